@@ -1,0 +1,31 @@
+"""What a tool call is, what came back, and whose doing a failure was.
+
+- `calls`: the tools a model may use, and one call as the model wrote it.
+- `results`: the outcome of a call as a status with an owner, never as text to be searched.
+- `feedback`: the one place that turns a result into words for the model.
+- `formats`: how calls stand in a model's text (Hermes JSON, XML, fenced Python), found as plug-ins.
+
+Limits: arguments are checked for presence and for being valid JSON, not against their whole JSON schema.
+"""
+
+from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec, python_tool
+from cleaner_rl.tools.feedback import feedback, shorten
+from cleaner_rl.tools.formats import CallFormat, ParsedText, call_format, call_format_names
+from cleaner_rl.tools.results import Blame, ExceptionInfo, Status, ToolResult
+
+__all__ = [
+    "Blame",
+    "CallFormat",
+    "ExceptionInfo",
+    "ParsedText",
+    "Status",
+    "ToolCall",
+    "ToolResult",
+    "ToolSet",
+    "ToolSpec",
+    "call_format",
+    "call_format_names",
+    "feedback",
+    "python_tool",
+    "shorten",
+]

@@ -1,0 +1,29 @@
+"""How calls stand in a model's text, as plug-ins: text in, calls with their character positions out.
+
+A format never gives up silently. Whatever opens like a call is one; if it can't be run it carries a problem that tells
+the model what to write instead. Other packages add formats with an entry point in the group
+`cleaner_rl.call_formats`.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import cast
+
+from cleaner_rl.tools.formats.base import CallFormat, ParsedText
+
+GROUP = "cleaner_rl.call_formats"
+
+__all__ = ["CallFormat", "ParsedText", "call_format", "call_format_names"]
+
+
+def call_format_names() -> list[str]:
+    """The names that `call_format` knows, ours and those of other installed packages."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def call_format(name: str) -> CallFormat:
+    """The call format of this name."""
+    for entry in entry_points(group=GROUP, name=name):
+        return cast("type[CallFormat]", entry.load())()
+    raise ValueError(f"no call format is named {name!r}; installed: {', '.join(call_format_names())}")

@@ -1,0 +1,52 @@
+"""What every call format shares: the protocol, the parsed text, and the rule for calls that are only thought about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cleaner_rl.tools.calls import ToolCall, ToolSet
+
+THINKING_END = "</think>"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedText:
+    """The calls in one turn's text, in order."""
+
+    calls: tuple[ToolCall, ...]
+    length: int
+    """Characters of the text."""
+
+    @property
+    def action_start(self) -> int:
+        """Where reasoning ends and the action begins: the first call, or the end of the text if there is none."""
+        return self.calls[0].start if self.calls else self.length
+
+
+class CallFormat(Protocol):
+    """Text to calls. Implementations hold no state and never raise on what a model may write."""
+
+    def parse(self, text: str, tools: ToolSet) -> ParsedText:
+        """Every call in the text, runnable or not."""
+        ...
+
+
+def parsed(text: str, calls: Sequence[ToolCall]) -> ParsedText:
+    """The calls that are meant: one inside a thinking block is talk, unless its program holds the block's end."""
+    thinking_end = text.find(THINKING_END)
+    meant = (call for call in calls if call.start > thinking_end or (call.problem is None and call.end > thinking_end))
+    return ParsedText(tuple(meant), len(text))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be written as UTF-8; JSON can spell lone surrogates, which no file or program can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+NOT_UNICODE = "The call holds characters that are not valid Unicode (a lone surrogate)."
