@@ -1,0 +1,31 @@
+"""Every random choice derives from names, so the same inputs give the same bytes, in any order and on any machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import blake2b
+
+
+def derive_seed(run_seed: int, *path: str | int) -> int:
+    """A seed of 63 bits from the run's seed and the names of what it is for."""
+    # JSON keeps 1 and "1", and ("a", "b") and ("ab",), apart.
+    digest = blake2b(json.dumps([run_seed, *path]).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """The seeds of one rollout."""
+
+    run: int
+    task: str
+    rollout: int
+
+    def request(self, turn: int, attempt: int = 0) -> int:
+        """The seed of one request to the model: a turn, or the i-th attempt of its lookahead."""
+        return derive_seed(self.run, self.task, self.rollout, turn, attempt)
+
+    def choice(self, purpose: str) -> int:
+        """The seed of a choice made once for the rollout."""
+        return derive_seed(self.run, self.task, self.rollout, purpose)
