@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,30 @@ class Scores:
 
     def __hash__(self) -> int:
         return hash((self.version, self.logprobs.tobytes()))
+
+
+class Span(Protocol):
+    """What edits need to know of a span: the same for text and for tokens."""
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def is_rescored(self) -> bool:
+        """Whether it has log-probs for the context in which it stands now."""
+        ...
+
+    def without_rescoring(self) -> Self:
+        """The span as it was sampled."""
+        ...
+
+
+S = TypeVar("S", bound=Span)
+"""The kind of span that a trajectory is made of: all `TextSpan`, or all `TokenSpan`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +119,6 @@ class TokenSpan:
     def without_rescoring(self) -> TokenSpan:
         """The span as it was sampled."""
         return self if self.rescored is None else replace(self, rescored=None)
-
-
-S = TypeVar("S", TextSpan, TokenSpan)
-"""The kind of span that a trajectory is made of: all text, or all tokens."""
 
 
 def token_span(

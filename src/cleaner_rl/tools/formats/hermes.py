@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet
 from cleaner_rl.tools.formats.base import NOT_UNICODE, ParsedText, is_unicode, parsed
@@ -45,39 +46,33 @@ def _read(text: str, start: int, tools: ToolSet) -> ToolCall:
     try:
         value, after = _decoder.raw_decode(text, body)
     except (ValueError, RecursionError) as error:
-        return _unreadable(text, start, body, tools, _explain(error, text, body))
+        end = _unclosed_end(text, body)
+        code = _salvage(text[body:end].removesuffix(CLOSE), tools)
+        return ToolCall("", {}, code, start, end, _explain(error, text, body))
     close = _skip_space(text, after)
-    if not text.startswith(CLOSE, close):
-        return _unreadable(text, start, body, tools, f"The tool call has no closing {CLOSE} right after its JSON.")
-    end = close + len(CLOSE)
+    closed = text.startswith(CLOSE, close)
+    call = _of_value(value, tools, start, close + len(CLOSE) if closed else _unclosed_end(text, after))
+    return call if closed else replace(call, problem=f"The tool call has no closing {CLOSE} right after its JSON.")
+
+
+def _of_value(value: object, tools: ToolSet, start: int, end: int) -> ToolCall:
     if not isinstance(value, dict):
-        return _malformed(text, body, start, end, tools, f"A tool call must be a JSON object: {EXAMPLE}.")
+        return ToolCall("", {}, "", start, end, f"A tool call must be a JSON object: {EXAMPLE}.")
     name, arguments = value.get("name"), value.get("arguments")
-    if not isinstance(name, str):
-        return _malformed(text, body, start, end, tools, f"The tool call names no tool: {EXAMPLE}.")
-    if not isinstance(arguments, dict):
-        return _malformed(
-            text, body, start, end, tools, f"The tool call's 'arguments' must be a JSON object: {EXAMPLE}."
-        )
     if not is_unicode(json.dumps(value, ensure_ascii=False)):
-        return ToolCall(name.encode(errors="replace").decode(), {}, "", start, end, NOT_UNICODE)
+        return ToolCall("", {}, "", start, end, NOT_UNICODE)
+    if not isinstance(name, str):
+        return ToolCall("", {}, "", start, end, f"The tool call names no tool: {EXAMPLE}.")
+    if not isinstance(arguments, dict):
+        return ToolCall(name, {}, "", start, end, f"The tool call's 'arguments' must be a JSON object: {EXAMPLE}.")
     return tools.read(name, arguments, start, end)
 
 
-def _unreadable(text: str, start: int, body: int, tools: ToolSet, problem: str) -> ToolCall:
-    """A call whose JSON or end can't be found: it reaches to its closing tag, the next call, or the end of the text."""
-    close, following = text.find(CLOSE, body), text.find(OPEN, body)
-    end = len(text)
-    if close >= 0:
-        end = close + len(CLOSE)
-    if 0 <= following < end:
-        end = following
-    return _malformed(text, body, start, end, tools, problem)
-
-
-def _malformed(text: str, body: int, start: int, end: int, tools: ToolSet, problem: str) -> ToolCall:
-    raw = text[body:end].removesuffix(CLOSE)
-    return ToolCall("", {}, _salvage(raw, tools), start, end, problem)
+def _unclosed_end(text: str, position: int) -> int:
+    """Where a call without a proper end ends: after the next closing tag, or before the next call, or with the text."""
+    close, following = text.find(CLOSE, position), text.find(OPEN, position)
+    end = close + len(CLOSE) if close >= 0 else len(text)
+    return following if 0 <= following < end else end
 
 
 def _salvage(raw: str, tools: ToolSet) -> str:

@@ -1,7 +1,8 @@
 """Calls as Qwen3-Coder writes them: `<function=NAME><parameter=ARG>…</parameter></function>` inside `<tool_call>`.
 
 Values stand raw, so a program needs no escapes. A value ends at the `</parameter>` that another parameter or the
-function's end follows, so a program may print the tag. The outer `<tool_call>` may be missing, as it often is.
+function's end follows, so a program may print the tag; but a line that opens the next call ends it too. The outer
+`<tool_call>` may be missing, as it often is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from cleaner_rl.tools.formats.base import NOT_UNICODE, ParsedText, is_unicode, p
 
 CALL = re.compile(r"<tool_call>\s*(?:<function=(?P<inner>[^>\n]*)>)?|<function=(?P<bare>[^>\n]*)>")
 PARAMETER = re.compile(r"\s*<parameter=(?P<name>[^>\n]*)>")
+NEXT_CALL = re.compile(r"^[ \t]*<(?:tool_call>|function=)", re.MULTILINE)
 VALUE_END = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>))")
 FUNCTION_END = re.compile(r"\s*</function>")
 OUTER_END = re.compile(r"\s*</tool_call>")
@@ -43,7 +45,7 @@ def _read(text: str, opening: re.Match[str], tools: ToolSet) -> ToolCall:
     values: dict[str, str] = {}
     while parameter := PARAMETER.match(text, position):
         value_end = VALUE_END.search(text, parameter.end())
-        if value_end is None:
+        if value_end is None or NEXT_CALL.search(text, parameter.end(), value_end.start()):
             problem = f"The parameter '{parameter['name']}' has no closing </parameter>: {EXAMPLE}."
             return _unreadable(text, start, parameter.end(), name, problem, _strip_line_breaks(text[parameter.end() :]))
         values[parameter["name"]] = _strip_line_breaks(text[parameter.end() : value_end.start()])

@@ -1,0 +1,138 @@
+"""Hindsight: collapse a failure, or a chain of them, onto the correction that the same trajectory already holds.
+
+The rollout goes through its errors within its normal budget; nothing is sampled for this. The same function serves
+training and logs that already exist. What it takes away stays in the edit, so `undo` gives the original back.
+
+Limits: the correction is the first turn after the failures whose calls are all ok. That it mends *them* is an
+assumption, which similarity weighs (an unlike correction replaces the reasoning too) and nothing proves. On a stateful
+tool a failed cell may have left something behind that the correction needs: `prove` replays the result and undoes it if
+it differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Generic
+
+from cleaner_rl.purify.policies import PurifyPolicy, SplicePolicy, Which
+from cleaner_rl.purify.splice import splices
+from cleaner_rl.purify.stale import named_errors
+from cleaner_rl.tools import Status
+from cleaner_rl.trajectory import Mode, Trajectory, Turn, cut_before_repairs
+from cleaner_rl.trajectory.spans import S
+
+
+class Reason(StrEnum):
+    """Why a failed turn was left alone."""
+
+    UNMENDED = "unmended"
+    """No turn with working calls follows before the model turns to something else or stops."""
+    PARTIAL = "partial"
+    """Some of its calls worked, and the correction doesn't repeat them: collapsing it would lose their results."""
+    STALE = "stale"
+    """The correction's reasoning talks of the error, and the policy refuses that."""
+    UNUSABLE = "unusable"
+    """The trajectory ended in a fault or was dropped: it is not to be used at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A failed turn of the result that hindsight did not touch, and why."""
+
+    turn: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Purified(Generic[S]):
+    """The collapsed trajectory, and what was left alone in it."""
+
+    trajectory: Trajectory[S]
+    left_alone: tuple[LeftAlone, ...]
+
+
+def hindsight(trajectory: Trajectory[S], policy: SplicePolicy) -> Purified[S]:
+    """Collapse every failure that the model itself mended later. Re-score last: a re-scored trajectory is refused."""
+    if any(span.is_rescored for turn in trajectory.turns for span in turn.spans()):
+        raise ValueError(
+            "this trajectory was re-scored already; take `without_rescoring` of it, then re-score once, last"
+        )
+    if not trajectory.usable:
+        return Purified(trajectory, _left_alone(trajectory.turns, 0, Reason.UNUSABLE))
+    turns: list[Turn[S]] = []
+    left: list[LeftAlone] = []
+    position = 0
+    while position < len(trajectory.turns):
+        chain = _chain(trajectory.turns, position)
+        position += len(chain)
+        chain, reason = _collapse(chain, policy)
+        left += _left_alone(chain, len(turns), reason)
+        turns += chain
+    return Purified(replace(trajectory, turns=tuple(_note_stale(turns))), tuple(left))
+
+
+def settle(trajectory: Trajectory[S], policy: PurifyPolicy, mode: Mode) -> Trajectory[S]:
+    """The trajectory to train on, once it is graded: what the policy's `which` and the way to purify make of it.
+
+    Under `successful`, a failed rollout stays raw: whole if it was rolled out raw, and cut after its first failure if
+    it was repaired live, because what followed that was sampled after a correction that is not to be trained on.
+    """
+    if policy.which is Which.SUCCESSFUL:
+        if trajectory.success is None:
+            raise ValueError("which='successful' needs graded trajectories; set `success` first")
+        if not trajectory.success:
+            return cut_before_repairs(trajectory)
+    return trajectory if mode is Mode.LIVE else hindsight(trajectory, policy.splice).trajectory
+
+
+def _chain(turns: tuple[Turn[S], ...], start: int) -> tuple[Turn[S], ...]:
+    """One turn that did not fail; or failures in a row, with the turn after them if that one works."""
+    end = start
+    while end < len(turns) and turns[end].failed:
+        end += 1
+    if end == start or (end < len(turns) and turns[end].verified):
+        end += 1
+    return turns[start:end]
+
+
+def _collapse(chain: tuple[Turn[S], ...], policy: SplicePolicy) -> tuple[tuple[Turn[S], ...], Reason]:
+    """The chain with as many of its last failures collapsed as can be, and why the others stay."""
+    correction = chain[-1]
+    if not correction.verified:
+        return chain, Reason.UNMENDED
+    last = first = len(chain) - 1
+    while first and _is_covered(chain[first - 1], correction):
+        first -= 1
+    if first == last:
+        return chain, Reason.PARTIAL
+    turn = next(splices(Mode.HINDSIGHT, chain[first:], policy))
+    if policy.refuse_stale and turn.edit is not None and turn.edit.stale:
+        return chain, Reason.STALE
+    return (*chain[:first], turn), Reason.PARTIAL
+
+
+def _left_alone(turns: tuple[Turn[S], ...], offset: int, reason: Reason) -> tuple[LeftAlone, ...]:
+    return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, offset) if turn.failed)
+
+
+def _is_covered(failed: Turn[S], correction: Turn[S]) -> bool:
+    """Whether what worked in a failed turn is done again by the correction, so that nothing is lost with it."""
+    redone = {call.code for call in correction.calls}
+    worked = (
+        call.code for call, result in zip(failed.calls, failed.results, strict=True) if result.status is Status.OK
+    )
+    return all(code in redone for code in worked)
+
+
+def _note_stale(turns: list[Turn[S]]) -> list[Turn[S]]:
+    """Add to each edit what *later* turns say of its errors: they were sampled while those still stood there."""
+    noted = []
+    for index, turn in enumerate(turns):
+        edit = turn.edit
+        if edit is not None and edit.mode is Mode.HINDSIGHT:
+            failures = [result for each in edit.original for result in each.results if result.failed]
+            later = (name for each in turns[index + 1 :] for _, name in named_errors(each.reasoning.text, failures))
+            turn = replace(turn, edit=replace(edit, stale=tuple(dict.fromkeys((*edit.stale, *later)))))
+        noted.append(turn)
+    return noted

@@ -1,0 +1,104 @@
+"""Whether a trajectory's calls still give what it says they gave.
+
+Results are compared as they are: status, output, exception and line. Nothing is normalised; a program that prints the
+time is nondeterministic, and is called so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeAlias
+
+from cleaner_rl.tools import ToolCall, ToolResult
+from cleaner_rl.trajectory import Mode, Trajectory, undo
+from cleaner_rl.trajectory.spans import S
+
+ExecuteCall: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+Fresh: TypeAlias = Callable[[], AbstractAsyncContextManager[ExecuteCall]]
+"""Opens a fresh environment: a new session, or nothing at all for a tool without state."""
+
+
+class ReplayVerdict(StrEnum):
+    """What a replay found."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    NONDETERMINISTIC = "nondeterministic"
+    """Two fresh replays disagree with each other, so the recorded results can be neither proven nor refuted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first call whose replayed result is another than the recorded one."""
+
+    turn: int
+    call: int
+    recorded: ToolResult
+    replayed: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The verdict, and the first difference where there is one."""
+
+    verdict: ReplayVerdict
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proof(Generic[S]):
+    """A trajectory that may be used, and what its replay found."""
+
+    trajectory: Trajectory[S]
+    replay: Replay
+
+
+class ReplayFaultError(RuntimeError):
+    """The infrastructure broke during a replay, which therefore says nothing."""
+
+
+async def replay(trajectory: Trajectory[S], fresh: Fresh) -> Replay:
+    """Run all calls again, cell by cell, in a fresh environment; a second time only if the first disagrees."""
+    recorded = [
+        (turn, call, result) for turn, each in enumerate(trajectory.turns) for call, result in enumerate(each.results)
+    ]
+    first = await _run(trajectory, fresh)
+    difference = next(
+        (
+            Difference(turn, call, result, again)
+            for (turn, call, result), again in zip(recorded, first, strict=True)
+            if result.observed != again.observed
+        ),
+        None,
+    )
+    if difference is None:
+        return Replay(ReplayVerdict.SAME)
+    second = await _run(trajectory, fresh)
+    agree = [result.observed for result in first] == [result.observed for result in second]
+    return Replay(ReplayVerdict.DIFFERENT if agree else ReplayVerdict.NONDETERMINISTIC, difference)
+
+
+async def prove(trajectory: Trajectory[S], fresh: Fresh) -> Proof[S]:
+    """Replay what hindsight made of a trajectory on a stateful tool; where it isn't the same, undo every edit."""
+    found = await replay(trajectory, fresh)
+    if found.verdict is not ReplayVerdict.SAME:
+        # From the last to the first, so that the positions of those still to be undone stay right.
+        for index, edit in reversed(trajectory.edits):
+            if edit.mode is Mode.HINDSIGHT:
+                trajectory = undo(trajectory, index)
+    return Proof(trajectory, found)
+
+
+async def _run(trajectory: Trajectory[S], fresh: Fresh) -> list[ToolResult]:
+    results = []
+    async with fresh() as execute:
+        for turn in trajectory.turns:
+            for call in turn.calls[: len(turn.results)]:
+                result = call.refusal or await execute(call)
+                if result.faulty:
+                    raise ReplayFaultError(f"the tool broke during a replay: {result.explanation}; replay it again")
+                results.append(result)
+    return results

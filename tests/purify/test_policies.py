@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner_rl.purify import Phase, PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
+from cleaner_rl.trajectory import Seeds
+
+PROBABILITY = st.floats(0, 1)
+
+
+def test_s10_the_papers_values_are_defaults_and_can_be_changed() -> None:
+    policy = PurifyPolicy()
+    assert policy.attempts == 3
+    assert policy.splice == SplicePolicy(threshold=0.5, measure="difflib", refuse_stale=False)
+    assert policy.probability == 1.0
+    assert policy.which is Which.ALL
+    assert policy.unrepaired is Unrepaired.KEEP_ATTEMPTS
+    assert PurifyPolicy(splice=SplicePolicy(threshold=0.8)).splice.threshold == 0.8
+
+
+def test_s18_the_coin_is_seeded_by_the_rollout_and_fair() -> None:
+    policy = PurifyPolicy(probability=0.7)
+    rollouts = [Seeds(1, f"task {task}", rollout) for task in range(200) for rollout in range(10)]
+    tossed = [policy.applies(seeds, 0, Phase.TRAINING) for seeds in rollouts]
+    assert tossed == [policy.applies(seeds, 0, Phase.TRAINING) for seeds in rollouts]
+    assert 0.66 < sum(tossed) / len(tossed) < 0.74
+    other_run = [policy.applies(Seeds(2, seeds.task, seeds.rollout), 0, Phase.TRAINING) for seeds in rollouts]
+    assert tossed != other_run
+
+
+def test_s18_evaluation_tosses_no_coin_and_repairs_only_if_told_to() -> None:
+    rollouts = [Seeds(1, "task", rollout) for rollout in range(50)]
+    for probability in (0.0, 0.5, 1.0):
+        off = PurifyPolicy(probability=probability)
+        on = PurifyPolicy(probability=probability, in_evaluation=True)
+        assert not any(off.applies(seeds, 0, Phase.EVALUATION) for seeds in rollouts)
+        assert all(on.applies(seeds, 0, Phase.EVALUATION) for seeds in rollouts)
+
+
+@given(st.integers(0, 2**63), st.text(max_size=5), st.integers(0, 100))
+def test_the_coin_is_certain_at_zero_and_one(run: int, task: str, rollout: int) -> None:
+    seeds = Seeds(run, task, rollout)
+    assert PurifyPolicy(probability=1.0).applies(seeds, 0, Phase.TRAINING)
+    assert not PurifyPolicy(probability=0.0).applies(seeds, 0, Phase.TRAINING)
+
+
+def test_a_schedule_is_level_outside_and_straight_between() -> None:
+    schedule = Schedule(((10, 1.0), (20, 0.5), (40, 0.7)))
+    assert [schedule.at(step) for step in (0, 10, 15, 20, 30, 40, 99)] == pytest.approx(
+        [1.0, 1.0, 0.75, 0.5, 0.6, 0.7, 0.7]
+    )
+    assert Schedule(((5, 0.3),)).at(0) == Schedule(((5, 0.3),)).at(9) == 0.3
+
+
+def test_a_schedule_is_used_at_the_step() -> None:
+    policy = PurifyPolicy(probability=Schedule(((0, 0.0), (1, 1.0))))
+    seeds = Seeds(1, "task", 0)
+    assert not policy.applies(seeds, 0, Phase.TRAINING)
+    assert policy.applies(seeds, 1, Phase.TRAINING)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), PROBABILITY), min_size=1, unique_by=lambda point: point[0]),
+    st.integers(0, 60),
+)
+def test_a_schedule_stays_between_its_points(points: list[tuple[int, float]], step: int) -> None:
+    value = Schedule(tuple(sorted(points))).at(step)
+    probabilities = [probability for _, probability in points]
+    assert min(probabilities) - 1e-9 <= value <= max(probabilities) + 1e-9
+
+
+@pytest.mark.parametrize("points", [(), ((2, 0.1), (1, 0.2)), ((1, 0.1), (1, 0.2))])
+def test_a_schedule_without_order_is_refused(points: tuple[tuple[int, float], ...]) -> None:
+    with pytest.raises(ValueError, match="ascending order"):
+        Schedule(points)
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan")])
+def test_what_is_no_probability_is_refused(probability: float) -> None:
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        PurifyPolicy(probability=probability)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        Schedule(((0, probability),))
+
+
+def test_a_lookahead_needs_an_attempt() -> None:
+    with pytest.raises(ValueError, match="attempts is 0; a lookahead needs at least 1"):
+        PurifyPolicy(attempts=0)
+    assert PurifyPolicy(attempts=1).attempts == 1

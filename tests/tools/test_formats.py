@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner_rl.tools import CallFormat, Status, ToolSet, ToolSpec, call_format, call_format_names, python_tool
+
+PYTHON = python_tool()
+SEARCH = ToolSpec("search", {"properties": {"n": {"type": "integer"}}, "required": ["query"]})
+TOOLS = ToolSet(PYTHON, SEARCH)
+
+
+def hermes(code: str) -> str:
+    return "<tool_call>\n" + json.dumps({"name": "python", "arguments": {"code": code}}) + "\n</tool_call>"
+
+
+def xml(code: str) -> str:
+    body = f"<function=python>\n<parameter=code>\n{code}\n</parameter>\n</function>"
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def fenced(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+WRITERS = {"hermes": hermes, "xml": xml, "fenced": fenced}
+
+
+@pytest.fixture(params=WRITERS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_formats_are_found_by_name_and_a_wrong_name_lists_them() -> None:
+    assert {"hermes", "xml", "fenced"} <= set(call_format_names())
+    with pytest.raises(ValueError, match=r"no call format is named 'nope'; installed: .*fenced, hermes, xml"):
+        call_format("nope")
+
+
+def test_a_call_has_its_code_and_its_place(name: str) -> None:
+    text = f"I think.\n{WRITERS[name]('print(1)')}\n bye"
+    parsed = call_format(name).parse(text, TOOLS)
+    (call,) = parsed.calls
+    assert call.name == "python"
+    assert call.code.strip() == "print(1)"
+    assert call.problem is None
+    assert call.refusal is None
+    assert text[call.start : call.end] == WRITERS[name]("print(1)")
+    assert parsed.action_start == call.start == len("I think.\n")
+
+
+def test_text_without_a_call_is_reasoning_to_its_end(name: str) -> None:
+    parsed = call_format(name).parse("The answer is `2`.", TOOLS)
+    assert parsed.calls == ()
+    assert parsed.action_start == len("The answer is `2`.")
+
+
+def test_s5_several_calls_in_a_turn_are_found_in_order(name: str) -> None:
+    write = WRITERS[name]
+    text = f"{write('a = 1')}\nand\n{write('b = 2')}"
+    calls = call_format(name).parse(text, TOOLS).calls
+    assert [call.code.strip() for call in calls] == ["a = 1", "b = 2"]
+    assert calls[0].end <= calls[1].start
+
+
+def test_s3_a_call_that_breaks_off_is_a_failure_with_feedback(name: str) -> None:
+    whole = "Then. \n" + WRITERS[name]("print(1)\nprint(2)")
+    opening = call_format(name).parse(whole, TOOLS).calls[0].start
+    first_body = {"hermes": "{", "xml": "<function", "fenced": "print"}[name]
+    for end in range(whole.index(first_body), len(whole)):
+        (call,) = call_format(name).parse(whole[:end], TOOLS).calls
+        assert call.start == opening
+        assert call.end <= end
+        assert call.problem, f"{whole[:end]!r} ended silently"
+        result = call.refusal
+        assert result is not None
+        assert result.status is Status.MALFORMED
+        assert result.failed
+        assert result.explanation == call.problem
+
+
+def test_s4_a_call_without_code_is_malformed_and_never_the_empty_program(name: str) -> None:
+    (call,) = call_format(name).parse(WRITERS[name]("  \n"), TOOLS).calls
+    assert call.problem == "The argument 'code' of tool 'python' is empty: there is nothing to run."
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ('{"name": "python", "arguments": {}}', "lacks the argument 'code'"),
+        ('{"name": "python"}', "'arguments' must be a JSON object"),
+        ('{"name": "python", "arguments": "print(1)"}', "'arguments' must be a JSON object"),
+        ('{"arguments": {"code": "1"}}', "names no tool"),
+        ('{"name": 3, "arguments": {"code": "1"}}', "names no tool"),
+        ('["python"]', "must be a JSON object"),
+        ('{"name": "pyhton", "arguments": {"code": "1"}}', "no tool named 'pyhton'. Available: 'python', 'search'."),
+        ('{"name": "python", "arguments": {"code": 1}}', "must be a string, not a number"),
+        ('{"name": "python", "arguments": {"code": null}}', "must be a string, not null"),
+        ('{"name": "python", "arguments": {"code": ["1"]}}', "must be a string, not a list"),
+        ('{"name": "python", "arguments": {"code": "print("a")"}}', "not valid JSON"),
+        ('{"name": "python", "arguments": {"code": "1\n2"}}', "write line breaks as \\n"),
+        ('{"name": "search", "arguments": {"query": NaN}}', "not valid JSON: NaN is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"name": "python", "arguments": {"code": "\\ud800"}}', "not valid Unicode"),
+        ("", "not valid JSON"),
+    ],
+)
+def test_hermes_says_what_is_wrong(body: str, problem: str) -> None:
+    (call,) = call_format("hermes").parse(f"<tool_call>{body}</tool_call>", TOOLS).calls
+    assert call.problem is not None
+    assert problem in call.problem
+    assert call.end == len(f"<tool_call>{body}</tool_call>")
+
+
+def test_hermes_wants_the_closing_tag_right_after_the_json() -> None:
+    text = '<tool_call>{"name": "python", "arguments": {"code": "1"}} trailing</tool_call> after'
+    (call,) = call_format("hermes").parse(text, TOOLS).calls
+    assert call.problem == "The tool call has no closing </tool_call> right after its JSON."
+    assert text[call.end :] == " after"
+    assert call.code == "1"
+
+
+def test_an_unreadable_call_ends_where_the_next_begins() -> None:
+    text = "<tool_call>{oops <tool_call>" + hermes("print(1)")[len("<tool_call>") :]
+    broken, good = call_format("hermes").parse(text, TOOLS).calls
+    assert broken.problem
+    assert broken.end == good.start
+    assert good.problem is None
+    assert good.code == "print(1)"
+
+
+def test_the_program_of_an_unreadable_call_is_made_out_for_comparison() -> None:
+    text = '<tool_call>{"name": "python", "arguments": {"code": "a = \\"x\\"\\n\\tprint("b")\\\\"}}</tool_call>'
+    (call,) = call_format("hermes").parse(text, TOOLS).calls
+    assert call.problem
+    assert call.code == 'a = "x"\n\tprint("b")\\'
+    (none,) = call_format("hermes").parse('<tool_call>{"query": "x</tool_call>', ToolSet(SEARCH)).calls
+    assert none.code == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<tool_call>python</tool_call>", "names no function"),
+        ("<tool_call><function=python></function></tool_call>", "lacks the argument 'code'"),
+        ("<function=pyhton><parameter=code>1</parameter></function>", "no tool named 'pyhton'"),
+        ("<function=search><parameter=query>a</parameter><parameter=n>x</parameter></function>", "of type integer"),
+        ("<tool_call><function=python><parameter=code>1</parameter></function> x", "no closing </tool_call>"),
+        ("<function=python><parameter=code>1</parameter> x</function>", "'code' has no closing </parameter>"),
+        ("<function=python>x</function>", "no closing </function>"),
+        ("<function=python><parameter=code>\ud800</parameter></function>", "not valid Unicode"),
+    ],
+)
+def test_xml_says_what_is_wrong(text: str, problem: str) -> None:
+    (call,) = call_format("xml").parse(text, TOOLS).calls
+    assert call.problem is not None
+    assert problem in call.problem
+
+
+def test_xml_takes_types_from_the_schema_and_needs_no_outer_tag() -> None:
+    text = "<function=search><parameter=query>17</parameter><parameter=n>\n17\n</parameter></function>"
+    (call,) = call_format("xml").parse(text, TOOLS).calls
+    assert call.problem is None
+    assert call.arguments == {"query": "17", "n": 17}
+    assert call.code == '{"n": 17, "query": "17"}'
+
+
+def test_xml_unreadable_call_ends_where_the_next_begins_and_keeps_its_code() -> None:
+    text = "<function=python><parameter=code>print(1)\n" + xml("print(2)")
+    broken, good = call_format("xml").parse(text, TOOLS).calls
+    assert broken.problem
+    assert good.problem is None
+    assert broken.end == good.start
+    assert broken.code.startswith("print(1)")
+    assert "print(2)" not in broken.code
+
+
+def test_fenced_needs_a_tool_that_runs_programs_and_valid_text() -> None:
+    (call,) = call_format("fenced").parse(fenced("1"), ToolSet(SEARCH)).calls
+    assert call.problem == "There is no tool that runs programs."
+    (open_call,) = call_format("fenced").parse("```python\n1", ToolSet(SEARCH)).calls
+    assert open_call.end == len("```python\n1")
+    (broken,) = call_format("fenced").parse(fenced("'\ud800'"), TOOLS).calls
+    assert broken.problem is not None
+    assert "not valid Unicode" in broken.problem
+
+
+def test_fenced_leaves_other_blocks_alone_and_closes_on_a_line_of_its_own() -> None:
+    assert not call_format("fenced").parse("```\nplain\n```\n```json\n{}\n```", TOOLS).calls
+    (call,) = call_format("fenced").parse(fenced("s = '''```x'''\nprint(s)  # ```"), TOOLS).calls
+    assert call.problem is None
+    assert call.code == "s = '''```x'''\nprint(s)  # ```\n"
+
+
+def test_a_call_inside_a_thinking_block_is_talk(name: str) -> None:
+    write = WRITERS[name]
+    text = f"<think>\nI could write\n{write('1')}\nbut</think>\n{write('2')}"
+    (call,) = call_format(name).parse(text, TOOLS).calls
+    assert call.code.strip() == "2"
+    unclosed = f"<think>\nI could open <tool_call> or\n```py thon\n</think>\n{write('3')}"
+    assert [each.code.strip() for each in call_format(name).parse(unclosed, TOOLS).calls] == ["3"]
+
+
+def test_a_program_that_prints_the_end_of_thinking_is_still_a_call(name: str) -> None:
+    (call,) = call_format(name).parse(WRITERS[name]("print('</think>')"), TOOLS).calls
+    assert call.problem is None
+    assert call.code.strip() == "print('</think>')"
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip))
+def test_any_program_survives_hermes(code: str) -> None:
+    (call,) = call_format("hermes").parse(f"hm {hermes(code)}", TOOLS).calls
+    assert call.problem is None
+    assert call.code == code
+
+
+PIECES = st.sampled_from(
+    [
+        "<tool_call>",
+        "</tool_call>",
+        "<function=python>",
+        "<parameter=code>",
+        "</parameter>",
+        "</function>",
+        "```",
+        "\n",
+        "```python\n",
+        "{",
+        '"code": "',
+        '"',
+        "}",
+        "</think>",
+        "print(1)",
+        "�",
+        "é",
+        "\x00",
+        '{"name": "python"',
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=24).map("".join), st.sampled_from(sorted(WRITERS)))
+def test_formats_never_raise_and_their_spans_never_overlap(text: str, name: str) -> None:
+    form: CallFormat = call_format(name)
+    parsed = form.parse(text, TOOLS)
+    position = 0
+    for call in parsed.calls:
+        assert position <= call.start < call.end <= len(text)
+        assert (call.problem is None) == (call.refusal is None)
+        position = call.end
+    assert form.parse(text, TOOLS) == parsed
