@@ -1,0 +1,1 @@
+"""Live and hindsight repair, similarity, re-scoring and replay."""
