@@ -1,0 +1,120 @@
+"""How alike two pieces of code are, from 0 to 1: what decides between a graft and a replacement.
+
+- `difflib`: Ratcliff/Obershelp over characters, as in the paper, but the larger of both orders and without autojunk.
+- `indel`: twice the longest common subsequence of characters over both lengths.
+- `tokens`: the same over Python lexemes; any text has them, and layout and comments don't count.
+- `ast`: the same over the nodes, names and constants of the syntax tree.
+
+All are symmetric, and 1 for equal code. All are bounded: where a measure can't be had, the next one stands in, and
+`Similarity.measure` says so: `difflib>indel` beyond the bound of counted work (`ratcliff.MAX_WORK`), `ast>tokens` where
+a side doesn't parse, and `...>lines` beyond `MAX_LENGTH` characters.
+
+Other packages add a measure, a function of two texts that returns a number from 0 to 1, with an entry point in the
+group `cleaner_rl.similarity_measures`.
+
+Limits: a plug-in is trusted to be symmetric. `ast` silences warnings while it parses, which before Python 3.14 can
+silence those of other threads at that moment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Literal, TypeAlias
+
+from rapidfuzz.distance import Indel
+
+from cleaner_rl.purify.similarity import lexemes, ratcliff
+
+GROUP = "cleaner_rl.similarity_measures"
+MAX_LENGTH = 50_000
+"""Characters of the longer text beyond which only lines are compared; indel is quadratic."""
+
+Measure: TypeAlias = Literal["difflib", "indel", "tokens", "ast"] | str
+"""A measure of ours, or the name of a plug-in's."""
+
+__all__ = ["Measure", "Similarity", "similarity", "similarity_measures"]
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """A value, and the measure that gave it."""
+
+    value: float
+    measure: str
+    """The measure that was asked for, then after `>` each one that stood in: the last gave the value."""
+
+
+def similarity(original: str, verified: str, measure: Measure = "difflib") -> Similarity:
+    """How alike the original code and its verified correction are."""
+    if measure not in _OURS:
+        return Similarity(_plugin_value(measure, original, verified), measure)
+    if original == verified:
+        return Similarity(1.0, measure)
+    if not original or not verified:
+        return Similarity(0.0, measure)
+    if max(len(original), len(verified)) > MAX_LENGTH:
+        return Similarity(_lines(original, verified), f"{measure}>lines")
+    return _OURS[measure](original, verified)
+
+
+def similarity_measures() -> list[str]:
+    """The names that `similarity` knows, ours and those of other installed packages."""
+    return sorted({*_OURS, *(entry.name for entry in entry_points(group=GROUP))})
+
+
+def _difflib(a: str, b: str) -> Similarity:
+    value = ratcliff.ratio(a, b)
+    return Similarity(_indel(a, b), "difflib>indel") if value is None else Similarity(value, "difflib")
+
+
+def _tokens(a: str, b: str) -> float:
+    return _indel(lexemes.tokens(a), lexemes.tokens(b))
+
+
+def _ast(a: str, b: str) -> Similarity:
+    nodes_a, nodes_b = lexemes.nodes(a), lexemes.nodes(b)
+    if nodes_a is None or nodes_b is None:
+        return Similarity(_tokens(a, b), "ast>tokens")
+    return Similarity(_indel(nodes_a, nodes_b), "ast")
+
+
+def _indel(a: Sequence[Hashable], b: Sequence[Hashable]) -> float:
+    if not isinstance(a, str):
+        # Numbered, since rapidfuzz compares hashes, and those of -1 and -2 are the same.
+        numbers: dict[Hashable, int] = {}
+        a, b = ([numbers.setdefault(item, len(numbers)) for item in items] for items in (a, b))
+    return Indel.normalized_similarity(a, b)
+
+
+def _lines(a: str, b: str) -> float:
+    """The share of characters in lines that both have, wherever they stand."""
+    lines_a, lines_b = (Counter(text.splitlines(keepends=True)) for text in (a, b))
+    shared = sum(len(line) * count for line, count in (lines_a & lines_b).items())
+    return 2.0 * shared / (len(a) + len(b))
+
+
+_OURS: dict[str, Callable[[str, str], Similarity]] = {
+    "difflib": _difflib,
+    "indel": lambda a, b: Similarity(_indel(a, b), "indel"),
+    "tokens": lambda a, b: Similarity(_tokens(a, b), "tokens"),
+    "ast": _ast,
+}
+
+
+@cache
+def _plugin(name: str) -> Callable[[str, str], float]:
+    for entry in entry_points(group=GROUP, name=name):
+        measure: Callable[[str, str], float] = entry.load()
+        return measure
+    raise ValueError(f"no similarity measure is named {name!r}; installed: {', '.join(similarity_measures())}")
+
+
+def _plugin_value(name: str, a: str, b: str) -> float:
+    value = float(_plugin(name)(a, b))
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"the similarity measure {name!r} gave {value}, which is not from 0 to 1")
+    return value
