@@ -18,7 +18,7 @@ from cleaner_rl.purify.live import Budget, Draft, Repair, SampleRequest, Verdict
 from cleaner_rl.purify.policies import Phase, PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
 from cleaner_rl.purify.replay import Difference, Replay, ReplayFaultError, ReplayVerdict, prove, replay
 from cleaner_rl.purify.rescore import gap, gap_gate, refuse_wide_gaps, rescore
-from cleaner_rl.purify.similarity import Similarity, similarity
+from cleaner_rl.purify.similarity import Measure, Similarity, similarity, similarity_measures
 from cleaner_rl.purify.stale import stale_mentions
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Difference",
     "Draft",
     "LeftAlone",
+    "Measure",
     "Phase",
     "Purified",
     "PurifyPolicy",
@@ -51,5 +52,6 @@ __all__ = [
     "rescore",
     "settle",
     "similarity",
+    "similarity_measures",
     "stale_mentions",
 ]
