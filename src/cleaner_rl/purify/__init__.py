@@ -18,7 +18,8 @@ from cleaner_rl.purify.live import Budget, Draft, Repair, SampleRequest, Verdict
 from cleaner_rl.purify.policies import Phase, PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
 from cleaner_rl.purify.replay import Difference, Replay, ReplayFaultError, ReplayVerdict, prove, replay
 from cleaner_rl.purify.rescore import gap, gap_gate, refuse_wide_gaps, rescore
-from cleaner_rl.purify.similarity import Measure, Similarity, similarity, similarity_measures
+from cleaner_rl.purify.similarity import Measure, Similarity, similarity_measures
+from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Unrepaired",
     "Verdict",
     "Which",
+    "code_similarity",
     "gap",
     "gap_gate",
     "hindsight",
@@ -51,7 +53,6 @@ __all__ = [
     "replay",
     "rescore",
     "settle",
-    "similarity",
     "similarity_measures",
     "stale_mentions",
 ]

@@ -1,0 +1,46 @@
+"""The slim install: quick to import, and free of every engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import requires
+
+ROOMS = ("tools", "trajectory", "purify", "resample")
+HEAVY = {"torch", "transformers", "vllm", "verl", "ray", "sglang", "tensordict"}
+PROBE = """
+import sys, time
+start = time.process_time()
+import {modules}
+spent = time.process_time() - start
+import json
+print(json.dumps({{"seconds": spent, "modules": sorted({{name.split(".")[0] for name in sys.modules}})}}))
+"""
+
+
+def probe(modules: str) -> tuple[float, set[str]]:
+    program = PROBE.format(modules=modules)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    report = json.loads(ran.stdout)
+    return report["seconds"], set(report["modules"])
+
+
+def test_all_pure_rooms_import_in_under_300_ms_and_pull_no_engine() -> None:
+    rooms = ", ".join(f"cleaner_rl.{room}" for room in ROOMS)
+    runs = [probe(rooms) for _ in range(5)]
+    assert min(seconds for seconds, _ in runs) < 0.3
+    loaded = runs[0][1]
+    assert not loaded & HEAVY
+    assert "pyarrow" not in loaded, "the store loads it when it is used"
+
+
+def test_the_command_starts_in_under_300_ms() -> None:
+    assert min(probe("cleaner_rl.cli")[0] for _ in range(5)) < 0.3
+
+
+def test_the_core_asks_for_no_engine() -> None:
+    core = [line for line in requires("cleaner-rl") or [] if "extra ==" not in line]
+    names = {re.split(r"[\s<>=!~;\[]", line, maxsplit=1)[0].lower() for line in core}
+    assert names == {"click", "numpy", "pyarrow", "rapidfuzz"}
