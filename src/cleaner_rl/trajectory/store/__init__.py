@@ -7,8 +7,9 @@
 DuckDB, Hugging Face datasets and anything else that knows Parquet read the files without our code; `schema` says what
 each column holds. A file appears under its name only when it is whole, and none is ever written to again.
 
-Limits: text must be valid Unicode (no lone surrogates). A store has no index: to find some trajectories fast, ask DuckDB.
-pyarrow alone takes half of our import budget, so `cleaner_rl.trajectory` doesn't import this package.
+Limits: text must be valid Unicode (no lone surrogates), and a group of 256 rows must stay under 2 GB in each column. A
+store has no index: to find some trajectories fast, ask DuckDB. pyarrow alone takes half of our import budget, so
+`cleaner_rl.trajectory` doesn't import this package.
 """
 
 from cleaner_rl.trajectory.store.errors import StoreError

@@ -16,7 +16,17 @@ import pyarrow as pa
 from cleaner_rl.tools import ToolCall, ToolResult
 from cleaner_rl.trajectory.spans import Scores, TextSpan, TokenSpan
 from cleaner_rl.trajectory.store.errors import StoreError
-from cleaner_rl.trajectory.store.schema import CALL, EDIT, EXCEPTION, REPLACED, RESULT, SCHEMA, SCHEMA_VERSION, SPAN, TURN
+from cleaner_rl.trajectory.store.schema import (
+    CALL,
+    EDIT,
+    EXCEPTION,
+    REPLACED,
+    RESULT,
+    SCHEMA,
+    SCHEMA_VERSION,
+    SPAN,
+    TURN,
+)
 from cleaner_rl.trajectory.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.turns import Turn
 
@@ -28,11 +38,19 @@ def table_of(trajectories: Sequence[AnyTrajectory]) -> pa.Table:
     """One row a trajectory, as `schema` says."""
     try:
         return _table_of(trajectories)
-    except UnicodeEncodeError as error:
-        raise StoreError(
-            f"a text holds a lone surrogate, which is no Unicode and can't be stored ({error}); "
-            "replace such characters, for example by text.encode(errors='replace').decode()"
-        ) from error
+    except (TypeError, ValueError, OverflowError) as error:
+        if len(trajectories) > 1:  # find out which one it is
+            for trajectory in trajectories:
+                table_of([trajectory])
+        raise unstorable(trajectories[0], error) from error
+
+
+def unstorable(trajectory: AnyTrajectory, error: Exception) -> StoreError:
+    """A trajectory that no store can hold, and why."""
+    advice = "`extra` and arguments must be JSON values, numbers must fit in 64 bits"
+    if isinstance(error, UnicodeEncodeError):
+        advice = "a lone surrogate is no Unicode; replace it, as by text.encode(errors='replace').decode()"
+    return StoreError(f"{trajectory.key} can't be stored: {error}; {advice}")
 
 
 def to_json(value: Mapping[str, Any]) -> str:
@@ -41,7 +59,7 @@ def to_json(value: Mapping[str, Any]) -> str:
 
 
 def flattened(turns: Iterable[AnyTurn]) -> tuple[list[AnyTurn], list[int]]:
-    """A trajectory's turns followed by those under edits, and the number of the turn that each of the latter is under."""
+    """A trajectory's turns, then those under edits; and for each of the latter the number of the turn it is under."""
     numbered, under = list(turns), []
     for number, turn in enumerate(numbered):  # which grows while it is walked
         if turn.edit is not None:
@@ -96,8 +114,7 @@ def _turns(turns: Sequence[AnyTurn]) -> list[pa.Array]:
         pa.array([turn.attempt for turn in turns], pa.int32()),
         pa.array(
             [
-                edit
-                and (edit.mode, edit.granularity, edit.similarity, edit.measure, edit.refusal, list(edit.stale))
+                edit and (edit.mode, edit.granularity, edit.similarity, edit.measure, edit.refusal, list(edit.stale))
                 for edit in edits
             ],
             EDIT,
@@ -108,11 +125,11 @@ def _turns(turns: Sequence[AnyTurn]) -> list[pa.Array]:
 def _spans(spans: Sequence[TextSpan | TokenSpan | None]) -> pa.Array:
     tokens = [span if isinstance(span, TokenSpan) else None for span in spans]
     arrays = [
-        pa.array([span and span.text for span in spans], pa.string()),
+        pa.array([None if span is None else span.text for span in spans], pa.string()),
         _arrays([None if span is None else span.ids for span in tokens], pa.int32()),
     ]
-    arrays += _scores([span and span.sampled for span in tokens])
-    arrays += _scores([span and span.rescored for span in tokens])
+    arrays += _scores([None if span is None else span.sampled for span in tokens])
+    arrays += _scores([None if span is None else span.rescored for span in tokens])
     return pa.StructArray.from_arrays(arrays, fields=list(SPAN), mask=_missing(spans))
 
 

@@ -72,8 +72,8 @@ def _turns(turns: pa.StructArray) -> list[Turn[Any]]:
             reasoning,
             action,
             observation,
-            tuple(all_calls[call : call_end]),
-            tuple(all_results[result : result_end]),
+            tuple(all_calls[call:call_end]),
+            tuple(all_results[result:result_end]),
             attempt,
             edit,
         )

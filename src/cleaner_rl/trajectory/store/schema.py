@@ -1,17 +1,20 @@
 """What the columns hold: version 1 of the schema.
 
-A row is a trajectory. `turns` is its history. Edits nest and Arrow's types can't, so `replaced` holds all the turns that
-stand under edits, flat: number a trajectory's turns 0 to n-1 and its replaced turns from n on, and `under` is the number
-of the turn whose edit holds this one, in the order of `Edit.original`. A turn always comes after the one it is under.
+A row is a trajectory. `turns` is its history. Edits nest and Arrow's types can't, so `replaced` holds all the turns
+that stand under edits, flat: number a trajectory's turns 0 to n-1 and its replaced turns from n on, and `under` is the
+number of the turn whose edit holds this one, in the order of `Edit.original`. A turn always comes after the one it is
+under.
 
 A text trajectory has no `ids` (null) in any span. `sampled` and `rescored` are null where there are no log-probs.
 `arguments`, `versions` and `extra` are JSON in a string, because their keys differ from row to row.
 
-A change of the schema raises the version; readers of older versions stay. Files say their version in their metadata, and
-each row says it in a column, for tools that copy rows and drop the metadata.
+A change of the schema raises the version; readers of older versions stay. Files say their version in their metadata,
+and each row says it in a column, for tools that copy rows and drop the metadata.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -96,7 +99,7 @@ SCHEMA = pa.schema(
 )
 
 
-def check_version(version: object, where: str) -> None:
+def check_version(version: object, where: Path) -> None:
     """Refuse what this release can't know."""
     if not isinstance(version, int):
         raise StoreError(f"{where} has no schema version, so it isn't ours; import logs of other tools with an adapter")
