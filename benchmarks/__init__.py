@@ -1,1 +1,1 @@
-"""What the product promises in numbers, measured."""
+"""What produces the figures: each module is a command, `python -m benchmarks.NAME --json`."""

@@ -105,14 +105,13 @@ def token_span(
     text: str, ids: Iterable[int], logprobs: Iterable[float] | None = None, version: int | None = None
 ) -> TokenSpan:
     """A token span from any numbers; give log-probs for sampled tokens only."""
-    scores = None if logprobs is None else Scores(frozen(np.fromiter(logprobs, np.float32)), version)
-    return TokenSpan(text, frozen(np.fromiter(ids, np.int32)), scores)
+    scores = None if logprobs is None else Scores(_frozen(np.fromiter(logprobs, np.float32)), version)
+    return TokenSpan(text, _frozen(np.fromiter(ids, np.int32)), scores)
 
 
 Array = TypeVar("Array", Ids, Floats)
 
 
-def frozen(array: Array) -> Array:
-    """The same array, read-only from now on."""
+def _frozen(array: Array) -> Array:
     array.setflags(write=False)
     return array

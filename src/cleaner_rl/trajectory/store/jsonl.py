@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
-from cleaner_rl.trajectory.spans import Scores, TextSpan, TokenSpan, frozen
+from cleaner_rl.trajectory.spans import Scores, TextSpan, TokenSpan
 from cleaner_rl.trajectory.store.columns import AnyTurn, to_json, unstorable
 from cleaner_rl.trajectory.store.errors import StoreError
 from cleaner_rl.trajectory.store.files import publish, unfinished
@@ -216,12 +216,18 @@ def _read_span(record: Record | None) -> Any:
     if record["ids"] is None:
         return TextSpan(record["text"])
     sampled, rescored = _read_scores(record, "sampled"), _read_scores(record, "rescored")
-    return TokenSpan(record["text"], frozen(np.array(record["ids"], np.int32)), sampled, rescored)
+    return TokenSpan(record["text"], _array(record["ids"], np.int32), sampled, rescored)
 
 
 def _read_scores(record: Record, name: str) -> Scores | None:
     values = record[name]
-    return None if values is None else Scores(frozen(np.array(values, np.float32)), record[f"{name}_version"])
+    return None if values is None else Scores(_array(values, np.float32), record[f"{name}_version"])
+
+
+def _array(values: list[Any], kind: type[np.generic]) -> Any:
+    array = np.array(values, kind)
+    array.setflags(write=False)
+    return array
 
 
 def _read_number(value: float | str | None) -> float | None:
