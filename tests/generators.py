@@ -120,14 +120,25 @@ TOKENIZERS: dict[str, Callable[[], tuple[Tokenizer, Vocabulary]]] = {
 # Text, numbers, calls and results
 
 
-def texts(max_size: int = 12) -> st.SearchStrategy[str]:
-    """Text with what breaks tools that handle text."""
-    strange = st.sampled_from(
-        ["", "\0", "\ufffd", "🙂", "é", "東", "a\r\nb", "\u2028", "<tool_call>", "Error: none", "\x7f"]
-    )
-    return st.lists(
-        strange | st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=max_size // 4
-    ).map("".join)
+STRANGE = (
+    "",
+    "\0",
+    "\ufffd",
+    "🙂",
+    "é<tool_call>",
+    "東 ",
+    "a\r\nb",
+    "\u2028",
+    "Error: none",
+    "\x7f'\"\\",
+    "plain text",
+)
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+
+
+def texts(max_size: int = 8) -> st.SearchStrategy[str]:
+    """Text, often with what breaks tools that handle text."""
+    return st.sampled_from(STRANGE) | st.text(CHARACTERS, max_size=max_size)
 
 
 json_values = st.recursive(
@@ -161,7 +172,15 @@ def code_call(code: str, start: int, end: int) -> ToolCall:
     return ToolCall("python", {"code": code}, code, start, end)
 
 
-calls = st.builds(ToolCall, texts(4), json_objects, texts(), small, small) | st.builds(code_call, texts(), small, small)
+ARGUMENTS: tuple[dict[str, object], ...] = (
+    {},
+    {"code": "print(1)"},
+    {"é": [1, 2.5, None, True, {"": "🙂"}]},
+    {"n": 2**70, "x": 1e-300, "\ud800": "\0"},
+)
+calls = st.builds(ToolCall, texts(4), st.sampled_from(ARGUMENTS), texts(), small, small) | st.builds(
+    code_call, texts(), small, small
+)
 malformed_calls = st.builds(ToolCall, texts(4), st.just({}), texts(), small, small, texts())
 
 FAILURES = tuple(status for status in Status if status not in (Status.OK, Status.FAULT))
@@ -190,10 +209,23 @@ text_spans = st.builds(TextSpan, texts())
 versions = st.none() | st.integers(0, 2**40)
 
 
-def floats32(size: int) -> st.SearchStrategy[Floats]:
-    """Log-probs: any finite float32 that is not positive, and minus infinity."""
-    numbers = st.floats(max_value=0, width=32, allow_nan=False)
-    return st.lists(numbers, min_size=size, max_size=size).map(lambda each: frozen(np.array(each, np.float32)))
+# Whole arrays are drawn as bytes: one draw instead of one for each number, and every bit pattern can come.
+
+
+def logprobs(size: int) -> st.SearchStrategy[Floats]:
+    """Any float32 that is not positive, minus infinity too, but no NaN."""
+    return st.binary(min_size=4 * size, max_size=4 * size).map(
+        lambda data: frozen(-np.abs(np.nan_to_num(np.frombuffer(data, np.float32), posinf=np.inf, neginf=np.inf)))
+    )
+
+
+def ids(max_size: int = 4) -> st.SearchStrategy[Ids]:
+    """Ids that an int32 can hold."""
+    return st.integers(0, max_size).flatmap(
+        lambda size: st.binary(min_size=4 * size, max_size=4 * size).map(
+            lambda data: frozen(np.frombuffer(data, np.int32) & np.int32(2**31 - 1))
+        )
+    )
 
 
 def frozen(array: Array) -> Array:
@@ -205,13 +237,13 @@ def frozen(array: Array) -> Array:
 @st.composite
 def token_spans(draw: st.DrawFn, sampled: bool | None = None, rescored: bool | None = None) -> TokenSpan:
     """Token spans; with and without log-probs, unless it is said which."""
-    ids = draw(st.lists(st.integers(0, 2**31 - 1), max_size=4))
+    its_ids = draw(ids())
 
     def scores(wanted: bool | None) -> Scores | None:
         there = draw(st.booleans()) if wanted is None else wanted
-        return Scores(draw(floats32(len(ids))), draw(versions)) if there else None
+        return Scores(draw(logprobs(len(its_ids))), draw(versions)) if there else None
 
-    return TokenSpan(draw(texts()), frozen(np.array(ids, np.int32)), scores(sampled), scores(rescored))
+    return TokenSpan(draw(texts()), its_ids, scores(sampled), scores(rescored))
 
 
 # Turns, edits and trajectories
@@ -239,7 +271,7 @@ def edited_turns(draw: st.DrawFn, spans: st.SearchStrategy[S], depth: int = 2) -
     edit = Edit(
         draw(st.sampled_from(Mode)),
         granularity,
-        tuple(draw(st.lists(inner, max_size=3))),
+        tuple(draw(st.lists(inner, max_size=2))),
         draw(st.none() | st.floats(0, 1)),
         draw(st.sampled_from(["", "difflib", "indel"])),
         draw(texts(4)),

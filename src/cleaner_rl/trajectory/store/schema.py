@@ -8,6 +8,9 @@ under.
 A text trajectory has no `ids` (null) in any span. `sampled` and `rescored` are null where there are no log-probs.
 `arguments`, `versions` and `extra` are JSON in a string, because their keys differ from row to row.
 
+`run` and `step` stand in the path and in the file. DuckDB takes that well; pyarrow and pandas must be told not to look
+at the path (`partitioning=None`), because they give its values other types than the columns have.
+
 A change of the schema raises the version; readers of older versions stay. Files say their version in their metadata,
 and each row says it in a column, for tools that copy rows and drop the metadata.
 """
