@@ -1,0 +1,56 @@
+"""Files that appear under their name only when they are whole, and never change afterwards.
+
+A file grows under a hidden name that no reader looks for, is flushed to the disk, and is then renamed. A process that
+dies leaves at most that hidden file behind: it is of no use, and safe to delete once its writer is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from cleaner_rl.trajectory.store.errors import StoreError
+
+UNFINISHED = ".unfinished"
+
+
+def unfinished(folder: Path) -> Path:
+    """A new hidden name in this folder, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f".{uuid.uuid4().hex}{UNFINISHED}"
+
+
+def publish(temporary: Path, name: Path) -> None:
+    """Give a whole file its name, so that after a loss of power it is there, and whole."""
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, name)
+    folder = os.open(name.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def find(path: Path) -> Iterator[Path]:
+    """The files of a store, or the one file that the path names, in the order of run, step and writing."""
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        raise StoreError(f"there is no store at {path}: no such file or folder")
+    files = [each for each in path.rglob("*") if each.suffix in (".parquet", ".jsonl") and each.is_file()]
+    if not files:
+        raise StoreError(f"{path} is no store: it holds no .parquet and no .jsonl file")
+    yield from sorted(files, key=lambda each: [_sortable(part) for part in each.relative_to(path).parts])
+
+
+def _sortable(part: str) -> tuple[str, int, str]:
+    """`step=10` after `step=9`."""
+    name, _, value = part.partition("=")
+    return (name, int(value), "") if value.isdecimal() else (name, 0, value)

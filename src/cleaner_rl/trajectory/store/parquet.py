@@ -1,0 +1,164 @@
+"""Parquet: one row a trajectory, in `run=…/step=…/part-….parquet`.
+
+Memory stays constant: rows are written in groups, and only a few partitions are open at a time. A crash costs at most
+the files that are open then, each of a bounded number of rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleaner_rl.trajectory.store.columns import table_of
+from cleaner_rl.trajectory.store.errors import StoreError
+from cleaner_rl.trajectory.store.files import publish, unfinished
+from cleaner_rl.trajectory.store.rows import trajectories_of
+from cleaner_rl.trajectory.store.schema import SCHEMA, SCHEMA_VERSION, VERSION_KEY, check_version
+from cleaner_rl.trajectory.trajectory import AnyTrajectory
+
+ROWS_IN_GROUP = 256
+ROWS_IN_FILE = 16 * ROWS_IN_GROUP
+OPEN_PARTITIONS = 8
+# Dictionaries don't pay: hardly a text or log-prob comes twice, and zstd finds what does as well as they do.
+OPTIONS = {"compression": "zstd", "compression_level": 1, "use_dictionary": False}
+PART = re.compile(r"part-(\d+)-")
+
+
+class ParquetWriter:
+    """Adds trajectories to a store, as new files; a context manager.
+
+    `with ParquetWriter("store") as writer: writer.write(trajectory)`. If the block raises, the files that are open then
+    are thrown away, as by a crash.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._parts: dict[tuple[str, int], _Part] = {}
+        self._executor = ThreadPoolExecutor(1)
+
+    def write(self, trajectory: AnyTrajectory) -> None:
+        """Add one trajectory to the partition of its run and step."""
+        partition = trajectory.key.run, trajectory.key.step
+        part = self._parts.pop(partition, None) or self._open(partition)
+        self._parts[partition] = part  # the one used last stands last
+        part.write(trajectory)
+        if part.rows == ROWS_IN_FILE:
+            self._parts.pop(partition).finish()
+
+    def _open(self, partition: tuple[str, int]) -> _Part:
+        if len(self._parts) == OPEN_PARTITIONS:
+            self._parts.pop(next(iter(self._parts))).finish()
+        run, step = partition
+        return _Part(self._path / f"run={_quoted(run)}" / f"step={step}", self._executor)
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._executor, ExitStack() as every_one:
+            while self._parts:
+                part = self._parts.popitem()[1]
+                every_one.callback(part.finish if kind is None else part.discard)
+
+
+class _Part:
+    """One unfinished file. Its columns are compressed in the background, while the next ones are made."""
+
+    def __init__(self, folder: Path, executor: Executor) -> None:
+        self._folder = folder
+        self._temporary = unfinished(folder)
+        self._file = pq.ParquetWriter(self._temporary, SCHEMA, **OPTIONS)
+        self._executor = executor
+        self._writing: Future[None] | None = None
+        self._group: list[AnyTrajectory] = []
+        self.rows = 0
+
+    def write(self, trajectory: AnyTrajectory) -> None:
+        self._group.append(trajectory)
+        self.rows += 1
+        if len(self._group) == ROWS_IN_GROUP:
+            self._flush()
+
+    def finish(self) -> None:
+        try:
+            self._flush()
+            self._wait()
+            self._file.close()
+            numbers = (PART.match(each.name) for each in self._folder.iterdir())
+            number = 1 + max((int(match[1]) for match in numbers if match), default=-1)
+            # The number keeps the order; the rest of the name keeps two writers apart.
+            publish(self._temporary, self._folder / f"part-{number:05}-{self._temporary.name[1:9]}.parquet")
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        with suppress(Exception):  # whatever broke is on its way up already
+            self._wait()
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        group, self._group = self._group, []
+        if group:
+            table = table_of(group)
+            self._wait()
+            self._writing = self._executor.submit(self._file.write_table, table)
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+
+
+def read_parquet(path: Path) -> Iterator[AnyTrajectory]:
+    """The rows of one file."""
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file, closing(_ahead(_batches(file, path))) as batches:
+            for batch in batches:
+                yield from trajectories_of(batch)
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"{path} can't be read: {error}; restore it from a copy, or delete it to read the rest"
+        ) from error
+
+
+def _batches(file: pq.ParquetFile, path: Path) -> Iterator[pa.RecordBatch]:
+    schema = file.schema_arrow
+    if schema.metadata and VERSION_KEY in schema.metadata:
+        check_version(int(schema.metadata[VERSION_KEY]), path)
+    else:
+        versions = file.read(["schema_version"]).to_pydict().get("schema_version", [None])
+        check_version(max(versions, default=SCHEMA_VERSION), path)
+    for batch in file.iter_batches(ROWS_IN_GROUP):
+        # Tools that copy rows may widen a type or move a column.
+        yield batch if schema.equals(SCHEMA) else batch.select(SCHEMA.names).cast(SCHEMA)
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """The same, with the next batch decoded, outside of Python's lock, while this one is turned into values."""
+    with ThreadPoolExecutor(1) as executor:
+        following = executor.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = executor.submit(next, batches, None)
+            yield batch
+
+
+def _quoted(run: str) -> str:
+    """A run's name as a part of a path, percent-encoded as Hive and DuckDB expect it."""
+    return "".join(
+        character if character.isascii() and (character.isalnum() or character in "-_.") else _percent(character)
+        for character in run
+    )
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode())

@@ -1,0 +1,254 @@
+"""Both formats: what goes in comes out, bit for bit; and what readers without our code see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cleaner_rl.trajectory import AnyTrajectory, Key, Scores, TextSpan, TokenSpan, Trajectory
+from cleaner_rl.trajectory.store import SCHEMA_VERSION, JsonlWriter, ParquetWriter, StoreError, files, parquet, read
+from tests.generators import any_trajectories, frozen
+
+
+def write(writer: ParquetWriter | JsonlWriter, trajectories: Iterable[AnyTrajectory]) -> None:
+    with writer as opened:
+        for trajectory in trajectories:
+            opened.write(trajectory)
+
+
+def numbered(count: int, run: str = "run", step: int = 0) -> list[AnyTrajectory]:
+    return [Trajectory(TextSpan("p"), key=Key(run, step, "task", number)) for number in range(count)]
+
+
+def in_store_order(trajectories: Iterable[AnyTrajectory]) -> list[AnyTrajectory]:
+    return sorted(trajectories, key=lambda each: (parquet._quoted(each.key.run), each.key.step))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(any_trajectories, max_size=3))
+def test_parquet_gives_back_what_it_got(trajectories: list[AnyTrajectory]) -> None:
+    with TemporaryDirectory() as folder:
+        write(ParquetWriter(folder), trajectories)
+        if trajectories:
+            assert sorted(read(folder), key=repr) == sorted(trajectories, key=repr)
+        assert not [each for each in Path(folder).rglob("*") if each.name.endswith(files.UNFINISHED)]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(any_trajectories, max_size=3))
+def test_jsonl_gives_back_what_it_got(trajectories: list[AnyTrajectory]) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "some.jsonl"
+        write(JsonlWriter(file), trajectories)
+        assert list(read(file)) == trajectories
+        assert all(json.loads(line, parse_constant=pytest.fail) for line in file.read_bytes().splitlines())
+
+
+def odd_floats() -> Trajectory[TokenSpan]:
+    floats = frozen(np.array([np.nan, -np.inf, -0.0, -1e-45, -0.1, np.inf], np.float32))
+    span = TokenSpan("odd", frozen(np.arange(6, dtype=np.int32)), Scores(floats, 2), Scores(floats))
+    return Trajectory(span, reward=float("-inf"), extra={"limit": float("inf")})
+
+
+@pytest.mark.parametrize("writer", [ParquetWriter, JsonlWriter])
+def test_floats_that_json_cannot_spell_come_back(
+    tmp_path: Path, writer: type[ParquetWriter] | type[JsonlWriter]
+) -> None:
+    write(writer(tmp_path / "store"), [odd_floats()])
+    [found] = read(tmp_path / "store")
+    assert found == odd_floats()
+
+
+@pytest.mark.parametrize("writer", [ParquetWriter, JsonlWriter])
+def test_a_nan_reward_comes_back(tmp_path: Path, writer: type[ParquetWriter] | type[JsonlWriter]) -> None:
+    write(writer(tmp_path / "store"), [Trajectory(TextSpan(""), reward=float("nan"))])
+    [found] = read(tmp_path / "store")
+    assert found.reward is not None
+    assert np.isnan(found.reward)
+
+
+@pytest.mark.parametrize("writer", [ParquetWriter, JsonlWriter])
+def test_what_was_read_cannot_be_written_to(tmp_path: Path, writer: type[ParquetWriter] | type[JsonlWriter]) -> None:
+    write(writer(tmp_path / "store"), [odd_floats()])
+    [found] = read(tmp_path / "store")
+    assert isinstance(found.prompt, TokenSpan)
+    assert found.prompt.sampled is not None
+    for array in (found.prompt.ids, found.prompt.sampled.logprobs):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_many_rows_keep_their_order_over_groups_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROWS_IN_GROUP", 4)
+    monkeypatch.setattr(parquet, "ROWS_IN_FILE", 12)
+    write(ParquetWriter(tmp_path), numbered(30))
+    assert list(read(tmp_path)) == numbered(30)
+    assert [pq.read_metadata(file).num_row_groups for file in files.find(tmp_path)] == [3, 3, 2]
+
+
+def test_a_large_group_is_read_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trajectories = [
+        Trajectory(replace(odd_floats().prompt, text=str(number)), key=Key("run", 0, "task", number))
+        for number in range(20)
+    ]
+    write(ParquetWriter(tmp_path), trajectories)
+    monkeypatch.setattr(parquet, "ROWS_IN_GROUP", 3)
+    assert list(read(tmp_path)) == trajectories
+
+
+def test_partitions_are_by_run_and_step_and_read_in_order(tmp_path: Path) -> None:
+    written = [each for step in (10, 9) for run in ("b", "a/b", "") for each in numbered(2, run, step)]
+    write(ParquetWriter(tmp_path), written)
+    folders = {str(file.parent.relative_to(tmp_path)) for file in files.find(tmp_path)}
+    assert folders == {f"run={run}/step={step}" for run in ("b", "a%2Fb", "") for step in (9, 10)}
+    assert list(read(tmp_path)) == in_store_order(written)
+
+
+def test_only_some_partitions_are_open_at_a_time(tmp_path: Path) -> None:
+    rounds = [numbered(1, step=step)[0] for _ in range(2) for step in range(parquet.OPEN_PARTITIONS + 1)]
+    writer = ParquetWriter(tmp_path)
+    with writer:
+        for trajectory in rounds:
+            writer.write(trajectory)
+            assert len(list(tmp_path.rglob(f"*{files.UNFINISHED}"))) <= parquet.OPEN_PARTITIONS
+    assert list(read(tmp_path)) == in_store_order(rounds)
+
+
+def test_appending_adds_files_and_touches_none(tmp_path: Path) -> None:
+    write(ParquetWriter(tmp_path), numbered(3))
+    before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in files.find(tmp_path)}
+    write(ParquetWriter(tmp_path), numbered(2))
+    assert all((file.stat().st_mtime_ns, file.read_bytes()) == content for file, content in before.items())
+    assert list(read(tmp_path)) == numbered(3) + numbered(2)
+
+
+def test_a_part_of_a_store_is_a_store(tmp_path: Path) -> None:
+    write(ParquetWriter(tmp_path), numbered(2, "a") + numbered(3, "b"))
+    [file] = files.find(tmp_path / "run=b")
+    assert list(read(tmp_path / "run=b")) == list(read(str(file))) == numbered(3, "b")
+
+
+def test_a_folder_may_hold_both_formats(tmp_path: Path) -> None:
+    write(JsonlWriter(tmp_path / "log.jsonl"), numbered(1))
+    write(ParquetWriter(tmp_path), numbered(2))
+    assert list(read(tmp_path)) == numbered(1) + numbered(2)
+
+
+def test_reading_can_stop_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROWS_IN_GROUP", 4)
+    write(ParquetWriter(tmp_path), numbered(30))
+    trajectories = read(tmp_path)
+    assert next(trajectories) == numbered(1)[0]
+    trajectories.close()  # type: ignore[attr-defined]  # an iterator for callers, a generator in truth
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_a_block_that_raises_leaves_no_file(tmp_path: Path, kind: str) -> None:
+    writer = ParquetWriter(tmp_path) if kind == "parquet" else JsonlWriter(tmp_path / "log.jsonl")
+
+    def interrupted() -> Iterator[AnyTrajectory]:
+        yield numbered(1)[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(writer, interrupted())
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+
+
+def test_a_file_that_cannot_be_finished_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = files.publish
+
+    def full(temporary: Path, name: Path) -> None:
+        if "step=1" in str(name):
+            raise OSError("no space left")
+        publish(temporary, name)
+
+    monkeypatch.setattr(parquet, "publish", full)
+    with pytest.raises(OSError, match="no space left"):
+        write(ParquetWriter(tmp_path), [numbered(1, step=step)[0] for step in range(3)])
+    assert [each.key.step for each in read(tmp_path)] == [0, 2]
+    assert not list(tmp_path.rglob(f"*{files.UNFINISHED}"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("bad", "advice"),
+    [
+        (Trajectory(TextSpan("\ud800")), "lone surrogate"),
+        (Trajectory(TextSpan(""), extra={"array": np.zeros(1)}), "JSON values"),
+        (Trajectory(TextSpan(""), key=Key(step=2**70)), "64 bits"),
+    ],
+)
+def test_what_cannot_be_stored_is_named(tmp_path: Path, kind: str, bad: Trajectory[TextSpan], advice: str) -> None:
+    if kind == "jsonl" and bad.key.step:
+        pytest.skip("JSON has no widest number")
+    bad = replace(bad, key=replace(bad.key, task="the culprit"))
+    with pytest.raises(StoreError, match=f"the culprit.*{advice}"):
+        write(ParquetWriter(tmp_path) if kind == "parquet" else JsonlWriter(tmp_path / "log"), [*numbered(2, ""), bad])
+    written = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert not [each for each in written if each.parent.name != "step=0" or not bad.key.step]
+
+
+def test_jsonl_never_writes_over_a_file(tmp_path: Path) -> None:
+    write(JsonlWriter(tmp_path / "log.jsonl"), numbered(1))
+    with pytest.raises(StoreError, match="choose a new name"):
+        JsonlWriter(tmp_path / "log.jsonl")
+    assert list(read(tmp_path / "log.jsonl")) == numbered(1)
+
+
+def test_what_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such file or folder"):
+        list(read(tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match=r"holds no \.parquet and no \.jsonl"):
+        list(read(tmp_path))
+    for number, content in enumerate([b"hello\n", b"[1]\n", b'{"a": 1}\n', b'{"schema_version": 1}\n', b"\xff\n"]):
+        file = tmp_path / f"{number}.jsonl"
+        file.write_bytes(content)
+        with pytest.raises(StoreError, match=f"{number}.jsonl"):
+            list(read(file))
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(StoreError, match="isn't ours"):
+        list(read(tmp_path / "other.parquet"))
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    write(ParquetWriter(tmp_path), numbered(3))
+    [file] = files.find(tmp_path)
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(StoreError, match=r"part-00000.*restore it from a copy"):
+        list(read(tmp_path))
+
+
+def test_a_row_that_makes_no_sense_is_no_crash(tmp_path: Path) -> None:
+    write(ParquetWriter(tmp_path), numbered(1))
+    [file] = files.find(tmp_path)
+    table = pq.read_table(file, partitioning=None)
+    position = table.schema.get_field_index("ending")
+    pq.write_table(table.set_column(position, table.schema.field(position), pa.array(["bored"])), file)
+    with pytest.raises(StoreError, match="'bored' is not a valid Ending"):
+        list(read(tmp_path))
+
+
+def test_a_newer_schema_is_refused_with_advice(tmp_path: Path) -> None:
+    write(ParquetWriter(tmp_path), numbered(1))
+    [file] = files.find(tmp_path)
+    table = pq.read_table(file, partitioning=None)
+    newer = pa.array([SCHEMA_VERSION + 1], pa.int32())
+    for metadata in ({b"cleaner_rl.schema_version": b"2"}, None):
+        changed = table.set_column(0, "schema_version", newer).replace_schema_metadata(metadata)
+        pq.write_table(changed, file)
+        with pytest.raises(StoreError, match=r"schema version 2.*upgrade cleaner-rl"):
+            list(read(tmp_path))
+    (tmp_path / "log").write_text('{"schema_version": 2}\n')
+    with pytest.raises(StoreError, match=r"schema version 2.*upgrade cleaner-rl"):
+        list(read(tmp_path / "log"))
