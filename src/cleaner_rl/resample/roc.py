@@ -1,0 +1,119 @@
+"""GRPO-RoC: of an oversampled group, keep the cleanest successes and a fair sample of the failures.
+
+A reward for the answer alone also rewards every broken call on the way to it. So more rollouts are sampled than trained
+on, and the successes are chosen by quality. The failures are a uniform sample, to keep all ways of failing in view. The
+ratio of both sides is the group's own, up to rounding and the minimum of each side.
+
+Limits: it sees one group at a time. It chooses rollouts and changes none. Choosing makes the kept a biased sample of
+what the policy does, on purpose; nothing corrects for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import log
+
+from cleaner_rl.resample.draws import draws
+from cleaner_rl.resample.quality import Quality, QualityOf, penalties
+
+
+class Positives(StrEnum):
+    """How successes are chosen."""
+
+    CLEANEST = "cleanest"
+    """Those with the least penalty: the released script."""
+    WEIGHTED = "weighted"
+    """Drawn without replacement, the likelier the cleaner: the paper's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class RocPolicy:
+    """How a group is resampled; the defaults are the released script's where it has the setting."""
+
+    keep: int = 16
+    """Rollouts kept of a group. The released script samples 32."""
+    min_positive: int = 2
+    min_negative: int = 2
+    """Kept at least of each side, where it has that many."""
+    positives: Positives = Positives.CLEANEST
+    quality_of: QualityOf = QualityOf.FIRST_ATTEMPT
+    """Ours: the released script knows no repairs, so both tallies were the same."""
+    softness: float = 0.1
+    """Ours, for `weighted` alone: a success is drawn with weight 1 / (softness + penalty)."""
+
+    def __post_init__(self) -> None:
+        if self.keep < 2:
+            raise ValueError(f"keep={self.keep} leaves nothing to compare a rollout with; keep 2 or more")
+        if self.min_positive < 0 or self.min_negative < 0:
+            raise ValueError("a minimum can't be negative; 0 asks for none")
+        if self.min_positive + self.min_negative > self.keep:
+            raise ValueError(
+                f"min_positive={self.min_positive} and min_negative={self.min_negative} don't fit into "
+                f"keep={self.keep}; lower a minimum or keep more"
+            )
+        if not self.softness > 0:
+            raise ValueError(f"softness={self.softness} gives a clean success infinite weight; take one above 0")
+        # A recipe file gives plain words; a misspelt one must not pass for the default.
+        object.__setattr__(self, "positives", Positives(self.positives))
+        object.__setattr__(self, "quality_of", QualityOf(self.quality_of))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One rollout of a group, as far as resampling looks at it."""
+
+    rollout: int
+    """Its number in the group, no matter where it stands in a list."""
+    reward: float
+    quality: Quality
+    success: bool | None = None
+    """Whether the task was solved; None where only the reward says so."""
+    usable: bool = True
+    """False for a fault's or a dropped rollout, whose reward then means nothing."""
+
+    @property
+    def positive(self) -> bool:
+        """Solved; without a word on that, a reward above 0, which is right for {0, 1} and for {-1, 1}."""
+        return self.reward > 0 if self.success is None else self.success
+
+
+def resample(candidates: Sequence[Candidate], policy: RocPolicy, seed: int) -> tuple[int, ...]:
+    """The indices of exactly `policy.keep` candidates, ascending.
+
+    The candidates are usable, with a different number each. The same ones are chosen in whatever order they come.
+    """
+    if len(candidates) < policy.keep:
+        raise ValueError(f"{len(candidates)} rollouts can't be resampled to {policy.keep}; sample more, or keep fewer")
+    draw = draws(seed, [candidate.rollout for candidate in candidates])
+    positives, negatives = [], []
+    for index, candidate in enumerate(candidates):
+        (positives if candidate.positive else negatives).append(index)
+    from_positives = positives_kept(len(positives), len(negatives), policy)
+    order = _cleanest_first(positives, candidates, draw, policy)
+    sample = sorted(negatives, key=draw.__getitem__)
+    return tuple(sorted(order[:from_positives] + sample[: policy.keep - from_positives]))
+
+
+def positives_kept(positives: int, negatives: int, policy: RocPolicy) -> int:
+    """How many of the kept are successes: the group's own share of them, a half rounded up, and both minima."""
+    total = positives + negatives
+    share = (2 * policy.keep * positives + total) // (2 * total)
+    # Neither minimum can undo the other, since both together fit into `keep`.
+    share = max(share, min(policy.min_positive, positives))
+    return min(share, policy.keep - min(policy.min_negative, negatives))
+
+
+def _cleanest_first(
+    positives: Sequence[int], candidates: Sequence[Candidate], draw: Sequence[float], policy: RocPolicy
+) -> list[int]:
+    ranked = penalties([candidates[index].quality for index in positives], policy.quality_of)
+    if policy.positives is Positives.WEIGHTED:
+        # Exponential keys: the k smallest of -log(u) / weight are k draws without replacement by weight.
+        keys = [
+            (-log(draw[i]) * (policy.softness + penalty), i) for i, (penalty, _) in zip(positives, ranked, strict=True)
+        ]
+        return [index for _, index in sorted(keys)]
+    order = [(penalty, other, draw[i], i) for i, (penalty, other) in zip(positives, ranked, strict=True)]
+    return [index for *_, index in sorted(order)]
