@@ -20,6 +20,7 @@ from cleaner_rl.resample.groups import (
     advantages,
     fill_batch,
     group_of,
+    is_positive,
     select,
 )
 from cleaner_rl.resample.quality import (
@@ -31,11 +32,10 @@ from cleaner_rl.resample.quality import (
     format_penalty,
     residual_errors,
 )
-from cleaner_rl.resample.roc import Candidate, Positives, RocPolicy, resample
+from cleaner_rl.resample.roc import Positives, RocPolicy, resample
 
 __all__ = [
     "Batch",
-    "Candidate",
     "Group",
     "PlainPolicy",
     "Positives",
@@ -51,6 +51,7 @@ __all__ = [
     "fill_batch",
     "format_penalty",
     "group_of",
+    "is_positive",
     "resample",
     "residual_errors",
     "select",

@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import compress
 from math import fsum, isfinite, nan, sqrt
 
-from cleaner_rl.resample.quality import assess
-from cleaner_rl.resample.roc import Candidate, RocPolicy, resample
+from cleaner_rl.resample.quality import Quality, assess
+from cleaner_rl.resample.roc import RocPolicy, resample
 from cleaner_rl.trajectory import AnyTrajectory, derive_seed
 
 DELTA = 1e-6
@@ -51,26 +52,32 @@ class PlainPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rollouts of one prompt."""
+    """The rollouts of one prompt, in columns: a step has thousands of them."""
 
     task: str
     step: int
-    candidates: tuple[Candidate, ...]
+    rewards: Sequence[float]
+    qualities: Sequence[Quality]
+    positive: Sequence[bool]
+    """Which solved the task: see `is_positive`."""
+    rollouts: Sequence[int]
+    """Their numbers in the group, which stay theirs wherever they stand in the columns."""
+    usable: Sequence[bool]
+    """False for a fault's or a dropped rollout, whose reward then means nothing."""
 
     def __post_init__(self) -> None:
-        if len({candidate.rollout for candidate in self.candidates}) != len(self.candidates):
+        columns = (self.rewards, self.qualities, self.positive, self.rollouts, self.usable)
+        if len(set(map(len, columns))) != 1:
+            raise ValueError(f"the columns of task '{self.task}' differ in length; give each rollout one entry in each")
+        if len(set(self.rollouts)) != len(self.rollouts):
             raise ValueError(f"two rollouts of task '{self.task}' have the same number; number them within the group")
-        for candidate in self.candidates:
-            if candidate.usable and not isfinite(candidate.reward):
-                raise ValueError(
-                    f"rollout {candidate.rollout} of task '{self.task}' has reward {candidate.reward}; "
-                    "grade it, or mark it as not usable"
-                )
+        if not all(map(isfinite, compress(self.rewards, self.usable))):
+            raise ValueError(f"a usable rollout of task '{self.task}' has no finite reward; grade it, or don't use it")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What becomes of a group. Every index of its candidates is in exactly one of kept, dropped and absent."""
+    """What becomes of a group. Every index of its columns is in exactly one of kept, dropped and absent."""
 
     group: Group
     kept: tuple[int, ...]
@@ -102,6 +109,11 @@ class Batch:
         return self.wanted - len(self.taken)
 
 
+def is_positive(reward: float, success: bool | None = None) -> bool:
+    """Solved; without a word on that, a reward above 0, which is right for {0, 1} and for {-1, 1}."""
+    return reward > 0 if success is None else success
+
+
 def group_of(trajectories: Sequence[AnyTrajectory], answers: Sequence[int] | None = None) -> Group:
     """The graded rollouts of one prompt, repaired or not, as a group.
 
@@ -112,7 +124,16 @@ def group_of(trajectories: Sequence[AnyTrajectory], answers: Sequence[int] | Non
         raise ValueError(f"a group has one task and one step, not {sorted(keys)}; split the rollouts by both")
     ((task, step),) = keys
     counts = [1] * len(trajectories) if answers is None else answers
-    return Group(task, step, tuple(_candidate(*pair) for pair in zip(trajectories, counts, strict=True)))
+    rewards = [nan if trajectory.reward is None else trajectory.reward for trajectory in trajectories]
+    return Group(
+        task=task,
+        step=step,
+        rewards=rewards,
+        qualities=[assess(trajectory, count) for trajectory, count in zip(trajectories, counts, strict=True)],
+        positive=[is_positive(reward, each.success) for reward, each in zip(rewards, trajectories, strict=True)],
+        rollouts=[trajectory.key.rollout for trajectory in trajectories],
+        usable=[trajectory.usable for trajectory in trajectories],
+    )
 
 
 def select(group: Group, policy: RocPolicy | PlainPolicy, run_seed: int, *, dynamic_sampling: bool = True) -> Selection:
@@ -120,24 +141,17 @@ def select(group: Group, policy: RocPolicy | PlainPolicy, run_seed: int, *, dyna
 
     Without `dynamic_sampling`, groups of equal rewards are kept like any other, with advantages of 0.
     """
-    candidates = group.candidates
-    usable = [index for index, candidate in enumerate(candidates) if candidate.usable]
-    absent = tuple(index for index, candidate in enumerate(candidates) if not candidate.usable)
-    rewards = {candidates[index].reward for index in usable}
-    roc = isinstance(policy, RocPolicy)
+    everyone = range(len(group.usable))
+    present = tuple(compress(everyone, group.usable))
+    absent = tuple(sorted(set(everyone).difference(present)))
     # Size comes first: of two rollouts that agree it is too early to say that all would.
-    if len(usable) < (policy.keep if roc else policy.minimum):
-        return Selection(group, (), tuple(usable), absent, RefillReason.TOO_SMALL)
-    if dynamic_sampling and len(rewards) == 1:
-        return Selection(group, (), tuple(usable), absent, RefillReason.EQUAL_REWARDS)
-    kept = tuple(usable)
-    if roc:
-        seed = derive_seed(run_seed, "roc", group.step, group.task)
-        kept = tuple(usable[i] for i in resample([candidates[index] for index in usable], policy, seed))
-    chosen = set(kept)
-    dropped = tuple(index for index in usable if index not in chosen)
-    scores = advantages([candidates[index].reward for index in kept])
-    return Selection(group, kept, dropped, absent, advantages=scores)
+    if len(present) < (policy.keep if isinstance(policy, RocPolicy) else policy.minimum):
+        return Selection(group, (), present, absent, RefillReason.TOO_SMALL)
+    if dynamic_sampling and len(set(compress(group.rewards, group.usable))) == 1:
+        return Selection(group, (), present, absent, RefillReason.EQUAL_REWARDS)
+    kept = _resampled(group, present, policy, run_seed) if isinstance(policy, RocPolicy) else present
+    dropped = tuple(sorted(set(present).difference(kept)))
+    return Selection(group, kept, dropped, absent, None, advantages([group.rewards[index] for index in kept]))
 
 
 def advantages(rewards: Sequence[float], delta: float = DELTA) -> tuple[float, ...]:
@@ -161,7 +175,12 @@ def fill_batch(selections: Iterable[Selection], wanted: int) -> Batch:
     return Batch(wanted, tuple(ready[:wanted]), tuple(ready[wanted:]), tuple(refill))
 
 
-def _candidate(trajectory: AnyTrajectory, answers: int) -> Candidate:
-    reward = nan if trajectory.reward is None else trajectory.reward
-    quality = assess(trajectory, answers)
-    return Candidate(trajectory.key.rollout, reward, quality, trajectory.success, trajectory.usable)
+def _resampled(group: Group, present: Sequence[int], policy: RocPolicy, run_seed: int) -> tuple[int, ...]:
+    places = resample(
+        list(compress(group.positive, group.usable)),
+        list(compress(group.qualities, group.usable)),
+        list(compress(group.rollouts, group.usable)),
+        policy,
+        derive_seed(run_seed, "roc", group.step, group.task),
+    )
+    return tuple([present[place] for place in places])

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import log
+from operator import itemgetter
 
 from cleaner_rl.resample.draws import draws
 from cleaner_rl.resample.quality import Quality, QualityOf, penalties
@@ -60,40 +61,27 @@ class RocPolicy:
         object.__setattr__(self, "quality_of", QualityOf(self.quality_of))
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One rollout of a group, as far as resampling looks at it."""
+def resample(
+    positive: Sequence[bool], qualities: Sequence[Quality], rollouts: Sequence[int], policy: RocPolicy, seed: int
+) -> list[int]:
+    """The indices of exactly `policy.keep` rollouts, ascending.
 
-    rollout: int
-    """Its number in the group, no matter where it stands in a list."""
-    reward: float
-    quality: Quality
-    success: bool | None = None
-    """Whether the task was solved; None where only the reward says so."""
-    usable: bool = True
-    """False for a fault's or a dropped rollout, whose reward then means nothing."""
-
-    @property
-    def positive(self) -> bool:
-        """Solved; without a word on that, a reward above 0, which is right for {0, 1} and for {-1, 1}."""
-        return self.reward > 0 if self.success is None else self.success
-
-
-def resample(candidates: Sequence[Candidate], policy: RocPolicy, seed: int) -> tuple[int, ...]:
-    """The indices of exactly `policy.keep` candidates, ascending.
-
-    The candidates are usable, with a different number each. The same ones are chosen in whatever order they come.
+    `rollouts` are their numbers in the group, each a different one: the same rollouts are kept in whatever order they
+    come.
     """
-    if len(candidates) < policy.keep:
-        raise ValueError(f"{len(candidates)} rollouts can't be resampled to {policy.keep}; sample more, or keep fewer")
-    draw = draws(seed, [candidate.rollout for candidate in candidates])
-    positives, negatives = [], []
-    for index, candidate in enumerate(candidates):
-        (positives if candidate.positive else negatives).append(index)
-    from_positives = positives_kept(len(positives), len(negatives), policy)
-    order = _cleanest_first(positives, candidates, draw, policy)
-    sample = sorted(negatives, key=draw.__getitem__)
-    return tuple(sorted(order[:from_positives] + sample[: policy.keep - from_positives]))
+    if len(positive) < policy.keep:
+        raise ValueError(f"{len(positive)} rollouts can't be resampled to {policy.keep}; sample more, or keep fewer")
+    draw = draws(seed, rollouts)
+    shuffled = sorted(range(len(draw)), key=draw.__getitem__)
+    positives = [index for index in shuffled if positive[index]]
+    negatives = [index for index in shuffled if not positive[index]]
+    kept = positives_kept(len(positives), len(negatives), policy)
+    keys = penalties([qualities[index] for index in positives], policy.quality_of)
+    if policy.positives is Positives.WEIGHTED:
+        keys = [(_arrival(draw[i], policy.softness + key[0]), 0.0) for i, key in zip(positives, keys, strict=True)]
+    # The sort is stable: ties stay as they were shuffled.
+    ranked = sorted(zip(keys, positives, strict=True), key=itemgetter(0))
+    return sorted([index for _, index in ranked[:kept]] + negatives[: policy.keep - kept])
 
 
 def positives_kept(positives: int, negatives: int, policy: RocPolicy) -> int:
@@ -105,15 +93,6 @@ def positives_kept(positives: int, negatives: int, policy: RocPolicy) -> int:
     return min(share, policy.keep - min(policy.min_negative, negatives))
 
 
-def _cleanest_first(
-    positives: Sequence[int], candidates: Sequence[Candidate], draw: Sequence[float], policy: RocPolicy
-) -> list[int]:
-    ranked = penalties([candidates[index].quality for index in positives], policy.quality_of)
-    if policy.positives is Positives.WEIGHTED:
-        # Exponential keys: the k smallest of -log(u) / weight are k draws without replacement by weight.
-        keys = [
-            (-log(draw[i]) * (policy.softness + penalty), i) for i, (penalty, _) in zip(positives, ranked, strict=True)
-        ]
-        return [index for _, index in sorted(keys)]
-    order = [(penalty, other, draw[i], i) for i, (penalty, other) in zip(positives, ranked, strict=True)]
-    return [index for *_, index in sorted(order)]
+def _arrival(draw: int, mean: float) -> float:
+    """An exponential time with this mean: the first k to arrive are k draws without replacement by weight 1 / mean."""
+    return -log((draw + 0.5) / 2**64) * mean
