@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cleaner_rl.resample import Group, Quality, Tally
 from cleaner_rl.tools import Status, ToolCall, ToolResult
@@ -21,15 +22,7 @@ def turn(*statuses: Status, attempt: int = 0, output: str = "") -> Turn[TextSpan
 def edited(
     mode: Mode, *original: Turn[TextSpan], granularity: Granularity = Granularity.GRAFT, result: Status = OK
 ) -> Turn[TextSpan]:
-    made = turn(result)
-    return Turn(
-        made.reasoning,
-        made.action,
-        made.observation,
-        made.calls,
-        made.results,
-        edit=Edit(mode, granularity, original),
-    )
+    return replace(turn(result), edit=Edit(mode, granularity, original))
 
 
 def rollout(

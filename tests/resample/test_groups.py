@@ -38,7 +38,7 @@ def test_advantages_by_hand() -> None:
 
 
 def test_one_reward_has_no_advantage() -> None:
-    with pytest.raises(ValueError, match="^1 rewards can't be compared; a group needs 2 or more$"):
+    with pytest.raises(ValueError, match=r"^1 rewards can't be compared; a group needs 2 or more$"):
         advantages([1.0])
 
 
@@ -82,12 +82,12 @@ def test_a_group_is_one_task_at_one_step() -> None:
 
 
 def test_a_group_that_can_not_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="^two rollouts of task 't' have the same number; number them within the"):
+    with pytest.raises(ValueError, match=r"^two rollouts of task 't' have the same number; number them within the"):
         group(MIXED, rollouts=[0] * 8)
-    with pytest.raises(ValueError, match="^the columns of task 't' differ in length; give each rollout one entry"):
+    with pytest.raises(ValueError, match=r"^the columns of task 't' differ in length; give each rollout one entry"):
         group(MIXED, usable=[True] * 7)
     for reward in (nan, inf):
-        with pytest.raises(ValueError, match="^a usable rollout of task 't' has no finite reward; grade it, or don't"):
+        with pytest.raises(ValueError, match=r"^a usable rollout of task 't' has no finite reward; grade it, or don't"):
             group([reward, 1.0])
     with pytest.raises(ValueError, match="grade it"):
         group_of([rollout(reward=None)])
@@ -171,20 +171,17 @@ def test_plain_groups_keep_all_that_is_usable() -> None:
     assert select(group([1.0, 1.0]), PlainPolicy(), 0).refill is RefillReason.EQUAL_REWARDS
     assert select(group([1.0, 0.0, 0.0]), PlainPolicy(minimum=4), 0).refill is RefillReason.TOO_SMALL
     assert select(group([]), PlainPolicy(), 0).refill is RefillReason.TOO_SMALL
-    with pytest.raises(ValueError, match="^minimum=1: a rollout needs another to be compared with; take 2 or more$"):
+    with pytest.raises(ValueError, match=r"^minimum=1: a rollout needs another to be compared with; take 2 or more$"):
         PlainPolicy(minimum=1)
 
 
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
-    size = draw(st.integers(0, 16))
-    column = {"min_size": size, "max_size": size}
     calls = st.integers(0, 3)
-    return group(
-        draw(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), **column)),
-        draw(st.lists(st.builds(lambda f, n: quality(min(f, n), n), calls, calls), **column)),
-        draw(st.lists(st.booleans(), **column)),
-    )
+    qualities = st.builds(lambda failed, count: quality(min(failed, count), count), calls, calls)
+    one = st.tuples(st.sampled_from([-1.0, 0.0, 1.0]), qualities, st.booleans())
+    rows = draw(st.lists(one, max_size=16))
+    return group([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
 
 @given(groups(), st.sampled_from([FOUR, RocPolicy(keep=5), PlainPolicy()]), st.integers(0, 9))
@@ -266,7 +263,7 @@ def test_r6_a_batch_says_what_is_missing_and_what_to_sample_again() -> None:
 
 
 def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="^wanted=0: a batch holds 1 group or more$"):
+    with pytest.raises(ValueError, match=r"^wanted=0: a batch holds 1 group or more$"):
         fill_batch([], wanted=0)
 
 

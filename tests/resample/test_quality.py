@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from cleaner_rl.resample import Quality, QualityOf, Tally, assess, failure_reasons, format_penalty, residual_errors
 from cleaner_rl.resample.quality import penalties
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import Granularity, Mode, TextSpan, Turn, encode
+from cleaner_rl.trajectory import Edit, Granularity, Mode, TextSpan, Turn, encode
 from tests.resample.builders import ERROR, FAULT, OK, TIMEOUT, edited, quality, rollout, turn
 
 
@@ -44,6 +46,13 @@ def test_a_failed_live_repair_counts_kept_attempts_as_residual_only() -> None:
     attempts = [turn(ERROR, attempt=1), turn(ERROR, attempt=2)]
     first = edited(Mode.LIVE, turn(ERROR), *attempts, granularity=Granularity.NONE, result=ERROR)
     assert assess(rollout(first, *attempts, turn(OK))) == Quality(Tally(1, 2), Tally(3, 4))
+
+
+def test_a_kept_attempt_is_no_first_attempt_even_with_a_ledger_of_its_own() -> None:
+    # It branched into an answer without a call, which is kept beside it.
+    edit = Edit(Mode.LIVE, Granularity.NONE, (turn(ERROR, attempt=1), turn(attempt=2)))
+    branched = replace(turn(ERROR, attempt=1), edit=edit)
+    assert assess(rollout(turn(ERROR), branched)) == Quality(Tally(1, 1), Tally(2, 2))
 
 
 def test_hindsight_counts_every_original_that_had_no_help() -> None:
@@ -90,7 +99,7 @@ def test_the_format_counts_as_clean_unless_somebody_looked() -> None:
 
 
 def test_fewer_than_no_answers_are_refused() -> None:
-    with pytest.raises(ValueError, match="^-1 answers can't be; count the final answers that were found, 0 if none"):
+    with pytest.raises(ValueError, match=r"^-1 answers can't be; count the final answers that were found, 0 if none"):
         format_penalty(-1)
 
 

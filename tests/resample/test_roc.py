@@ -34,17 +34,17 @@ def test_the_defaults_are_the_released_scripts() -> None:
 
 
 def test_a_policy_that_can_not_work_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="^keep=1 leaves nothing to compare a rollout with; keep 2 or more$"):
+    with pytest.raises(ValueError, match=r"^keep=1 leaves nothing to compare a rollout with; keep 2 or more$"):
         RocPolicy(keep=1, min_positive=0, min_negative=0)
-    with pytest.raises(ValueError, match="^a minimum can't be negative; 0 asks for none$"):
+    with pytest.raises(ValueError, match=r"^a minimum can't be negative; 0 asks for none$"):
         RocPolicy(min_positive=-1)
-    with pytest.raises(ValueError, match="^a minimum can't be negative; 0 asks for none$"):
+    with pytest.raises(ValueError, match=r"^a minimum can't be negative; 0 asks for none$"):
         RocPolicy(min_negative=-1)
-    message = "^min_positive=3 and min_negative=2 don't fit into keep=4; lower a minimum or keep more$"
+    message = r"^min_positive=3 and min_negative=2 don't fit into keep=4; lower a minimum or keep more$"
     with pytest.raises(ValueError, match=message):
         RocPolicy(keep=4, min_positive=3)
     for softness in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="^softness=.* gives a clean success infinite weight; take one above 0$"):
+        with pytest.raises(ValueError, match=r"^softness=.* gives a clean success infinite weight; take one above 0$"):
             RocPolicy(softness=softness)
 
 
@@ -227,7 +227,7 @@ def test_r4_an_odd_target_and_a_poor_side_give_the_exact_size() -> None:
 
 
 def test_r4_too_few_rollouts_are_an_error_here_and_never_a_smaller_answer() -> None:
-    with pytest.raises(ValueError, match="^15 rollouts can't be resampled to 16; sample more, or keep fewer$"):
+    with pytest.raises(ValueError, match=r"^15 rollouts can't be resampled to 16; sample more, or keep fewer$"):
         all_positive([CLEAN] * 15, RocPolicy())
     assert all_positive([CLEAN] * 16, RocPolicy()) == list(range(16))
 
