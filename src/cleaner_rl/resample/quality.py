@@ -1,0 +1,114 @@
+"""How clean a rollout is: from structured results and from the answer's format, never from words.
+
+Two tallies, since a repaired rollout looks clean without having been so. *Residual* counts the calls in the final
+history. *First attempt* counts what the model did before anybody helped it: an edited turn stands for the turns in its
+ledger, and the attempts of a lookahead are left out. So a natively clean success ranks above a repaired one.
+
+A rollout without calls has no share of failures. Where shares are compared it gets the median of the rollouts that it
+competes with, so that it is neither favoured nor punished for not using a tool.
+
+Limits: a call that was never run, and one under which the infrastructure broke, are in no tally. All failures weigh the
+same, a typo as much as a time limit. What an answer is, and how many were given, the caller finds out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, median
+
+from cleaner_rl.tools import Status, ToolResult
+from cleaner_rl.trajectory import AnyTrajectory, Mode, TextSpan, TokenSpan, Turn
+
+
+class QualityOf(StrEnum):
+    """Which tally decides; the other one breaks its ties."""
+
+    FIRST_ATTEMPT = "first_attempt"
+    RESIDUAL = "residual"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Failed calls among calls."""
+
+    failed: int = 0
+    calls: int = 0
+
+    @property
+    def share(self) -> float | None:
+        """Between 0 and 1; None where there was no call to fail."""
+        return self.failed / self.calls if self.calls else None
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What resampling knows about how a rollout came by its answer."""
+
+    first_attempt: Tally = Tally()
+    residual: Tally = Tally()
+    format_penalty: float = 0.0
+
+
+def assess(trajectory: AnyTrajectory, answers: int = 1) -> Quality:
+    """The quality of a rollout, repaired or not, in which `answers` final answers were found."""
+    turns: tuple[Turn[TextSpan] | Turn[TokenSpan], ...] = trajectory.turns
+    first = (result for turn in turns for each in _first_attempts(turn) for result in each.results)
+    residual = (result for turn in turns for result in turn.results)
+    return Quality(_tally(first), _tally(residual), format_penalty(answers))
+
+
+def format_penalty(answers: int) -> float:
+    """0 for exactly one final answer, 1 for none, and of several the share that is too many: 1/2, 2/3, 3/4, ..."""
+    if answers < 0:
+        raise ValueError(f"{answers} answers can't be; count the final answers that were found, 0 if none was")
+    return (answers - 1) / answers if answers else 1.0
+
+
+def penalties(qualities: Sequence[Quality], quality_of: QualityOf) -> list[tuple[float, float]]:
+    """For each of some rollouts that compete: its penalty, and what breaks ties; less is cleaner.
+
+    The penalty is the deciding share plus the format's penalty; ties are broken by the other share.
+    """
+    first = _comparable([quality.first_attempt.share for quality in qualities])
+    residual = _comparable([quality.residual.share for quality in qualities])
+    deciding, other = (first, residual) if quality_of == QualityOf.FIRST_ATTEMPT else (residual, first)
+    return [(deciding[i] + quality.format_penalty, other[i]) for i, quality in enumerate(qualities)]
+
+
+def residual_errors(qualities: Iterable[Quality]) -> float:
+    """Failed calls left in a final trajectory, on average: each call counts, not each trajectory that has one."""
+    return fmean([quality.residual.failed for quality in qualities])
+
+
+def failure_reasons(trajectory: AnyTrajectory) -> Counter[Status]:
+    """How many calls of the final history failed in which way."""
+    return Counter(result.status for turn in trajectory.turns for result in turn.results if result.failed)
+
+
+def _first_attempts(turn: Turn[TextSpan] | Turn[TokenSpan]) -> Iterator[Turn[TextSpan] | Turn[TokenSpan]]:
+    """The turns of the rollout itself, without help, that a turn of the history stands for."""
+    if turn.edit is None:
+        if turn.attempt == 0:
+            yield turn
+        return
+    # Of a live repair only the first turn was sampled before the lookahead; in hindsight the model mended it alone.
+    live = turn.edit.mode is Mode.LIVE
+    for original in turn.edit.original[:1] if live else turn.edit.original:
+        yield from _first_attempts(original)
+
+
+def _tally(results: Iterable[ToolResult]) -> Tally:
+    failures = [result.failed for result in results if not result.faulty]
+    return Tally(sum(failures), len(failures))
+
+
+def _comparable(shares: Sequence[float | None]) -> list[float]:
+    """The shares, with the median of those that exist for those that don't; 0 if none does."""
+    known = [share for share in shares if share is not None]
+    if len(known) == len(shares):
+        return known
+    neutral = median(known) if known else 0.0
+    return [neutral if share is None else share for share in shares]

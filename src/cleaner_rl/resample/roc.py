@@ -1,0 +1,98 @@
+"""GRPO-RoC: of an oversampled group, keep the cleanest successes and a fair sample of the failures.
+
+A reward for the answer alone also rewards every broken call on the way to it. So more rollouts are sampled than trained
+on, and the successes are chosen by quality. The failures are a uniform sample, to keep all ways of failing in view. The
+ratio of both sides is the group's own, up to rounding and the minimum of each side.
+
+Limits: it sees one group at a time. It chooses rollouts and changes none. Choosing makes the kept a biased sample of
+what the policy does, on purpose; nothing corrects for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import log
+from operator import itemgetter
+
+from cleaner_rl.resample.draws import draws
+from cleaner_rl.resample.quality import Quality, QualityOf, penalties
+
+
+class Positives(StrEnum):
+    """How successes are chosen."""
+
+    CLEANEST = "cleanest"
+    """Those with the least penalty: the released script."""
+    WEIGHTED = "weighted"
+    """Drawn without replacement, the likelier the cleaner: the paper's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class RocPolicy:
+    """How a group is resampled; the defaults are the released script's where it has the setting."""
+
+    keep: int = 16
+    """Rollouts kept of a group. The released script samples 32."""
+    min_positive: int = 2
+    min_negative: int = 2
+    """Kept at least of each side, where it has that many."""
+    positives: Positives = Positives.CLEANEST
+    quality_of: QualityOf = QualityOf.FIRST_ATTEMPT
+    """Ours: the released script knows no repairs, so both tallies were the same."""
+    softness: float = 0.1
+    """Ours, for `weighted` alone: a success is drawn with weight 1 / (softness + penalty)."""
+
+    def __post_init__(self) -> None:
+        if self.keep < 2:
+            raise ValueError(f"keep={self.keep} leaves nothing to compare a rollout with; keep 2 or more")
+        if self.min_positive < 0 or self.min_negative < 0:
+            raise ValueError("a minimum can't be negative; 0 asks for none")
+        if self.min_positive + self.min_negative > self.keep:
+            raise ValueError(
+                f"min_positive={self.min_positive} and min_negative={self.min_negative} don't fit into "
+                f"keep={self.keep}; lower a minimum or keep more"
+            )
+        if not self.softness > 0:
+            raise ValueError(f"softness={self.softness} gives a clean success infinite weight; take one above 0")
+        # A recipe file gives plain words; a misspelt one must not pass for the default.
+        object.__setattr__(self, "positives", Positives(self.positives))
+        object.__setattr__(self, "quality_of", QualityOf(self.quality_of))
+
+
+def resample(
+    positive: Sequence[bool], qualities: Sequence[Quality], rollouts: Sequence[int], policy: RocPolicy, seed: int
+) -> list[int]:
+    """The indices of exactly `policy.keep` rollouts, ascending.
+
+    `rollouts` are their numbers in the group, each a different one: the same rollouts are kept in whatever order they
+    come.
+    """
+    if len(positive) < policy.keep:
+        raise ValueError(f"{len(positive)} rollouts can't be resampled to {policy.keep}; sample more, or keep fewer")
+    draw = draws(seed, rollouts)
+    shuffled = sorted(range(len(draw)), key=draw.__getitem__)
+    positives = [index for index in shuffled if positive[index]]
+    negatives = [index for index in shuffled if not positive[index]]
+    kept = positives_kept(len(positives), len(negatives), policy)
+    keys = penalties([qualities[index] for index in positives], policy.quality_of)
+    if policy.positives is Positives.WEIGHTED:
+        keys = [(_arrival(draw[i], policy.softness + key[0]), 0.0) for i, key in zip(positives, keys, strict=True)]
+    # The sort is stable: ties stay as they were shuffled.
+    ranked = sorted(zip(keys, positives, strict=True), key=itemgetter(0))
+    return sorted([index for _, index in ranked[:kept]] + negatives[: policy.keep - kept])
+
+
+def positives_kept(positives: int, negatives: int, policy: RocPolicy) -> int:
+    """How many of the kept are successes: the group's own share of them, a half rounded up, and both minima."""
+    total = positives + negatives
+    share = (2 * policy.keep * positives + total) // (2 * total)
+    # Neither minimum can undo the other, since both together fit into `keep`.
+    share = max(share, min(policy.min_positive, positives))
+    return min(share, policy.keep - min(policy.min_negative, negatives))
+
+
+def _arrival(draw: int, mean: float) -> float:
+    """An exponential time with this mean: the first k to arrive are k draws without replacement by weight 1 / mean."""
+    return -log((draw + 0.5) / 2**64) * mean
