@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from click.testing import CliRunner
+
 from cleaner_rl import __version__
 from cleaner_rl.cli import main
-from click.testing import CliRunner
 
 
 def test_the_command_says_its_version_and_what_it_is_for() -> None:
