@@ -33,6 +33,9 @@ class Scores:
     def __hash__(self) -> int:
         return hash((self.version, self.logprobs.tobytes()))
 
+    def __repr__(self) -> str:
+        return f"Scores({len(self.logprobs)} log-probs, version={self.version})"
+
 
 class Span(Protocol):
     """What edits need to know of a span: the same for text and for tokens."""
@@ -110,6 +113,10 @@ class TokenSpan:
 
     def __hash__(self) -> int:
         return hash((self.text, self.ids.tobytes(), self.sampled, self.rescored))
+
+    def __repr__(self) -> str:
+        # asyncio writes out the results of tasks, and numpy takes seconds for the arrays of a long trajectory.
+        return f"TokenSpan({self.text!r}, {len(self.ids)} tokens, {self.sampled}, {self.rescored})"
 
     @property
     def is_rescored(self) -> bool:
