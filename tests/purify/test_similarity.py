@@ -159,14 +159,14 @@ def test_s8_giving_up_does_not_depend_on_the_order(pair: tuple[str, str], bound:
 
 def test_s8_the_work_counted_never_changes() -> None:
     """Pinned: a change of these figures changes which recorded decisions can be reproduced."""
-    assert work_of("abcd", "bcde") == 6_911  # by hand: 2_000 to sort, 1_821 for three searches, 3_090 for the box
-    assert work_of(CODE, FIXED) == 165_185
-    assert work_of("ab" * 200, "ba" * 190 + "c") == 985_070
-    assert work_of("xyz" + "abc" * 9, "q".join("cab" * 9)) == 201_254
+    assert work_of("abcd", "bcde") == 8_241  # by hand: 1_400 to sort, 2_721 for three searches, 4_120 for the box
+    assert work_of(CODE, FIXED) == 167_358
+    assert work_of("ab" * 200, "ba" * 190 + "c") == 864_685
+    assert work_of("xyz" + "abc" * 9, "q".join("cab" * 9)) == 268_768
 
 
 def test_the_bound_is_the_documented_one() -> None:
-    assert ratcliff.MAX_WORK == 22_000_000
+    assert ratcliff.MAX_WORK == 18_000_000
     assert MAX_LENGTH == 50_000
 
 
@@ -174,12 +174,13 @@ def test_the_bound_is_the_documented_one() -> None:
 
 
 def test_indel_by_hand() -> None:
-    assert similarity("kitten", "sitting", "indel") == Similarity(pytest.approx(8 / 13), "indel")  # ittn
+    assert similarity("kitten", "sitting", "indel") == Similarity(8 / 13, "indel")  # ittn
 
 
 def test_tokens_by_hand() -> None:
-    assert similarity("x = f(1)", "x=g( 1 )  # no", "tokens") == Similarity(pytest.approx(10 / 12), "tokens")
+    assert similarity("x = f(1)", "x=g( 1 )  # no", "tokens") == Similarity(10 / 12, "tokens")
     assert similarity("if x:\n    y", "if x:\ny", "tokens") == Similarity(1.0, "tokens")
+    assert similarity("a b c d e", "a b c f g", "tokens").value == 0.6
     assert similarity("# one", "# other", "tokens") == Similarity(1.0, "tokens")
     assert similarity("# one", "x", "tokens") == Similarity(0.0, "tokens")
 
@@ -235,7 +236,7 @@ def test_nodes_by_hand() -> None:
 
 def test_ast_by_hand() -> None:
     """Of 4 and 4 items, Assign, Name and x are the same."""
-    assert similarity("x = 1", "x = 2", "ast") == Similarity(pytest.approx(6 / 8), "ast")
+    assert similarity("x = 1", "x = 2", "ast") == Similarity(6 / 8, "ast")
     assert similarity("x = 1", "x=(1) # one", "ast") == Similarity(1.0, "ast")
     assert similarity("x = 1", "x = 1.0", "ast").value == similarity("x = 1", "x = True", "ast").value == 0.75
     # rapidfuzz compares hashes, and these two are the same.
@@ -257,7 +258,7 @@ def test_code_that_does_not_parse_is_compared_by_tokens(broken: str) -> None:
 def test_a_warning_of_the_parser_is_neither_shown_nor_an_error() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert similarity(r"x = '\d'", r"y = '\d'", "ast") == Similarity(pytest.approx(6 / 8), "ast")
+        assert similarity(r"x = '\d'", r"y = '\d'", "ast") == Similarity(6 / 8, "ast")
         with pytest.raises(UserWarning):
             warnings.warn("still an error", stacklevel=1)
 

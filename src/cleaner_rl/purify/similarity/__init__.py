@@ -87,7 +87,9 @@ def _indel(a: Sequence[Hashable], b: Sequence[Hashable]) -> float:
         # Numbered, since rapidfuzz compares hashes, and those of -1 and -2 are the same.
         numbers: dict[Hashable, int] = {}
         a, b = ([numbers.setdefault(item, len(numbers)) for item in items] for items in (a, b))
-    return Indel.normalized_similarity(a, b)
+    size = len(a) + len(b)
+    # Not the normalized one, which is rounded twice: 0.6 must be the 0.6 that somebody writes as a threshold.
+    return Indel.similarity(a, b) / size if size else 1.0
 
 
 def _lines(a: str, b: str) -> float:

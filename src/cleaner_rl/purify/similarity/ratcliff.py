@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-MAX_WORK = 22_000_000
+MAX_WORK = 18_000_000
 """Steps after which a pair is given up."""
-SORT, BOX, SCAN, SEARCH = 50, 3_000, 30, 600
-"""Steps for sorting a character, opening a box, passing a position, starting a search."""
+SORT, BOX, SCAN, PIECE, SEARCH = 35, 4_000, 40, 130, 900
+"""Steps for sorting a character, opening a box, passing a position, taking a piece, starting a search."""
 
 Ints = npt.NDArray[np.int64]
 Box = tuple[int, int, int, int]
@@ -123,14 +123,18 @@ def _longest_block(a: _Text, b: _Text, box: Box, limit: int, work: _Work) -> _Bl
 
 def _earliest_in_b(a: _Text, b: _Text, box: Box, start: tuple[int, int], size: int, work: _Work) -> tuple[int, int]:
     """Where the block of this size begins that is the earliest in b, given the earliest in a."""
-    alo, ahi, blo, _ = box
-    width = ahi - alo
-    for j, reach in enumerate(b.reach[blo : start[1]], blo):
-        if reach >= size:
-            work.spend(SEARCH + width + min(b.overlap[j], width * size))
-            i = a.text.find(b.text[j : j + size], alo, ahi)
-            if i >= 0:
-                return i, j
+    (alo, ahi, blo, _), (besti, bestj) = box, start
+    earlier = [j for j, reach in enumerate(b.reach[blo:bestj], blo) if reach >= size]
+    if not earlier:
+        return start
+    # No piece of this size begins in a before the block.
+    later = [i for i, reach in enumerate(a.reach[besti : ahi - size + 1], besti) if reach >= size]
+    work.spend(SCAN * (ahi - alo) + (PIECE + size) * (len(earlier) + len(later)))
+    pieces = {a.text[i : i + size]: i for i in reversed(later)}
+    for j in earlier:
+        i = pieces.get(b.text[j : j + size])
+        if i is not None:
+            return i, j
     return start
 
 
