@@ -7,7 +7,7 @@ comes often: empty spans, astral characters, NUL, U+FFFD, unknown log-probs and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TypeVar
 
@@ -61,10 +61,8 @@ def bpe_with_special_tokens() -> tuple[Tokenizer, Vocabulary]:
 
 @cache
 def bpe_of_marker_pieces() -> tuple[Tokenizer, Vocabulary]:
-    """The same, trained on the markers, so that they are few tokens whose borders lie inside of the marker."""
-    tokenizer, vocabulary = _trained([], [".\n<tool_call>\n{", " <tool", "_call>", "</tool_call>", "<|im_end|>"] * 50)
-    assert len(tokenizer.encode("<tool_call>").ids) > 1 or "<tool_call>" not in tokenizer.get_vocab()
-    return tokenizer, vocabulary
+    """One whose tokens join anything, words, spaces and parts of markers, so that they reach across a marker's borders."""
+    return _trained([], [".\n<tool", " <tool", "_call>\n{", "</tool", "call><|im"] * 50, split_words=False)
 
 
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)])
@@ -89,9 +87,9 @@ STRADDLING = Vocabulary(
 """Made by hand: tokens that reach across a marker's borders, halves of characters, and a token of no bytes."""
 
 
-def _trained(special: list[str], more: list[str] | None = None) -> tuple[Tokenizer, Vocabulary]:
+def _trained(special: list[str], more: Sequence[str] = (), split_words: bool = True) -> tuple[Tokenizer, Vocabulary]:
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split_words)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=512,
@@ -99,7 +97,7 @@ def _trained(special: list[str], more: list[str] | None = None) -> tuple[Tokeniz
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(CORPUS * 3 + (more or []), trainer)
+    tokenizer.train_from_iterator(CORPUS * 3 + list(more), trainer)
     added = {token.content: token_id for token_id, token in tokenizer.get_added_tokens_decoder().items()}
     return tokenizer, Vocabulary.from_byte_level(tokenizer.get_vocab(), added)
 
