@@ -66,7 +66,7 @@ def collapsed(trajectory: Trajectory[TokenSpan], start: int, end: int, graft: bo
     edit = Edit(Mode.HINDSIGHT, Granularity.GRAFT if graft else Granularity.REPLACE, original)
     made = replace(original[-1], reasoning=original[0 if graft else -1].reasoning, edit=edit)
     later = tuple(each.with_spans(rescored) for each in trajectory.turns[end:])
-    return replace(trajectory, turns=trajectory.turns[:start] + (made.with_spans(rescored),) + later)
+    return replace(trajectory, turns=(*trajectory.turns[:start], made.with_spans(rescored), *later))
 
 
 def rescored(span: TokenSpan) -> TokenSpan:
@@ -83,7 +83,7 @@ def hindsight(draw: st.DrawFn, trajectory: Trajectory[TokenSpan]) -> Trajectory[
     return trajectory
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_raw_is_the_diary_of_sampling(data: st.DataObject) -> None:
     trajectory, diary = data.draw(rollouts())
@@ -92,7 +92,7 @@ def test_raw_is_the_diary_of_sampling(data: st.DataObject) -> None:
     assert list(raw(after_hindsight)) == diary
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_undo_in_any_order_gives_the_original_back(data: st.DataObject) -> None:
     original, _ = data.draw(rollouts())
