@@ -34,7 +34,7 @@ def in_store_order(trajectories: Iterable[AnyTrajectory]) -> list[AnyTrajectory]
     return sorted(trajectories, key=lambda each: (parquet._quoted(each.key.run), each.key.step))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(any_trajectories, max_size=3))
 def test_parquet_gives_back_what_it_got(trajectories: list[AnyTrajectory]) -> None:
     with TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def test_parquet_gives_back_what_it_got(trajectories: list[AnyTrajectory]) -> No
         assert not [each for each in Path(folder).rglob("*") if each.name.endswith(files.UNFINISHED)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(any_trajectories, max_size=3))
 def test_jsonl_gives_back_what_it_got(trajectories: list[AnyTrajectory]) -> None:
     with TemporaryDirectory() as folder:

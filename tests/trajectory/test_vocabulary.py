@@ -165,7 +165,7 @@ def test_s17_the_marker_in_pieces_and_across_other_tokens() -> None:
 
 def test_the_end_of_turn_token_belongs_to_the_turn_and_to_no_call() -> None:
     tokenizer, vocabulary = bpe_with_special_tokens()
-    stop = tokenizer.token_to_id("<|im_end|>")
+    [stop] = tokenizer.encode("<|im_end|>").ids
     for text in ("No call.", "One: " + hermes_call("print(1)")):
         span = sampled([*tokenizer.encode(text).ids, stop, stop])
         turn = read_tokens(span, vocabulary, HERMES, TOOLS, stop_ids={stop})

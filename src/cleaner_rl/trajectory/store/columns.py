@@ -31,6 +31,8 @@ from cleaner_rl.trajectory.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.turns import Turn
 
 AnyTurn = Turn[TextSpan] | Turn[TokenSpan]
+UNSTORABLE = (TypeError, ValueError, OverflowError)
+"""What Arrow and JSON raise for values that they can't hold."""
 _encoder = json.JSONEncoder()
 
 
@@ -38,11 +40,13 @@ def table_of(trajectories: Sequence[AnyTrajectory]) -> pa.Table:
     """One row a trajectory, as `schema` says."""
     try:
         return _table_of(trajectories)
-    except (TypeError, ValueError, OverflowError) as error:
-        if len(trajectories) > 1:  # find out which one it is
-            for trajectory in trajectories:
-                table_of([trajectory])
-        raise unstorable(trajectories[0], error) from error
+    except UNSTORABLE:
+        for trajectory in trajectories:  # find out which one it is
+            try:
+                _table_of([trajectory])
+            except UNSTORABLE as error:
+                raise unstorable(trajectory, error) from error
+        raise
 
 
 def unstorable(trajectory: AnyTrajectory, error: Exception) -> StoreError:

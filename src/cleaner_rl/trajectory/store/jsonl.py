@@ -18,7 +18,7 @@ import numpy as np
 
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory.spans import Scores, TextSpan, TokenSpan
-from cleaner_rl.trajectory.store.columns import AnyTurn, to_json, unstorable
+from cleaner_rl.trajectory.store.columns import UNSTORABLE, AnyTurn, to_json, unstorable
 from cleaner_rl.trajectory.store.errors import StoreError
 from cleaner_rl.trajectory.store.files import publish, unfinished
 from cleaner_rl.trajectory.store.rows import from_json
@@ -44,7 +44,7 @@ class JsonlWriter:
         try:
             line = json.dumps(_trajectory(trajectory), ensure_ascii=False, allow_nan=False)
             self._file.write(line + "\n")
-        except (TypeError, ValueError, OverflowError) as error:
+        except UNSTORABLE as error:
             raise unstorable(trajectory, error) from error
 
     def __enter__(self) -> JsonlWriter:
