@@ -98,15 +98,18 @@ def test_a_group_that_can_not_be_is_refused() -> None:
 
 
 def test_the_kept_are_rocs_choice_with_their_own_advantages() -> None:
-    qualities = [quality(index % 3, 4) for index in range(8)]
-    chosen = select(group([1.0, 1.0, 1.0, 0.0] * 2, qualities, task="q", step=5), FOUR, run_seed=9)
+    # Large enough that no two seeds agree by chance.
+    policy = RocPolicy(keep=4, min_positive=2, min_negative=2)
+    qualities = [quality(index % 3, 4) for index in range(64)]
+    rewards = [1.0] * 56 + [0.0] * 8
+    chosen = select(group(rewards, qualities, task="q", step=5), policy, run_seed=9)
     seed = derive_seed(9, "roc", 5, "q")
-    assert list(chosen.kept) == resample([True, True, True, False] * 2, qualities, range(8), FOUR, seed)
-    assert sorted(chosen.kept + chosen.dropped) == list(range(8))
+    assert list(chosen.kept) == resample([True] * 56 + [False] * 8, qualities, range(64), policy, seed)
+    assert sorted(chosen.kept + chosen.dropped) == list(range(64))
     assert chosen.dropped == tuple(sorted(chosen.dropped))
     assert chosen.absent == ()
     assert chosen.refill is None
-    # Two of each side are kept, by the minimum; the whole group had six and two.
+    # Two of each side are kept, by the minimum; the whole group had 56 and 8.
     assert chosen.advantages == advantages([chosen.group.rewards[index] for index in chosen.kept])
     assert sorted(chosen.advantages) == sorted(advantages([1.0, 1.0, 0.0, 0.0]))
 

@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from math import log
 from random import Random
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from cleaner_rl.resample import Positives, Quality, QualityOf, RocPolicy, assess, is_positive, resample
 from cleaner_rl.resample.draws import draws
-from cleaner_rl.resample.roc import positives_kept
+from cleaner_rl.resample.roc import _arrival, positives_kept
 from cleaner_rl.trajectory import Mode
 from tests.resample.builders import CLEAN, ERROR, OK, edited, quality, rollout, turn
 
@@ -252,6 +253,12 @@ def test_weighted_counts_the_format_and_leaves_ties_to_the_draw() -> None:
     counts = Counter(index for seed in SEEDS for index in all_positive(same_but_residual, policy, seed))
     assert counts[0] == 0
     assert all(220 <= counts[index] <= 315 for index in (1, 2, 3))
+
+
+def test_no_draw_is_without_a_logarithm() -> None:
+    assert _arrival(0, 2.0) == pytest.approx(2 * 65 * log(2))
+    assert _arrival(2**63, 1.0) == pytest.approx(log(2))
+    assert _arrival(2**64 - 1, 1.0) == 0.0
 
 
 def test_positive_is_success_or_a_reward_above_zero() -> None:
