@@ -2,7 +2,7 @@ from dataclasses import replace
 from math import inf, nan, sqrt
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.resample import (
@@ -42,6 +42,7 @@ def test_one_reward_has_no_advantage() -> None:
         advantages([1.0])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=20))
 def test_advantages_sum_to_nothing_and_keep_the_order(rewards: list[float]) -> None:
     scores = advantages(rewards)
@@ -187,6 +188,7 @@ def groups(draw: st.DrawFn) -> Group:
     return group([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
 
+@settings(deadline=None)
 @given(groups(), st.sampled_from([FOUR, RocPolicy(keep=5), PlainPolicy()]), st.integers(0, 9))
 def test_every_rollout_is_accounted_for(each: Group, policy: RocPolicy | PlainPolicy, seed: int) -> None:
     chosen = select(each, policy, seed)
@@ -199,6 +201,7 @@ def test_every_rollout_is_accounted_for(each: Group, policy: RocPolicy | PlainPo
         assert len(chosen.kept) == policy.keep
 
 
+@settings(deadline=None)
 @given(groups(), st.sampled_from([FOUR, PlainPolicy()]), st.sampled_from([-9.0, 9.0, nan]))
 def test_faults_never_touch_what_the_others_get(each: Group, policy: RocPolicy | PlainPolicy, reward: float) -> None:
     """Masked would be another mean and std; absent is as if they had never been sampled."""

@@ -4,7 +4,7 @@ from math import log
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.resample import Positives, Quality, QualityOf, RocPolicy, assess, is_positive, resample
@@ -116,6 +116,7 @@ def cases(draw: st.DrawFn) -> tuple[list[bool], list[Quality], RocPolicy, int]:
     return positive, qualities, policy, draw(st.integers(0, 2**63 - 1))
 
 
+@settings(deadline=None)
 @given(cases())
 def test_size_ratio_and_minima_hold_in_every_case(case: tuple[list[bool], list[Quality], RocPolicy, int]) -> None:
     positive, qualities, policy, seed = case
@@ -132,6 +133,7 @@ def test_size_ratio_and_minima_hold_in_every_case(case: tuple[list[bool], list[Q
     assert abs(chosen_positives - exact) <= 0.5 or chosen_positives in (low, high)
 
 
+@settings(deadline=None)
 @given(cases(), st.randoms(use_true_random=False))
 def test_the_same_seed_keeps_the_same_rollouts_in_whatever_order(
     case: tuple[list[bool], list[Quality], RocPolicy, int], random: Random
