@@ -2,7 +2,7 @@ from dataclasses import replace
 from math import inf, nan, sqrt
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.resample import (
@@ -42,6 +42,7 @@ def test_one_reward_has_no_advantage() -> None:
         advantages([1.0])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=20))
 def test_advantages_sum_to_nothing_and_keep_the_order(rewards: list[float]) -> None:
     scores = advantages(rewards)
@@ -98,15 +99,18 @@ def test_a_group_that_can_not_be_is_refused() -> None:
 
 
 def test_the_kept_are_rocs_choice_with_their_own_advantages() -> None:
-    qualities = [quality(index % 3, 4) for index in range(8)]
-    chosen = select(group([1.0, 1.0, 1.0, 0.0] * 2, qualities, task="q", step=5), FOUR, run_seed=9)
+    # Large enough that no two seeds agree by chance.
+    policy = RocPolicy(keep=4, min_positive=2, min_negative=2)
+    qualities = [quality(index % 3, 4) for index in range(64)]
+    rewards = [1.0] * 56 + [0.0] * 8
+    chosen = select(group(rewards, qualities, task="q", step=5), policy, run_seed=9)
     seed = derive_seed(9, "roc", 5, "q")
-    assert list(chosen.kept) == resample([True, True, True, False] * 2, qualities, range(8), FOUR, seed)
-    assert sorted(chosen.kept + chosen.dropped) == list(range(8))
+    assert list(chosen.kept) == resample([True] * 56 + [False] * 8, qualities, range(64), policy, seed)
+    assert sorted(chosen.kept + chosen.dropped) == list(range(64))
     assert chosen.dropped == tuple(sorted(chosen.dropped))
     assert chosen.absent == ()
     assert chosen.refill is None
-    # Two of each side are kept, by the minimum; the whole group had six and two.
+    # Two of each side are kept, by the minimum; the whole group had 56 and 8.
     assert chosen.advantages == advantages([chosen.group.rewards[index] for index in chosen.kept])
     assert sorted(chosen.advantages) == sorted(advantages([1.0, 1.0, 0.0, 0.0]))
 
@@ -184,6 +188,7 @@ def groups(draw: st.DrawFn) -> Group:
     return group([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
 
+@settings(deadline=None)
 @given(groups(), st.sampled_from([FOUR, RocPolicy(keep=5), PlainPolicy()]), st.integers(0, 9))
 def test_every_rollout_is_accounted_for(each: Group, policy: RocPolicy | PlainPolicy, seed: int) -> None:
     chosen = select(each, policy, seed)
@@ -196,6 +201,7 @@ def test_every_rollout_is_accounted_for(each: Group, policy: RocPolicy | PlainPo
         assert len(chosen.kept) == policy.keep
 
 
+@settings(deadline=None)
 @given(groups(), st.sampled_from([FOUR, PlainPolicy()]), st.sampled_from([-9.0, 9.0, nan]))
 def test_faults_never_touch_what_the_others_get(each: Group, policy: RocPolicy | PlainPolicy, reward: float) -> None:
     """Masked would be another mean and std; absent is as if they had never been sampled."""

@@ -1,14 +1,15 @@
 from collections import Counter
 from dataclasses import replace
+from math import log
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.resample import Positives, Quality, QualityOf, RocPolicy, assess, is_positive, resample
 from cleaner_rl.resample.draws import draws
-from cleaner_rl.resample.roc import positives_kept
+from cleaner_rl.resample.roc import _arrival, positives_kept
 from cleaner_rl.trajectory import Mode
 from tests.resample.builders import CLEAN, ERROR, OK, edited, quality, rollout, turn
 
@@ -115,6 +116,7 @@ def cases(draw: st.DrawFn) -> tuple[list[bool], list[Quality], RocPolicy, int]:
     return positive, qualities, policy, draw(st.integers(0, 2**63 - 1))
 
 
+@settings(deadline=None)
 @given(cases())
 def test_size_ratio_and_minima_hold_in_every_case(case: tuple[list[bool], list[Quality], RocPolicy, int]) -> None:
     positive, qualities, policy, seed = case
@@ -131,6 +133,7 @@ def test_size_ratio_and_minima_hold_in_every_case(case: tuple[list[bool], list[Q
     assert abs(chosen_positives - exact) <= 0.5 or chosen_positives in (low, high)
 
 
+@settings(deadline=None)
 @given(cases(), st.randoms(use_true_random=False))
 def test_the_same_seed_keeps_the_same_rollouts_in_whatever_order(
     case: tuple[list[bool], list[Quality], RocPolicy, int], random: Random
@@ -252,6 +255,12 @@ def test_weighted_counts_the_format_and_leaves_ties_to_the_draw() -> None:
     counts = Counter(index for seed in SEEDS for index in all_positive(same_but_residual, policy, seed))
     assert counts[0] == 0
     assert all(220 <= counts[index] <= 315 for index in (1, 2, 3))
+
+
+def test_no_draw_is_without_a_logarithm() -> None:
+    assert _arrival(0, 2.0) == pytest.approx(2 * 65 * log(2))
+    assert _arrival(2**63, 1.0) == pytest.approx(log(2))
+    assert _arrival(2**64 - 1, 1.0) == 0.0
 
 
 def test_positive_is_success_or_a_reward_above_zero() -> None:

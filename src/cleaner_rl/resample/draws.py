@@ -17,8 +17,6 @@ from struct import unpack
 def draws(seed: int, rollouts: Sequence[int]) -> list[int]:
     """For each rollout a number of 64 bits, the same for the same seed and the same rollouts in any order."""
     count = len(rollouts)
-    drawn = [0] * count
     numbers = unpack(f">{count}Q", shake_128(str(seed).encode()).digest(8 * count))
-    for index, number in zip(sorted(range(count), key=rollouts.__getitem__), numbers, strict=True):
-        drawn[index] = number
-    return drawn
+    drawn = dict(zip(sorted(rollouts), numbers, strict=True))
+    return [drawn[rollout] for rollout in rollouts]

@@ -124,13 +124,12 @@ def group_of(trajectories: Sequence[AnyTrajectory], answers: Sequence[int] | Non
         raise ValueError(f"a group has one task and one step, not {sorted(keys)}; split the rollouts by both")
     ((task, step),) = keys
     counts = [1] * len(trajectories) if answers is None else answers
-    rewards = [nan if trajectory.reward is None else trajectory.reward for trajectory in trajectories]
     return Group(
         task=task,
         step=step,
-        rewards=rewards,
+        rewards=[_reward(trajectory) for trajectory in trajectories],
         qualities=[assess(trajectory, count) for trajectory, count in zip(trajectories, counts, strict=True)],
-        positive=[is_positive(reward, each.success) for reward, each in zip(rewards, trajectories, strict=True)],
+        positive=[is_positive(_reward(trajectory), trajectory.success) for trajectory in trajectories],
         rollouts=[trajectory.key.rollout for trajectory in trajectories],
         usable=[trajectory.usable for trajectory in trajectories],
     )
@@ -173,6 +172,10 @@ def fill_batch(selections: Iterable[Selection], wanted: int) -> Batch:
     for selection in selections:
         (ready if selection.refill is None else refill).append(selection)
     return Batch(wanted, tuple(ready[:wanted]), tuple(ready[wanted:]), tuple(refill))
+
+
+def _reward(trajectory: AnyTrajectory) -> float:
+    return nan if trajectory.reward is None else trajectory.reward
 
 
 def _resampled(group: Group, present: Sequence[int], policy: RocPolicy, run_seed: int) -> tuple[int, ...]:

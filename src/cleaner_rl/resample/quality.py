@@ -20,7 +20,7 @@ from enum import StrEnum
 from statistics import fmean, median
 
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, Mode, TextSpan, TokenSpan, Turn
+from cleaner_rl.trajectory import AnyTrajectory, TextSpan, TokenSpan, Turn
 
 
 class QualityOf(StrEnum):
@@ -89,15 +89,16 @@ def failure_reasons(trajectory: AnyTrajectory) -> Counter[Status]:
 
 
 def _first_attempts(turn: Turn[TextSpan] | Turn[TokenSpan]) -> Iterator[Turn[TextSpan] | Turn[TokenSpan]]:
-    """The turns of the rollout itself, without help, that a turn of the history stands for."""
-    if turn.edit is None:
-        if turn.attempt == 0:
-            yield turn
-        return
-    # Of a live repair only the first turn was sampled before the lookahead; in hindsight the model mended it alone.
-    live = turn.edit.mode is Mode.LIVE
-    for original in turn.edit.original[:1] if live else turn.edit.original:
-        yield from _first_attempts(original)
+    """The turns of the rollout itself that a turn of the history stands for.
+
+    Of a live repair that is the failure alone: all others in its ledger are attempts of the lookahead. In hindsight it
+    is everything that was collapsed.
+    """
+    if turn.edit is not None:
+        for original in turn.edit.original:
+            yield from _first_attempts(original)
+    elif turn.attempt == 0:
+        yield turn
 
 
 def _tally(results: Iterable[ToolResult]) -> Tally:

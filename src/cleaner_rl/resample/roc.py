@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import log
-from operator import itemgetter
 
 from cleaner_rl.resample.draws import draws
 from cleaner_rl.resample.quality import Quality, QualityOf, penalties
@@ -26,7 +25,7 @@ class Positives(StrEnum):
     CLEANEST = "cleanest"
     """Those with the least penalty: the released script."""
     WEIGHTED = "weighted"
-    """Drawn without replacement, the likelier the cleaner: the paper's words."""
+    """Drawn without replacement, the likelier the cleaner: some variety among the successes stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +77,11 @@ def resample(
     kept = positives_kept(len(positives), len(negatives), policy)
     keys = penalties([qualities[index] for index in positives], policy.quality_of)
     if policy.positives is Positives.WEIGHTED:
-        keys = [(_arrival(draw[i], policy.softness + key[0]), 0.0) for i, key in zip(positives, keys, strict=True)]
+        softness = policy.softness
+        keys = [(_arrival(draw[positives[i]], softness + penalty), other) for i, (penalty, other) in enumerate(keys)]
     # The sort is stable: ties stay as they were shuffled.
-    ranked = sorted(zip(keys, positives, strict=True), key=itemgetter(0))
-    return sorted([index for _, index in ranked[:kept]] + negatives[: policy.keep - kept])
+    ranked = sorted(range(len(positives)), key=keys.__getitem__)
+    return sorted([positives[place] for place in ranked[:kept]] + negatives[: policy.keep - kept])
 
 
 def positives_kept(positives: int, negatives: int, policy: RocPolicy) -> int:
