@@ -115,7 +115,7 @@ class TokenSpan:
         return hash((self.text, self.ids.tobytes(), self.sampled, self.rescored))
 
     def __repr__(self) -> str:
-        # asyncio writes out the results of tasks, and numpy takes seconds for the arrays of a long trajectory.
+        # NumPy takes seconds to write out the arrays of a long trajectory.
         return f"TokenSpan({self.text!r}, {len(self.ids)} tokens, {self.sampled}, {self.rescored})"
 
     @property

@@ -94,6 +94,10 @@ class Trajectory(Generic[S]):
         """Its length in the unit of its spans: tokens, or characters."""
         return len(self.prompt) + sum(map(len, self.turns))
 
+    def __repr__(self) -> str:
+        # Short, because asyncio writes out the results of tasks; print `text` or the turns to see more.
+        return f"Trajectory({self.key}, {len(self.turns)} turns, length {len(self)}, {len(self.edits)} edits)"
+
     @property
     def text(self) -> str:
         """All of it as text."""
