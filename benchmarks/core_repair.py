@@ -50,7 +50,7 @@ async def _roll_out(script: Sequence[tuple[TokenSpan, TokenSpan, TokenSpan]]) ->
     seeds, policy = Seeds(1, "task", 0), PurifyPolicy()
     for failing, correcting, observation in script:
 
-        async def sample(request: SampleRequest[TokenSpan], ids: TokenSpan = correcting) -> Draft[TokenSpan]:
+        async def sample(_: SampleRequest[TokenSpan], ids: TokenSpan = correcting) -> Draft[TokenSpan]:
             return Draft(read_tokens(ids, VOCABULARY, FENCED, TOOLS))
 
         async def execute(turn: Turn[TokenSpan], span: TokenSpan = observation) -> Turn[TokenSpan]:
@@ -69,7 +69,7 @@ async def _roll_out(script: Sequence[tuple[TokenSpan, TokenSpan, TokenSpan]]) ->
     return clean
 
 
-async def _score(prefix: Ids, suffix: Ids) -> Scores:
+async def _score(_: Ids, suffix: Ids) -> Scores:
     return Scores(np.full(len(suffix), -1.0, np.float32))
 
 

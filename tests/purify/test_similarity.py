@@ -94,6 +94,41 @@ def test_equals_difflib_over_any_text(a: str, b: str) -> None:
     assert ratcliff.ratio(a, b) == by_difflib(a, b)
 
 
+PIECE = st.text("ab", max_size=3)
+
+
+@given(st.text("ab", max_size=9), PIECE, PIECE, st.text("abc", max_size=9))
+def test_equals_difflib_over_near_copies(before: str, wrong: str, right: str, after: str) -> None:
+    a, b = before + wrong + after, before + right + after
+    if a and b:
+        assert ratcliff.ratio(a, b) == by_difflib(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "peeled"),
+    [
+        ("abcdeXfghij", "abcdeYfghij", (0, "abcdeXfghij", "abcdeYfghij")),
+        ("abcdefX", "abcdef", (6, "X", "")),
+        ("Xabcdef", "abcdef", (6, "X", "")),
+        ("abXcdefgh", "abYcdefgh", (8, "X", "Y")),
+        ("aaX", "aaaa", (2, "X", "aa")),
+        ("Xaaaa", "Ybaaaa", (4, "X", "Yb")),
+        ("aaaXa", "baaaYaaaXa", (5, "", "baaaY")),
+        ("Xaaaa", "Yaaaaa", (0, "Xaaaa", "Yaaaaa")),
+        ("abcabX", "abcabcabY", (5, "X", "cabY")),
+        ("ab", "cd", (0, "ab", "cd")),
+    ],
+)
+def test_ends_are_peeled_only_where_nothing_else_could_be_taken(a: str, b: str, peeled: tuple[int, str, str]) -> None:
+    assert ratcliff._peeled(a, b) == peeled
+
+
+def test_ends_of_large_texts_are_not_copied_over_and_over() -> None:
+    half = "".join(map(chr, range(1000, 3000)))
+    assert ratcliff._peeled(half + "X" + half[::-1], half + "Y" + half[::-1])[0] == 0
+    assert ratcliff.MAX_PEEL < 2001 * 2000
+
+
 def test_equals_difflib_on_code_of_some_size() -> None:
     with open(textwrap.__file__, encoding="utf-8") as file:
         code = file.read()[:2_000]
