@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import compress
 from math import fsum, isfinite, nan, sqrt
+from operator import not_
 
 from cleaner_rl.resample.quality import Quality, assess
 from cleaner_rl.resample.roc import RocPolicy, resample
@@ -138,11 +139,11 @@ def group_of(trajectories: Sequence[AnyTrajectory], answers: Sequence[int] | Non
 def select(group: Group, policy: RocPolicy | PlainPolicy, run_seed: int, *, dynamic_sampling: bool = True) -> Selection:
     """Which rollouts of a group are trained on, and with which advantages; or why the group goes back.
 
-    Without `dynamic_sampling`, groups of equal rewards are kept like any other, with advantages of 0.
+    Without `dynamic_sampling`, groups of equal rewards are kept too; but for rounding, their advantages are 0.
     """
     everyone = range(len(group.usable))
     present = tuple(compress(everyone, group.usable))
-    absent = tuple(sorted(set(everyone).difference(present)))
+    absent = tuple(compress(everyone, map(not_, group.usable)))
     # Size comes first: of two rollouts that agree it is too early to say that all would.
     if len(present) < (policy.keep if isinstance(policy, RocPolicy) else policy.minimum):
         return Selection(group, (), present, absent, RefillReason.TOO_SMALL)
@@ -159,8 +160,9 @@ def advantages(rewards: Sequence[float], delta: float = DELTA) -> tuple[float, .
         raise ValueError(f"{len(rewards)} rewards can't be compared; a group needs 2 or more")
     # `fsum` is exact, so the order of the rollouts can't show in the last bit.
     mean = fsum(rewards) / len(rewards)
-    scale = sqrt(fsum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1)) + delta
-    return tuple((reward - mean) / scale for reward in rewards)
+    centred = [reward - mean for reward in rewards]
+    scale = sqrt(fsum([each * each for each in centred]) / (len(rewards) - 1)) + delta
+    return tuple([each / scale for each in centred])
 
 
 def fill_batch(selections: Iterable[Selection], wanted: int) -> Batch:
