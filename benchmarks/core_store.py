@@ -36,6 +36,19 @@ WORDS = 20_000
 
 def store_ratios(count: int, tokens: int) -> dict[str, float]:
     """Our speed over pyarrow's: of writing, and of reading."""
+    return ratios(store_seconds(count, tokens))
+
+
+def ratios(seconds: dict[str, float]) -> dict[str, float]:
+    """The ratios of these seconds."""
+    return {
+        "store_write_ratio": seconds["pyarrow_write"] / seconds["write"],
+        "store_read_ratio": seconds["pyarrow_read"] / seconds["read"],
+    }
+
+
+def store_seconds(count: int, tokens: int) -> dict[str, float]:
+    """How long each side took, writing and reading."""
     trajectories = list(_trajectories(count, tokens))
     # In pieces, because one Arrow list holds at most 2³¹ characters.
     table = pa.concat_tables([table_of(trajectories[start : start + 256]) for start in range(0, count, 256)])
@@ -47,11 +60,7 @@ def store_ratios(count: int, tokens: int) -> dict[str, float]:
             times["write"].append(_seconds(partial(_write, trajectories, ours)))
             times["pyarrow_read"].append(_seconds(partial(pq.read_table, theirs)))
             times["read"].append(_seconds(partial(_read, ours, count)))
-    middle = {name: median(each) for name, each in times.items()}
-    return {
-        "store_write_ratio": middle["pyarrow_write"] / middle["write"],
-        "store_read_ratio": middle["pyarrow_read"] / middle["read"],
-    } | {f"{name}_s": seconds for name, seconds in middle.items()}
+    return {name: median(each) for name, each in times.items()}
 
 
 def _write(trajectories: list[Trajectory[TokenSpan]], path: Path) -> None:
@@ -109,7 +118,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--tokens", type=int, default=7_000)
     options = parser.parse_args()
-    print(json.dumps(store_ratios(options.count, options.tokens), indent=2))
+    seconds = store_seconds(options.count, options.tokens)
+    print(json.dumps({**ratios(seconds), "seconds": seconds}, indent=2))
 
 
 if __name__ == "__main__":

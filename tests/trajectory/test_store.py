@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.trajectory import AnyTrajectory, Key, Scores, TextSpan, TokenSpan, Trajectory
-from cleaner_rl.trajectory.store import SCHEMA_VERSION, JsonlWriter, ParquetWriter, StoreError, files, parquet, read
+from cleaner_rl.trajectory.store import (
+    SCHEMA_VERSION,
+    JsonlWriter,
+    ParquetWriter,
+    StoreError,
+    columns,
+    files,
+    parquet,
+    read,
+)
 from tests.generators import any_trajectories, frozen
 
 
@@ -180,23 +191,64 @@ def test_a_file_that_cannot_be_finished_takes_no_other_with_it(tmp_path: Path, m
     assert not list(tmp_path.rglob(f"*{files.UNFINISHED}"))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 @pytest.mark.parametrize(
-    ("bad", "advice"),
+    ("kind", "bad", "advice"),
     [
-        (Trajectory(TextSpan("\ud800")), "lone surrogate"),
-        (Trajectory(TextSpan(""), extra={"array": np.zeros(1)}), "JSON values"),
-        (Trajectory(TextSpan(""), key=Key(step=2**70)), "64 bits"),
+        ("parquet", Trajectory(TextSpan("\ud800")), "lone surrogate"),
+        ("jsonl", Trajectory(TextSpan("\ud800")), "lone surrogate"),
+        ("parquet", Trajectory(TextSpan(""), key=Key(run="\ud800")), "lone surrogate"),
+        ("parquet", Trajectory(TextSpan(""), extra={"array": np.zeros(1)}), "JSON values"),
+        ("jsonl", Trajectory(TextSpan(""), extra={"array": np.zeros(1)}), "JSON values"),
+        ("parquet", Trajectory(TextSpan(""), key=Key(rollout=2**70)), "64 bits"),
     ],
 )
 def test_what_cannot_be_stored_is_named(tmp_path: Path, kind: str, bad: Trajectory[TextSpan], advice: str) -> None:
-    if kind == "jsonl" and bad.key.step:
-        pytest.skip("JSON has no widest number")
     bad = replace(bad, key=replace(bad.key, task="the culprit"))
     with pytest.raises(StoreError, match=f"the culprit.*{advice}"):
         write(ParquetWriter(tmp_path) if kind == "parquet" else JsonlWriter(tmp_path / "log"), [*numbered(2, ""), bad])
-    written = [each for each in tmp_path.rglob("*") if each.is_file()]
-    assert not [each for each in written if each.parent.name != "step=0" or not bad.key.step]
+    assert not [each for each in tmp_path.rglob("*") if each.is_file() and (not bad.key.run or "run=%" in str(each))]
+
+
+def test_a_group_that_is_at_fault_as_a_whole_blames_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table_of_one = columns._table_of
+
+    def too_large_together(trajectories: Sequence[AnyTrajectory]) -> object:
+        if len(trajectories) > 1:
+            raise OverflowError("more than 2 GB")
+        return table_of_one(trajectories)
+
+    monkeypatch.setattr(columns, "_table_of", too_large_together)
+    with pytest.raises(OverflowError, match="more than 2 GB"):
+        write(ParquetWriter(tmp_path), numbered(2))
+
+
+def test_the_same_trajectories_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write(ParquetWriter(tmp_path / name), [*numbered(3), odd_floats()])
+    one, two = ([file.read_bytes() for file in files.find(tmp_path / name)] for name in ("one", "two"))
+    assert one == two
+
+
+def test_reading_and_writing_need_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROWS_IN_GROUP", 4)
+    peak = 0
+
+    def watched(trajectories: Iterable[AnyTrajectory]) -> Iterator[AnyTrajectory]:
+        nonlocal peak
+        for trajectory in trajectories:
+            peak = max(peak, pa.total_allocated_bytes())
+            yield trajectory
+
+    ids = frozen(np.arange(10_000, dtype=np.int32))
+    row_size = ids.nbytes
+    write(ParquetWriter(tmp_path), watched(Trajectory(TokenSpan("", ids)) for _ in range(400)))
+    assert sum(1 for _ in watched(read(tmp_path))) == 400
+    assert peak < 50 * row_size, "of 400 rows"
+
+
+def test_the_slim_import_leaves_pyarrow_alone() -> None:
+    check = "import sys, cleaner_rl.trajectory; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
 def test_jsonl_never_writes_over_a_file(tmp_path: Path) -> None:

@@ -161,4 +161,4 @@ def _quoted(run: str) -> str:
 
 
 def _percent(character: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in character.encode())
+    return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))

@@ -21,6 +21,7 @@ from cleaner_rl.trajectory.turns import Edit, Granularity, Mode, Turn
 
 # A look-up in a dict takes a fraction of the time of the enum's own call.
 STATUSES = {status.value: status for status in Status}
+_decoder = json.JSONDecoder()
 
 
 def trajectories_of(batch: pa.RecordBatch) -> Iterator[AnyTrajectory]:
@@ -43,7 +44,7 @@ def trajectories_of(batch: pa.RecordBatch) -> Iterator[AnyTrajectory]:
 
 def from_json(text: str) -> Mapping[str, Any]:
     """A mapping from JSON in a string."""
-    value: dict[str, Any] = {} if text == "{}" else json.loads(text)
+    value: dict[str, Any] = {} if text == "{}" else _decoder.raw_decode(text)[0]
     return value
 
 
@@ -151,6 +152,7 @@ def _results(results: pa.StructArray) -> list[ToolResult]:
         results.field(each).to_pylist()
         for each in ("status", "output", "stderr", "explanation", "output_length", "seconds", "versions")
     )
+    read_versions = {text: from_json(text) for text in set(versions)}  # of which there are few
     exceptions = [each and ExceptionInfo(**each) for each in _structs(results.field("exception"))]
     return list(
         map(
@@ -162,7 +164,7 @@ def _results(results: pa.StructArray) -> list[ToolResult]:
             explanation,
             output_length,
             seconds,
-            map(from_json, versions),
+            map(read_versions.__getitem__, versions),
         )
     )
 
