@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cleaner_rl.resample import Group, Quality, Tally
+from cleaner_rl.resample import Group, Quality
 from cleaner_rl.tools import Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, TextSpan, Trajectory, Turn
+from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Tally, TextSpan, Trajectory, Turn
 
 OK, ERROR, TIMEOUT, FAULT = Status.OK, Status.ERROR, Status.TIMEOUT, Status.FAULT
 CLEAN = Quality(Tally(0, 1), Tally(0, 1))

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.resample import Quality, QualityOf, Tally, assess, failure_reasons, format_penalty, residual_errors
+from cleaner_rl.resample import Quality, QualityOf, assess, format_penalty, residual_errors
 from cleaner_rl.resample.quality import penalties
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import Edit, Granularity, Mode, TextSpan, Turn, encode
+from cleaner_rl.trajectory import Edit, Granularity, Mode, Tally, TextSpan, Turn, encode, failure_reasons
 from tests.resample.builders import ERROR, FAULT, OK, TIMEOUT, edited, quality, rollout, turn
 
 

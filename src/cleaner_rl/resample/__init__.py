@@ -26,13 +26,12 @@ from cleaner_rl.resample.groups import (
 from cleaner_rl.resample.quality import (
     Quality,
     QualityOf,
-    Tally,
     assess,
-    failure_reasons,
     format_penalty,
     residual_errors,
 )
 from cleaner_rl.resample.roc import Positives, RocPolicy, resample
+from cleaner_rl.trajectory import Tally
 
 __all__ = [
     "Batch",
@@ -47,7 +46,6 @@ __all__ = [
     "Tally",
     "advantages",
     "assess",
-    "failure_reasons",
     "fill_batch",
     "format_penalty",
     "group_of",

@@ -1,26 +1,23 @@
 """How clean a rollout is: from structured results and from the answer's format, never from words.
 
-Two tallies, since a repaired rollout looks clean without having been so. *Residual* counts the calls in the final
-history. *First attempt* counts what the model did before anybody helped it: an edited turn stands for the turns in its
-ledger, and the attempts of a lookahead are left out. So a natively clean success ranks above a repaired one.
+The tally of first attempts decides before the residual one, since a repaired rollout looks clean without having been
+so: a natively clean success ranks above it.
 
 A rollout without calls has no share of failures. Where shares are compared it gets the median of the rollouts that it
 competes with, so that it is neither favoured nor punished for not using a tool.
 
-Limits: a call that was never run, and one under which the infrastructure broke, are in no tally. All failures weigh the
-same, a typo as much as a time limit. What an answer is, and how many were given, the caller finds out.
+Limits: all failures weigh the same, a typo as much as a time limit. What an answer is, and how many were given, the
+caller finds out.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median
 
-from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, TextSpan, TokenSpan, Turn
+from cleaner_rl.trajectory import AnyTrajectory, Tally, first_attempt_tally, residual_tally
 
 
 class QualityOf(StrEnum):
@@ -28,19 +25,6 @@ class QualityOf(StrEnum):
 
     FIRST_ATTEMPT = "first_attempt"
     RESIDUAL = "residual"
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Failed calls among calls."""
-
-    failed: int = 0
-    calls: int = 0
-
-    @property
-    def share(self) -> float | None:
-        """Between 0 and 1; None where there was no call to fail."""
-        return self.failed / self.calls if self.calls else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +38,7 @@ class Quality:
 
 def assess(trajectory: AnyTrajectory, answers: int = 1) -> Quality:
     """The quality of a rollout, repaired or not, in which `answers` final answers were found."""
-    turns: tuple[Turn[TextSpan] | Turn[TokenSpan], ...] = trajectory.turns
-    first = (result for turn in turns for each in _first_attempts(turn) for result in each.results)
-    residual = (result for turn in turns for result in turn.results)
-    return Quality(_tally(first), _tally(residual), format_penalty(answers))
+    return Quality(first_attempt_tally(trajectory), residual_tally(trajectory), format_penalty(answers))
 
 
 def format_penalty(answers: int) -> float:
@@ -81,29 +62,6 @@ def penalties(qualities: Sequence[Quality], quality_of: QualityOf) -> list[tuple
 def residual_errors(qualities: Iterable[Quality]) -> float:
     """Failed calls left in a final trajectory, on average: each call counts, not each trajectory that has one."""
     return fmean([quality.residual.failed for quality in qualities])
-
-
-def failure_reasons(trajectory: AnyTrajectory) -> Counter[Status]:
-    """How many calls of the final history failed in which way."""
-    return Counter(result.status for turn in trajectory.turns for result in turn.results if result.failed)
-
-
-def _first_attempts(turn: Turn[TextSpan] | Turn[TokenSpan]) -> Iterator[Turn[TextSpan] | Turn[TokenSpan]]:
-    """The turns of the rollout itself that a turn of the history stands for.
-
-    Of a live repair that is the failure alone: all others in its ledger are attempts of the lookahead. In hindsight it
-    is everything that was collapsed.
-    """
-    if turn.edit is not None:
-        for original in turn.edit.original:
-            yield from _first_attempts(original)
-    elif turn.attempt == 0:
-        yield turn
-
-
-def _tally(results: Iterable[ToolResult]) -> Tally:
-    failures = [result.failed for result in results if not result.faulty]
-    return Tally(sum(failures), len(failures))
 
 
 def _comparable(shares: Sequence[float | None]) -> list[float]:

@@ -6,6 +6,7 @@
 - `ledger`: what was really sampled (`raw`), and edits undone.
 - `vocabulary`: token ids to text and character positions to token boundaries, in one linear pass.
 - `reading`: sampled ids, or text, to a turn.
+- `tallies`: failed calls, as the model left them and as they stand.
 - `seeds`: every random choice from (run seed, task, rollout, turn, attempt).
 - `store`: Parquet and JSONL, streaming both ways.
 
@@ -18,6 +19,7 @@ from cleaner_rl.trajectory.ledger import Sampled, cut_before_repairs, raw, undo,
 from cleaner_rl.trajectory.reading import read_text, read_tokens
 from cleaner_rl.trajectory.seeds import Seeds, derive_seed
 from cleaner_rl.trajectory.spans import Floats, Ids, Scores, TextSpan, TokenSpan, token_span
+from cleaner_rl.trajectory.tallies import Tally, failure_reasons, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Ending, Key, Owner, Placed, Trajectory
 from cleaner_rl.trajectory.turns import Edit, Granularity, Mode, Turn
 from cleaner_rl.trajectory.vocabulary import Vocabulary
@@ -36,6 +38,7 @@ __all__ = [
     "Sampled",
     "Scores",
     "Seeds",
+    "Tally",
     "TextSpan",
     "TokenSpan",
     "Trajectory",
@@ -44,9 +47,12 @@ __all__ = [
     "cut_before_repairs",
     "derive_seed",
     "encode",
+    "failure_reasons",
+    "first_attempt_tally",
     "raw",
     "read_text",
     "read_tokens",
+    "residual_tally",
     "token_span",
     "undo",
     "without_rescoring",
