@@ -84,7 +84,7 @@ def _ast(a: str, b: str) -> Similarity:
 
 def _indel(a: Sequence[Hashable], b: Sequence[Hashable]) -> float:
     if not isinstance(a, str):
-        # Numbered, since rapidfuzz compares hashes, and those of -1 and -2 are the same.
+        # Numbered, since rapidfuzz compares hashes, and those of (-1,) and (-2,) are the same.
         numbers: dict[Hashable, int] = {}
         a, b = ([numbers.setdefault(item, len(numbers)) for item in items] for items in (a, b))
     size = len(a) + len(b)

@@ -57,7 +57,7 @@ def nodes(code: str) -> list[Hashable] | None:
                 pass  # whether a name is read or set follows from where it stands; None is a part left out
             case ast.AST() as node:
                 sequence.append(type(node).__name__)
-                pending.extend(getattr(node, field, None) for field in reversed(node._fields))
+                pending.extend(getattr(node, field) for field in reversed(node._fields))
             case list() as parts:
                 pending.extend(reversed(parts))
             case name:
