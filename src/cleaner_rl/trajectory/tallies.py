@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory.spans import S
-from cleaner_rl.trajectory.trajectory import AnyTrajectory, Trajectory
+from cleaner_rl.trajectory.spans import TextSpan, TokenSpan
+from cleaner_rl.trajectory.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.turns import Turn
+
+AnyTurn: TypeAlias = Turn[TextSpan] | Turn[TokenSpan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,12 @@ class Tally:
         return self.failed / self.calls if self.calls else None
 
 
-def first_attempt_tally(trajectory: Trajectory[S]) -> Tally:
+def first_attempt_tally(trajectory: AnyTrajectory) -> Tally:
     """Of what the model did unaided."""
     return _tally(result for turn in trajectory.turns for each in _first_attempts(turn) for result in each.results)
 
 
-def residual_tally(trajectory: Trajectory[S]) -> Tally:
+def residual_tally(trajectory: AnyTrajectory) -> Tally:
     """Of the final history."""
     return _tally(result for turn in trajectory.turns for result in turn.results)
 
@@ -46,7 +49,7 @@ def failure_reasons(trajectory: AnyTrajectory) -> Counter[Status]:
     return Counter(result.status for turn in trajectory.turns for result in turn.results if result.failed)
 
 
-def _first_attempts(turn: Turn[S]) -> Iterator[Turn[S]]:
+def _first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:
     """The turns of the rollout itself that a turn of the history stands for.
 
     Of a live repair that is the failure alone: all others in its ledger are attempts of the lookahead. In hindsight it
