@@ -200,8 +200,8 @@ def test_hindsight(world: World, script: list[Step], threshold: float, order: ob
         while undone.edits:
             undone = undo(undone, order.choice(undone.edits)[0])  # type: ignore[attr-defined]
         assert undone == rollout
-    assert [piece.turn for piece in raw(clean)] == list(rollout.turns)
-    assert [len(piece.context) for piece in raw(clean)] == list(range(len(rollout.turns)))
+        assert [piece.turn for piece in raw(version)] == list(rollout.turns)
+        assert [piece.context for piece in raw(version)] == [rollout.turns[:i] for i in range(len(rollout.turns))]
     assert hindsight(rollout, policy) == purified
 
 

@@ -22,7 +22,7 @@ class Sampled(Generic[S]):
 def raw(trajectory: Trajectory[S]) -> Iterator[Sampled[S]]:
     """Every turn that the model really sampled, in order, each with the turns that stood before it at that time."""
     context: list[Turn[S]] = []
-    for turn in _before_hindsight(trajectory.turns):
+    for turn in map(_unscored, _before_hindsight(trajectory.turns)):
         lookahead = list(context)
         for piece in turn.edit.original if turn.edit is not None else (turn,):
             yield Sampled(tuple(lookahead), piece)

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from math import isfinite
+from typing import NoReturn, Protocol
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet
 
 THINKING_END = "</think>"
+NOT_UNICODE = "The call holds characters that are not valid Unicode (a lone surrogate)."
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if isfinite(number) else _no_number(digits)
+
+
+STRICT_JSON = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite)
+"""JSON as the standard has it: what one program reads, every other one can, and a store can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +63,3 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-NOT_UNICODE = "The call holds characters that are not valid Unicode (a lone surrogate)."

@@ -11,20 +11,13 @@ import re
 from dataclasses import replace
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet
-from cleaner_rl.tools.formats.base import NOT_UNICODE, ParsedText, is_unicode, parsed
+from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parsed
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 EXAMPLE = OPEN + '{"name": "…", "arguments": {…}}' + CLOSE
 ESCAPE = re.compile(r'\\(["\\/nrt])')
 ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 SPACE = re.compile(r"\s*")
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_no_constant)
 
 
 class HermesFormat:
@@ -44,7 +37,7 @@ class HermesFormat:
 def _read(text: str, start: int, tools: ToolSet) -> ToolCall:
     body = _skip_space(text, start + len(OPEN))
     try:
-        value, after = _decoder.raw_decode(text, body)
+        value, after = STRICT_JSON.raw_decode(text, body)
     except (ValueError, RecursionError) as error:
         end = _unclosed_end(text, body)
         code = _salvage(text[body:end].removesuffix(CLOSE), tools)

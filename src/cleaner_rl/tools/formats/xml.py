@@ -7,12 +7,11 @@ function's end follows, so a program may print the tag; but a line that opens th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec
-from cleaner_rl.tools.formats.base import NOT_UNICODE, ParsedText, is_unicode, parsed
+from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parsed
 
 CALL = re.compile(r"<tool_call>\s*(?:<function=(?P<inner>[^>\n]*)>)?|<function=(?P<bare>[^>\n]*)>")
 PARAMETER = re.compile(r"\s*<parameter=(?P<name>[^>\n]*)>")
@@ -78,7 +77,7 @@ def _typed(values: Mapping[str, str], spec: ToolSpec | None) -> tuple[dict[str, 
             arguments[name] = value
             continue
         try:
-            arguments[name] = json.loads(value)
+            arguments[name] = STRICT_JSON.decode(value)
         except (ValueError, RecursionError):
             return {}, f"The parameter '{name}' must be of type {kind}, written as JSON."
     return arguments, None
