@@ -33,4 +33,5 @@ def test_the_store_pages_query_counts_failed_calls(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     with ParquetWriter("store") as writer:
         writer.write(trajectory(failed(), failed(), worked()))
-    assert duckdb.sql(found[1]).fetchall() == [(3, 2)]
+    with duckdb.connect() as connection:
+        assert connection.execute(found[1]).fetchall() == [(3, 2)]
