@@ -206,9 +206,9 @@ def _reach(a: str, b: str, work: _Work) -> tuple[_Text, _Text]:
         overlap[in_a] += step * count_b[rank[in_a]]
         overlap[in_b] += step * count_a[rank[in_b]]
         following = np.zeros(n, np.int64)
-        following[:-step] = rank[step:] + 1
+        following[:-step] = rank[step:]  # what runs over the end holds its mark, and has a rank of its own already
         ranks.append(rank)
-        order, rank = _ranked(rank * (n + 1) + following, place)
+        order, rank = _ranked(rank * n + following, place)
     reach = np.zeros(n, np.int64)
     # The longest match of a suffix is with the nearest one of the other text in this order, before it or after it.
     for ordered in (order, order[::-1]):
