@@ -72,6 +72,7 @@ OTHER = drafted(written("import math\nfor i in range(3): math.sqrt(i)", "Another
 def test_alike_code_is_grafted_onto_the_original_reasoning() -> None:
     repaired, _, _ = mend(SLIP, [FIX])
     assert repaired.verdict is Verdict.REPAIRED
+    assert repaired.lookahead == len(FIX)
     (turn,) = repaired.turns
     assert turn.reasoning == SLIP.reasoning
     assert turn.action == FIX.action
@@ -111,6 +112,13 @@ def test_s10_the_threshold_is_the_policys_and_decides_at_or_above() -> None:
         assert edit_of(mend(SLIP, [FIX], policy=policy)[0].turns[0]).granularity == expected
 
 
+def test_similarity_is_measured_as_the_policy_says() -> None:
+    policy = PurifyPolicy(splice=SplicePolicy(measure="tokens"))
+    edit = edit_of(mend(SLIP, [FIX], policy=policy)[0].turns[0])
+    assert edit.measure == "tokens"
+    assert edit.similarity == pytest.approx(2 * 5 / 12)
+
+
 def test_s2_a_fault_is_never_repaired_and_nothing_is_sampled() -> None:
     turn = failed(result=FAULT)
     repaired, model, tool = mend(turn, [])
@@ -127,6 +135,7 @@ def test_s2_a_fault_during_the_lookahead_ends_the_rollout_as_unusable() -> None:
     assert len(model.requests) == 1
     (turn,) = repaired.turns
     assert not edit_of(turn).commits
+    assert edit_of(turn).refusal == ""
     assert edit_of(turn).original[1].faulty
     assert repaired.lookahead == len(FIX)
 
@@ -223,7 +232,7 @@ def test_keep_first_keeps_the_failure_alone_and_the_attempts_in_the_ledger() -> 
     (turn,) = repaired.turns
     assert replace(turn, edit=None) == SLIP
     edit = edit_of(turn)
-    assert edit.granularity is Granularity.NONE
+    assert (edit.mode, edit.granularity) == (Mode.LIVE, Granularity.NONE)
     assert not edit.commits
     assert edit.similarity is None
     assert [each.attempt for each in edit.original] == [0, 1, 2, 3]
@@ -374,7 +383,8 @@ def test_s24_talk_of_the_removed_error_is_reported_and_can_be_refused() -> None:
     assert len(model.requests) == 1, "what works is not thrown away for another try: it is kept as the true history"
     assert refused.turns[-1].verified
     assert mend(SLIP, [FIX], policy=strict)[0].verdict is Verdict.REPAIRED, "a graft keeps the original reasoning"
-    assert edit_of(mend(SLIP, [FIX])[0].turns[0]).stale == ()
+    talkative = drafted(written("print(1 + 1)", "The error was mine.\n"))
+    assert edit_of(mend(SLIP, [talkative])[0].turns[0]).stale == (), "a graft doesn't adopt it"
 
 
 def test_a_gate_has_the_last_word_and_a_replacement_is_tried_after_a_refused_graft() -> None:
@@ -383,7 +393,7 @@ def test_a_gate_has_the_last_word_and_a_replacement_is_tried_after_a_refused_gra
     async def only_replacements(candidate: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:
         edit = edit_of(candidate.turns[-1])
         asked.append(edit.granularity)
-        assert candidate.turns[:-1] == trajectory(worked()).turns
+        assert candidate.turns[:-1] == (worked(), worked())
         return candidate if edit.granularity is Granularity.REPLACE else None
 
     async def nothing(candidate: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:
@@ -392,7 +402,7 @@ def test_a_gate_has_the_last_word_and_a_replacement_is_tried_after_a_refused_gra
     async def run(gate: object) -> Repair[TokenSpan]:
         model, tool = ScriptedModel([FIX]), ScriptedTool()
         return await repair(
-            trajectory(worked()),
+            trajectory(worked(), worked()),
             SLIP,
             sample=model.sample,
             execute=tool.execute,

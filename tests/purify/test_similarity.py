@@ -123,6 +123,13 @@ def test_ends_are_peeled_only_where_nothing_else_could_be_taken(a: str, b: str, 
     assert ratcliff._peeled(a, b) == peeled
 
 
+@pytest.mark.parametrize(("a", "b", "size"), [("cab", "abd", 2), ("ab", "ab", 2), ("xa", "ya", 1), ("ab", "xxab", 2)])
+def test_a_shared_block_is_found_at_every_place(a: str, b: str, size: int) -> None:
+    assert ratcliff._share(a, b, size)
+    assert ratcliff._share(b, a, size)
+    assert not ratcliff._share(a, b, size + 1)
+
+
 def test_ends_of_large_texts_are_not_copied_over_and_over() -> None:
     half = "".join(map(chr, range(1000, 3000)))
     assert ratcliff._peeled(half + "X" + half[::-1], half + "Y" + half[::-1])[0] == 0

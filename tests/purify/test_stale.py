@@ -48,6 +48,12 @@ def test_a_failure_without_an_exception_and_a_short_message_name_nothing() -> No
     assert stale_mentions("x is 'abcd' here", [six]) == ("'abcd'",)
 
 
+def test_every_failure_is_looked_for_wherever_it_stands() -> None:
+    failures = [ToolResult(Status.TIMEOUT), FAILURE, error("KeyError", "'missing key'")]
+    text = "ValueError first, KeyError next, and ValueError again."
+    assert stale_mentions(text, failures) == ("ValueError", "KeyError")
+
+
 def test_mentions_come_in_order_and_once() -> None:
     text = "The bug: ValueError. The bug again: ValueError."
     assert stale_mentions(text, [FAILURE, FAILURE]) == ("The bug", "ValueError")

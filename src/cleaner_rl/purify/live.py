@@ -122,9 +122,10 @@ async def repair(
         if turn.faulty:
             return Repair(Verdict.FAULT, (_keep_first(failed, attempts, ""),), spent)
         if turn.verified:
-            committed, refusal = await _commit(history, (failed, *attempts), policy, budget, gate)
-            if committed is not None:
+            committed = await _commit(history, (failed, *attempts), policy, budget, gate)
+            if isinstance(committed, Turn):
                 return Repair(Verdict.REPAIRED, (committed,), spent)
+            refusal = committed
             break
         context = _after(context, turn)
     return _unrepaired(failed, attempts, refusal, policy, budget, spent)
@@ -132,21 +133,21 @@ async def repair(
 
 async def _commit(
     history: Trajectory[S], original: tuple[Turn[S], ...], policy: PurifyPolicy, budget: Budget, gate: Gate[S] | None
-) -> tuple[Turn[S] | None, str]:
-    """The turn to commit, or None and why each candidate was refused (the last one's reason)."""
-    refusal = ""
+) -> Turn[S] | str:
+    """The turn to commit, or why the last candidate was refused."""
+    refusal = NO_CORRECTION
     for turn in splices(Mode.LIVE, original, policy.splice):
         if len(turn) > budget.response:
             refusal = TOO_LONG
         elif policy.splice.refuse_stale and turn.edit is not None and turn.edit.stale:
             refusal = STALE
         elif gate is None:
-            return turn, ""
+            return turn
         elif (gated := await gate(_after(history, turn))) is not None:
-            return gated.turns[-1], ""
+            return gated.turns[-1]
         else:
             refusal = GATED
-    return None, refusal
+    return refusal
 
 
 def _unrepaired(

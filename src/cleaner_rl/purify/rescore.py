@@ -37,7 +37,7 @@ class _Run:
     """Moved spans with nothing sampled between them that has not moved: one request."""
 
     start: int
-    end: int
+    end: int = 0
     spans: list[tuple[int, Placed[TokenSpan]]] = field(default_factory=list)
     """Each with the position of its first token."""
 
@@ -127,7 +127,7 @@ def _runs(trajectory: Trajectory[TokenSpan]) -> Iterator[_Run]:
         end = position + len(placed.span)
         if placed.owner.sampled and len(placed.span):
             if placed.moved and placed.span.rescored is None:
-                run = run or _Run(position, end)
+                run = run or _Run(position)
                 run.end = end
                 run.spans.append((position, placed))
             elif run is not None:

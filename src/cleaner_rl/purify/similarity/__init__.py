@@ -54,8 +54,6 @@ def similarity(original: str, verified: str, measure: Measure = "difflib") -> Si
         return Similarity(_plugin_value(measure, original, verified), measure)
     if original == verified:
         return Similarity(1.0, measure)
-    if not original or not verified:
-        return Similarity(0.0, measure)
     if max(len(original), len(verified)) > MAX_LENGTH:
         return Similarity(_lines(original, verified), f"{measure}>lines")
     return _OURS[measure](original, verified)
