@@ -363,7 +363,7 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], None]:
         monkeypatch.setitem(sys.modules, "plugins_of_others", plugins)
         entry = importlib.metadata.EntryPoint("theirs", "plugins_of_others:measure", "cleaner_rl.similarity_measures")
         installed = importlib.metadata.EntryPoints([entry])
-        monkeypatch.setattr(module, "entry_points", installed.select)
+        monkeypatch.setattr(importlib.metadata, "entry_points", installed.select)
         module._plugin.cache_clear()
 
     return install

@@ -7,7 +7,6 @@ edit can be refused, and the material for an importance weight.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -51,6 +50,8 @@ async def rescore(trajectory: Trajectory[TokenSpan], score: Score) -> Trajectory
     runs = list(_runs(trajectory))
     if not runs:
         return trajectory
+    import asyncio  # whoever awaits this has loaded it; whoever purifies logs needn't
+
     ids = trajectory.ids()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_ask(score, ids, run)) for run in runs]

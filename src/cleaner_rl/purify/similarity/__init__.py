@@ -22,12 +22,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Literal, TypeAlias
-
-from rapidfuzz.distance import Indel
+from typing import Literal, TypeAlias, cast
 
 from cleaner_rl.purify.similarity import lexemes, ratcliff
+from cleaner_rl.tools.plugins import plugin, plugin_names
 
 GROUP = "cleaner_rl.similarity_measures"
 MAX_LENGTH = 50_000
@@ -61,7 +59,7 @@ def similarity(original: str, verified: str, measure: Measure = "difflib") -> Si
 
 def similarity_measures() -> list[str]:
     """The names that `similarity` knows, ours and those of other installed packages."""
-    return sorted({*_OURS, *(entry.name for entry in entry_points(group=GROUP))})
+    return sorted({*_OURS, *plugin_names(GROUP)})
 
 
 def _difflib(a: str, b: str) -> Similarity:
@@ -85,6 +83,8 @@ def _indel(a: Sequence[Hashable], b: Sequence[Hashable]) -> float:
         # Numbered, since rapidfuzz compares hashes, and those of (-1,) and (-2,) are the same.
         numbers: dict[Hashable, int] = {}
         a, b = ([numbers.setdefault(item, len(numbers)) for item in items] for items in (a, b))
+    from rapidfuzz.distance import Indel  # loaded when it is needed: most pairs are exact without it
+
     size = len(a) + len(b)
     # Not the normalized one, which is rounded twice: 0.6 must be the 0.6 that somebody writes as a threshold.
     return Indel.similarity(a, b) / size if size else 1.0
@@ -107,10 +107,10 @@ _OURS: dict[str, Callable[[str, str], Similarity]] = {
 
 @cache
 def _plugin(name: str) -> Callable[[str, str], float]:
-    for entry in entry_points(group=GROUP, name=name):
-        measure: Callable[[str, str], float] = entry.load()
-        return measure
-    raise ValueError(f"no similarity measure is named {name!r}; installed: {', '.join(similarity_measures())}")
+    found = plugin(GROUP, name)
+    if found is None:
+        raise ValueError(f"no similarity measure is named {name!r}; installed: {', '.join(similarity_measures())}")
+    return cast("Callable[[str, str], float]", found)
 
 
 def _plugin_value(name: str, a: str, b: str) -> float:

@@ -7,10 +7,10 @@ the model what to write instead. Other packages add formats with an entry point 
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import cast
 
 from cleaner_rl.tools.formats.base import CallFormat, ParsedText
+from cleaner_rl.tools.plugins import plugin, plugin_names
 
 GROUP = "cleaner_rl.call_formats"
 
@@ -19,11 +19,12 @@ __all__ = ["CallFormat", "ParsedText", "call_format", "call_format_names"]
 
 def call_format_names() -> list[str]:
     """The names that `call_format` knows, ours and those of other installed packages."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return plugin_names(GROUP)
 
 
 def call_format(name: str) -> CallFormat:
     """The call format of this name."""
-    for entry in entry_points(group=GROUP, name=name):
-        return cast("type[CallFormat]", entry.load())()
-    raise ValueError(f"no call format is named {name!r}; installed: {', '.join(call_format_names())}")
+    found = plugin(GROUP, name)
+    if found is None:
+        raise ValueError(f"no call format is named {name!r}; installed: {', '.join(call_format_names())}")
+    return cast("type[CallFormat]", found)()
