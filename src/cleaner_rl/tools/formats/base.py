@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 from typing import NoReturn, Protocol
@@ -49,8 +50,16 @@ class CallFormat(Protocol):
         ...
 
 
-def parsed(text: str, calls: Sequence[ToolCall]) -> ParsedText:
-    """The calls that are meant: one inside a thinking block is talk, unless its program holds the block's end."""
+def parse_with(text: str, opening: re.Pattern[str], read: Callable[[re.Match[str]], ToolCall]) -> ParsedText:
+    """Read a call wherever one opens, go on behind it, and leave out what is only thought about.
+
+    A call inside a thinking block is talk, unless its program holds the block's end.
+    """
+    calls = []
+    opened = opening.search(text)
+    while opened:
+        calls.append(read(opened))
+        opened = opening.search(text, calls[-1].end)
     thinking_end = text.find(THINKING_END)
     meant = (call for call in calls if call.start > thinking_end or (call.problem is None and call.end > thinking_end))
     return ParsedText(tuple(meant), len(text))

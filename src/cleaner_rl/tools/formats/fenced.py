@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet
-from cleaner_rl.tools.formats.base import NOT_UNICODE, ParsedText, is_unicode, parsed
+from cleaner_rl.tools.formats.base import NOT_UNICODE, ParsedText, is_unicode, parse_with
 
 OPEN = re.compile(r"^```[ \t]*(?:python|py)[ \t]*(?:\r?\n|\Z)", re.IGNORECASE | re.MULTILINE)
 CLOSE = re.compile(r"^```[ \t]*$", re.MULTILINE)
@@ -20,13 +20,7 @@ class FencedFormat:
 
     def parse(self, text: str, tools: ToolSet) -> ParsedText:
         """Every program in the text, closed or not."""
-        calls = []
-        opening = OPEN.search(text)
-        while opening:
-            call = _read(text, opening, tools)
-            calls.append(call)
-            opening = OPEN.search(text, call.end)
-        return parsed(text, calls)
+        return parse_with(text, OPEN, lambda opening: _read(text, opening, tools))
 
 
 def _read(text: str, opening: re.Match[str], tools: ToolSet) -> ToolCall:

@@ -11,9 +11,10 @@ import re
 from dataclasses import replace
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet
-from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parsed
+from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parse_with
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+OPENING = re.compile(OPEN)
 EXAMPLE = OPEN + '{"name": "…", "arguments": {…}}' + CLOSE
 ESCAPE = re.compile(r'\\(["\\/nrt])')
 ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
@@ -25,13 +26,7 @@ class HermesFormat:
 
     def parse(self, text: str, tools: ToolSet) -> ParsedText:
         """Every call in the text, runnable or not."""
-        calls = []
-        start = text.find(OPEN)
-        while start >= 0:
-            call = _read(text, start, tools)
-            calls.append(call)
-            start = text.find(OPEN, call.end)
-        return parsed(text, calls)
+        return parse_with(text, OPENING, lambda opening: _read(text, opening.start(), tools))
 
 
 def _read(text: str, start: int, tools: ToolSet) -> ToolCall:

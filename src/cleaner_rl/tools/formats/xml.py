@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec
-from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parsed
+from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parse_with
 
 CALL = re.compile(r"<tool_call>\s*(?:<function=(?P<inner>[^>\n]*)>)?|<function=(?P<bare>[^>\n]*)>")
 PARAMETER = re.compile(r"\s*<parameter=(?P<name>[^>\n]*)>")
@@ -27,13 +27,7 @@ class XmlFormat:
 
     def parse(self, text: str, tools: ToolSet) -> ParsedText:
         """Every call in the text, runnable or not."""
-        calls = []
-        opening = CALL.search(text)
-        while opening:
-            call = _read(text, opening, tools)
-            calls.append(call)
-            opening = CALL.search(text, call.end)
-        return parsed(text, calls)
+        return parse_with(text, CALL, lambda opening: _read(text, opening, tools))
 
 
 def _read(text: str, opening: re.Match[str], tools: ToolSet) -> ToolCall:
