@@ -117,6 +117,10 @@ def test_equals_difflib_over_near_copies(before: str, wrong: str, right: str, af
         ("Xaaaa", "Yaaaaa", (0, "Xaaaa", "Yaaaaa")),
         ("abcabX", "abcabcabY", (5, "X", "cabY")),
         ("ab", "cd", (0, "ab", "cd")),
+        ("aaab", "aaba", (0, "aaab", "aaba")),
+        ("aa", "ba", (0, "aa", "ba")),
+        ("ab", "bb", (0, "ab", "bb")),
+        ("a", "aa", (1, "", "a")),
     ],
 )
 def test_ends_are_peeled_only_where_nothing_else_could_be_taken(a: str, b: str, peeled: tuple[int, str, str]) -> None:
