@@ -18,8 +18,8 @@ from cleaner_rl.purify import (
     Verdict,
     repair,
 )
-from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import Edit, Granularity, Mode, TextSpan, TokenSpan, Trajectory, Turn, raw
+from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, python_tool
+from cleaner_rl.trajectory import Edit, Granularity, Mode, TextSpan, TokenSpan, Trajectory, Turn, raw, read_text
 from tests.builders import (
     AMPLE,
     FAULT,
@@ -38,6 +38,7 @@ from tests.builders import (
     worked,
     written,
 )
+from tests.generators import hermes_call
 
 POLICY = PurifyPolicy()
 
@@ -190,6 +191,24 @@ def test_s6_nothing_is_committed_before_it_ran_and_every_attempt_sees_all_failur
     assert [turn.code for turn in tool.executed] == ["print(1 + z)\n", "print(1 + w)\n", "print(1 + 1)\n"]
     assert repaired.verdict is Verdict.REPAIRED
     assert [turn.attempt for turn in edit_of(repaired.turns[0]).original] == [0, 1, 2, 3]
+
+
+def test_s7_the_json_around_a_program_is_not_compared() -> None:
+    def hermes(code: str) -> Turn[TextSpan]:
+        return read_text(hermes_call(code), call_format("hermes"), ToolSet(python_tool()))
+
+    async def sample(request: SampleRequest[TextSpan]) -> Draft[TextSpan]:
+        return Draft(hermes("import os"))
+
+    async def execute(turn: Turn[TextSpan]) -> Turn[TextSpan]:
+        return observed_text(turn, OK)
+
+    history, slip = Trajectory(TextSpan("?")), observed_text(hermes("print(1+1)"), error())
+    mended = repair(history, slip, sample=sample, execute=execute, policy=POLICY, budget=AMPLE, seeds=SEEDS)
+    edit = asyncio.run(mended).turns[0].edit
+    assert edit is not None
+    assert edit.similarity == pytest.approx(0.316, abs=1e-3)
+    assert edit.granularity is Granularity.REPLACE
 
 
 def test_s9_similarity_is_of_the_original_and_the_verified_correction() -> None:
