@@ -1,0 +1,32 @@
+"""The attacks that ship, one module per class (escapes by the way they take)."""
+
+from cleaner_rl.sandbox.check.attack import Attack
+from cleaner_rl.sandbox.check.attacks import (
+    across_runs,
+    dodge,
+    escape_files,
+    escape_kernel,
+    escape_processes,
+    input_output,
+    lifecycle,
+    network,
+    protocol,
+    resources,
+    secrets,
+)
+
+ATTACKS: tuple[Attack, ...] = (
+    *resources.ATTACKS,
+    *lifecycle.ATTACKS,
+    *escape_processes.ATTACKS,
+    *escape_kernel.ATTACKS,
+    *escape_files.ATTACKS,
+    *network.ATTACKS,
+    *secrets.ATTACKS,
+    *across_runs.ATTACKS,
+    *protocol.ATTACKS,
+    *input_output.ATTACKS,
+    *dodge.ATTACKS,
+)
+
+__all__ = ["ATTACKS"]
