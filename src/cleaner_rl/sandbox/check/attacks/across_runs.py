@@ -163,7 +163,10 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 os.environ["CC_LEFT"] = "1"
 os.putenv("CC_LEFT", "1")
-os.nice(3)
+try:
+    os.nice(3)
+except OSError:
+    pass
 os.chdir("/")
 sys.path.insert(0, "/cc_left")
 sys.setrecursionlimit(50)
@@ -173,7 +176,7 @@ random.seed(1)
         """
 import signal
 mask = os.umask(0o22)
-if (mask == 0o777 or signal.pthread_sigmask(signal.SIG_BLOCK, []) or "CC_LEFT" in os.environ or os.nice(0) >= 3
+if (mask == 0o777 or signal.pthread_sigmask(signal.SIG_BLOCK, []) or "CC_LEFT" in os.environ or os.getpriority(os.PRIO_PROCESS, 0) >= 3
         or "/cc_left" in sys.path or sys.getrecursionlimit() == 50):
     win()
 """,
