@@ -33,7 +33,7 @@ def is_open(number):
         return False
 limits = [resource.getrlimit(n) for n in (resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE)]
 print(json.dumps([
-    sum(range(10)), random.random(), math.pi, sorted(os.listdir('.')), sorted(os.environ.items()), os.getcwd(), limits,
+    sum(range(10)), random.random(), math.pi, sorted(os.listdir('.')), sorted(os.environ), limits,
     os.umask(0o22), sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), os.getpriority(os.PRIO_PROCESS, 0), threading.active_count(),
     len(sys.modules), sys.path, sys.getrecursionlimit(), len(vars(builtins)), sys.stdin.read(),
     [n for n in range(256) if is_open(n)], gc.isenabled(),
@@ -221,17 +221,17 @@ def descendants(roots: Iterable[int]) -> set[int]:
 
 
 async def run_lanes(lanes: Sequence[Lane], attacks: Sequence[Attack], done: Callable[[Verdict], None]) -> list[Verdict]:
-    """Share the attacks among the lanes; those that need two slots are the first lane's. `done` hears of each verdict."""
+    """Share the attacks among the lanes; the first lane, of two slots, has those that need them. `done` hears of each."""
     order = {attack.name: number for number, attack in enumerate(attacks)}
     waiting = sorted(attacks, key=lambda attack: -attack.limits.wall_seconds)[::-1]
     verdicts: list[Verdict] = []
 
     async def work(lane: Lane, first: bool) -> None:
         while True:
-            suited = [each for each in waiting if first or each.beside is None]
+            suited = [each for each in waiting if (each.beside is not None) == first]
             if not suited:
                 return
-            chosen = next((each for each in suited if each.beside is not None), suited[-1])
+            chosen = suited[-1]
             waiting.remove(chosen)
             verdicts.append(await lane.attack(chosen))
             done(verdicts[-1])

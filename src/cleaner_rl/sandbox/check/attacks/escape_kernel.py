@@ -6,7 +6,7 @@ caller may make them at all: `EFAULT` or `EINVAL` says that the door is open, `E
 
 from __future__ import annotations
 
-from cleaner_rl.sandbox.check.attack import OK_OR_ERROR, SYSCALL, Attack, AttackClass
+from cleaner_rl.sandbox.check.attack import CRASHED, OK_OR_ERROR, SYSCALL, Attack, AttackClass
 
 DOORS = {
     # name: (call, its arguments, what it would give)
@@ -233,21 +233,6 @@ if serial >= 0:
 if not refused(syscall(250, 0, -4, 1)[1]):
     win("keyctl answers")
 """,
-    "syscalls_32_bit": r'''
-# int 0x80 with the number of 32-bit getpid: a filter that only knows 64-bit numbers takes it for another call.
-import mmap
-code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
-area = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-area.write(code)
-call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(area)))
-if call() == os.getpid():
-    win("32-bit calls pass")
-''',
-    "syscalls_x32": """
-result, error = syscall(0x40000000 + 39)
-if result == os.getpid():
-    win("x32 calls pass")
-""",
     "personality": """
 before, _ = syscall(135, 0xFFFFFFFF)
 result, error = syscall(135, 0x0040000)
@@ -290,10 +275,30 @@ for family in (38, 21, 30, 31, 29, 9, 4, 5, 16, 17, 40, 44):  # alg, rds, tipc, 
 """,
 }
 
+_FOREIGN = {
+    "syscalls_32_bit": r'''
+# int 0x80 with the number of 32-bit getpid: a filter that only knows 64-bit numbers takes it for another call.
+import mmap
+code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
+area = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+area.write(code)
+call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(area)))
+if call() == os.getpid():
+    win("32-bit calls pass")
+''',
+    "syscalls_x32": """
+result, error = syscall(0x40000000 + 39)
+if result == os.getpid():
+    win("x32 calls pass")
+""",
+}
+
 ATTACKS: tuple[Attack, ...] = (
     *(
         Attack(f"door_{name}", AttackClass.ESCAPE, SYSCALL + _DOOR.format(call=call))
         for name, (call, _) in DOORS.items()
     ),
     *(Attack(name, AttackClass.ESCAPE, SYSCALL + text, OK_OR_ERROR) for name, text in _PROGRAMS.items()),
+    # A filter may well kill who speaks a foreign tongue.
+    *(Attack(name, AttackClass.ESCAPE, SYSCALL + text, OK_OR_ERROR | CRASHED) for name, text in _FOREIGN.items()),
 )

@@ -61,7 +61,7 @@ _EXACT = {
     "main_guard": ("if __name__ == '__main__':\n    print(__name__)", "__main__\n"),
     "async_program": ("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    print(1)\nasyncio.run(f())", "1\n"),
     "own_source_lookup": ("import sys\nprint(sys.argv[1:], 'node' in sys.modules)", "[] False\n"),
-    "million_lines": ("x = 1\n" * 200_000 + "print(x)", "1\n"),
+    "many_lines": ("x = 1\n" * 20_000 + "print(x)", "1\n"),
     "unread_stdin": ("print(1)", "1\n"),
 }
 

@@ -7,6 +7,7 @@ they print, patch or write into descriptors must not change that.
 from __future__ import annotations
 
 from cleaner_rl.sandbox.check.attack import ERROR, OK_OR_ERROR, TIMEOUT, Attack, AttackClass
+from cleaner_rl.tools import Status
 
 _FORGERIES = r'''
 import json, struct
@@ -182,7 +183,7 @@ raise first
 """,
     "exception_in_a_chain": """
 error = None
-for number in range(20000):
+for number in range(900):
     new = ValueError(number)
     new.__context__ = error
     error = new
@@ -213,17 +214,23 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("forge_exit_256", AttackClass.PROTOCOL, "sys.exit(256)", OK_OR_ERROR),
     Attack("forge_exit_in_thread", AttackClass.PROTOCOL, "import threading\nthreading.Thread(target=os._exit, args=(3,)).start()\ntime.sleep(9)", ERROR),
     Attack(
-        "forge_rewind_output",
+        "forge_output_file",
         AttackClass.PROTOCOL,
         """
-# Where the output is a file it can be cut, rewound or reserved.
+# Where the output is a file it can be cut, rewound, reserved or made to look long.
 for number in (1, 2):
-    for action in (lambda: os.ftruncate(number, 0), lambda: os.lseek(number, 0, 0), lambda: os.posix_fallocate(number, 0, 1 << 30)):
-        try:
-            action()
-            win("output is a file")
-        except OSError:
-            pass
+    try:
+        os.posix_fallocate(number, 0, 64 << 20)
+        win("64 MB reserved in the node's hands")
+    except OSError:
+        pass
+    try:
+        os.ftruncate(number, 0)
+        os.pwrite(number, b"fine", 1 << 40)
+        win("1 TB of output, by its length")
+    except OSError:
+        pass
 """,
+        OK_OR_ERROR | {Status.OUTPUT_LIMIT},
     ),
 )

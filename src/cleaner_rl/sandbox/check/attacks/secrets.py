@@ -11,13 +11,16 @@ from cleaner_rl.sandbox.check.attacks.escape_processes import FIND, MEMORY
 _OWN_MEMORY = (
     MEMORY
     + """
-with open("/proc/self/mem", "rb", buffering=0) as file:
-    for start, size in areas("self"):
-        try:
-            file.seek(start)
-            tell(file.read(size))
-        except (OSError, ValueError):
-            pass
+try:
+    file = open("/proc/self/mem", "rb", buffering=0)
+except OSError:
+    sys.exit()
+for start, size in areas("self"):
+    try:
+        file.seek(start)
+        tell(file.read(size))
+    except (OSError, ValueError):
+        pass
 """
 )
 
@@ -75,11 +78,12 @@ try:
 except OSError:
     pass
 for home in homes:
-    for folder, _, names in os.walk(home):
-        if folder.count("/") < 6:
-            for name in names[:200]:
-                if "token" in name or "id_" in name or "private" in name:
-                    tell(read(os.path.join(folder, name)))
+    for folder, inner, names in os.walk(home):
+        if folder != home:
+            inner.clear()
+        for name in names[:200]:
+            if "token" in name or "id_" in name or "private" in name:
+                tell(read(os.path.join(folder, name)))
 """,
     "token_file": 'tell(read("@HOME@/token"))',
     "private_file": 'tell(read("@HOME@/private"))',
@@ -183,16 +187,20 @@ for pid in pids():
 _SCAN_FILES = """
 time.sleep(0.2)
 for top in ("/tmp", "/var/tmp", "/dev/shm", "/run", "..", "../..", os.path.expanduser("~")):
-    for place, _, names in os.walk(top):
-        if place.count("/") < 8:
-            for name in names:
-                if name.startswith("mine"):
-                    tell(read(os.path.join(place, name)))
+    for place, folders, names in os.walk(top):
+        if place[len(top):].count("/") > 2 or place.startswith(("../../usr", "../../proc", "../../sys")):
+            folders.clear()
+        for name in names:
+            if name.startswith("mine"):
+                tell(read(os.path.join(place, name)))
 """
 
 ATTACKS: tuple[Attack, ...] = (
     *(Attack(f"secret_{name}", AttackClass.SECRETS, FIND + text) for name, text in _PROGRAMS.items()),
     Attack("earlier_run_in_memory", AttackClass.SECRETS, FIND + _OWN_MEMORY, before=_OTHERS_PROGRAM),
+    Attack(
+        "earlier_run_by_pointer", AttackClass.SECRETS, FIND + _OWN_MEMORY_BY_POINTER, before=_OTHERS_PROGRAM
+    ),
     Attack("earlier_run_in_objects", AttackClass.SECRETS, FIND + _OBJECTS, before=_OTHERS_PROGRAM),
     Attack("earlier_run_in_files", AttackClass.SECRETS, FIND + _SCAN_FILES, before=_OTHERS_LONG, wall=8),
     Attack("other_run_in_processes", AttackClass.SECRETS, FIND + _SCAN_PROCESSES, beside=_OTHERS_LONG, right=OK | TIMEOUT),
