@@ -246,8 +246,11 @@ class Node:
         own_files = Layer.MOUNT in layers
         packages = layout.packages(preload)
         read = kernel.LANDLOCK_READ
-        paths = ["/"] if own_files else layout.readable(preload)
-        rights = [(path, read if os.path.isdir(path) else kernel.LANDLOCK_READ_FILE) for path in paths]
+        rights = [("/", read), ("/dev", read | kernel.LANDLOCK_WRITE_FILE)]  # there are no devices but ours
+        if not own_files:
+            paths = layout.readable(preload)
+            rights = [(path, read if os.path.isdir(path) else kernel.LANDLOCK_READ_FILE) for path in paths]
+            rights += [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.DEVICES]
         limits = self.config.limits
         return {
             "layers": layers,
@@ -259,7 +262,7 @@ class Node:
             "box": "/box" if own_files else f"{self._folder}/{{index}}",
             "layout": layout.root(preload) if own_files else [],
             "texts": layout.TEXTS,
-            "readable": rights + [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.DEVICES],
+            "readable": rights,
             "landlock_abi": kernel.landlock_abi(),
             "filter": seccomp.build(processes=Layer.PID in layers) if Layer.SECCOMP in layers else b"",
             "own_pid_only": None if Layer.PID in layers else seccomp.signal_calls(),
