@@ -278,22 +278,17 @@ class Node:
 
 
 def _payload(request: RunRequest, limits: Limits) -> bytes:
+    """The request as `inside.run` takes it: plain tuples, since every name in it would cost the run memory."""
     stdin = request.stdin
     return wire.pack(
-        {
-            "code": request.code,
-            "stdin": stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
-            "files": dict(request.files),
-            "seed": request.seed,
-            "echo": request.echo_last_expression,
-            "limits": (
-                limits.cpu_seconds,
-                limits.memory_mb << 20,
-                limits.disk_mb << 20,
-                limits.processes,
-                limits.open_files,
-            ),
-        }
+        (
+            request.code,
+            request.echo_last_expression,
+            (limits.cpu_seconds, limits.memory_mb << 20, limits.disk_mb << 20, limits.processes, limits.open_files),
+            request.seed,
+            stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
+            dict(request.files) or None,
+        )
     )
 
 

@@ -45,11 +45,11 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
         os._exit(0)
     os.close(REQUEST_FD)
     try:
-        prepare(settings, request)
+        prepare(settings, *request[2:])
     except OSError as error:  # files that don't fit
         tell(error, report.FILE_NAME)
         os._exit(1)
-    finish(execute(request["code"], request["echo"], main_module()))
+    finish(execute(request[0], request[1], main_module()))
 
 
 def shut_in(settings: dict[str, Any], files: list[int]) -> None:
@@ -75,10 +75,12 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         settings["program"].install()
 
 
-def prepare(settings: dict[str, Any], request: dict[str, Any]) -> None:
+def prepare(
+    settings: dict[str, Any], limits: tuple[Any, ...], seed_: int, stdin: bytes | None, files: dict[str, bytes] | None
+) -> None:
     """Apply what only the request says: its limits, files, stdin and seed."""
     if "rlimits" in settings["layers"]:
-        cpu_seconds, memory, disk, processes, open_files = request["limits"]
+        cpu_seconds, memory, disk, processes, open_files = limits
         for kind, value in (
             (resource.RLIMIT_CPU, int(cpu_seconds) + 2),
             (resource.RLIMIT_DATA, settings["base_data"] + memory),
@@ -89,13 +91,13 @@ def prepare(settings: dict[str, Any], request: dict[str, Any]) -> None:
             (resource.RLIMIT_NOFILE, open_files),
         ):
             resource.setrlimit(kind, (value, value))
-    if request["files"]:
-        put_files(request["files"])
-    if request["stdin"]:
-        os.write(0, request["stdin"])
+    if files:
+        put_files(files)
+    if stdin:
+        os.write(0, stdin)
         os.lseek(0, 0, os.SEEK_SET)
-    if request["seed"] != ZYGOTE_SEED:
-        seed(request["seed"])
+    if seed_ != ZYGOTE_SEED:
+        seed(seed_)
     gc.enable()
 
 
