@@ -41,7 +41,7 @@ class NodeConfig:
     min_tier: Tier = Tier.T1
     """The node refuses to start below it."""
     without: frozenset[Layer] = frozenset()
-    """Layers left out of the tier, to see what they stop. Never for untrusted code."""
+    """Layers left out of the tier, to see what they stop; only with `min_tier=Tier.NONE`, never for untrusted code."""
     limits: Limits = field(default_factory=Limits)
     """For calls that name none."""
     maxima: Limits = field(default_factory=lambda: Limits(60.0, 300.0, 4096, 256, 1024, 65_536, 1024, 16_777_216))
@@ -59,6 +59,10 @@ class NodeConfig:
     """All sessions together; the ones idle for longest make room."""
     checkpoints: int = 8
     """States that a session keeps to go back to."""
+
+    def __post_init__(self) -> None:
+        if self.without and self.min_tier is not Tier.NONE:
+            raise ValueError("layers can be left out only with min_tier=Tier.NONE")
 
 
 @dataclass(frozen=True, slots=True)

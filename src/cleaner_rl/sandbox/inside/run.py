@@ -61,6 +61,7 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         uid = settings["run_uid"]
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
     if "pid" not in layers:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if "landlock" in layers:
@@ -89,6 +90,7 @@ def prepare(
             (resource.RLIMIT_FSIZE, disk),
             (resource.RLIMIT_NPROC, processes),
             (resource.RLIMIT_NOFILE, open_files),
+            (resource.RLIMIT_SIGPENDING, 4 * processes),  # timers count as pending signals
         ):
             resource.setrlimit(kind, (value, value))
     if files:
@@ -161,7 +163,7 @@ def exit_code(exit_: SystemExit) -> int:
     if exit_.code is None:
         return 0
     if isinstance(exit_.code, int):
-        return exit_.code & 0xFF
+        return exit_.code & 0xFF if -(2**63) <= exit_.code < 2**63 else 255
     sys.stderr.write(f"{exit_.code}\n")
     return 1
 

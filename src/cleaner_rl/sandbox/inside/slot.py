@@ -152,8 +152,7 @@ class Slot:
                 self._end(pid)
                 os._exit(0)
             if tree is None:
-                whole = "pid" in self._layers
-                tree = Tree(self._proc, pid, whole, self._settings["base_rss"])
+                tree = Tree(self._proc, pid, "pid" in self._layers, self._settings["base_rss"], began)
             reason, waited = self._judge(tree, start, files, time.monotonic() - began)
             pause = LOOK_EVERY
         wall = time.monotonic() - began
