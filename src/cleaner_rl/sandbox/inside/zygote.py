@@ -6,6 +6,7 @@ libraries and programs, all read-only, and nothing else of the host.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -29,7 +30,7 @@ tokenize traceback types typing uuid warnings weakref
 def main(channel: int) -> NoReturn:
     """Preload, then fork a slot for each message."""
     control = socket.socket(fileno=channel)
-    settings: dict[str, Any] = wire.unpack(control)
+    settings: dict[str, Any] = wire.unpack(channel)
     try:
         preload(settings["modules"], settings["paths"], settings["warm_up"])
         if "mount" in settings["layers"]:
@@ -63,6 +64,8 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
         importlib.import_module(name)
     exec(warm_up, {"__name__": "warm_up"})
     report.describe(ValueError("warm-up"))
+    run.seed(run.ZYGOTE_SEED)
+    atexit._clear()  # what the libraries want done at their end is none of a run's business
     # A run that imports a module finds what is installed, not what implements the sandbox.
     for name in [name for name in sys.modules if name.partition(".")[0] == "cleaner_rl"]:
         del sys.modules[name]
