@@ -63,6 +63,19 @@ PRELUDE = """\
 import os, sys, time
 def win(what=""):
     os.write(1, ("@MARK_A@" + "@MARK_B@ %s\\n" % (what,)).encode())
+def outside():
+    # Asks only: whether signals would reach a process outside of the run. Then none is sent in earnest.
+    try:
+        os.kill(@VICTIM@, 0)
+        return True
+    except OSError:
+        return False
+def seen():
+    # The processes that /proc shows, without this one.
+    try:
+        return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
+    except OSError:
+        return set()
 """
 
 SYSCALL = """\

@@ -21,7 +21,7 @@ from cleaner_rl.tools import Status, ToolResult
 END_MARKER = "@@E"
 
 _HARNESS = """
-import io, json, resource, signal, sys, traceback
+import io, json, random, resource, signal, sys, traceback
 request = json.loads(sys.stdin.readline())
 sys.stdin = io.StringIO(request["stdin"])
 def late(*_):
@@ -29,6 +29,7 @@ def late(*_):
 signal.signal(signal.SIGALRM, late)
 signal.alarm(request["seconds"])
 resource.setrlimit(resource.RLIMIT_AS, (request["memory"], resource.getrlimit(resource.RLIMIT_AS)[1]))
+random.seed(0)
 status, text = "ok", ""
 try:
     exec(compile(request["code"], "main.py", "exec"), {"__name__": "__main__"})

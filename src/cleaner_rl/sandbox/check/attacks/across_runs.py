@@ -141,19 +141,21 @@ if hasattr(sys, "cc_left"): win("a path file of an earlier run")
     ),
     "byte_code": (
         """
-# A module's cached byte code, made to do something else.
-import importlib.util, marshal, struct, colorsys
-path = importlib.util.cache_from_source(colorsys.__file__)
+# The byte code of a library's module: opened for writing, and left as it is; or a new module without a source.
+import importlib.util, json, py_compile
+for path in (importlib.util.cache_from_source(json.__file__), json.__file__):
+    try:
+        open(path, "r+b").close()
+        win(path)
+    except OSError:
+        pass
+open("m.py", "w").write("left = 1")
 try:
-    with open(path, "rb") as file:
-        header = file.read(16)
-    body = marshal.dumps(compile("left = '@NONCE@'", "x", "exec"))
-    with open(path, "wb") as file:
-        file.write(header + body)
+    py_compile.compile("m.py", os.path.join(os.path.dirname(os.__file__), "@NONCE@mod.pyc"))
 except OSError:
     pass
 """,
-        "import colorsys\nif hasattr(colorsys, 'left'): win()",
+        "try:\n    import @NONCE@mod\n    win()\nexcept ImportError:\n    pass",
     ),
     "process_state": (
         """

@@ -15,12 +15,7 @@ def tell(data):
     for found in set(secret.findall(data)):
         os.write(1, found + b"\\n")
 def pids():
-    seen = {os.getppid(), 1, @NODE@, @VICTIM@}
-    try:
-        seen |= set(map(int, filter(str.isdigit, os.listdir("/proc"))))
-    except OSError:
-        pass
-    return seen - {0, os.getpid()}
+    return {os.getppid(), 1, @NODE@, @VICTIM@, *seen()} - {0, os.getpid()}
 def read(path, size=1 << 20):
     try:
         with open(path, "rb") as file:

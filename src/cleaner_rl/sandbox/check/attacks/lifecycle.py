@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner_rl.sandbox.check.attack import CRASHED, OK, SMALL, SYSCALL, TIMEOUT, Attack, AttackClass
+from cleaner_rl.sandbox.check.attack import CRASHED, ERROR, OK, SMALL, SYSCALL, TIMEOUT, Attack, AttackClass
 from cleaner_rl.tools import Status
 
 _OUTLIVE = {
@@ -147,7 +147,13 @@ except OSError:
 }
 
 _KILL = {
-    "kill_everyone": "import signal\ntry:\n    os.kill(-1, signal.SIGKILL)\nexcept OSError:\n    pass",
+    "kill_everyone": """
+try:
+    os.kill(-1, 0)
+    win("reaches everybody") if outside() else os.kill(-1, 9)
+except OSError:
+    pass
+""",
     "kill_parent": """
 # X9. Where the parent can't be seen its number is 0, which would be the own group.
 import signal
@@ -159,27 +165,32 @@ if os.getppid() > 0:
         pass
 """,
     "kill_all_seen": """
-import signal
-for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-    if pid != os.getpid():
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
-time.sleep(0.2)
-""",
-    "kill_node": """
-import signal
-for pid in (@NODE@, @VICTIM@):
+if outside():
+    win("reaches the processes of others")
+    sys.exit()
+for pid in seen():
     try:
-        os.kill(pid, signal.SIGKILL)
-        win("a process outside of the run has that number here")
+        os.kill(pid, 9)
     except OSError:
         pass
+time.sleep(0.2)
+""",
+    "signal_node": """
+import signal
+for pid in (@VICTIM@, @NODE@):
+    for number in (signal.SIGCONT, signal.SIGURG):  # which change nothing
+        try:
+            os.kill(pid, number)
+            win("signals reach %d" % pid)
+        except OSError:
+            pass
 """,
     "stop_everyone": """
 import signal
-for pid in {os.getppid(), *map(int, filter(str.isdigit, os.listdir("/proc")))} - {0, os.getpid()}:
+if outside():
+    win("reaches the processes of others")
+    sys.exit()
+for pid in {os.getppid(), *seen()} - {0}:
     try:
         os.kill(pid, signal.SIGSTOP)
     except OSError:
@@ -258,7 +269,7 @@ time.sleep(60)
         limits=replace(SMALL, wall_seconds=0.5),
         wall=3,
     ),
-    Attack("kill_own_group", AttackClass.LIFECYCLE, "os.killpg(0, 9)\ntime.sleep(9)", CRASHED, wall=4),
+    Attack("kill_own_group", AttackClass.LIFECYCLE, "os.killpg(0, 9)\ntime.sleep(9)", CRASHED | ERROR, wall=4),
     Attack(
         "exit_at_deadline",
         AttackClass.LIFECYCLE,

@@ -53,8 +53,11 @@ time.sleep(0.1)
     "http_api": """
 import http.client
 c = http.client.HTTPConnection("127.0.0.1", @PORT@, timeout=1)
-c.request("POST", "/v1/run", '{"code": "@NONCE@"}')
-c.getresponse()
+c.request("POST", "/v1/run?@NONCE@", '{"code": "print(1)"}')
+try:
+    c.getresponse()
+except http.client.HTTPException:
+    pass
 """,
     "route_to_internet": """
 for address in ("192.0.2.1", "10.0.0.1", "192.168.0.1"):

@@ -177,20 +177,6 @@ def chunk():
     ctypes.memset(address, 1, 1 << 22)
 hold(chunk, 72)
 """,
-    "memory_many_processes": """
-# Each is within the limit of one process; together they hold three times the limit of the run.
-read, write = os.pipe()
-for _ in range(12):
-    if os.fork() == 0:
-        area = bytearray(b"x" * (24 << 20))
-        os.write(write, b"x")
-        time.sleep(1.2)
-        os._exit(0)
-for _ in range(12):
-    os.read(read, 1)
-time.sleep(0.8)
-win("12 x 24 MB")
-""",
     "memory_raise_own_limit": """
 import resource
 for name in (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_RSS):
@@ -415,16 +401,15 @@ except OSError:
 """,
     "starve_by_oom_score": """
 # The kernel's choice of whom to kill when memory is short.
-for pid in filter(str.isdigit, os.listdir("/proc")):
-    if int(pid) != os.getpid():
-        try:
-            old = open("/proc/%s/oom_score_adj" % pid).read()
-            with open("/proc/%s/oom_score_adj" % pid, "w") as file:
-                file.write(old)
-            win(pid)
-            break
-        except OSError:
-            pass
+for pid in seen():
+    try:
+        old = open("/proc/%d/oom_score_adj" % pid).read()
+        with open("/proc/%d/oom_score_adj" % pid, "w") as file:
+            file.write(old)
+        win(pid)
+        break
+    except OSError:
+        pass
 """,
     "core_dump": """
 import resource
@@ -470,16 +455,37 @@ except OSError:
 
 _MIXED = (
     Attack(
+        "memory_many_processes",
+        AttackClass.RESOURCES,
+        """
+# Each is within the limit of one process; together they hold three times the limit of the run.
+read, write = os.pipe()
+for _ in range(12):
+    if os.fork() == 0:
+        area = bytearray(b"x" * (24 << 20))
+        os.write(write, b"x")
+        time.sleep(1.2)
+        os._exit(0)
+for _ in range(12):
+    os.read(read, 1)
+time.sleep(0.8)
+win("12 x 24 MB")
+""",
+        OUT_OF_MEMORY,
+        limits=replace(SMALL, cpu_seconds=4.0, wall_seconds=8.0),
+        wall=12,
+    ),
+    Attack(
         "cpu_in_children",
         AttackClass.RESOURCES,
         """
-# Each child is within the limit of one process; together they use five times that of the run.
+# Each child is within the limit of one process; together they use three times that of the run.
 import resource
-for _ in range(8):
+for _ in range(5):
     pid = os.fork()
     if pid == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (1, 2))
-        end = time.process_time() + 0.6
+        end = time.process_time() + 0.7
         while time.process_time() < end: pass
         os._exit(0)
     os.waitpid(pid, 0)
