@@ -44,8 +44,8 @@ class Slot:
         if "pid" in self._layers:
             self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
         if "landlock" in self._layers:
-            own = self._box if "mount" in self._layers else os.path.dirname(self._box)
-            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], settings["readable"], own)
+            rules = [*settings["readable"], (os.path.dirname(self._box), kernel.LANDLOCK_ALL)]
+            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], rules)
         owner = settings["run_uid"] or 0
         sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
