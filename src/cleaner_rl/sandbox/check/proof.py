@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from cleaner_rl.tools import Status
 
 CHUNK = 12
 START_SECONDS = 60.0
+WORLDS = 1 + (os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,7 @@ class Trial:
     without: frozenset[Layer] = frozenset()
 
 
-async def run_trial(
-    trial: Trial, attacks: Sequence[Attack], workers: int, done: Callable[[Verdict], None]
-) -> list[Verdict]:
+async def run_trial(trial: Trial, attacks: Sequence[Attack], done: Callable[[Verdict], None]) -> list[Verdict]:
     """Try the attacks in several worlds at a time; `done` hears of each."""
     alone = [attack for attack in attacks if attack.beside is None]
     paired = [attack for attack in attacks if attack.beside is not None]
@@ -53,7 +53,7 @@ async def run_trial(
                 rest = await _world(trial, rest, found)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(workers):
+        for _ in range(WORLDS):
             group.create_task(work())
     return [verdicts[attack.name] for attack in attacks]
 

@@ -1,0 +1,52 @@
+"""The suite put together: a node of our own or one behind a URL, and the trials without isolation or without a layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from cleaner_rl.sandbox.check.attack import Attack
+from cleaner_rl.sandbox.check.lanes import node_lanes
+from cleaner_rl.sandbox.check.plants import Plants
+from cleaner_rl.sandbox.check.proof import Trial, run_trial
+from cleaner_rl.sandbox.check.runner import Lane, Verdict, run_lanes
+from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.sandbox.tiers import Layer, Tier
+
+Done = Callable[[Verdict], None]
+"""Hears of each verdict as it is found."""
+
+REMOTE_LANES = 4
+
+
+async def check_node(tier: Tier | None, attacks: Sequence[Attack], done: Done) -> tuple[Tier, list[Verdict]]:
+    """Attack nodes started for this, at a tier or at the highest that works here."""
+    lanes_wanted = [2, *[1] * max(2, 2 * (os.cpu_count() or 1))]
+    with Plants() as plants:
+        async with node_lanes(plants, tier, lanes_wanted) as (found, lanes):
+            return found, await run_lanes(lanes, attacks, done)
+
+
+async def check_url(url: str, token: str | None, attacks: Sequence[Attack], done: Done) -> list[Verdict]:
+    """Attack a node that serves HTTP, from this machine."""
+    with Plants() as plants:
+        async with SandboxClient(url, token=token, patience=60.0) as client:
+            lanes = [Lane(client, plants) for _ in range(REMOTE_LANES)]
+            for lane in lanes:
+                await lane.start()
+            return await run_lanes(lanes, attacks, done)
+
+
+async def try_without(attacks: Sequence[Attack], done: Done) -> dict[str, list[Verdict]]:
+    """The attacks with all isolation off; those that even then only meet the parent's verdict, on the naive runner."""
+    none = await run_trial(Trial(Tier.NONE), attacks, done)
+    stopped = [verdict.attack for verdict in none if verdict.contained]
+    return {"none": none, "naive": await run_trial(Trial(None), stopped, done)}
+
+
+async def try_layers(attacks: Sequence[Attack], done: Done) -> dict[str, list[Verdict]]:
+    """The attacks at tier 2, once for each layer left out alone."""
+    found = {}
+    for layer in sorted(Tier.T2.layers):
+        found[str(layer)] = await run_trial(Trial(Tier.T2, frozenset({layer})), attacks, done)
+    return found
