@@ -1,0 +1,137 @@
+"""The front of a node: the process that speaks HTTP and owns the zygotes and slots.
+
+It is started by the keeper (`keeper`) on a socket that the keeper has already bound, and started again on the same
+socket if it dies, so that callers see a pause rather than a refused connection. Run as
+`python -m cleaner_rl.sandbox.service.front <socket fd> <settings as JSON>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import signal
+import socket
+import sys
+from types import FrameType
+
+import msgspec
+import uvicorn
+
+from cleaner_rl.sandbox.node import Node, TierError
+from cleaner_rl.sandbox.service.about import About, add_about
+from cleaner_rl.sandbox.service.app import App, ServiceConfig
+from cleaner_rl.sandbox.service.code_judge import add_code_judge
+from cleaner_rl.sandbox.service.fusion import add_fusion
+from cleaner_rl.sandbox.service.observe import calls_logger
+from cleaner_rl.sandbox.service.owners import Owners
+from cleaner_rl.sandbox.service.runs import add_runs
+from cleaner_rl.sandbox.service.sessions import add_sessions
+from cleaner_rl.sandbox.wire import encode
+
+logger = logging.getLogger(__name__)
+
+DESCRIPTORS_PER_SLOT = 16
+"""A generous count of what the node holds open per slot and session: pipes, a pid, a folder."""
+DESCRIPTORS_OF_ITS_OWN = 64
+BACKLOG = 4096
+UNUSABLE = 78
+"""Exit code for settings with which starting again can't help (EX_CONFIG)."""
+
+
+def connections_held(config: ServiceConfig) -> int:
+    """Raise the limit on open files as far as allowed; how many connections fit beside what the node itself needs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    own = DESCRIPTORS_OF_ITS_OWN + DESCRIPTORS_PER_SLOT * (config.node.slots + config.node.sessions)
+    if hard < own + 64:
+        raise ValueError(
+            f"the limit of {hard} open files is too low for {config.node.slots} slots and {config.node.sessions} "
+            f"sessions, which need {own}; raise it (ulimit -n) or ask for fewer"
+        )
+    return hard - own
+
+
+def build(config: ServiceConfig, node: Node, connections: int) -> App:
+    """The whole service of a node."""
+    app = App(config, node, Owners.read(config.token_file))
+    add_runs(app)
+    add_sessions(app)
+    add_about(app, connections)
+    add_code_judge(app)
+    add_fusion(app)
+    return app
+
+
+class Server(uvicorn.Server):
+    """Stops taking calls at the first signal, lets those that run end, and is gone."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at SIGTERM and SIGINT; a second one doesn't wait for runs to end."""
+        if not self._app.queue.draining:
+            # A signal handler runs between any two steps of the loop's own work: leave the queue to the loop.
+            asyncio.get_running_loop().call_soon_threadsafe(self._app.queue.drain)
+        super().handle_exit(sig, frame)
+
+
+async def serve(config: ServiceConfig, listening: socket.socket, drain_seconds: int) -> None:
+    """Open the node and serve it until a signal comes."""
+    connections = connections_held(config)
+    async with Node(config.node) as node:
+        app = build(config, node, connections)
+        health = About(app, connections).now()
+        logger.info("%s", encode({"event": "ready", "address": listening.getsockname()[:2], "health": health}).decode())
+        server = Server(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                ws="none",
+                server_header=False,
+                backlog=BACKLOG,
+                limit_concurrency=connections,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=drain_seconds,
+            ),
+            app,
+        )
+        await server.serve(sockets=[listening])
+
+
+class Settings(msgspec.Struct):
+    """What the keeper tells the front."""
+
+    service: ServiceConfig
+    drain_seconds: int
+
+
+def main(arguments: list[str]) -> int:
+    """Serve on an inherited socket."""
+    line = logging.StreamHandler(sys.stdout)
+    line.setFormatter(logging.Formatter("%(message)s"))
+    for named in (calls_logger, logger):
+        named.propagate = False
+        named.setLevel(logging.INFO)
+        named.addHandler(line)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    listening = socket.socket(fileno=int(arguments[0]))
+    settings = msgspec.json.decode(arguments[1], type=Settings)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(settings.service, listening, settings.drain_seconds))
+    except (TierError, ValueError) as error:
+        logging.getLogger(__name__).error("%s", encode({"event": "unusable", "message": str(error)}).decode())
+        return UNUSABLE
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

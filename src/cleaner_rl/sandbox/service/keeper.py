@@ -1,0 +1,92 @@
+"""The keeper of a node: binds the address, starts the front on it, and starts it again if it dies.
+
+The keeper does nothing that could fail: it reads no request and runs no program. While the front is away, connections
+wait in the socket's backlog. Calls that the dead front had taken are lost with it; their callers see the connection
+break and send them again, here or elsewhere (`cleaner_rl.sandbox.client` does).
+
+Limits: a keeper that is killed takes its front along (by the parent-death signal); whoever runs it must start it again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ipaddress
+import signal
+import socket
+import subprocess
+import sys
+import time
+from types import FrameType
+
+from cleaner_rl.sandbox.service.app import ServiceConfig
+from cleaner_rl.sandbox.service.front import BACKLOG, UNUSABLE, Settings
+from cleaner_rl.sandbox.wire import encode
+
+PR_SET_PDEATHSIG = 1
+QUICK_SECONDS = 10.0
+MOST_QUICK_DEATHS = 5
+"""So many deaths within so few seconds of starting, one after the other: it is not getting better."""
+
+
+class UnsafeBindError(ValueError):
+    """The address can be reached from other machines, and there is no token."""
+
+
+def bind(host: str, port: int, config: ServiceConfig) -> socket.socket:
+    """A bound socket; only a loopback address without a token file."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    if config.token_file is None and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        raise UnsafeBindError(
+            f"{host} can be reached from other machines: give a --token-file, or bind to a loopback address"
+        )
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(address)
+    bound.listen(BACKLOG)
+    return bound
+
+
+class Keeper:
+    """Keeps one front alive."""
+
+    def __init__(self, listening: socket.socket, config: ServiceConfig, drain_seconds: int = 30) -> None:
+        self._listening = listening
+        self._settings = encode(Settings(config, drain_seconds)).decode()
+        self._front: subprocess.Popen[bytes] | None = None
+        self._stopping = False
+
+    def run(self) -> int:
+        """Keep it until told to stop; the exit code of the last front."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        quick = 0
+        while True:
+            begun = time.monotonic()
+            code = self._run_front()
+            quick = quick + 1 if time.monotonic() - begun < QUICK_SECONDS else 0
+            if self._stopping or code in (0, UNUSABLE) or quick >= MOST_QUICK_DEATHS:
+                return code if code >= 0 else 128 - code
+
+    def _run_front(self) -> int:
+        fd = self._listening.fileno()
+        command = [sys.executable, "-m", "cleaner_rl.sandbox.service.front", str(fd), self._settings]
+        # Interrupts typed at a terminal reach the whole process group; the front is told by the keeper alone.
+        self._front = subprocess.Popen(command, pass_fds=[fd], start_new_session=True, preexec_fn=_die_with_parent)
+        if self._stopping:
+            self._front.terminate()
+        return self._front.wait()
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        self._stopping = True
+        # The front stops accepting; with the keeper's copy open, the kernel would go on taking connections for it.
+        self._listening.close()
+        if self._front is not None and self._front.poll() is None:
+            self._front.send_signal(number)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
