@@ -9,7 +9,8 @@ a description, never a verdict.
 """
 
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.node import BARE, SCIENCE, Node, NodeConfig, NodeStatus, PreloadSet, Session, Tier, TierError
+from cleaner_rl.sandbox.node import Node, NodeConfig, NodeStatus, Session
+from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.sandbox.requests import (
     Cell,
     CellOutcome,
@@ -20,6 +21,7 @@ from cleaner_rl.sandbox.requests import (
     SessionLostError,
     SessionRequest,
 )
+from cleaner_rl.sandbox.tiers import Layer, Tier, TierError
 
 __all__ = [
     "BARE",
@@ -27,6 +29,7 @@ __all__ = [
     "Cell",
     "CellOutcome",
     "Commit",
+    "Layer",
     "Limits",
     "Node",
     "NodeConfig",

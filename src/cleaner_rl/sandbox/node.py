@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+import tempfile
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from cleaner_rl.sandbox import layout, seccomp
+from cleaner_rl.sandbox.inside import kernel, wire
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.pool import Pool
+from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
+from cleaner_rl.sandbox.preload import choose as choose_set
+from cleaner_rl.sandbox.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest, path_problem
+from cleaner_rl.sandbox.tiers import Layer, Tier, choose, probe
+from cleaner_rl.sandbox.verdict import Ending, fetched, result_of
+from cleaner_rl.sandbox.zygotes import SlotDiedError
+from cleaner_rl.tools import Status, ToolResult
 
-
-class Tier(IntEnum):
-    """How strongly runs are isolated. A higher tier has all that a lower one has."""
-
-    NONE = 0
-    """Nothing but the parent's own deadline. For measuring what the other tiers stop; never for untrusted code."""
-    T1 = 1
-    """rlimits, seccomp, landlock, scrubbed environment, no new privileges; threads but no processes."""
-    T2 = 2
-    """Also an own uid per slot, user, network, mount, pid and IPC namespaces, and a tmpfs per run."""
-    T3 = 3
-    """Also cgroup v2 limits on memory and processes per slot."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreloadSet:
-    """Modules that an interpreter has loaded before a call comes."""
-
-    name: str
-    modules: tuple[str, ...] = ()
-    """Imported ahead."""
-    packages: tuple[str, ...] = ()
-    """Distributions that runs may import, with all they depend on; the standard library is always there."""
-    site: str | None = None
-    """Folder that the distributions are installed in (`pip install --target`); None: the node's own environment."""
-
-
-BARE = PreloadSet("bare")
-SCIENCE = PreloadSet("science", modules=("numpy", "sympy"), packages=("numpy", "sympy"))
+FIRST_UID = 1_900_000_000
+"""Of the host's uids, the first that slots use: two each, out of the way of people's and containers'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +40,8 @@ class NodeConfig:
     """None: the highest that works here."""
     min_tier: Tier = Tier.T1
     """The node refuses to start below it."""
+    without: frozenset[Layer] = frozenset()
+    """Layers left out of the tier, to see what they stop. Never for untrusted code."""
     limits: Limits = field(default_factory=Limits)
     """For calls that name none."""
     maxima: Limits = field(default_factory=lambda: Limits(60.0, 300.0, 4096, 256, 1024, 65_536, 1024, 16_777_216))
@@ -99,16 +86,37 @@ class Node:
 
     def __init__(self, config: NodeConfig | None = None) -> None:
         self.config = config or NodeConfig()
+        self._pools: dict[str, Pool] = {}
+        self._free = asyncio.Semaphore(self.config.slots)
+        self._tier = Tier.NONE
+        self._probes: dict[str, str] = {}
+        self._folder = ""
+        self._waiting = self._busy = self._runs = self._faults = 0
 
     async def __aenter__(self) -> Self:
         """Probe the tiers, start the zygotes and fork the first slots. Raises `TierError` below `min_tier`."""
-        raise NotImplementedError
+        config = self.config
+        self._probes = probe()
+        self._tier = choose(self._probes, config.tier, config.min_tier)
+        self._folder = tempfile.mkdtemp(prefix="cleaner-sandbox-")
+        os.chmod(self._folder, 0o711)
+        indices = deque(range(config.slots * len(config.preload) + config.sessions + 64))
+        for each in config.preload:
+            self._pools[each.name] = Pool(each.name, self._settings(each), config.slots, indices)
+        try:
+            await asyncio.gather(*(pool.start() for pool in self._pools.values()))
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Kill every run and every process of the node, and wait until they are gone."""
-        raise NotImplementedError
+        for pool in self._pools.values():
+            pool.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """Run one program; waits for a free slot in order of arrival.
@@ -116,16 +124,169 @@ class Node:
         Never raises for what the program or the request does: that is a status. If the supervisor of the slot dies, the
         call runs once more on a fresh slot and is then answered as a fault. Cancelling kills the run.
         """
-        raise NotImplementedError
+        outcome = self._refusal(request)
+        if outcome is None:
+            limits = request.limits or self.config.limits
+            outcome = await self._run(request, limits.clipped(self.config.maxima), self._pool_for(request))
+        self._runs += 1
+        self._faults += outcome.result.faulty
+        return outcome
+
+    @property
+    def status(self) -> NodeStatus:
+        """The node as it stands."""
+        pools = self._pools.values()
+        return NodeStatus(
+            tier=self._tier,
+            probes=self._probes,
+            versions={pool.name: pool.versions for pool in pools},
+            slots=self.config.slots,
+            busy=self._busy,
+            waiting=self._waiting,
+            sessions=0,
+            runs=self._runs,
+            faults=self._faults,
+            slot_deaths=sum(pool.slot_deaths for pool in pools),
+            zygote_deaths=sum(pool.zygote_deaths for pool in pools),
+        )
+
+    @property
+    def pids(self) -> Mapping[str, tuple[int, tuple[int, ...]]]:
+        """Of each preload set, the zygote's process and the supervisors': for operators and for fault injection."""
+        return {name: pool.pids for name, pool in self._pools.items()}
 
     async def open_session(self, request: SessionRequest | None = None) -> Session:
         """Open a stateful interpreter. Tier 2 and up."""
         raise NotImplementedError
 
-    @property
-    def status(self) -> NodeStatus:
-        """The node as it stands."""
-        raise NotImplementedError
+    def _pool_for(self, request: RunRequest) -> Pool:
+        name = request.preload
+        return self._pools[choose_set(request.code, self.config.preload).name if name is None else name]
+
+    def _refusal(self, request: RunRequest) -> RunOutcome | None:
+        """The answer to a request that asks for what the node doesn't give; None if it is fine."""
+        problem = None
+        if request.preload is not None and request.preload not in self._pools:
+            problem = f"There is no preload set '{request.preload}'. Available: {', '.join(self._pools)}."
+        for path in (*request.files, *request.fetch):
+            wrong = path_problem(path)
+            if wrong is not None:
+                problem = f"The file name {path!r} {wrong}."
+        limits = request.limits or self.config.limits
+        above = limits.above(self.config.maxima)
+        if above and self.config.refuse_above_maxima:
+            problem = f"Above what this node allows: {', '.join(above)}."
+        if sum(map(len, request.files.values())) > limits.clipped(self.config.maxima).disk_mb << 20:
+            problem = "The files are larger than the run's disk limit."
+        if problem is None:
+            return None
+        return RunOutcome(ToolResult(Status.REFUSED, explanation=problem), request_id=request.request_id)
+
+    async def _run(self, request: RunRequest, limits: Limits, pool: Pool) -> RunOutcome:
+        start = wire.START.pack(
+            wire.KIND_START,
+            limits.cpu_seconds,
+            limits.wall_seconds,
+            limits.memory_mb << 20,
+            limits.output_bytes,
+            bool(request.fetch),
+        )
+        payload = _payload(request, limits)
+        patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30
+        for attempt in (1, 2):
+            self._waiting += 1
+            try:
+                await self._free.acquire()
+            finally:
+                self._waiting -= 1
+            self._busy += 1
+            try:
+                slot = await pool.take()
+                try:
+                    ending, files = await slot.run(start, payload, patience)
+                finally:
+                    pool.give(slot)
+            except SlotDiedError:
+                continue
+            finally:
+                self._busy -= 1
+                self._free.release()
+            try:
+                return self._outcome(request, limits, pool, ending, files, attempt)
+            finally:
+                for descriptor in files:
+                    os.close(descriptor)
+        result = ToolResult(Status.FAULT, explanation="The sandbox lost the run twice.")
+        return RunOutcome(result, preload=pool.name, request_id=request.request_id, attempts=2)
+
+    def _outcome(
+        self, request: RunRequest, limits: Limits, pool: Pool, ending: Ending, files: list[int], attempt: int
+    ) -> RunOutcome:
+        result = result_of(ending, files, limits.output_bytes, self.config.keep_chars, pool.versions)
+        return RunOutcome(
+            result,
+            fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else {},
+            ending.cpu_seconds,
+            ending.wall_seconds,
+            ending.peak_bytes / (1 << 20),
+            ending.exit_code,
+            ending.signal,
+            pool.name,
+            request.request_id,
+            attempt,
+        )
+
+    def _settings(self, preload: PreloadSet) -> dict[str, Any]:
+        """What a zygote has to know."""
+        layers = frozenset(layer.value for layer in self._tier.layers - self.config.without)
+        own_files = Layer.MOUNT in layers
+        packages = layout.packages(preload)
+        read = kernel.LANDLOCK_READ
+        paths = ["/"] if own_files else layout.readable(preload)
+        rights = [(path, read if os.path.isdir(path) else kernel.LANDLOCK_READ_FILE) for path in paths]
+        limits = self.config.limits
+        return {
+            "layers": layers,
+            "modules": list(preload.modules),
+            "paths": layout.search_path(packages),
+            "report_versions": [name for name in preload.modules if "." not in name],
+            "root": self._mount_point(preload.name),
+            "box": "/box" if own_files else f"{self._folder}/{{index}}",
+            "layout": layout.root(preload) if own_files else [],
+            "texts": layout.TEXTS,
+            "readable": rights + [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.DEVICES],
+            "landlock_abi": kernel.landlock_abi(),
+            "filter": seccomp.build(processes=Layer.PID in layers) if Layer.SECCOMP in layers else b"",
+            "own_pid_only": None if Layer.PID in layers else seccomp.signal_calls(),
+            "first_uid": FIRST_UID,
+            "disk_bytes": limits.disk_mb << 20,
+            "inodes": limits.files,
+        }
+
+    def _mount_point(self, name: str) -> str:
+        path = os.path.join(self._folder, f"root-{name}")
+        os.makedirs(path, exist_ok=True)
+        return path
+
+
+def _payload(request: RunRequest, limits: Limits) -> bytes:
+    stdin = request.stdin
+    return wire.pack(
+        {
+            "code": request.code,
+            "stdin": stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
+            "files": dict(request.files),
+            "seed": request.seed,
+            "echo": request.echo_last_expression,
+            "limits": (
+                limits.cpu_seconds,
+                limits.memory_mb << 20,
+                limits.disk_mb << 20,
+                limits.processes,
+                limits.open_files,
+            ),
+        }
+    )
 
 
 class Session:
@@ -147,7 +308,3 @@ class Session:
     async def close(self) -> None:
         """End the session and all its processes; closing twice is fine."""
         raise NotImplementedError
-
-
-class TierError(RuntimeError):
-    """The node can't isolate as strongly as it is required to."""

@@ -1,0 +1,185 @@
+"""The run's own process, from its fork to its end.
+
+First it shuts itself in, so that all of this is done before a call comes; then it waits for the one request it will
+ever read. Nothing here decides a verdict: after user code has started, this process is the user's.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import atexit
+import builtins
+import gc
+import linecache
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import threading
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from cleaner_rl.sandbox.inside import kernel, report, wire
+
+REPORT_FD = 3
+REQUEST_FD = 4
+MEGABYTE = 1 << 20
+FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+
+
+def main(settings: dict[str, Any], requests: socket.socket, files: list[int]) -> NoReturn:
+    """Be one run."""
+    shut_in(settings, requests, files)
+    connection = socket.socket(fileno=REQUEST_FD)
+    request = wire.unpack(connection)
+    if request is None:
+        os._exit(0)
+    connection.close()
+    prepare(settings, request)
+    code = execute(request["code"], request["echo"], main_module())
+    finish(code)
+
+
+def shut_in(settings: dict[str, Any], requests: socket.socket, files: list[int]) -> None:
+    """Give up everything that a run must not have."""
+    stdin, stdout, stderr, reports = files
+    moved = os.dup(reports), os.dup(requests.fileno())
+    for source, target in ((stdin, 0), (stdout, 1), (stderr, 2), (moved[0], REPORT_FD), (moved[1], REQUEST_FD)):
+        os.dup2(source, target)
+    kernel.close_from(REQUEST_FD + 1)
+    os.setsid()
+    layers: frozenset[str] = settings["layers"]
+    os.chdir(f"{settings['box']}/work")
+    if "no_new_privs" in layers:
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    if "uid" in layers:
+        uid = settings["run_uid"]
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if "landlock" in layers:
+        kernel.landlock(settings["landlock_abi"], [*settings["readable"], (settings["box"], 0)])
+    if "seccomp" in layers:
+        settings["program"].install()
+        if settings["own_pid_only"]:
+            kernel.own_process_only(settings["own_pid_only"], os.getpid()).install()
+
+
+def prepare(settings: dict[str, Any], request: dict[str, Any]) -> None:
+    """Apply what only the request says: its limits, files, stdin and seed."""
+    if "rlimits" in settings["layers"]:
+        cpu_seconds, memory, disk, processes, open_files = request["limits"]
+        for kind, value in (
+            (resource.RLIMIT_CPU, int(cpu_seconds) + 2),
+            (resource.RLIMIT_DATA, settings["base_data"] + memory),
+            # Shared mappings count only here; so do the address ranges that threads reserve and don't use.
+            (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * MEGABYTE),
+            (resource.RLIMIT_FSIZE, disk),
+            (resource.RLIMIT_NPROC, processes),
+            (resource.RLIMIT_NOFILE, open_files),
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_MEMLOCK, 0),
+            (resource.RLIMIT_MSGQUEUE, 0),
+        ):
+            resource.setrlimit(kind, (value, value))
+    put_files(request["files"])
+    if request["stdin"]:
+        os.write(0, request["stdin"])
+        os.lseek(0, 0, os.SEEK_SET)
+    seed(request["seed"])
+    gc.enable()
+
+
+def put_files(files: dict[str, bytes]) -> None:
+    """Write the request's files into the working folder."""
+    for path, data in files.items():
+        folder = os.path.dirname(path)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+
+
+def seed(value: int) -> None:
+    """Seed `random`, and numpy's global generator where numpy is loaded."""
+    random.seed(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(value % 2**32)
+
+
+def main_module() -> ModuleType:
+    """A fresh `__main__`, with nothing in it that a script wouldn't have."""
+    module = ModuleType("__main__")
+    module.__dict__.update(__builtins__=builtins, __file__=report.FILE_NAME)
+    sys.modules["__main__"] = module
+    sys.argv = [report.FILE_NAME]
+    return module
+
+
+def execute(source: str, echo: bool, module: ModuleType, name: str = report.FILE_NAME) -> int:
+    """Run the program to its end or its exception; the exit code it asks for."""
+    source = source.removeprefix("\ufeff")
+    linecache.cache[name] = (lambda: source,)  # split into lines only if somebody asks
+    namespace = module.__dict__
+    try:
+        for code in compiled(source, echo, name):
+            exec(code, namespace)
+    except SystemExit as exit_:
+        return exit_code(exit_)
+    except BaseException as error:
+        tell(error, name)
+        return 1
+    return 0
+
+
+def compiled(source: str, echo: bool, name: str) -> list[CodeType]:
+    """The program, or its statements and then its last expression, whose value is displayed."""
+    if not echo:
+        return [compile(source, name, "exec", dont_inherit=True)]
+    tree = ast.parse(source, name)
+    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+        return [compile(tree, name, "exec", dont_inherit=True)]
+    last = ast.Interactive([tree.body.pop()])
+    body = compile(tree, name, "exec", dont_inherit=True)
+    return [body, compile(last, name, "single", body.co_flags & FUTURE_FLAGS, dont_inherit=True)]
+
+
+def exit_code(exit_: SystemExit) -> int:
+    """What `sys.exit` asked for, as the interpreter reads it."""
+    if exit_.code is None:
+        return 0
+    if isinstance(exit_.code, int):
+        return exit_.code & 0xFF
+    sys.stderr.write(f"{exit_.code}\n")
+    return 1
+
+
+def tell(error: BaseException, name: str) -> None:
+    """Describe an uncaught exception to the node, or leave it to the program's own hook."""
+    if sys.excepthook is not sys.__excepthook__:
+        sys.excepthook(type(error), error, error.__traceback__)
+    os.pwrite(REPORT_FD, report.describe(error, (name,)), 0)
+
+
+def finish(code: int) -> NoReturn:
+    """End as the interpreter would, without taking apart the modules that were preloaded."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.modules["__main__"].__dict__.clear()  # files that were left open are closed, and so written out
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        os._exit(code or 1)
+    os._exit(code)
+
+
+def restore_signals() -> None:
+    """The dispositions of a fresh interpreter; the zygote has its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,172 @@
+"""The supervisor of one run at a time.
+
+It forks the next run ahead, tells the node when that one has ended and how, kills what is left of it, and starts over.
+At tier 2 it is the first process of its own pid namespace, so one `kill(-1)` reaches everything that a run left behind,
+however often it forked, and nothing that a run can send reaches the supervisor.
+
+Its decisions rest on what the kernel says: wait status, `/proc`, file sizes. It never reads a request, an output or a
+report; those go between node and run through descriptors that it only passes on.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import time
+from typing import Any, NoReturn
+
+from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside.watch import Tree
+
+FIRST_LOOK = 0.010
+LOOK_EVERY = 0.025
+
+
+class Slot:
+    """One supervisor."""
+
+    def __init__(self, settings: dict[str, Any], control: socket.socket, requests: socket.socket, proc: int) -> None:
+        self._settings = settings
+        self._layers: frozenset[str] = settings["layers"]
+        self._control = control
+        self._requests = requests
+        self._proc = proc
+        self._box: str = settings["box"]
+        self._last_pid = -1
+        if "pid" in self._layers:
+            self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
+
+    def serve(self) -> NoReturn:
+        """Fork, wait, watch, report, for as long as the node is there."""
+        hello = bytes([wire.KIND_HELLO])
+        socket.send_fds(self._control, [hello], [os.pidfd_open(os.getpid())])
+        while True:
+            self._fresh_box()
+            files = [os.memfd_create(name, 0) for name in ("stdin", "stdout", "stderr", "report")]
+            pid = self._fork(files)
+            pidfd = os.pidfd_open(pid)
+            start = self._wait_for_start(pidfd)
+            done = self._watch(pid, pidfd, start, files)
+            handed = files[1:]
+            if start[5]:
+                handed.append(os.open(f"{self._box}/work", os.O_PATH | os.O_DIRECTORY))
+            socket.send_fds(self._control, [done], handed)
+            for descriptor in (*files, pidfd, *handed[3:]):
+                os.close(descriptor)
+
+    def _fork(self, files: list[int]) -> int:
+        if self._last_pid >= 0:
+            os.pwrite(self._last_pid, b"1", 0)  # every run is process 2: programs that print their pid stay the same
+        pid = kernel.fork()
+        if pid == 0:
+            run.main(self._settings, self._requests, files)
+        return pid
+
+    def _fresh_box(self) -> None:
+        """An empty working folder, whatever the run before left in the old one."""
+        owner = self._settings["run_uid"]
+        if "mount" in self._layers:
+            if os.path.ismount(self._box):
+                kernel.umount(self._box)
+            options = f"mode=755,size={self._settings['disk_bytes']},nr_inodes={self._settings['inodes']}"
+            kernel.mount("box", self._box, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+        else:
+            shutil.rmtree(self._box, ignore_errors=True)
+            os.mkdir(self._box, 0o755)
+        for name in ("work", "tmp", "shm"):
+            path = f"{self._box}/{name}"
+            os.mkdir(path, 0o700)
+            if owner is not None:
+                os.chown(path, owner, owner)
+
+    def _wait_for_start(self, pidfd: int) -> tuple[Any, ...]:
+        """Block until the node has a call for the waiting run; ends the slot if either of them is gone."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(pidfd, select.POLLIN)
+        while True:
+            ready = [descriptor for descriptor, _ in poll.poll()]
+            if pidfd in ready:
+                os._exit(1)
+            message = self._control.recv(wire.START.size)
+            if not message:
+                os._exit(0)
+            if message[0] == wire.KIND_START:
+                return wire.START.unpack(message)
+
+    def _watch(self, pid: int, pidfd: int, start: tuple[Any, ...], files: list[int]) -> bytes:
+        """Wait for the run's end, or bring it about; says which."""
+        began = time.monotonic()
+        used = _children_cpu()
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        reason, tree, waited = wire.EXITED, None, 0.0
+        pause = FIRST_LOOK
+        while reason == wire.EXITED:
+            events = poll.poll(pause * 1000)
+            if any(descriptor == pidfd for descriptor, _ in events):
+                break
+            if events:  # the node is silent during a run, so it is gone or has given up on this one
+                self._end(pid)
+                os._exit(0)
+            if tree is None:
+                whole = "pid" in self._layers
+                tree = Tree(self._proc, pid, whole, self._settings["base_rss"])
+            reason, waited = self._judge(tree, start, files, time.monotonic() - began)
+            pause = LOOK_EVERY
+        wall = time.monotonic() - began
+        _, status, usage = self._end(pid)
+        cpu = _children_cpu() - used
+        if reason == wire.EXITED:
+            reason = self._judge_end(start, files, cpu)
+        return wire.DONE.pack(wire.KIND_DONE, reason, status, cpu, wall, waited, usage.ru_maxrss * 1024)
+
+    def _judge(self, tree: Tree, start: tuple[Any, ...], files: list[int], elapsed: float) -> tuple[int, float]:
+        """Which limit a living run has hit, if any."""
+        _, cpu_limit, wall_limit, memory_limit, output_limit, _ = start
+        if "watch" not in self._layers:
+            return (wire.WALL if elapsed > wall_limit else wire.EXITED), 0.0
+        cpu, held, waited = tree.look()
+        if cpu > cpu_limit:
+            return wire.CPU, waited
+        if elapsed - waited > wall_limit:
+            return wire.WALL, waited
+        if elapsed > wall_limit * wire.STARVED_FACTOR:
+            return wire.STARVED, waited
+        if held > memory_limit and tree.held_exactly() > memory_limit:
+            return wire.MEMORY, waited
+        if any(os.fstat(descriptor).st_size > output_limit for descriptor in files[1:3]):
+            return wire.OUTPUT, waited
+        return wire.EXITED, waited
+
+    def _judge_end(self, start: tuple[Any, ...], files: list[int], cpu: float) -> int:
+        """A run that was over its limits when it ended has hit them, whether we happened to look or not."""
+        if cpu > start[1]:
+            return wire.CPU
+        if any(os.fstat(descriptor).st_size > start[4] for descriptor in files[1:3]):
+            return wire.OUTPUT
+        return wire.EXITED
+
+    def _end(self, pid: int) -> tuple[int, int, resource.struct_rusage]:
+        """Kill what is left of a run and wait until nothing is."""
+        if "pid" not in self._layers:
+            os.kill(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+            return os.wait4(pid, 0)
+        # Every process in the namespace but ourselves. The kernel holds off forks while it walks them.
+        os.kill(-1, signal.SIGKILL)
+        ended = os.wait4(pid, 0)
+        while True:
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return ended
+
+
+def _children_cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

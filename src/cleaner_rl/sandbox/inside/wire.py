@@ -1,0 +1,57 @@
+"""The messages between node, zygote, slot and run.
+
+Node and zygote run the same interpreter, so what the node sends is `marshal`led. What comes back from a slot is a fixed
+struct; what a run says of itself is bounded JSON, read by the node as a stranger's text.
+"""
+
+from __future__ import annotations
+
+import marshal
+import socket
+import struct
+from typing import Any
+
+START = struct.Struct("=BddQQB")
+"""Node to slot: kind, CPU seconds, wall seconds, memory bytes, output bytes, whether to hand over the folder."""
+DONE = struct.Struct("=BBidddQ")
+"""Slot to node: kind, reason, wait status, CPU seconds, wall seconds, seconds spent waiting for a CPU, peak RSS."""
+
+KIND_START, KIND_HELLO, KIND_DONE = range(1, 4)
+
+# Why a slot ended a run.
+EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED = range(6)
+
+STARVED_FACTOR = 20
+"""A run whose wall cap, waiting not counted, isn't reached in this many times it got too little CPU to be judged."""
+
+LENGTH = struct.Struct("=Q")
+
+
+def pack(message: Any) -> bytes:
+    """A trusted message with its length in front."""
+    body = marshal.dumps(message)
+    return LENGTH.pack(len(body)) + body
+
+
+def unpack(connection: socket.socket) -> Any:
+    """Read one trusted message; None if the other side is gone."""
+    head = _exactly(connection, LENGTH.size)
+    if head is None:
+        return None
+    body = _exactly(connection, LENGTH.unpack(head)[0])
+    return None if body is None else marshal.loads(body)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    data = connection.recv(size, socket.MSG_WAITALL)
+    if len(data) == size:
+        return data
+    parts = [data]
+    missing = size - len(data)
+    while missing:
+        data = connection.recv(missing, socket.MSG_WAITALL)
+        if not data:
+            return None
+        parts.append(data)
+        missing -= len(data)
+    return b"".join(parts)

@@ -1,0 +1,133 @@
+"""The slots of one preload set, kept at their number whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
+
+RETRY_SECONDS = 0.5
+
+
+class Pool:
+    """One zygote and its slots."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int]) -> None:
+        self.name = name
+        self._settings = settings
+        self._size = size
+        self._indices = indices
+        """Free slot numbers, shared by all pools of a node: a number stands for a pair of uids."""
+        self._idle: deque[Slot] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._slots: set[Slot] = set()
+        self._zygote = Zygote(settings, self._zygote_died)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self.slot_deaths = 0
+        self.zygote_deaths = 0
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Interpreter and libraries."""
+        return self._zygote.versions
+
+    @property
+    def pids(self) -> tuple[int, tuple[int, ...]]:
+        """The zygote's process and the supervisors'."""
+        return self._zygote.pid, tuple(slot.pid for slot in self._slots if slot.started.done())
+
+    async def start(self) -> None:
+        """Start the zygote and fork all slots. Raises `ZygoteError` if that doesn't work here."""
+        await self._zygote.start()
+        slots = [self._fork() for _ in range(self._size)]
+        for slot in slots:
+            try:
+                await slot.started
+            except asyncio.CancelledError:
+                raise ZygoteError("a slot ended while it set up its isolation") from None
+        self._idle.extend(slots)
+
+    async def take(self) -> Slot:
+        """A slot in which a run waits; in order of asking."""
+        while not self._idle:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+        return self._idle.popleft()
+
+    def give(self, slot: Slot) -> None:
+        """Bring a slot back. A dead one has been replaced already."""
+        if slot.alive:
+            self._offer(slot)
+
+    def close(self) -> None:
+        """Kill everything."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        for slot in list(self._slots):
+            slot.kill()
+        self._zygote.kill()
+
+    def _offer(self, slot: Slot) -> None:
+        self._idle.append(slot)
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _fork(self) -> Slot:
+        slot = self._zygote.fork(self._indices[0], self._slot_died)
+        self._indices.popleft()
+        self._slots.add(slot)
+        return slot
+
+    def _slot_died(self, slot: Slot) -> None:
+        self._slots.discard(slot)
+        self._indices.append(slot.index)
+        with contextlib.suppress(ValueError):
+            self._idle.remove(slot)
+        if not self._closing:
+            self.slot_deaths += 1
+            self._spawn(self._replace())
+
+    def _zygote_died(self) -> None:
+        if not self._closing:
+            self.zygote_deaths += 1
+            self._spawn(self._restart())
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _replace(self) -> None:
+        """Fork one more slot, as soon as there is a zygote to do it."""
+        while len(self._slots) < self._size:
+            try:
+                slot = self._fork()
+                await slot.started
+            except (SlotDiedError, asyncio.CancelledError):
+                if self._closing:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._offer(slot)
+
+    async def _restart(self) -> None:
+        """Start a new zygote; the slots of the old one go on."""
+        while True:
+            zygote = Zygote(self._settings, self._zygote_died)
+            try:
+                await zygote.start()
+            except (ZygoteError, OSError, TimeoutError):
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._zygote = zygote
+                return

@@ -1,0 +1,56 @@
+"""Named sets of modules that interpreters load ahead, and the choice of one by what a program imports."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PreloadSet:
+    """Modules that an interpreter has loaded before a call comes."""
+
+    name: str
+    modules: tuple[str, ...] = ()
+    """Imported ahead."""
+    packages: tuple[str, ...] = ()
+    """Distributions that runs may import, with all they depend on; the standard library is always there."""
+    site: str | None = None
+    """Folder that the distributions are installed in (`pip install --target`); None: the node's own environment."""
+
+    def has(self, imported: set[str]) -> bool:
+        """Whether the set offers all of these top-level modules."""
+        return imported <= {name.partition(".")[0] for name in (*self.modules, *self.packages)}
+
+
+BARE = PreloadSet("bare")
+SCIENCE = PreloadSet(
+    "science", modules=("numpy", "numpy.random", "sympy", "mpmath"), packages=("numpy", "sympy", "mpmath")
+)
+
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([^#\n;]+)", re.MULTILINE)
+
+
+def imports_of(code: str) -> set[str]:
+    """Top-level modules outside the standard library that a program imports, as far as a look at its text tells.
+
+    A pattern rather than a parser: it runs in the node, for every call, on code that may not parse. A false hit (in a
+    string, say) only costs the larger set.
+    """
+    found: set[str] = set()
+    for match in _IMPORT.finditer(code):
+        text = match[1]
+        names = [text] if match[0].lstrip().startswith("from") else text.split(",")
+        for name in names:
+            top = name.strip().split(" ")[0].partition(".")[0]
+            if top.isidentifier():
+                found.add(top)
+    return found - sys.stdlib_module_names
+
+
+def choose(code: str, sets: Sequence[PreloadSet]) -> PreloadSet:
+    """The first set that has all that the program imports; the last, which is the largest, if none has."""
+    imported = imports_of(code)
+    return next((each for each in sets if each.has(imported)), sets[-1])
