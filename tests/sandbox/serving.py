@@ -14,7 +14,8 @@ import aiohttp
 import uvicorn
 
 from cleaner_rl.sandbox import Node
-from cleaner_rl.sandbox.service.app import App, ServiceConfig
+from cleaner_rl.sandbox.service.app import App
+from cleaner_rl.sandbox.service.config import ServiceConfig
 from cleaner_rl.sandbox.service.front import Server, build
 
 P = ParamSpec("P")

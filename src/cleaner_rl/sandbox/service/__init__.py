@@ -9,7 +9,7 @@ Limits: no TLS (put a proxy in front); one front process per node, so about ten 
 on larger machines.
 """
 
-from cleaner_rl.sandbox.service.app import ServiceConfig
+from cleaner_rl.sandbox.service.config import ServiceConfig
 from cleaner_rl.sandbox.service.keeper import Keeper, UnsafeBindError, bind
 
 __all__ = ["Keeper", "ServiceConfig", "UnsafeBindError", "bind"]

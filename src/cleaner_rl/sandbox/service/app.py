@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from cleaner_rl.sandbox.node import Node, NodeConfig
+from cleaner_rl.sandbox.node import Node
+from cleaner_rl.sandbox.service.config import ServiceConfig
 from cleaner_rl.sandbox.service.groups import Queue
 from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError, Receive, Scope, Send
 from cleaner_rl.sandbox.service.observe import Observer
@@ -24,21 +24,6 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[Exchange, Owner], Awaitable[None]]
 PART: Final = "*"
 """In a route's path: one part that varies. As the last one it takes the rest of the path."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceConfig:
-    """How a node is served."""
-
-    node: NodeConfig
-    most_waiting: int = 65_536
-    """Calls in the queue."""
-    most_held_mb: int = 2_048
-    """Request bodies being answered, together."""
-    most_body_mb: int = 64
-    """One request body."""
-    token_file: Path | None = None
-    log_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,19 @@ from types import FrameType
 
 import msgspec
 import uvicorn
+import uvloop
 
-from cleaner_rl.sandbox.node import Node, TierError
+from cleaner_rl.sandbox.node import Node
 from cleaner_rl.sandbox.service.about import About, add_about
-from cleaner_rl.sandbox.service.app import App, ServiceConfig
+from cleaner_rl.sandbox.service.app import App
 from cleaner_rl.sandbox.service.code_judge import add_code_judge
+from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.service.fusion import add_fusion
 from cleaner_rl.sandbox.service.observe import calls_logger
 from cleaner_rl.sandbox.service.owners import Owners
 from cleaner_rl.sandbox.service.runs import add_runs
 from cleaner_rl.sandbox.service.sessions import add_sessions
+from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import encode
 
 logger = logging.getLogger(__name__)
@@ -34,9 +37,6 @@ logger = logging.getLogger(__name__)
 DESCRIPTORS_PER_SLOT = 16
 """A generous count of what the node holds open per slot and session: pipes, a pid, a folder."""
 DESCRIPTORS_OF_ITS_OWN = 64
-BACKLOG = 4096
-UNUSABLE = 78
-"""Exit code for settings with which starting again can't help (EX_CONFIG)."""
 
 
 def connections_held(config: ServiceConfig) -> int:
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-async def serve(config: ServiceConfig, listening: socket.socket, drain_seconds: int) -> None:
+async def serve(config: ServiceConfig, listening: socket.socket) -> None:
     """Open the node and serve it until a signal comes."""
     connections = connections_held(config)
     async with Node(config.node) as node:
@@ -96,18 +96,11 @@ async def serve(config: ServiceConfig, listening: socket.socket, drain_seconds: 
                 backlog=BACKLOG,
                 limit_concurrency=connections,
                 timeout_keep_alive=75,
-                timeout_graceful_shutdown=drain_seconds,
+                timeout_graceful_shutdown=config.drain_seconds,
             ),
             app,
         )
         await server.serve(sockets=[listening])
-
-
-class Settings(msgspec.Struct):
-    """What the keeper tells the front."""
-
-    service: ServiceConfig
-    drain_seconds: int
 
 
 def main(arguments: list[str]) -> int:
@@ -120,13 +113,11 @@ def main(arguments: list[str]) -> int:
         named.addHandler(line)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     listening = socket.socket(fileno=int(arguments[0]))
-    settings = msgspec.json.decode(arguments[1], type=Settings)
+    config = msgspec.json.decode(arguments[1], type=ServiceConfig)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        import uvloop
-
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings.service, listening, settings.drain_seconds))
+            runner.run(serve(config, listening))
     except (TierError, ValueError) as error:
         logging.getLogger(__name__).error("%s", encode({"event": "unusable", "message": str(error)}).decode())
         return UNUSABLE

@@ -15,7 +15,6 @@ from typing import Literal
 import msgspec
 
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.node import TierError
 from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.code_judge import error_text
@@ -23,6 +22,7 @@ from cleaner_rl.sandbox.service.groups import Group
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import Runs
+from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
 from cleaner_rl.tools import Status
 

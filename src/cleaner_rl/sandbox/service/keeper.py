@@ -18,8 +18,7 @@ import sys
 import time
 from types import FrameType
 
-from cleaner_rl.sandbox.service.app import ServiceConfig
-from cleaner_rl.sandbox.service.front import BACKLOG, UNUSABLE, Settings
+from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.wire import encode
 
 PR_SET_PDEATHSIG = 1
@@ -50,9 +49,9 @@ def bind(host: str, port: int, config: ServiceConfig) -> socket.socket:
 class Keeper:
     """Keeps one front alive."""
 
-    def __init__(self, listening: socket.socket, config: ServiceConfig, drain_seconds: int = 30) -> None:
+    def __init__(self, listening: socket.socket, config: ServiceConfig) -> None:
         self._listening = listening
-        self._settings = encode(Settings(config, drain_seconds)).decode()
+        self._settings = encode(config).decode()
         self._front: subprocess.Popen[bytes] | None = None
         self._stopping = False
 

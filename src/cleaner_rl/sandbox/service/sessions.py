@@ -14,13 +14,14 @@ from typing import TypeVar
 
 import msgspec
 
-from cleaner_rl.sandbox.node import Session, TierError
+from cleaner_rl.sandbox.node import Session
 from cleaner_rl.sandbox.requests import Cell, Commit, RollbackDeclinedError, SessionLostError, path_problem
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.groups import Group
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import result_size
+from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import (
     BROKEN,
     CellCall,
