@@ -192,6 +192,10 @@ class Node:
             bool(request.fetch),
         )
         payload = _payload(request, limits)
+        usual = self.config.limits
+        disk = None
+        if (limits.disk_mb, limits.files) != (usual.disk_mb, usual.files):
+            disk = wire.DISK.pack(wire.KIND_DISK, limits.disk_mb << 20, limits.files)
         patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30
         for attempt in (1, 2):
             self._waiting += 1
@@ -203,7 +207,7 @@ class Node:
             try:
                 slot = await pool.take()
                 try:
-                    ending, files = await slot.run(start, payload, patience)
+                    ending, files = await slot.run(start, payload, patience, disk)
                 finally:
                     pool.give(slot)
             except SlotDiedError:
@@ -248,6 +252,7 @@ class Node:
         return {
             "layers": layers,
             "modules": list(preload.modules),
+            "warm_up": preload.warm_up,
             "paths": layout.search_path(packages),
             "report_versions": [name for name in preload.modules if "." not in name],
             "root": self._mount_point(preload.name),

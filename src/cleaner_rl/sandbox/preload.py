@@ -19,6 +19,8 @@ class PreloadSet:
     """Distributions that runs may import, with all they depend on; the standard library is always there."""
     site: str | None = None
     """Folder that the distributions are installed in (`pip install --target`); None: the node's own environment."""
+    warm_up: str = ""
+    """A program that the interpreter runs once, so that what libraries load and compute late is there too."""
 
     def has(self, imported: set[str]) -> bool:
         """Whether the set offers all of these top-level modules."""

@@ -72,6 +72,7 @@ class Slot:
         self._died = died
         self._loop = asyncio.get_running_loop()
         self._pidfd = -1
+        self._resized: asyncio.Future[None] | None = None
         self._running: asyncio.Future[tuple[Ending, list[int]]] | None = None
         self.alive = True
         self.started: asyncio.Future[None] = self._loop.create_future()
@@ -85,15 +86,21 @@ class Slot:
                 return int(line.split()[1])
         return -1
 
-    async def run(self, start: bytes, request: bytes, seconds: float) -> tuple[Ending, list[int]]:
+    async def run(
+        self, start: bytes, request: bytes, seconds: float, disk: bytes | None = None
+    ) -> tuple[Ending, list[int]]:
         """Give the waiting run its request; returns how it ended and its descriptors, which are the caller's to close.
 
-        Raises `SlotDiedError` if the supervisor dies, or doesn't answer within `seconds`. If cancelled, the run is
-        killed.
+        `disk` changes the size of the run's folder first. Raises `SlotDiedError` if the supervisor dies, or doesn't
+        answer within `seconds`. If cancelled, the run is killed.
         """
-        self._running = self._loop.create_future()
         watchdog = self._loop.call_later(seconds, self.kill)
         try:
+            if disk is not None:
+                self._resized = self._loop.create_future()
+                self._control.send(disk)
+                await self._resized
+            self._running = self._loop.create_future()
             self._control.send(start)
             sent = self._requests.send(request)
             if sent < len(request):
@@ -107,7 +114,7 @@ class Slot:
             raise
         finally:
             watchdog.cancel()
-            self._running = None
+            self._running = self._resized = None
 
     def kill(self) -> None:
         """End the supervisor, and by that all that runs in its namespace."""
@@ -123,8 +130,9 @@ class Slot:
         self._requests.close()
         if not self.started.done():
             self.started.cancel()
-        if self._running is not None and not self._running.done():
-            self._running.set_exception(SlotDiedError())
+        for waiting in (self._resized, self._running):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(SlotDiedError())
         self._died(self)
 
     def _readable(self) -> None:
@@ -137,6 +145,9 @@ class Slot:
         elif message[0] == wire.KIND_HELLO:
             self._pidfd = descriptors[0]
             self.started.set_result(None)
+        elif message[0] == wire.KIND_DISK:
+            if self._resized is not None and not self._resized.done():
+                self._resized.set_result(None)
         elif self._running is not None and not self._running.done():
             self._running.set_result((Ending._make(wire.DONE.unpack(message)), descriptors))
         else:

@@ -10,6 +10,7 @@ import __future__
 import ast
 import atexit
 import builtins
+import fcntl
 import gc
 import linecache
 import os
@@ -26,30 +27,43 @@ from cleaner_rl.sandbox.inside import kernel, report, wire
 
 REPORT_FD = 3
 REQUEST_FD = 4
+READY_FD = 5
 MEGABYTE = 1 << 20
 FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
-def main(settings: dict[str, Any], requests: socket.socket, files: list[int]) -> NoReturn:
-    """Be one run."""
-    shut_in(settings, requests, files)
+def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
+    """Be one run. `files`: its stdin, stdout, stderr and report, where it reads its request, where it says it is ready.
+
+    Whatever fails before it is ready is the slot's to answer for: the slot goes down, and no call was lost.
+    """
+    arrange(files)
+    shut_in(settings)
+    os.write(READY_FD, b"r")
+    os.close(READY_FD)
     connection = socket.socket(fileno=REQUEST_FD)
     request = wire.unpack(connection)
     if request is None:
         os._exit(0)
     connection.close()
-    prepare(settings, request)
-    code = execute(request["code"], request["echo"], main_module())
-    finish(code)
+    try:
+        prepare(settings, request)
+    except OSError as error:  # files that don't fit
+        tell(error, report.FILE_NAME)
+        os._exit(1)
+    finish(execute(request["code"], request["echo"], main_module()))
 
 
-def shut_in(settings: dict[str, Any], requests: socket.socket, files: list[int]) -> None:
+def arrange(files: list[int]) -> None:
+    """Make these descriptors 0, 1, 2, and so on, and close all others."""
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in files]
+    for target, descriptor in enumerate(high):
+        os.dup2(descriptor, target)
+    kernel.close_from(len(files))
+
+
+def shut_in(settings: dict[str, Any]) -> None:
     """Give up everything that a run must not have."""
-    stdin, stdout, stderr, reports = files
-    moved = os.dup(reports), os.dup(requests.fileno())
-    for source, target in ((stdin, 0), (stdout, 1), (stderr, 2), (moved[0], REPORT_FD), (moved[1], REQUEST_FD)):
-        os.dup2(source, target)
-    kernel.close_from(REQUEST_FD + 1)
     os.setsid()
     layers: frozenset[str] = settings["layers"]
     os.chdir(f"{settings['box']}/work")
@@ -64,9 +78,9 @@ def shut_in(settings: dict[str, Any], requests: socket.socket, files: list[int])
     if "landlock" in layers:
         kernel.landlock(settings["landlock_abi"], [*settings["readable"], (settings["box"], 0)])
     if "seccomp" in layers:
-        settings["program"].install()
         if settings["own_pid_only"]:
             kernel.own_process_only(settings["own_pid_only"], os.getpid()).install()
+        settings["program"].install()
 
 
 def prepare(settings: dict[str, Any], request: dict[str, Any]) -> None:

@@ -59,11 +59,17 @@ class Slot:
                 os.close(descriptor)
 
     def _fork(self, files: list[int]) -> int:
+        """A run that has shut itself in and waits for its request."""
+        ready, tell = os.pipe()
         if self._last_pid >= 0:
             os.pwrite(self._last_pid, b"1", 0)  # every run is process 2: programs that print their pid stay the same
         pid = kernel.fork()
         if pid == 0:
-            run.main(self._settings, self._requests, files)
+            run.main(self._settings, [*files, self._requests.fileno(), tell])
+        os.close(tell)
+        if not os.read(ready, 1):
+            os._exit(1)
+        os.close(ready)
         return pid
 
     def _fresh_box(self) -> None:
@@ -90,13 +96,20 @@ class Slot:
         poll.register(pidfd, select.POLLIN)
         while True:
             ready = [descriptor for descriptor, _ in poll.poll()]
-            if pidfd in ready:
+            if ready == [pidfd]:  # it died waiting; a run that had its request has its start here, sent before
                 os._exit(1)
             message = self._control.recv(wire.START.size)
             if not message:
                 os._exit(0)
             if message[0] == wire.KIND_START:
                 return wire.START.unpack(message)
+            self._resize_box(*wire.DISK.unpack(message)[1:])
+            self._control.send(message[:1])
+
+    def _resize_box(self, disk: int, inodes: int) -> None:
+        if "mount" in self._layers:
+            flags = kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_NODEV
+            kernel.mount("box", self._box, None, flags, f"size={disk},nr_inodes={inodes}")
 
     def _watch(self, pid: int, pidfd: int, start: tuple[Any, ...], files: list[int]) -> bytes:
         """Wait for the run's end, or bring it about; says which."""

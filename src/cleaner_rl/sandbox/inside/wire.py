@@ -13,10 +13,12 @@ from typing import Any
 
 START = struct.Struct("=BddQQB")
 """Node to slot: kind, CPU seconds, wall seconds, memory bytes, output bytes, whether to hand over the folder."""
+DISK = struct.Struct("=BQQ")
+"""Node to slot, before a start and answered by its first byte: kind, bytes and inodes of the run's folder."""
 DONE = struct.Struct("=BBidddQ")
 """Slot to node: kind, reason, wait status, CPU seconds, wall seconds, seconds spent waiting for a CPU, peak RSS."""
 
-KIND_START, KIND_HELLO, KIND_DONE = range(1, 4)
+KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE = range(1, 5)
 
 # Why a slot ended a run.
 EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED = range(6)

@@ -31,7 +31,7 @@ def main(channel: int) -> NoReturn:
     control = socket.socket(fileno=channel)
     settings: dict[str, Any] = wire.unpack(control)
     try:
-        preload(settings["modules"], settings["paths"])
+        preload(settings["modules"], settings["paths"], settings["warm_up"])
         if "mount" in settings["layers"]:
             build_root(settings)
         settings.update(measure(), versions=versions(settings["report_versions"]))
@@ -55,12 +55,14 @@ def main(channel: int) -> NoReturn:
             os.close(descriptor)
 
 
-def preload(modules: list[str], paths: list[str]) -> None:
+def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     """Load what runs will want, and leave nothing for the collector to look at."""
     sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
     sys.path += paths
     for name in (*_COMMON.split(), *modules):
         importlib.import_module(name)
+    for code in run.compiled(warm_up, True, "warm_up"):
+        exec(code, {})
     # A run that imports a module finds what is installed, not what implements the sandbox.
     for name in [name for name in sys.modules if name.partition(".")[0] == "cleaner_rl"]:
         del sys.modules[name]
