@@ -69,8 +69,8 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     files: dict[str, bytes] = {}
     fetch: tuple[str, ...] = ()
     within: float | None = None
-    """Seconds that the caller will wait, counted from when the node has read the request. Of a batch, only the batch's
-    own counts."""
+    """Seconds that the caller will wait, counted from when the node has read the request. In a batch, a call whose time
+    is over is answered when its turn comes; the batch's own limit is kept to the moment."""
 
     @classmethod
     def of(cls, request: RunRequest, within: float | None = None) -> RunCall:
@@ -301,6 +301,11 @@ class Problem(msgspec.Struct):
 
 
 _encoder = msgspec.json.Encoder()
+
+
+def encode_exactly(value: object) -> bytes:
+    """A request as JSON. Raises `UnicodeEncodeError` for what UTF-8 can't hold: replaced, it'd be another program."""
+    return _encoder.encode(value)
 
 
 def encode(value: object) -> bytes:

@@ -61,11 +61,8 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body. Raises `HttpError` 413 when it is larger than the service takes."""
-        length = self.header(b"content-length")
-        if length is not None and int(length) > self.limit:
-            raise self._too_large()
         message = await self._receive()
-        if not message.get("more_body"):
+        if not message.get("more_body") and len(message.get("body", b"")) <= self.limit:
             return self._checked(message)
         parts = [self._checked(message)]
         size = len(parts[0])
@@ -73,21 +70,24 @@ class Exchange:
             async with asyncio.timeout(BODY_SECONDS):
                 while message.get("more_body"):
                     message = await self._receive()
-                    parts.append(self._checked(message))
-                    size += len(parts[-1])
-                    if size > self.limit:
-                        raise self._too_large()
+                    part = self._checked(message)
+                    size += len(part)
+                    # Too much is read to its end all the same, and dropped: a caller that is still sending when the
+                    # connection closes never sees the answer.
+                    if size <= self.limit:
+                        parts.append(part)
+                    else:
+                        parts.clear()
         except TimeoutError:
             raise HttpError(408, "slow_request", "The request's body did not arrive in time.") from None
+        if size > self.limit:
+            raise HttpError(413, "too_large", f"The request's body is larger than {self.limit} bytes.")
         return b"".join(parts)
 
     def _checked(self, message: Message) -> bytes:
         if message["type"] == "http.disconnect":
             raise GoneError
         return message.get("body", b"")  # type: ignore[no-any-return]
-
-    def _too_large(self) -> HttpError:
-        return HttpError(413, "too_large", f"The request's body is larger than {self.limit} bytes.")
 
     async def json(self, decoder: msgspec.json.Decoder[T]) -> T:
         """The body, decoded and checked."""

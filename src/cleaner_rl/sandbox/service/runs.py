@@ -6,6 +6,9 @@ That is how a caller has thousands of calls outstanding over a handful of connec
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -14,7 +17,7 @@ from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.groups import Group
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
 from cleaner_rl.sandbox.service.owners import Owner
-from cleaner_rl.sandbox.wire import BatchCall, Outcome, RunCall, encode
+from cleaner_rl.sandbox.wire import EXPIRED, BatchCall, Outcome, RunCall, encode
 
 _run_decoder = msgspec.json.Decoder(RunCall)
 _batch_decoder = msgspec.json.Decoder(BatchCall)
@@ -69,8 +72,18 @@ class Runs:
         except ValueError as error:
             raise HttpError(400, "invalid_request", f"{error}.") from None
 
+        arrived = time.monotonic()
+
         async def execute(index: int) -> Outcome:
-            return Outcome.of(await app.node.run(calls[index].request(defaults)))
+            call = calls[index]
+            if call.within is None or len(calls) == 1:
+                return Outcome.of(await app.node.run(call.request(defaults)))
+            left = arrived + call.within - time.monotonic()
+            if left > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        return Outcome.of(await app.node.run(call.request(defaults)))
+            return Outcome.unrun(call.id, EXPIRED)
 
         def unrun(index: int, reason: str) -> Outcome:
             return Outcome.unrun(calls[index].id, reason)
