@@ -8,12 +8,13 @@ socket if it dies, so that callers see a pause rather than a refused connection.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import signal
 import socket
 import sys
-from types import FrameType
+from collections.abc import Iterator
 
 import msgspec
 import uvicorn
@@ -70,12 +71,18 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain at SIGTERM and SIGINT; a second one doesn't wait for runs to end."""
-        if not self._app.queue.draining:
-            # A signal handler runs between any two steps of the loop's own work: leave the queue to the loop.
-            asyncio.get_running_loop().call_soon_threadsafe(self._app.queue.drain)
-        super().handle_exit(sig, frame)
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Drain at SIGTERM and SIGINT. Uvicorn itself would then die by the same signal, before the node is shut."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        yield
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit  # the second signal doesn't wait for runs to end
+        self.should_exit = True
+        self._app.queue.drain()
 
 
 async def serve(config: ServiceConfig, listening: socket.socket) -> None:
