@@ -41,7 +41,7 @@ class NodeConfig:
     min_tier: Tier = Tier.T1
     """The node refuses to start below it."""
     without: frozenset[Layer] = frozenset()
-    """Layers left out of the tier, to see what they stop. Never for untrusted code."""
+    """Layers left out of the tier, to see what they stop; only with `min_tier=Tier.NONE`, never for untrusted code."""
     limits: Limits = field(default_factory=Limits)
     """For calls that name none."""
     maxima: Limits = field(default_factory=lambda: Limits(60.0, 300.0, 4096, 256, 1024, 65_536, 1024, 16_777_216))
@@ -59,6 +59,10 @@ class NodeConfig:
     """All sessions together; the ones idle for longest make room."""
     checkpoints: int = 8
     """States that a session keeps to go back to."""
+
+    def __post_init__(self) -> None:
+        if self.without and self.min_tier is not Tier.NONE:
+            raise ValueError("layers can be left out only with min_tier=Tier.NONE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +250,11 @@ class Node:
         own_files = Layer.MOUNT in layers
         packages = layout.packages(preload)
         read = kernel.LANDLOCK_READ
-        paths = ["/"] if own_files else layout.readable(preload)
-        rights = [(path, read if os.path.isdir(path) else kernel.LANDLOCK_READ_FILE) for path in paths]
+        rights = [("/", read), ("/dev", read | kernel.LANDLOCK_WRITE_FILE)]  # there are no devices but ours
+        if not own_files:
+            paths = layout.readable(preload)
+            rights = [(path, read if os.path.isdir(path) else kernel.LANDLOCK_READ_FILE) for path in paths]
+            rights += [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.DEVICES]
         limits = self.config.limits
         return {
             "layers": layers,
@@ -259,7 +266,7 @@ class Node:
             "box": "/box" if own_files else f"{self._folder}/{{index}}",
             "layout": layout.root(preload) if own_files else [],
             "texts": layout.TEXTS,
-            "readable": rights + [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.DEVICES],
+            "readable": rights,
             "landlock_abi": kernel.landlock_abi(),
             "filter": seccomp.build(processes=Layer.PID in layers) if Layer.SECCOMP in layers else b"",
             "own_pid_only": None if Layer.PID in layers else seccomp.signal_calls(),
@@ -275,22 +282,17 @@ class Node:
 
 
 def _payload(request: RunRequest, limits: Limits) -> bytes:
+    """The request as `inside.run` takes it: plain tuples, since every name in it would cost the run memory."""
     stdin = request.stdin
     return wire.pack(
-        {
-            "code": request.code,
-            "stdin": stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
-            "files": dict(request.files),
-            "seed": request.seed,
-            "echo": request.echo_last_expression,
-            "limits": (
-                limits.cpu_seconds,
-                limits.memory_mb << 20,
-                limits.disk_mb << 20,
-                limits.processes,
-                limits.open_files,
-            ),
-        }
+        (
+            request.code,
+            request.echo_last_expression,
+            (limits.cpu_seconds, limits.memory_mb << 20, limits.disk_mb << 20, limits.processes, limits.open_files),
+            request.seed,
+            stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
+            dict(request.files) or None,
+        )
     )
 
 

@@ -29,7 +29,16 @@ class PreloadSet:
 
 BARE = PreloadSet("bare")
 SCIENCE = PreloadSet(
-    "science", modules=("numpy", "numpy.random", "sympy", "mpmath"), packages=("numpy", "sympy", "mpmath")
+    "science",
+    modules=("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy", "mpmath"),
+    packages=("numpy", "sympy", "mpmath"),
+    warm_up="""
+import numpy, sympy
+numpy.linalg.solve(numpy.eye(2), numpy.ones(2))
+x, y = sympy.symbols("x y")
+sympy.solve(x**2 - 2, x), sympy.solve([x + y - 3, x - y - 1], [x, y]), sympy.integrate(sympy.sin(x) * x, x)
+sympy.simplify((x**2 - 1) / (x - 1)), sympy.factor(x**4 - 1), sympy.Matrix([[1, 2], [3, 4]]).inv(), sympy.pi.evalf(30)
+""",
 )
 
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([^#\n;]+)", re.MULTILINE)

@@ -40,6 +40,8 @@ LANDLOCK_RESTRICT_SELF = 446
 
 # PyDLL keeps the GIL: none of these calls blocks, and a fork must not happen between two of Python's own steps.
 _libc = ctypes.PyDLL(None, use_errno=True)
+# No argument types are declared: converting to them would touch memory, and a run pays for each page it touches. What
+# isn't a small number is therefore passed as a ctypes object, made once.
 _fork = _libc.fork
 _unshare = _libc.unshare
 _mount = _libc.mount
@@ -47,10 +49,7 @@ _umount2 = _libc.umount2
 _prctl = _libc.prctl
 _syscall = _libc.syscall
 _close_range = _libc.close_range
-_mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
-_syscall.argtypes = [ctypes.c_long] * 5
 _syscall.restype = ctypes.c_long
-_prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 
 
 def _check(value: int, what: str) -> int:
@@ -73,24 +72,38 @@ def unshare(flags: int) -> None:
     _check(_unshare(flags), "unshare")
 
 
+class Mount:
+    """A file system to be mounted, again and again if need be."""
+
+    def __init__(self, source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+        texts = (source, target, kind, options or None)
+        source_, target_, kind_, options_ = (ctypes.c_char_p(None if text is None else text.encode()) for text in texts)
+        self._arguments = (source_, target_, kind_, ctypes.c_ulong(flags), options_)
+        self._target = target_
+
+    def mount(self) -> None:
+        """Put it into the tree."""
+        _check(_mount(*self._arguments), "mount")
+
+    def umount(self) -> None:
+        """Take it away from the tree; it is gone when its last user is."""
+        _check(_umount2(self._target, MNT_DETACH), "umount")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     """Mount a file system."""
-    done = _mount(source.encode(), target.encode(), kind and kind.encode(), flags, options.encode() or None)
-    _check(done, f"mount {target}")
-
-
-def umount(target: str) -> None:
-    """Take a mount away from the tree; it is gone when its last user is."""
-    _check(_umount2(target.encode(), MNT_DETACH), f"umount {target}")
+    try:
+        Mount(source, target, kind, flags, options).mount()
+    except OSError as error:
+        raise OSError(error.errno, f"mount {target}: {os.strerror(error.errno or 0)}") from None
 
 
 def pivot_root(root: str) -> None:
     """Make `root` the only file system this process sees."""
     os.chdir(root)
     dot = ctypes.c_char_p(b".")
-    address = ctypes.cast(dot, ctypes.c_void_p).value or 0
-    _check(_syscall(PIVOT_ROOT, address, address, 0, 0), "pivot_root")
-    umount(".")
+    _check(_syscall(PIVOT_ROOT, dot, dot), "pivot_root")
+    _check(_umount2(dot, MNT_DETACH), "umount")
     os.chdir("/")
 
 
@@ -112,10 +125,11 @@ class Program(ctypes.Structure):
     def __init__(self, code: bytes) -> None:
         self._buffer = ctypes.create_string_buffer(code, len(code))
         super().__init__(len(code) // 8, ctypes.addressof(self._buffer))
+        self._address = ctypes.c_void_p(ctypes.addressof(self))
 
     def install(self) -> None:
         """Filter this process's system calls from here on. Needs no-new-privileges or CAP_SYS_ADMIN."""
-        _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(self), 0, 0), "seccomp")
+        _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._address, 0, 0), "seccomp")
 
 
 def own_process_only(calls: tuple[int, int], pid: int) -> Program:
@@ -138,7 +152,7 @@ def own_process_only(calls: tuple[int, int], pid: int) -> Program:
 
 def landlock_abi() -> int:
     """The version of landlock that the kernel speaks; 0 if none."""
-    version: int = _syscall(LANDLOCK_CREATE_RULESET, 0, 0, 1, 0)
+    version: int = _syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)
     return max(0, version)
 
 
@@ -147,31 +161,32 @@ LANDLOCK_READ = 0b1101
 """Execute, read a file, list a folder."""
 LANDLOCK_READ_FILE = 0b100
 LANDLOCK_WRITE_FILE = 0b110
-_FILE_ONLY = 0b111 | 1 << 14
 
 
-def landlock(abi: int, rules: list[tuple[str, int]]) -> None:
-    """Allow this process only these paths (each with what is below it) with these rights; 0 means all rights.
+class Landlock:
+    """Which paths a process may use: prepared once, entered by each run.
 
     From ABI 4 on also no TCP, from ABI 6 on no signals to, and no abstract sockets of, anybody outside.
     """
-    handled = _FILE_RIGHTS[min(abi, 5)]
-    attributes = struct.pack("=QQQ", handled, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
-    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
-    buffer = ctypes.create_string_buffer(attributes, 24)
-    ruleset = _check(_syscall(LANDLOCK_CREATE_RULESET, ctypes.addressof(buffer), size, 0, 0), "landlock")
-    for path, rights in rules:
-        descriptor = os.open(path, os.O_PATH)
-        rule = ctypes.create_string_buffer(struct.pack("=Qi", (rights or handled) & handled, descriptor), 12)
-        _check(_syscall(LANDLOCK_ADD_RULE, ruleset, 1, ctypes.addressof(rule), 0), f"landlock {path}")
-        os.close(descriptor)
-    _check(_syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0, 0, 0), "landlock")
-    os.close(ruleset)
 
+    def __init__(self, abi: int, rules: list[tuple[str, int]]) -> None:
+        self._all = _FILE_RIGHTS[min(abi, 5)]
+        self._size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+        networks, scopes = (3 if abi >= 4 else 0), (3 if abi >= 6 else 0)
+        self._buffers = [struct.pack("=QQQ", self._all, networks, scopes)]
+        for path, rights in rules:
+            self._buffers.append(struct.pack("=Qi", rights & self._all, os.open(path, os.O_PATH | os.O_CLOEXEC)))
+        self._attributes, *self._rules = (ctypes.c_char_p(buffer) for buffer in self._buffers)
 
-def file_rights(rights: int) -> int:
-    """Those of `rights` that a rule about a single file may hold."""
-    return rights & _FILE_ONLY
+    def enter(self, own: str) -> None:
+        """Allow this process only the prepared paths, and everything below `own`."""
+        ruleset = _check(_syscall(LANDLOCK_CREATE_RULESET, self._attributes, self._size, 0), "landlock")
+        folder = os.open(own, os.O_PATH)
+        for rule in (*self._rules, ctypes.c_char_p(struct.pack("=Qi", self._all, folder))):
+            _check(_syscall(LANDLOCK_ADD_RULE, ruleset, 1, rule, 0), "landlock")
+        _check(_syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock")
+        os.close(folder)
+        os.close(ruleset)
 
 
 if sys.platform != "linux":

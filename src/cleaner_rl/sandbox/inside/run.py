@@ -10,14 +10,12 @@ import __future__
 import ast
 import atexit
 import builtins
-import fcntl
 import gc
 import linecache
 import os
 import random
 import resource
 import signal
-import socket
 import sys
 import threading
 from types import CodeType, ModuleType
@@ -29,6 +27,8 @@ REPORT_FD = 3
 REQUEST_FD = 4
 READY_FD = 5
 MEGABYTE = 1 << 20
+ZYGOTE_SEED = 0
+"""What zygotes seed the generators with, so that most runs needn't."""
 FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
@@ -37,56 +37,51 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
 
     Whatever fails before it is ready is the slot's to answer for: the slot goes down, and no call was lost.
     """
-    arrange(files)
-    shut_in(settings)
+    shut_in(settings, files)
     os.write(READY_FD, b"r")
     os.close(READY_FD)
-    connection = socket.socket(fileno=REQUEST_FD)
-    request = wire.unpack(connection)
+    request = wire.unpack(REQUEST_FD)
     if request is None:
         os._exit(0)
-    connection.close()
+    os.close(REQUEST_FD)
     try:
-        prepare(settings, request)
+        prepare(settings, *request[2:])
     except OSError as error:  # files that don't fit
         tell(error, report.FILE_NAME)
         os._exit(1)
-    finish(execute(request["code"], request["echo"], main_module()))
+    finish(execute(request[0], request[1], main_module()))
 
 
-def arrange(files: list[int]) -> None:
-    """Make these descriptors 0, 1, 2, and so on, and close all others."""
-    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in files]
-    for target, descriptor in enumerate(high):
-        os.dup2(descriptor, target)
-    kernel.close_from(len(files))
-
-
-def shut_in(settings: dict[str, Any]) -> None:
+def shut_in(settings: dict[str, Any], files: list[int]) -> None:
     """Give up everything that a run must not have."""
-    os.setsid()
     layers: frozenset[str] = settings["layers"]
-    os.chdir(f"{settings['box']}/work")
-    if "no_new_privs" in layers:
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    os.setsid()
+    os.chdir(settings["work"])
     if "uid" in layers:
         uid = settings["run_uid"]
-        os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
+    if "pid" not in layers:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if "landlock" in layers:
-        kernel.landlock(settings["landlock_abi"], [*settings["readable"], (settings["box"], 0)])
+        settings["landlock"].enter(settings["box"])
+    # The slot keeps these above what they become here, so none is overwritten before it is copied.
+    for target, descriptor in enumerate(files):
+        os.dup2(descriptor, target)
+    kernel.close_from(len(files))
     if "seccomp" in layers:
         if settings["own_pid_only"]:
             kernel.own_process_only(settings["own_pid_only"], os.getpid()).install()
         settings["program"].install()
 
 
-def prepare(settings: dict[str, Any], request: dict[str, Any]) -> None:
+def prepare(
+    settings: dict[str, Any], limits: tuple[Any, ...], seed_: int, stdin: bytes | None, files: dict[str, bytes] | None
+) -> None:
     """Apply what only the request says: its limits, files, stdin and seed."""
     if "rlimits" in settings["layers"]:
-        cpu_seconds, memory, disk, processes, open_files = request["limits"]
+        cpu_seconds, memory, disk, processes, open_files = limits
         for kind, value in (
             (resource.RLIMIT_CPU, int(cpu_seconds) + 2),
             (resource.RLIMIT_DATA, settings["base_data"] + memory),
@@ -95,16 +90,16 @@ def prepare(settings: dict[str, Any], request: dict[str, Any]) -> None:
             (resource.RLIMIT_FSIZE, disk),
             (resource.RLIMIT_NPROC, processes),
             (resource.RLIMIT_NOFILE, open_files),
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_MEMLOCK, 0),
-            (resource.RLIMIT_MSGQUEUE, 0),
+            (resource.RLIMIT_SIGPENDING, 4 * processes),  # timers count as pending signals
         ):
             resource.setrlimit(kind, (value, value))
-    put_files(request["files"])
-    if request["stdin"]:
-        os.write(0, request["stdin"])
+    if files:
+        put_files(files)
+    if stdin:
+        os.write(0, stdin)
         os.lseek(0, 0, os.SEEK_SET)
-    seed(request["seed"])
+    if seed_ != ZYGOTE_SEED:
+        seed(seed_)
     gc.enable()
 
 
@@ -168,7 +163,7 @@ def exit_code(exit_: SystemExit) -> int:
     if exit_.code is None:
         return 0
     if isinstance(exit_.code, int):
-        return exit_.code & 0xFF
+        return exit_.code & 0xFF if -(2**63) <= exit_.code < 2**63 else 255
     sys.stderr.write(f"{exit_.code}\n")
     return 1
 
@@ -183,7 +178,8 @@ def tell(error: BaseException, name: str) -> None:
 def finish(code: int) -> NoReturn:
     """End as the interpreter would, without taking apart the modules that were preloaded."""
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        if threading.active_count() > 1:
+            threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.modules["__main__"].__dict__.clear()  # files that were left open are closed, and so written out
         sys.stdout.flush()

@@ -10,12 +10,14 @@ report; those go between node and run through descriptors that it only passes on
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import select
 import shutil
 import signal
 import socket
+import struct
 import time
 from typing import Any, NoReturn
 
@@ -33,69 +35,94 @@ class Slot:
         self._settings = settings
         self._layers: frozenset[str] = settings["layers"]
         self._control = control
-        self._requests = requests
+        self._requests = _high(requests.detach())
         self._proc = proc
         self._box: str = settings["box"]
+        settings["work"] = f"{self._box}/work"
+        self._folders = tuple(f"{self._box}/{name}" for name in ("work", "tmp", "shm"))
         self._last_pid = -1
         if "pid" in self._layers:
             self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
+        if "landlock" in self._layers:
+            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], settings["readable"])
+        owner = settings["run_uid"] or 0
+        sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV
+        self._mount = kernel.Mount("box", self._box, "tmpfs", flags, f"mode=700,uid={owner},gid={owner},{sizes}")
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
 
     def serve(self) -> NoReturn:
         """Fork, wait, watch, report, for as long as the node is there."""
-        hello = bytes([wire.KIND_HELLO])
-        socket.send_fds(self._control, [hello], [os.pidfd_open(os.getpid())])
+        self._limit_for_good()
+        self._make_box()
+        socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         while True:
-            self._fresh_box()
-            files = [os.memfd_create(name, 0) for name in ("stdin", "stdout", "stderr", "report")]
+            files = [_high(os.memfd_create(name)) for name in ("stdin", "stdout", "stderr", "report")]
             pid = self._fork(files)
             pidfd = os.pidfd_open(pid)
+            self._poll.register(pidfd, select.POLLIN)
             start = self._wait_for_start(pidfd)
             done = self._watch(pid, pidfd, start, files)
             handed = files[1:]
             if start[5]:
-                handed.append(os.open(f"{self._box}/work", os.O_PATH | os.O_DIRECTORY))
-            socket.send_fds(self._control, [done], handed)
+                handed.append(os.open(self._folders[0], os.O_PATH | os.O_DIRECTORY))
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(handed)}i", *handed))
+            self._control.sendmsg([done], [rights])
+            self._poll.unregister(pidfd)
             for descriptor in (*files, pidfd, *handed[3:]):
                 os.close(descriptor)
+            self._clear_box()
+            self._make_box()
+
+    def _limit_for_good(self) -> None:
+        """What is the same for all runs, and does the supervisor no harm, is set once and inherited."""
+        if "no_new_privs" in self._layers:
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if "rlimits" in self._layers:
+            for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
+                resource.setrlimit(kind, (0, 0))
+        if "uid" in self._layers:
+            os.setgroups([])
 
     def _fork(self, files: list[int]) -> int:
         """A run that has shut itself in and waits for its request."""
         ready, tell = os.pipe()
+        high = _high(tell)
         if self._last_pid >= 0:
             os.pwrite(self._last_pid, b"1", 0)  # every run is process 2: programs that print their pid stay the same
         pid = kernel.fork()
         if pid == 0:
-            run.main(self._settings, [*files, self._requests.fileno(), tell])
-        os.close(tell)
+            run.main(self._settings, [*files, self._requests, high])
+        os.close(high)
         if not os.read(ready, 1):
             os._exit(1)
         os.close(ready)
         return pid
 
-    def _fresh_box(self) -> None:
-        """An empty working folder, whatever the run before left in the old one."""
-        owner = self._settings["run_uid"]
+    def _make_box(self) -> None:
+        """An empty working folder."""
         if "mount" in self._layers:
-            if os.path.ismount(self._box):
-                kernel.umount(self._box)
-            options = f"mode=755,size={self._settings['disk_bytes']},nr_inodes={self._settings['inodes']}"
-            kernel.mount("box", self._box, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+            self._mount.mount()
         else:
-            shutil.rmtree(self._box, ignore_errors=True)
             os.mkdir(self._box, 0o755)
-        for name in ("work", "tmp", "shm"):
-            path = f"{self._box}/{name}"
+        owner = self._settings["run_uid"]
+        for path in self._folders:
             os.mkdir(path, 0o700)
             if owner is not None:
                 os.chown(path, owner, owner)
 
+    def _clear_box(self) -> None:
+        """Away with whatever a run left in its folder."""
+        if "mount" in self._layers:
+            self._mount.umount()
+        else:
+            shutil.rmtree(self._box, ignore_errors=True)
+
     def _wait_for_start(self, pidfd: int) -> tuple[Any, ...]:
         """Block until the node has a call for the waiting run; ends the slot if either of them is gone."""
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(pidfd, select.POLLIN)
         while True:
-            ready = [descriptor for descriptor, _ in poll.poll()]
+            ready = [descriptor for descriptor, _ in self._poll.poll()]
             if ready == [pidfd]:  # it died waiting; a run that had its request has its start here, sent before
                 os._exit(1)
             message = self._control.recv(wire.START.size)
@@ -115,21 +142,17 @@ class Slot:
         """Wait for the run's end, or bring it about; says which."""
         began = time.monotonic()
         used = _children_cpu()
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        poll.register(self._control, select.POLLIN)
         reason, tree, waited = wire.EXITED, None, 0.0
         pause = FIRST_LOOK
         while reason == wire.EXITED:
-            events = poll.poll(pause * 1000)
+            events = self._poll.poll(pause * 1000)
             if any(descriptor == pidfd for descriptor, _ in events):
                 break
             if events:  # the node is silent during a run, so it is gone or has given up on this one
                 self._end(pid)
                 os._exit(0)
             if tree is None:
-                whole = "pid" in self._layers
-                tree = Tree(self._proc, pid, whole, self._settings["base_rss"])
+                tree = Tree(self._proc, pid, "pid" in self._layers, self._settings["base_rss"], began)
             reason, waited = self._judge(tree, start, files, time.monotonic() - began)
             pause = LOOK_EVERY
         wall = time.monotonic() - began
@@ -183,3 +206,10 @@ class Slot:
 def _children_cpu() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def _high(descriptor: int) -> int:
+    """The same file at a number above those that a run gives its own."""
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64)
+    os.close(descriptor)
+    return high

@@ -7,6 +7,7 @@ bounds what that can hide.
 from __future__ import annotations
 
 import os
+import time
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -15,14 +16,16 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Tree:
     """The processes of one run, found in a `/proc` that shows only them and their supervisor."""
 
-    def __init__(self, proc: int, main: int, whole_namespace: bool, base_rss: int) -> None:
+    def __init__(self, proc: int, main: int, whole_namespace: bool, base_rss: int, began: float) -> None:
         self._proc = proc
         """Folder descriptor of `/proc`."""
         self._main = main
         self._whole_namespace = whole_namespace
         self._base_rss = base_rss
         self._cpu: dict[str, float] = {}
-        self._delay: dict[str, float] = {}
+        self._delays: dict[str, int] = {}
+        self._looked = began
+        self._waited = 0.0
 
     def pids(self) -> list[str]:
         """The run's processes."""
@@ -33,17 +36,19 @@ class Tree:
     def look(self) -> tuple[float, int, float]:
         """CPU seconds, bytes held beyond the interpreter, seconds spent runnable but waiting."""
         held, with_children = 0, 0.0
+        delays: dict[str, int] = {}
         for pid in self.pids():
             try:
                 own, waited_for = self._cpu_of(pid)
                 held += max(0, self._rss_of(pid) - self._base_rss)
-                self._delay[pid] = self._delay_of(pid)
+                delays.update(self._delays_of(pid))
             except OSError:  # it ended while we looked
                 continue
             self._cpu[pid] = own
             with_children += own + waited_for
+        self._count_waiting(delays)
         # Both are too small at worst: the one misses what was too short to be seen, the other what nobody waited for.
-        return max(sum(self._cpu.values()), with_children), held, sum(self._delay.values())
+        return max(sum(self._cpu.values()), with_children), held, self._waited
 
     def held_exactly(self) -> int:
         """Bytes held beyond the interpreter, pages that processes share counted once: slower than `look`."""
@@ -51,10 +56,17 @@ class Tree:
         for pid in self.pids():
             try:
                 text = self._read(f"{pid}/smaps_rollup")
-            except OSError:
+            except (FileNotFoundError, ProcessLookupError):
                 continue
             held += int(text.split(b"\nPss:", 1)[1].split(None, 1)[0]) * 1024 if b"\nPss:" in text else 0
         return held
+
+    def _count_waiting(self, delays: dict[str, int]) -> None:
+        """Add the longest that any one thread has waited since the last look: many that wait at once wait once."""
+        now = time.monotonic()
+        longest = max((delay - self._delays.get(thread, 0) for thread, delay in delays.items()), default=0)
+        self._waited += min(longest / 1e9, now - self._looked)
+        self._looked, self._delays = now, delays
 
     def _read(self, path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY, dir_fd=self._proc)
@@ -71,10 +83,10 @@ class Tree:
     def _rss_of(self, pid: str) -> int:
         return int(self._read(f"{pid}/statm").split()[1]) * PAGE
 
-    def _delay_of(self, pid: str) -> float:
+    def _delays_of(self, pid: str) -> dict[str, int]:
         threads = os.open(f"{pid}/task", os.O_RDONLY, dir_fd=self._proc)
         try:
             names = os.listdir(threads)
         finally:
             os.close(threads)
-        return sum(int(self._read(f"{pid}/task/{name}/schedstat").split()[1]) for name in names) / 1e9
+        return {name: int(self._read(f"{pid}/task/{name}/schedstat").split()[1]) for name in names}

@@ -7,7 +7,7 @@ struct; what a run says of itself is bounded JSON, read by the node as a strange
 from __future__ import annotations
 
 import marshal
-import socket
+import os
 import struct
 from typing import Any
 
@@ -26,6 +26,7 @@ EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED = range(6)
 STARVED_FACTOR = 20
 """A run whose wall cap, waiting not counted, isn't reached in this many times it got too little CPU to be judged."""
 
+CHUNK = 65_536
 LENGTH = struct.Struct("=Q")
 
 
@@ -35,25 +36,17 @@ def pack(message: Any) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def unpack(connection: socket.socket) -> Any:
+def unpack(descriptor: int) -> Any:
     """Read one trusted message; None if the other side is gone."""
-    head = _exactly(connection, LENGTH.size)
-    if head is None:
+    data = os.read(descriptor, CHUNK)
+    if not data:
         return None
-    body = _exactly(connection, LENGTH.unpack(head)[0])
-    return None if body is None else marshal.loads(body)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes | None:
-    data = connection.recv(size, socket.MSG_WAITALL)
-    if len(data) == size:
-        return data
-    parts = [data]
-    missing = size - len(data)
+    (size,) = LENGTH.unpack_from(data)
+    parts, missing = [data], size + LENGTH.size - len(data)
     while missing:
-        data = connection.recv(missing, socket.MSG_WAITALL)
+        data = os.read(descriptor, min(missing, CHUNK))
         if not data:
             return None
         parts.append(data)
         missing -= len(data)
-    return b"".join(parts)
+    return marshal.loads(b"".join(parts)[LENGTH.size :])

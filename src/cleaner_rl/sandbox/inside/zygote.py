@@ -6,6 +6,7 @@ libraries and programs, all read-only, and nothing else of the host.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -14,14 +15,14 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside import kernel, report, run, wire
 from cleaner_rl.sandbox.inside.slot import Slot
 
 _COMMON = """
 abc argparse array ast base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime
 decimal enum fractions functools hashlib heapq inspect io itertools json linecache math numbers operator os pathlib
 pickle pprint queue random re shutil signal statistics string struct subprocess sys tempfile textwrap threading time
-traceback types typing uuid warnings weakref
+tokenize traceback types typing uuid warnings weakref
 """
 """What programs import most. Every one costs each fork a little, so what is rare isn't here."""
 
@@ -29,7 +30,7 @@ traceback types typing uuid warnings weakref
 def main(channel: int) -> NoReturn:
     """Preload, then fork a slot for each message."""
     control = socket.socket(fileno=channel)
-    settings: dict[str, Any] = wire.unpack(control)
+    settings: dict[str, Any] = wire.unpack(channel)
     try:
         preload(settings["modules"], settings["paths"], settings["warm_up"])
         if "mount" in settings["layers"]:
@@ -61,8 +62,10 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     sys.path += paths
     for name in (*_COMMON.split(), *modules):
         importlib.import_module(name)
-    for code in run.compiled(warm_up, True, "warm_up"):
-        exec(code, {})
+    exec(warm_up, {"__name__": "warm_up"})
+    report.describe(ValueError("warm-up"))
+    run.seed(run.ZYGOTE_SEED)
+    atexit._clear()  # what the libraries want done at their end is none of a run's business
     # A run that imports a module finds what is installed, not what implements the sandbox.
     for name in [name for name in sys.modules if name.partition(".")[0] == "cleaner_rl"]:
         del sys.modules[name]
