@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import wraps
@@ -17,6 +18,7 @@ from cleaner_rl.sandbox import Node
 from cleaner_rl.sandbox.service.app import App
 from cleaner_rl.sandbox.service.config import ServiceConfig
 from cleaner_rl.sandbox.service.front import Server, build
+from cleaner_rl.sandbox.service.observe import CallLog
 
 P = ParamSpec("P")
 SECONDS = 60.0
@@ -38,7 +40,7 @@ async def served(
 ) -> AsyncIterator[tuple[str, App]]:
     """The address of a node's service, and its application."""
     config = ServiceConfig(node.config, token_file=token_file, **settings)
-    app = build(config, node, connections=1000)
+    app = build(config, node, connections=1000, log=CallLog(io.BytesIO()))
     listening = socket.create_server(("127.0.0.1", port), backlog=4096)
     options = uvicorn.Config(
         app, lifespan="off", log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1

@@ -16,7 +16,7 @@ from cleaner_rl.sandbox.node import Node
 from cleaner_rl.sandbox.service.config import ServiceConfig
 from cleaner_rl.sandbox.service.groups import Queue
 from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError, Receive, Scope, Send
-from cleaner_rl.sandbox.service.observe import Observer
+from cleaner_rl.sandbox.service.observe import CallLog, Observer
 from cleaner_rl.sandbox.service.owners import Owner, Owners
 
 logger = logging.getLogger(__name__)
@@ -47,10 +47,10 @@ class Route:
 class App:
     """The service of one node."""
 
-    def __init__(self, config: ServiceConfig, node: Node, owners: Owners) -> None:
+    def __init__(self, config: ServiceConfig, node: Node, owners: Owners, log: CallLog) -> None:
         self.config, self.node, self.owners = config, node, owners
         self.queue = Queue(config.node.slots, config.most_waiting, config.most_held_mb * 1_048_576)
-        self.observer = Observer(lambda: node.status, self.queue, config.log_code)
+        self.observer = Observer(lambda: node.status, self.queue, log, config.log_code)
         self.routes: list[Route] = []
         self._exact: dict[tuple[str, str], Route] = {}
         self._varying: list[tuple[list[str], Route]] = []

@@ -26,14 +26,12 @@ from cleaner_rl.sandbox.service.app import App
 from cleaner_rl.sandbox.service.code_judge import add_code_judge
 from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.service.fusion import add_fusion
-from cleaner_rl.sandbox.service.observe import calls_logger
+from cleaner_rl.sandbox.service.observe import CallLog
 from cleaner_rl.sandbox.service.owners import Owners
 from cleaner_rl.sandbox.service.runs import add_runs
 from cleaner_rl.sandbox.service.sessions import add_sessions
 from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import encode
-
-logger = logging.getLogger(__name__)
 
 DESCRIPTORS_PER_SLOT = 16
 """A generous count of what the node holds open per slot and session: pipes, a pid, a folder."""
@@ -53,9 +51,9 @@ def connections_held(config: ServiceConfig) -> int:
     return hard - own
 
 
-def build(config: ServiceConfig, node: Node, connections: int) -> App:
+def build(config: ServiceConfig, node: Node, connections: int, log: CallLog) -> App:
     """The whole service of a node."""
-    app = App(config, node, Owners.read(config.token_file))
+    app = App(config, node, Owners.read(config.token_file), log)
     add_runs(app)
     add_sessions(app)
     add_about(app, connections)
@@ -88,10 +86,11 @@ class Server(uvicorn.Server):
 async def serve(config: ServiceConfig, listening: socket.socket) -> None:
     """Open the node and serve it until a signal comes."""
     connections = connections_held(config)
+    log = CallLog(sys.stdout.buffer)
     async with Node(config.node) as node:
-        app = build(config, node, connections)
+        app = build(config, node, connections, log)
         health = About(app, connections).now()
-        logger.info("%s", encode({"event": "ready", "address": listening.getsockname()[:2], "health": health}).decode())
+        log.add(encode({"event": "ready", "address": listening.getsockname()[:2], "health": health}))
         server = Server(
             uvicorn.Config(
                 app,
@@ -100,6 +99,7 @@ async def serve(config: ServiceConfig, listening: socket.socket) -> None:
                 log_config=None,
                 ws="none",
                 server_header=False,
+                proxy_headers=False,
                 backlog=BACKLOG,
                 limit_concurrency=connections,
                 timeout_keep_alive=75,
@@ -107,17 +107,14 @@ async def serve(config: ServiceConfig, listening: socket.socket) -> None:
             ),
             app,
         )
-        await server.serve(sockets=[listening])
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            log.flush()
 
 
 def main(arguments: list[str]) -> int:
     """Serve on an inherited socket."""
-    line = logging.StreamHandler(sys.stdout)
-    line.setFormatter(logging.Formatter("%(message)s"))
-    for named in (calls_logger, logger):
-        named.propagate = False
-        named.setLevel(logging.INFO)
-        named.addHandler(line)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     listening = socket.socket(fileno=int(arguments[0]))
     config = msgspec.json.decode(arguments[1], type=ServiceConfig)
@@ -126,7 +123,7 @@ def main(arguments: list[str]) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config, listening))
     except (TierError, ValueError) as error:
-        logging.getLogger(__name__).error("%s", encode({"event": "unusable", "message": str(error)}).decode())
+        sys.stdout.write(encode({"event": "unusable", "message": str(error)}).decode() + "\n")
         return UNUSABLE
     return 0
 

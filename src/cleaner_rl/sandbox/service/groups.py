@@ -173,6 +173,11 @@ class Group(Generic[T]):
         """Whether the caller keeps up with reading."""
         return self._unread < UNREAD_BYTES
 
+    @property
+    def complete(self) -> bool:
+        """Whether all results have been given out."""
+        return not self._left and not self._results
+
     def start(self) -> None:
         """Start the next call; the queue calls this when it has a slot."""
         index = self._next

@@ -115,15 +115,12 @@ class Exchange:
         """Answer with a problem."""
         await self.reply(encode(Problem(error.error, error.message)), error.status, headers=error.headers)
 
-    async def begin_lines(self) -> None:
-        """Begin an answer that comes line by line."""
-        self.answered = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", LINES)]})
+    async def lines(self, data: bytes, last: bool) -> None:
+        """Send some lines, and end the answer with the last; waits while the caller doesn't read.
 
-    async def lines(self, data: bytes) -> None:
-        """Send some lines; waits while the caller doesn't read."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def end_lines(self) -> None:
-        """End an answer that came line by line."""
-        await self._send({"type": "http.response.body", "body": b""})
+        The head goes out with the first lines: one system call less for a batch of one.
+        """
+        if not self.answered:
+            self.answered = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", LINES)]})
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})

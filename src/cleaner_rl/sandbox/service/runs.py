@@ -51,15 +51,13 @@ class Runs:
         if not batch.calls:
             raise HttpError(400, "invalid_request", "The batch holds no calls.")
         with self.group(exchange, owner, batch.calls, batch.within) as group:
-            await exchange.begin_lines()
             while ready := await group.next():
                 lines = []
                 for index, outcome in ready:
                     outcome.index = index
                     lines.append(encode(outcome))
                 lines.append(b"")
-                await exchange.lines(b"\n".join(lines))
-        await exchange.end_lines()
+                await exchange.lines(b"\n".join(lines), last=group.complete)
 
     def group(self, exchange: Exchange, owner: Owner, calls: Sequence[RunCall], within: float | None) -> Group[Outcome]:
         """Put some calls into the queue. Raises `HttpError` if there is no room, or if one names impossible limits."""
