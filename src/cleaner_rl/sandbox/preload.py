@@ -41,7 +41,7 @@ sympy.simplify((x**2 - 1) / (x - 1)), sympy.factor(x**4 - 1), sympy.Matrix([[1, 
 """,
 )
 
-_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([^#\n;]+)", re.MULTILINE)
+_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(import|from)[ \t]+([^#\n;]+)", re.MULTILINE)
 
 
 def imports_of(code: str) -> set[str]:
@@ -52,8 +52,7 @@ def imports_of(code: str) -> set[str]:
     """
     found: set[str] = set()
     for match in _IMPORT.finditer(code):
-        text = match[1]
-        names = [text] if match[0].lstrip().startswith("from") else text.split(",")
+        names = [match[2]] if match[1] == "from" else match[2].split(",")
         for name in names:
             top = name.strip().split(" ")[0].partition(".")[0]
             if top.isidentifier():

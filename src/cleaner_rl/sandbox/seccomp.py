@@ -32,7 +32,7 @@ exit exit_group wait4 waitid
 sendto recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt setsockopt
 """
 """Some of these exist on some machines only; libseccomp leaves out what the machine doesn't have. Not here, though
-harmless to look at: `sendmsg`, which puts descriptors in flight that count for nobody's limit; `memfd_create` and System
+harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
 V shared memory, which hold memory that no process maps."""
 
 PROCESS_CALLS = ("fork", "vfork", "execve", "execveat")
@@ -61,6 +61,7 @@ def build(processes: bool) -> bytes:
         program.add_rule(allow, "socket", argument(0, equal, socket.AF_UNIX))
     else:
         program.add_rule(allow, "clone", argument(0, masked, CLONE_THREAD | CLONE_NAMESPACES, CLONE_THREAD))
+        program.add_rule(pyseccomp.ERRNO(errno.EPERM), "clone", argument(0, masked, CLONE_THREAD, 0))
         for name in PROCESS_CALLS:
             program.add_rule(pyseccomp.ERRNO(errno.EPERM), name)
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))
