@@ -137,7 +137,7 @@ async def streamed(node: NodeProcess, calls: int, outstanding: int) -> dict[str,
 
 
 async def single_connections(node: NodeProcess, connections: int) -> dict[str, object]:
-    """So many connections at the same moment, each with one call; the node itself says how many calls it held at once."""
+    """So many connections at the same moment, each with one call; the node says how many calls it held at once."""
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     held = 0
     async with aiohttp.ClientSession(node.url, connector=connector, timeout=aiohttp.ClientTimeout(None)) as http:

@@ -82,6 +82,12 @@ class NodeProcess:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
 
+    def stop(self) -> None:
+        """Ask it to stop, and wait until it has."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(timeout=120)
+
     def health(self) -> dict[str, Any]:
         """What the node says of itself."""
         with urllib.request.urlopen(f"{self.url}/healthz", timeout=60) as response:

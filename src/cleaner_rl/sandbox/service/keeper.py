@@ -9,13 +9,19 @@ Limits: a keeper that is killed takes its front along (by the parent-death signa
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ipaddress
+import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from types import FrameType
 
 from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
@@ -62,16 +68,23 @@ class Keeper:
         quick = 0
         while True:
             begun = time.monotonic()
-            code = self._run_front()
+            with scratch() as folder:
+                code = self._run_front(folder)
             quick = quick + 1 if time.monotonic() - begun < QUICK_SECONDS else 0
             if self._stopping or code in (0, UNUSABLE) or quick >= MOST_QUICK_DEATHS:
                 return code if code >= 0 else 128 - code
 
-    def _run_front(self) -> int:
+    def _run_front(self, folder: str) -> int:
         fd = self._listening.fileno()
         command = [sys.executable, "-m", "cleaner_rl.sandbox.service.front", str(fd), self._settings]
         # Interrupts typed at a terminal reach the whole process group; the front is told by the keeper alone.
-        self._front = subprocess.Popen(command, pass_fds=[fd], start_new_session=True, preexec_fn=_die_with_parent)
+        self._front = subprocess.Popen(
+            command,
+            pass_fds=[fd],
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+            env={**os.environ, "TMPDIR": folder},
+        )
         if self._stopping:
             self._front.terminate()
         return self._front.wait()
@@ -82,6 +95,24 @@ class Keeper:
         self._listening.close()
         if self._front is not None and self._front.poll() is None:
             self._front.send_signal(number)
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[str]:
+    """A folder for a front's files, gone when the front is: one that is killed can't clean up after itself.
+
+    A killed keeper can't either, so the folders of keepers that are no more go first. They are known by their names.
+    """
+    everyone = tempfile.gettempdir()
+    for name in os.listdir(everyone):
+        if (match := re.fullmatch(r"cleaner-keeper-(\d+)-\w+", name)) and not os.path.exists(f"/proc/{match[1]}"):
+            shutil.rmtree(os.path.join(everyone, name), ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"cleaner-keeper-{os.getpid()}-")
+    os.chmod(folder, 0o711)  # slots run under uids of their own, and have to get to what is theirs
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
