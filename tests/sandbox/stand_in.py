@@ -11,7 +11,17 @@ import signal
 import sys
 from collections.abc import Callable
 
-from cleaner_rl.sandbox import Node, NodeConfig, NodeStatus, RunOutcome, RunRequest, Session, SessionRequest, Tier
+from cleaner_rl.sandbox import (
+    Node,
+    NodeConfig,
+    NodeStatus,
+    RunOutcome,
+    RunRequest,
+    Session,
+    SessionRequest,
+    Tier,
+    TierError,
+)
 from cleaner_rl.tools import Status, ToolResult
 
 BREAK = "# break"
@@ -64,7 +74,7 @@ class StandInNode(Node):
         return RunOutcome(result, exit_code=child.returncode, request_id=request.request_id)
 
     async def open_session(self, request: SessionRequest | None = None) -> Session:
-        raise NotImplementedError
+        raise TierError("the stand-in has no sessions")
 
     @property
     def status(self) -> NodeStatus:
