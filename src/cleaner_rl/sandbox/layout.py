@@ -15,6 +15,7 @@ from cleaner_rl.sandbox.preload import PreloadSet
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+OWN_FOLDERS = ("/tmp/", "/dev/", "/proc/", "/box/")
 TEXTS = {
     "/etc/passwd": "root:x:0:0:root:/:/bin/false\nsandbox:x:1000:1000:sandbox:/box/work:/bin/sh\n",
     "/etc/group": "root:x:0:\nsandbox:x:1000:\n",
@@ -68,7 +69,10 @@ def root(preload: PreloadSet) -> list[tuple[str, str]]:
     if not prefix.startswith("/usr"):
         entries.append((prefix, "bind"))
     entries += [(path, "cover") for path in covers]
-    entries += [(path, "bind") for path in (*SYSTEM_FILES, *packages(preload)) if os.path.exists(path)]
+    own = packages(preload)
+    if hidden := [path for path in own if path.startswith(OWN_FOLDERS)]:
+        raise ValueError(f"runs have folders of their own where {hidden[0]} lies; install the packages elsewhere")
+    entries += [(path, "bind") for path in (*SYSTEM_FILES, *own) if os.path.exists(path)]
     return entries + [(path, "device") for path in DEVICES]
 
 

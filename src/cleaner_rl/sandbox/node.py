@@ -263,7 +263,7 @@ class Node:
             "paths": layout.search_path(packages),
             "report_versions": [name for name in preload.modules if "." not in name],
             "root": self._mount_point(preload.name),
-            "box": "/box" if own_files else f"{self._folder}/{{index}}",
+            "box": "/box" if own_files else f"{self._folder}/{{index}}/box",
             "layout": layout.root(preload) if own_files else [],
             "texts": layout.TEXTS,
             "readable": rights,

@@ -16,9 +16,10 @@ class Layer(StrEnum):
 
     ENVIRONMENT = "environment"
     """Runs see an environment of our making, nothing of the node's."""
-    NO_NEW_PRIVS = "no_new_privs"
     RLIMITS = "rlimits"
     SECCOMP = "seccomp"
+    """The system calls that a run may make. No-new-privileges comes with this layer and the next: without it, the
+    kernel lets nobody enter them who has no privileges."""
     LANDLOCK = "landlock"
     WATCH = "watch"
     """The supervisor's eye on CPU time, memory and output. Without it only the wall cap is left."""
@@ -35,7 +36,7 @@ class Layer(StrEnum):
     CGROUP = "cgroup"
 
 
-_T1 = frozenset({Layer.ENVIRONMENT, Layer.NO_NEW_PRIVS, Layer.RLIMITS, Layer.SECCOMP, Layer.LANDLOCK, Layer.WATCH})
+_T1 = frozenset({Layer.ENVIRONMENT, Layer.RLIMITS, Layer.SECCOMP, Layer.LANDLOCK, Layer.WATCH})
 _T2 = _T1 | {Layer.USER, Layer.UID, Layer.MOUNT, Layer.NET, Layer.IPC, Layer.UTS, Layer.PID}
 
 

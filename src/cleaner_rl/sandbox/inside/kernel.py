@@ -112,6 +112,13 @@ def prctl(option: int, argument: int) -> None:
     _check(_prctl(option, argument, 0, 0, 0), "prctl")
 
 
+def drop_capabilities() -> None:
+    """Be root in name only: what root may do beyond its own files is gone for good."""
+    version_3 = 0x20080522
+    header = ctypes.c_char_p(struct.pack("=Ii", version_3, 0))
+    _check(_libc.capset(header, ctypes.c_char_p(bytes(24))), "capset")
+
+
 def close_from(first: int) -> None:
     """Close every descriptor from `first` on."""
     _check(_close_range(first, 0x7FFFFFFF, 0), "close_range")
@@ -164,29 +171,30 @@ LANDLOCK_WRITE_FILE = 0b110
 
 
 class Landlock:
-    """Which paths a process may use: prepared once, entered by each run.
+    """Which paths a process may use: made once, entered by each run.
 
     From ABI 4 on also no TCP, from ABI 6 on no signals to, and no abstract sockets of, anybody outside.
     """
 
-    def __init__(self, abi: int, rules: list[tuple[str, int]]) -> None:
-        self._all = _FILE_RIGHTS[min(abi, 5)]
-        self._size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    def __init__(self, abi: int, rules: list[tuple[str, int]], own: str) -> None:
+        """`own`: the folder where all is allowed. Mounts on it come and go; the rule is about what lies under them."""
+        everything = _FILE_RIGHTS[min(abi, 5)]
+        size = 24 if abi >= 6 else 16 if abi >= 4 else 8
         networks, scopes = (3 if abi >= 4 else 0), (3 if abi >= 6 else 0)
-        self._buffers = [struct.pack("=QQQ", self._all, networks, scopes)]
-        for path, rights in rules:
-            self._buffers.append(struct.pack("=Qi", rights & self._all, os.open(path, os.O_PATH | os.O_CLOEXEC)))
-        self._attributes, *self._rules = (ctypes.c_char_p(buffer) for buffer in self._buffers)
+        attributes = ctypes.c_char_p(struct.pack("=QQQ", everything, networks, scopes))
+        self._ruleset = _check(_syscall(LANDLOCK_CREATE_RULESET, attributes, size, 0), "landlock")
+        for path, rights in (*rules, (own, everything)):
+            try:
+                descriptor = os.open(path, os.O_PATH)
+            except PermissionError:  # what can't be reached needs no rule
+                continue
+            rule = ctypes.c_char_p(struct.pack("=Qi", rights & everything, descriptor))
+            _check(_syscall(LANDLOCK_ADD_RULE, self._ruleset, 1, rule, 0), f"landlock {path}")
+            os.close(descriptor)
 
-    def enter(self, own: str) -> None:
-        """Allow this process only the prepared paths, and everything below `own`."""
-        ruleset = _check(_syscall(LANDLOCK_CREATE_RULESET, self._attributes, self._size, 0), "landlock")
-        folder = os.open(own, os.O_PATH)
-        for rule in (*self._rules, ctypes.c_char_p(struct.pack("=Qi", self._all, folder))):
-            _check(_syscall(LANDLOCK_ADD_RULE, ruleset, 1, rule, 0), "landlock")
-        _check(_syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock")
-        os.close(folder)
-        os.close(ruleset)
+    def enter(self) -> None:
+        """Allow this process nothing else from here on."""
+        _check(_syscall(LANDLOCK_RESTRICT_SELF, self._ruleset, 0), "landlock")
 
 
 if sys.platform != "linux":

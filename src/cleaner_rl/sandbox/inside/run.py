@@ -62,10 +62,12 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
+    elif "seccomp" in layers:
+        kernel.drop_capabilities()
     if "pid" not in layers:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if "landlock" in layers:
-        settings["landlock"].enter(settings["box"])
+        settings["landlock"].enter()
     # The slot keeps these above what they become here, so none is overwritten before it is copied.
     for target, descriptor in enumerate(files):
         os.dup2(descriptor, target)

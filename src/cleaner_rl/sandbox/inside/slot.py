@@ -44,7 +44,8 @@ class Slot:
         if "pid" in self._layers:
             self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
         if "landlock" in self._layers:
-            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], settings["readable"])
+            own = self._box if "mount" in self._layers else os.path.dirname(self._box)
+            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], settings["readable"], own)
         owner = settings["run_uid"] or 0
         sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -55,6 +56,8 @@ class Slot:
     def serve(self) -> NoReturn:
         """Fork, wait, watch, report, for as long as the node is there."""
         self._limit_for_good()
+        if "mount" not in self._layers:
+            self._clear_box()  # the slot that had this number before may have been killed
         self._make_box()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         while True:
@@ -77,7 +80,7 @@ class Slot:
 
     def _limit_for_good(self) -> None:
         """What is the same for all runs, and does the supervisor no harm, is set once and inherited."""
-        if "no_new_privs" in self._layers:
+        if "seccomp" in self._layers or "landlock" in self._layers:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         if "rlimits" in self._layers:
             for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):

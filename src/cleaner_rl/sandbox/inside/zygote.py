@@ -97,6 +97,11 @@ def become_slot(settings: dict[str, Any], index: int, control: socket.socket, re
     supervisor_uid = settings["first_uid"] + 2 * index
     settings["run_uid"] = supervisor_uid + 1 if "uid" in layers else None
     settings["box"] = settings["box"].format(index=index)
+    if "mount" not in layers:
+        folder = os.path.dirname(settings["box"])
+        os.makedirs(folder, exist_ok=True)
+        if "user" in layers:
+            os.chown(folder, supervisor_uid, supervisor_uid)
     flags = sum(flag for layer, flag in NAMESPACES.items() if layer in layers)
     if "user" in layers:
         enter_user_namespace(supervisor_uid)
