@@ -42,7 +42,8 @@ def connections_held(config: ServiceConfig) -> int:
     """Raise the limit on open files as far as allowed; how many connections fit beside what the node itself needs."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    own = DESCRIPTORS_OF_ITS_OWN + DESCRIPTORS_PER_SLOT * (config.node.slots + config.node.sessions)
+    slots = config.node.slots * len(config.node.preload)
+    own = DESCRIPTORS_OF_ITS_OWN + DESCRIPTORS_PER_SLOT * (slots + config.node.sessions)
     if hard < own + 64:
         raise ValueError(
             f"the limit of {hard} open files is too low for {config.node.slots} slots and {config.node.sessions} "

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import ipaddress
 import os
-import re
 import shutil
 import signal
 import socket
@@ -22,15 +22,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 
 from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.wire import encode
 
 PR_SET_PDEATHSIG = 1
+SCRATCH = "cleaner-keeper-"
 QUICK_SECONDS = 10.0
-MOST_QUICK_DEATHS = 5
-"""So many deaths within so few seconds of starting, one after the other: it is not getting better."""
+LONGEST_PAUSE = 5.0
+"""A front that dies so soon after it started is started again after a pause that doubles each time, up to this."""
 
 
 class UnsafeBindError(ValueError):
@@ -70,9 +72,12 @@ class Keeper:
             begun = time.monotonic()
             with scratch() as folder:
                 code = self._run_front(folder)
-            quick = quick + 1 if time.monotonic() - begun < QUICK_SECONDS else 0
-            if self._stopping or code in (0, UNUSABLE) or quick >= MOST_QUICK_DEATHS:
+            if self._stopping or code in (0, UNUSABLE):
                 return code if code >= 0 else 128 - code
+            quick = quick + 1 if time.monotonic() - begun < QUICK_SECONDS else 0
+            self._pause(min(LONGEST_PAUSE, 0.1 * 2**quick) if quick > 1 else 0.0)
+            if self._stopping:
+                return 0
 
     def _run_front(self, folder: str) -> int:
         fd = self._listening.fileno()
@@ -91,28 +96,45 @@ class Keeper:
 
     def _stop(self, number: int, _: FrameType | None) -> None:
         self._stopping = True
-        # The front stops accepting; with the keeper's copy open, the kernel would go on taking connections for it.
-        self._listening.close()
         if self._front is not None and self._front.poll() is None:
+            # The front stops accepting; with the keeper's copy open, the kernel would go on taking connections for it.
+            self._listening.close()
             self._front.send_signal(number)
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stopping and time.monotonic() < until:
+            time.sleep(0.05)
 
 
 @contextlib.contextmanager
 def scratch() -> Iterator[str]:
     """A folder for a front's files, gone when the front is: one that is killed can't clean up after itself.
 
-    A killed keeper can't either, so the folders of keepers that are no more go first. They are known by their names.
+    A killed keeper can't either, so the folders that no keeper holds any more go first. Each is held by a lock, because
+    a process id says nothing when machines or containers share the folder for temporary files.
     """
-    everyone = tempfile.gettempdir()
-    for name in os.listdir(everyone):
-        if (match := re.fullmatch(r"cleaner-keeper-(\d+)-\w+", name)) and not os.path.exists(f"/proc/{match[1]}"):
-            shutil.rmtree(os.path.join(everyone, name), ignore_errors=True)
-    folder = tempfile.mkdtemp(prefix=f"cleaner-keeper-{os.getpid()}-")
-    os.chmod(folder, 0o711)  # slots run under uids of their own, and have to get to what is theirs
+    everyone = Path(tempfile.gettempdir())
+    for left in everyone.glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError), _held(left):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    with _held(folder):
+        folder.chmod(0o711)  # slots run under uids of their own, and have to get to what is theirs
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        yield folder
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

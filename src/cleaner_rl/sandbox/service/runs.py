@@ -50,7 +50,8 @@ class Runs:
         batch = await exchange.json(_batch_decoder)
         if not batch.calls:
             raise HttpError(400, "invalid_request", "The batch holds no calls.")
-        with self.group(exchange, owner, batch.calls, batch.within) as group:
+        within = batch.calls[0].within if batch.within is None and len(batch.calls) == 1 else batch.within
+        with self.group(exchange, owner, batch.calls, within) as group:
             while ready := await group.next():
                 lines = []
                 for index, outcome in ready:
