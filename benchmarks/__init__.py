@@ -1,0 +1,1 @@
+"""What produces the figures: each module is a command, `python -m benchmarks.NAME --json`."""
