@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -252,10 +253,8 @@ def test_a_cell_that_lies_about_its_end_only_fools_itself(cells: Cells) -> None:
     cells.show("x = 1")
     cells.run("import os\nos.write(4, b'E\\x00')\nx = 2\nos.write(4, b'R' * 100)\n1/0")
     cells.run("import os\nos.closerange(0, 64)")
-    try:
+    with contextlib.suppress(SessionLostError):
         assert cells.show("x") in ("1\n", "2\n")
-    except SessionLostError:
-        pass
     assert cells.driver.run("print(1)").output == "1\n"
 
 
