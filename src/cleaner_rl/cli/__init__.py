@@ -7,38 +7,45 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from cleaner_rl import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve a node."),
+    "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve a node, attack it, measure it."),
 }
 """Name, the module that holds it under the same name, and its line in the list of commands."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported only when they are used."""
+    """A group with commands that are imported only when they are used."""
+
+    def __init__(self, *arguments: Any, later: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._later = later
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names."""
-        return sorted({*super().list_commands(ctx), *COMMANDS})
+        return sorted({*super().list_commands(ctx), *self._later})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command by its name."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self._later:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        command: click.Command = getattr(importlib.import_module(self._later[cmd_name][0]), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, from the table rather than from the commands themselves."""
+        """The list of commands; of those that come later, from the table rather than from the commands themselves."""
+        lines = {name: command.get_short_help_str() for name, command in self.commands.items()}
+        lines |= {name: line for name, (_, line) in self._later.items()}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl(sorted(lines.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, later=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cleaner")
 def main() -> None:
     """Train tool-using language models on clean trajectories."""

@@ -7,13 +7,20 @@ from pathlib import Path
 
 import click
 
+from cleaner_rl.cli import LazyGroup
 from cleaner_rl.sandbox import Limits, NodeConfig, Tier
 from cleaner_rl.sandbox.service import Keeper, ServiceConfig, UnsafeBindError, bind
 
 TIERS = {f"T{tier.value}": tier for tier in Tier if tier is not Tier.NONE}
 
 
-@click.group()
+COMMANDS = {
+    "bench": ("cleaner_rl.cli.sandbox_bench", "Measure what a call costs, beside a bare fork."),
+    "check": ("cleaner_rl.cli.sandbox_check", "Attack a sandbox, harmlessly, and say what got through."),
+}
+
+
+@click.group(cls=LazyGroup, later=COMMANDS)
 def sandbox() -> None:
     """Run model-written Python."""
 

@@ -14,7 +14,7 @@ from cleaner_rl.sandbox.check.attack import Attack, AttackClass
 from cleaner_rl.sandbox.check.attacks import ATTACKS
 from cleaner_rl.sandbox.check.report import Report
 from cleaner_rl.sandbox.check.runner import Verdict
-from cleaner_rl.sandbox.check.suite import check_node, check_url, try_layers, try_without
+from cleaner_rl.sandbox.check.suite import check_node, check_target, try_layers, try_without
 
 __all__ = [
     "ATTACKS",
@@ -23,7 +23,7 @@ __all__ = [
     "Report",
     "Verdict",
     "check_node",
-    "check_url",
+    "check_target",
     "try_layers",
     "try_without",
 ]

@@ -24,7 +24,23 @@ from typing import Self
 
 import cleaner_rl
 
-KINDS = "environment home private temporary ssh memory victim argument descriptor keyring sysv shm wire other tool".split()
+KINDS = [
+    "environment",
+    "home",
+    "private",
+    "temporary",
+    "ssh",
+    "memory",
+    "victim",
+    "argument",
+    "descriptor",
+    "keyring",
+    "sysv",
+    "shm",
+    "wire",
+    "other",
+    "tool",
+]
 OPEN_TEXT = "open to everybody"
 ADD_KEY, SESSION_KEYRING = 248, -3
 IPC_CREATE, IPC_REMOVE = 0o1000, 0
@@ -126,7 +142,9 @@ class Plants:
     def _watched(self) -> set[str]:
         """Folders of the host where an attack might leave a file."""
         home = Path.home()
-        named = "/ /etc /usr /usr/lib /usr/bin /tmp /var/tmp /var/lib /dev/shm /run /run/lock /run/user/0 /opt /srv /root"
+        named = (
+            "/ /etc /usr /usr/lib /usr/bin /tmp /var/tmp /var/lib /dev/shm /run /run/lock /run/user/0 /opt /srv /root"
+        )
         own = (self.home, self.temporary, home, home / ".cache", Path.cwd(), Path(sys.executable).parent)
         paths = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
         return {*named.split(), *map(str, own), *paths}

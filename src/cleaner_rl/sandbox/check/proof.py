@@ -94,7 +94,7 @@ async def _world(trial: Trial, attacks: list[Attack], found: Callable[[Verdict],
     if rest and process.returncode != 0 and began:
         found(Verdict(rest.pop(0), escaped=[problem]))
     elif len(rest) == len(attacks):
-        raise RuntimeError(f"the trial {trial} could not start: {errors.decode(errors='replace')[-800:]}")
+        raise RuntimeError(f"the trial {trial} could not start: {errors.decode(errors='replace')[-4000:]}")
     return rest
 
 

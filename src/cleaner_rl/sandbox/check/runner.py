@@ -170,7 +170,9 @@ class Lane:
             return
         result = outcome.result
         if result.status is not Status.OK:
-            verdict.escaped.append(f"the next run failed: {result.status} {result.exception or result.explanation}"[:200])
+            verdict.escaped.append(
+                f"the next run failed: {result.status} {result.exception or result.explanation}"[:200]
+            )
         if self._plants.marker in result.output:
             verdict.escaped.append("the next run found what was left")
 

@@ -1,4 +1,4 @@
-"""The suite put together: a node of our own or one behind a URL, and the trials without isolation or without a layer."""
+"""The suite put together: nodes of our own or a given target, and the trials without isolation or without a layer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from cleaner_rl.sandbox.check.attack import Attack
 from cleaner_rl.sandbox.check.lanes import node_lanes
 from cleaner_rl.sandbox.check.plants import Plants
 from cleaner_rl.sandbox.check.proof import Trial, run_trial
-from cleaner_rl.sandbox.check.runner import Lane, Verdict, run_lanes
-from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.sandbox.tiers import Layer, Tier
+from cleaner_rl.sandbox.check.runner import Lane, Target, Verdict, run_lanes
+from cleaner_rl.sandbox.tiers import Tier
 
 Done = Callable[[Verdict], None]
 """Hears of each verdict as it is found."""
 
-REMOTE_LANES = 4
+TARGET_LANES = 4
 
 
 async def check_node(tier: Tier | None, attacks: Sequence[Attack], done: Done) -> tuple[Tier, list[Verdict]]:
@@ -27,14 +26,13 @@ async def check_node(tier: Tier | None, attacks: Sequence[Attack], done: Done) -
             return found, await run_lanes(lanes, attacks, done)
 
 
-async def check_url(url: str, token: str | None, attacks: Sequence[Attack], done: Done) -> list[Verdict]:
-    """Attack a node that serves HTTP, from this machine."""
+async def check_target(target: Target, attacks: Sequence[Attack], done: Done) -> list[Verdict]:
+    """Attack something that was started elsewhere, such as a node behind a client."""
     with Plants() as plants:
-        async with SandboxClient(url, token=token, patience=60.0) as client:
-            lanes = [Lane(client, plants) for _ in range(REMOTE_LANES)]
-            for lane in lanes:
-                await lane.start()
-            return await run_lanes(lanes, attacks, done)
+        lanes = [Lane(target, plants) for _ in range(TARGET_LANES)]
+        for lane in lanes:
+            await lane.start()
+        return await run_lanes(lanes, attacks, done)
 
 
 async def try_without(attacks: Sequence[Attack], done: Done) -> dict[str, list[Verdict]]:

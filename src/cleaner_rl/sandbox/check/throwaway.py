@@ -1,14 +1,15 @@
-"""A world to throw away: own user, pid, mount, network, IPC and host-name namespaces over a copy of the file system that
-exists in memory only. Attacks that succeed in it harm nothing.
+"""A world to throw away: own user, pid, mount, network, IPC and host-name namespaces, over a copy of the file system
+that exists in memory only. Attacks that succeed in it harm nothing.
 
-`command` gives the arguments that run a program in such a world: this module, as a program, builds the world and then
-executes the other. A first process reaps what the program leaves, and ends with it; so does everything in the world.
+`command` gives the arguments that run a program in such a world: an interpreter that builds it and then executes the
+program. A first process reaps what the program leaves, and ends with it; so does everything in the world.
 
 Limits: needs root. `/dev` and `/sys` are the machine's own (attacks open files there and write nothing).
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import resource
@@ -41,7 +42,8 @@ SIOCADDRT, SIOCSIFFLAGS, IFF_UP_AND_RUNNING = 0x890B, 0x8914, 0x41
 
 def command(program: Sequence[str]) -> list[str]:
     """The arguments that run a program in a world of its own."""
-    return [sys.executable, "-m", __name__, *program]
+    start = f"import sys; from {__name__} import main; main(sys.argv[1:])"
+    return [sys.executable, "-c", start, *program]
 
 
 def main(program: Sequence[str]) -> None:
@@ -112,15 +114,8 @@ def _network() -> None:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP_AND_RUNNING))
         address = struct.pack("=H14x", socket.AF_INET)
         device = bytearray(b"lo\0")
-        pointer = kernel.ctypes.addressof(kernel.ctypes.c_char.from_buffer(device))
-        route = struct.pack("=Q16s16s16sHhQQhhQQQQ", 0, address, address, address, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        route = bytearray(route.ljust(120, b"\0"))
-        struct.pack_into("=Q", route, _DEVICE_OFFSET, pointer)
+        pointer = ctypes.addressof(ctypes.c_char.from_buffer(device))
+        route = bytearray(120)  # a `struct rtentry`: destination, gateway, mask, flags, ..., device
+        struct.pack_into("=Q16s16s16sH", route, 0, 0, address, address, address, 1)
+        struct.pack_into("=Q", route, 88, pointer)
         fcntl.ioctl(control, SIOCADDRT, bytes(route))
-
-
-_DEVICE_OFFSET = 88
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

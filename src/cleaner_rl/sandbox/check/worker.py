@@ -20,7 +20,7 @@ from cleaner_rl.sandbox.check.lanes import node_lanes
 from cleaner_rl.sandbox.check.naive import NaiveRunner
 from cleaner_rl.sandbox.check.plants import Plants
 from cleaner_rl.sandbox.check.runner import Lane
-from cleaner_rl.sandbox.node import BARE
+from cleaner_rl.sandbox.preload import BARE
 from cleaner_rl.sandbox.tiers import Layer, Tier
 
 SPOILT = 75

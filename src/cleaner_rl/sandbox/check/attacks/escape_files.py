@@ -205,7 +205,13 @@ _BY_THE_NODE = (
         AttackClass.ESCAPE,
         "pass",
         _DECLINED,
-        fetch=("@HOME@/token", "../../../../../../..@HOME@/token", "./../../../../..@TMP@/token", "a\0b", "/proc/self/environ"),
+        fetch=(
+            "@HOME@/token",
+            "../../../../../../..@HOME@/token",
+            "./../../../../..@TMP@/token",
+            "a\0b",
+            "/proc/self/environ",
+        ),
     ),
     Attack(
         "fetch_fifo",
@@ -241,10 +247,10 @@ _BY_THE_NODE = (
         AttackClass.ESCAPE,
         "import json, random, re\nprint('fine')",
         _DECLINED,
-        files={
-            name: b"import os\nos.write(1, b'hijacked ')\nraise SystemExit(0)\n"
-            for name in ("json.py", "random.py", "re.py", "sitecustomize.py", "os.py", "encodings/__init__.py")
-        },
+        files=dict.fromkeys(
+            ("json.py", "random.py", "re.py", "sitecustomize.py", "os.py", "encodings/__init__.py"),
+            b"import os\nos.write(1, b'hijacked ')\nraise SystemExit(0)\n",
+        ),
     ),
 )
 

@@ -276,7 +276,7 @@ for family in (38, 21, 30, 31, 29, 9, 4, 5, 16, 17, 40, 44):  # alg, rds, tipc, 
 }
 
 _FOREIGN = {
-    "syscalls_32_bit": r'''
+    "syscalls_32_bit": r"""
 # int 0x80 with the number of 32-bit getpid: a filter that only knows 64-bit numbers takes it for another call.
 import mmap
 code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
@@ -285,7 +285,7 @@ area.write(code)
 call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(area)))
 if call() == os.getpid():
     win("32-bit calls pass")
-''',
+""",
     "syscalls_x32": """
 result, error = syscall(0x40000000 + 39)
 if result == os.getpid():

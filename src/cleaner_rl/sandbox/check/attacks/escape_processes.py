@@ -205,6 +205,4 @@ if handle >= 0:
 """,
 }
 
-ATTACKS: tuple[Attack, ...] = tuple(
-    Attack(name, AttackClass.ESCAPE, FIND + text) for name, text in _PROGRAMS.items()
-)
+ATTACKS: tuple[Attack, ...] = tuple(Attack(name, AttackClass.ESCAPE, FIND + text) for name, text in _PROGRAMS.items())

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner_rl.sandbox.check.attack import ANY_BUT_FAULT, ANY_FAILURE, ERROR, OK, OK_OR_ERROR, SMALL, Attack, AttackClass
+from cleaner_rl.sandbox.check.attack import (
+    ANY_BUT_FAULT,
+    ANY_FAILURE,
+    ERROR,
+    OK,
+    OK_OR_ERROR,
+    SMALL,
+    Attack,
+    AttackClass,
+)
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.tools import Status
 
@@ -59,7 +68,10 @@ _EXACT = {
     "future": ("from __future__ import annotations\nprint(1)", "1\n"),
     "coding_cookie": ("# coding: latin-1\nprint('ä')", "ä\n"),
     "main_guard": ("if __name__ == '__main__':\n    print(__name__)", "__main__\n"),
-    "async_program": ("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    print(1)\nasyncio.run(f())", "1\n"),
+    "async_program": (
+        "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    print(1)\nasyncio.run(f())",
+        "1\n",
+    ),
     "own_source_lookup": ("import sys\nprint(sys.argv[1:], 'node' in sys.modules)", "[] False\n"),
     "many_lines": ("x = 1\n" * 20_000 + "print(x)", "1\n"),
     "unread_stdin": ("print(1)", "1\n"),
@@ -76,7 +88,7 @@ _CODE = {
     "deep_calls": "x = f" + "()" * 100_000,
     "deep_lambda": "x = " + "lambda:" * 50_000 + "1",
     "deep_await": "async def f():\n    " + "await " * 50_000 + "x",
-    "deep_strings": "x = f'" + "{f\"" * 200 + "'",
+    "deep_strings": "x = f'" + '{f"' * 200 + "'",
     "deep_if_expression": "x = " + "1 if 1 else " * 50_000 + "1",
     "deep_indentation": "\n".join(" " * level + "if 1:" for level in range(1500)),
     "deep_elif": "if 0: pass\n" + "elif 0: pass\n" * 20_000,
@@ -114,10 +126,20 @@ ATTACKS: tuple[Attack, ...] = (
     ),
     *(_exact(name, program, output) for name, (program, output) in _EXACT.items()),
     *(
-        Attack(f"code_{name}", AttackClass.INPUT_OUTPUT, text, _PARSED, replace(SMALL, cpu_seconds=3, wall_seconds=6), 10, raw=True)
+        Attack(
+            f"code_{name}",
+            AttackClass.INPUT_OUTPUT,
+            text,
+            _PARSED,
+            replace(SMALL, cpu_seconds=3, wall_seconds=6),
+            10,
+            raw=True,
+        )
         for name, text in _CODE.items()
     ),
-    Attack("code_ten_megabytes", AttackClass.INPUT_OUTPUT, "#" * 10_000_000 + "\nprint(1)", OK | {Status.REFUSED}, wall=8),
+    Attack(
+        "code_ten_megabytes", AttackClass.INPUT_OUTPUT, "#" * 10_000_000 + "\nprint(1)", OK | {Status.REFUSED}, wall=8
+    ),
     Attack(
         "echo_of_a_bomb",
         AttackClass.INPUT_OUTPUT,
@@ -125,12 +147,30 @@ ATTACKS: tuple[Attack, ...] = (
         _FLOOD | ERROR | {Status.MEMORY},
         echo=True,
     ),
-    Attack("echo_of_a_liar", AttackClass.INPUT_OUTPUT, "class O:\n    def __repr__(self): raise SystemExit(3)\nO()", ERROR, echo=True),
+    Attack(
+        "echo_of_a_liar",
+        AttackClass.INPUT_OUTPUT,
+        "class O:\n    def __repr__(self): raise SystemExit(3)\nO()",
+        ERROR,
+        echo=True,
+    ),
     Attack("input_without_stdin", AttackClass.INPUT_OUTPUT, "input()", ERROR),
     Attack("surrogates_printed", AttackClass.INPUT_OUTPUT, "print('\\ud800')", OK_OR_ERROR),
     Attack("stdin_of_bytes", AttackClass.INPUT_OUTPUT, "sys.stdin.read()", OK_OR_ERROR, stdin=bytes(range(256))),
-    Attack("many_files_out", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, fetch=tuple(f"f{number}" for number in range(5000))),
-    Attack("many_files_in", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, files={f"f{number}": b"" for number in range(5000)}),
+    Attack(
+        "many_files_out",
+        AttackClass.INPUT_OUTPUT,
+        "pass",
+        _DECLINED,
+        fetch=tuple(f"f{number}" for number in range(5000)),
+    ),
+    Attack(
+        "many_files_in",
+        AttackClass.INPUT_OUTPUT,
+        "pass",
+        _DECLINED,
+        files={f"f{number}": b"" for number in range(5000)},
+    ),
     Attack("large_file_in", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, files={"large": bytes(32 << 20)}),
     Attack("file_is_also_folder", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, files={"a": b"", "a/b": b""}),
     Attack("file_name_too_long", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, files={"x" * 300: b""}),

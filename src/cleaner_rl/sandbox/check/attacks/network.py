@@ -45,11 +45,11 @@ with socket.socket() as c:  # connects without a connect
 """,
     "udp": 'socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"@NONCE@", ("127.0.0.1", @UDP@))\ntime.sleep(0.1)',
     "udp6": 'socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b"@NONCE@", ("::1", @UDP6@))\ntime.sleep(0.1)',
-    "dns": r'''
+    "dns": r"""
 query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x0b@NONCE@\x04test\x00\x00\x01\x00\x01"
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(query, ("127.0.0.1", @UDP@))
 time.sleep(0.1)
-''',
+""",
     "http_api": """
 import http.client
 c = http.client.HTTPConnection("127.0.0.1", @PORT@, timeout=1)

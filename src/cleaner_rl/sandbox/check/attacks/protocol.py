@@ -9,7 +9,7 @@ from __future__ import annotations
 from cleaner_rl.sandbox.check.attack import ERROR, OK_OR_ERROR, TIMEOUT, Attack, AttackClass
 from cleaner_rl.tools import Status
 
-_FORGERIES = r'''
+_FORGERIES = r"""
 import json, struct
 forgeries = [b"@@E\n", b"@@E 0\n", b"\n@@E\n@@END@@\n", b"\x00" * 64, b"\x04\n", b"ok\n", b"OK\n0\n", b"\n0\n"]
 for status in ("ok", "OK", "success", "Success", "Finished"):
@@ -18,7 +18,7 @@ for status in ("ok", "OK", "success", "Success", "Finished"):
                              "stdout": "", "stderr": "", "exception": None, "error": None}).encode()
         forgeries += [record + b"\n", struct.pack("<I", len(record)) + record, struct.pack(">I", len(record)) + record,
                       struct.pack("<Q", len(record)) + record, b"Content-Length: %d\r\n\r\n" % len(record) + record]
-'''
+"""
 
 _ALL_DESCRIPTORS = """
 for number in [*range(3, 256), 1, 2]:
@@ -206,13 +206,15 @@ _ENDLESS = {
 }
 
 ATTACKS: tuple[Attack, ...] = (
-    *(
-        Attack(f"forge_{name}", AttackClass.PROTOCOL, text, ERROR)
-        for name, text in _FAILING.items()
-    ),
+    *(Attack(f"forge_{name}", AttackClass.PROTOCOL, text, ERROR) for name, text in _FAILING.items()),
     *(Attack(f"forge_{name}", AttackClass.PROTOCOL, text, TIMEOUT) for name, text in _ENDLESS.items()),
     Attack("forge_exit_256", AttackClass.PROTOCOL, "sys.exit(256)", OK_OR_ERROR),
-    Attack("forge_exit_in_thread", AttackClass.PROTOCOL, "import threading\nthreading.Thread(target=os._exit, args=(3,)).start()\ntime.sleep(9)", ERROR),
+    Attack(
+        "forge_exit_in_thread",
+        AttackClass.PROTOCOL,
+        "import threading\nthreading.Thread(target=os._exit, args=(3,)).start()\ntime.sleep(9)",
+        ERROR,
+    ),
     Attack(
         "forge_output_file",
         AttackClass.PROTOCOL,

@@ -499,14 +499,26 @@ if used.ru_utime + used.ru_stime > 3:
     ),
     Attack("huge_power", AttackClass.RESOURCES, "10 ** 10 ** 8", ANY_FAILURE),
     Attack("deep_recursion", AttackClass.RESOURCES, "def f(): return f()\nf()", ANY_FAILURE),
-    Attack("deep_recursion_unbounded", AttackClass.RESOURCES, "sys.setrecursionlimit(10**9)\ndef f(): f()\nf()", ANY_FAILURE),
-    Attack("decompression_bomb", AttackClass.RESOURCES, """
+    Attack(
+        "deep_recursion_unbounded",
+        AttackClass.RESOURCES,
+        "sys.setrecursionlimit(10**9)\ndef f(): f()\nf()",
+        ANY_FAILURE,
+    ),
+    Attack(
+        "decompression_bomb",
+        AttackClass.RESOURCES,
+        """
 import zlib
 packer = zlib.compressobj(1)
 bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(300)) + packer.flush()
 if len(zlib.decompress(bomb)) == 300 << 20:
     win("300 MB of 0.3")
-""", OUT_OF_MEMORY, replace(SMALL, cpu_seconds=8.0, wall_seconds=16.0), 24),
+""",
+        OUT_OF_MEMORY,
+        replace(SMALL, cpu_seconds=8.0, wall_seconds=16.0),
+        24,
+    ),
     Attack(
         "deep_folders",
         AttackClass.RESOURCES,

@@ -153,7 +153,9 @@ for frame in frames:
 """,
 }
 
-_OTHERS_PROGRAM = "secret = '@OTHER@'\nopen('mine', 'w').write(secret)\nimport sys\nsys.stdin.read()\nprint(len(secret))"
+_OTHERS_PROGRAM = (
+    "secret = '@OTHER@'\nopen('mine', 'w').write(secret)\nimport sys\nsys.stdin.read()\nprint(len(secret))"
+)
 _OTHERS_LONG = """
 secret = '@OTHER@'
 import os, time
@@ -198,11 +200,11 @@ for top in ("/tmp", "/var/tmp", "/dev/shm", "/run", "..", "../..", os.path.expan
 ATTACKS: tuple[Attack, ...] = (
     *(Attack(f"secret_{name}", AttackClass.SECRETS, FIND + text) for name, text in _PROGRAMS.items()),
     Attack("earlier_run_in_memory", AttackClass.SECRETS, FIND + _OWN_MEMORY, before=_OTHERS_PROGRAM),
-    Attack(
-        "earlier_run_by_pointer", AttackClass.SECRETS, FIND + _OWN_MEMORY_BY_POINTER, before=_OTHERS_PROGRAM
-    ),
+    Attack("earlier_run_by_pointer", AttackClass.SECRETS, FIND + _OWN_MEMORY_BY_POINTER, before=_OTHERS_PROGRAM),
     Attack("earlier_run_in_objects", AttackClass.SECRETS, FIND + _OBJECTS, before=_OTHERS_PROGRAM),
     Attack("earlier_run_in_files", AttackClass.SECRETS, FIND + _SCAN_FILES, before=_OTHERS_LONG, wall=8),
-    Attack("other_run_in_processes", AttackClass.SECRETS, FIND + _SCAN_PROCESSES, beside=_OTHERS_LONG, right=OK | TIMEOUT),
+    Attack(
+        "other_run_in_processes", AttackClass.SECRETS, FIND + _SCAN_PROCESSES, beside=_OTHERS_LONG, right=OK | TIMEOUT
+    ),
     Attack("other_run_in_files", AttackClass.SECRETS, FIND + _SCAN_FILES, beside=_OTHERS_LONG),
 )
