@@ -1,8 +1,8 @@
 """Random programs against a node: `python -m benchmarks.sandbox_fuzz --runs 10000 --json`.
 
 Hypothesis writes the programs (`sandbox_programs`). Of each run it asks: was there exactly one outcome, ours; is its
-status one that is right for the program, and never a fault; does the status agree with the exit code and signal; did the
-call need no second attempt. In the end no slot or zygote may have died, and a plain program must run as before.
+status one that is right for the program, and never a fault; does the status agree with the exit code and signal; was
+one attempt enough. In the end no slot or zygote may have died, and a plain program must run as before.
 
 It runs in a throw-away world, so that a program that did get out would harm nothing; `--here` runs it without.
 """
@@ -69,7 +69,9 @@ def _problem(outcome: RunOutcome, drawn: Drawn, request: RunRequest) -> str | No
     if outcome.request_id != request.request_id:
         return f"the outcome of {outcome.request_id}"
     if status not in drawn.right:
-        return f"{status}, not {', '.join(sorted(drawn.right))}: {outcome.result.explanation} {outcome.result.exception}"
+        return (
+            f"{status}, not {', '.join(sorted(drawn.right))}: {outcome.result.explanation} {outcome.result.exception}"
+        )
     if outcome.attempts != 1:
         return "needed a second attempt"
     agrees = {

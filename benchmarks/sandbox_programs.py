@@ -34,28 +34,128 @@ def attempt(function, *arguments):
         return error
 """
 
-_OS = """
-access chdir chmod close closerange copy_file_range ctermid dup dup2 eventfd fchdir fchmod fdatasync fork fpathconf fstat
-fstatvfs fsync ftruncate get_blocking get_inheritable get_terminal_size getcwd getenv getgroups getloadavg getpgid
-getpriority getrandom getsid isatty kill killpg link listdir lockf login_tty lseek lstat major makedirs memfd_create mkdir
-mkfifo mknod nice open openpty pathconf pidfd_open pipe pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv putenv
-pwrite pwritev read readlink readv remove rename replace rmdir scandir sched_getaffinity sched_setaffinity sched_setscheduler
-sendfile set_blocking set_inheritable setgid setpgid setpriority setregid setresuid setsid setuid setxattr splice stat
-statvfs symlink sync sysconf tcgetpgrp tcsetpgrp truncate ttyname umask unlink unsetenv urandom utime wait wait3 waitid
-waitpid walk write writev
-""".split()
+_OS = [
+    "access",
+    "chdir",
+    "chmod",
+    "close",
+    "closerange",
+    "copy_file_range",
+    "ctermid",
+    "dup",
+    "dup2",
+    "eventfd",
+    "fchdir",
+    "fchmod",
+    "fdatasync",
+    "fork",
+    "fpathconf",
+    "fstat",
+    "fstatvfs",
+    "fsync",
+    "ftruncate",
+    "get_blocking",
+    "get_inheritable",
+    "get_terminal_size",
+    "getcwd",
+    "getenv",
+    "getgroups",
+    "getloadavg",
+    "getpgid",
+    "getpriority",
+    "getrandom",
+    "getsid",
+    "isatty",
+    "kill",
+    "killpg",
+    "link",
+    "listdir",
+    "lockf",
+    "login_tty",
+    "lseek",
+    "lstat",
+    "major",
+    "makedirs",
+    "memfd_create",
+    "mkdir",
+    "mkfifo",
+    "mknod",
+    "nice",
+    "open",
+    "openpty",
+    "pathconf",
+    "pidfd_open",
+    "pipe",
+    "pipe2",
+    "posix_fadvise",
+    "posix_fallocate",
+    "posix_spawn",
+    "pread",
+    "preadv",
+    "putenv",
+    "pwrite",
+    "pwritev",
+    "read",
+    "readlink",
+    "readv",
+    "remove",
+    "rename",
+    "replace",
+    "rmdir",
+    "scandir",
+    "sched_getaffinity",
+    "sched_setaffinity",
+    "sched_setscheduler",
+    "sendfile",
+    "set_blocking",
+    "set_inheritable",
+    "setgid",
+    "setpgid",
+    "setpriority",
+    "setregid",
+    "setresuid",
+    "setsid",
+    "setuid",
+    "setxattr",
+    "splice",
+    "stat",
+    "statvfs",
+    "symlink",
+    "sync",
+    "sysconf",
+    "tcgetpgrp",
+    "tcsetpgrp",
+    "truncate",
+    "ttyname",
+    "umask",
+    "unlink",
+    "unsetenv",
+    "urandom",
+    "utime",
+    "wait",
+    "wait3",
+    "waitid",
+    "waitpid",
+    "walk",
+    "write",
+    "writev",
+]
 
 _numbers = st.one_of(
     st.integers(-3, 12), st.sampled_from([64, 255, 256, 4096, 2**31 - 1, 2**31, 2**32 + 1, 2**63 - 1, -(2**63), 2**64])
 )
-_paths = st.sampled_from(["", ".", "..", "/", "x", "x/y", "/tmp/x", "/dev/null", "/proc/self/mem", "/box", "\0", "a" * 300])
+_paths = st.sampled_from(
+    ["", ".", "..", "/", "x", "x/y", "/tmp/x", "/dev/null", "/proc/self/mem", "/box", "\0", "a" * 300]
+)
 _values = st.one_of(
     _numbers.map(repr),
     _paths.map(repr),
     st.binary(max_size=12).map(repr),
     st.text(max_size=8).map(repr),
     st.floats().map(lambda number: f"float({str(number)!r})"),
-    st.sampled_from(["None", "True", "os.pipe()", "[b'x', b'y']", "bytearray(9)", "lambda *a: 1 / 0", "object()", "sys.stdout"]),
+    st.sampled_from(
+        ["None", "True", "os.pipe()", "[b'x', b'y']", "bytearray(9)", "lambda *a: 1 / 0", "object()", "sys.stdout"]
+    ),
 )
 _arguments = st.lists(_values, max_size=4).map(", ".join)
 _signals = st.integers(1, 64)
@@ -80,7 +180,11 @@ _writes = st.builds(
     st.sampled_from([1, 1, 1, 100, 5000]),
 )
 _signalling = st.one_of(
-    st.builds("attempt(signal.signal, {}, {})".format, _signals, st.sampled_from(["signal.SIG_IGN", "signal.SIG_DFL", "print"])),
+    st.builds(
+        "attempt(signal.signal, {}, {})".format,
+        _signals,
+        st.sampled_from(["signal.SIG_IGN", "signal.SIG_DFL", "print"]),
+    ),
     st.builds("attempt(os.kill, os.getpid(), {})".format, _signals),
     st.builds("attempt(os.kill, {}, {})".format, st.sampled_from(["0", "1", "-1", "os.getppid()"]), _signals),
     st.builds("attempt(signal.setitimer, {}, {})".format, st.integers(0, 2), st.sampled_from(["0", "0.01", "0.3"])),
@@ -142,9 +246,9 @@ _exits = st.one_of(
     st.integers(-300, 300).map(lambda code: (f"os._exit({code})", Status.OK if code & 0xFF == 0 else Status.ERROR)),
     st.integers(-300, 300).map(lambda code: (f"sys.exit({code})", Status.OK if code & 0xFF == 0 else Status.ERROR)),
     st.text(min_size=1, max_size=20).map(lambda text: (f"sys.exit({text!r})", Status.ERROR)),
-    st.sampled_from(["ValueError", "KeyboardInterrupt", "GeneratorExit", "MemoryError", "RecursionError", "BaseException"]).map(
-        lambda name: (f"raise {name}", Status.ERROR)
-    ),
+    st.sampled_from(
+        ["ValueError", "KeyboardInterrupt", "GeneratorExit", "MemoryError", "RecursionError", "BaseException"]
+    ).map(lambda name: (f"raise {name}", Status.ERROR)),
     st.sampled_from([3, 4, 6, 7, 8, 9, 11, 31]).map(lambda n: (f"os.kill(os.getpid(), {n})", Status.CRASHED)),
     st.just(("pass", Status.OK)),
     st.just(("while True: pass", Status.TIMEOUT)),

@@ -39,8 +39,9 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands; of those that come later, from the table rather than from the commands themselves."""
-        lines = {name: command.get_short_help_str() for name, command in self.commands.items()}
-        lines |= {name: line for name, (_, line) in self._later.items()}
+        lines = {name: line for name, (_, line) in self._later.items()}
+        for name in self.list_commands(ctx):
+            lines[name] = lines.get(name) or self.commands[name].get_short_help_str()
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))
 

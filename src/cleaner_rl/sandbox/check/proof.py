@@ -1,8 +1,8 @@
 """The proof of the suite: that its attacks succeed where nothing stops them, and which layer stops which.
 
 A trial runs attacks in worlds to throw away (`throwaway`): against a node with all isolation off, against a node that
-lacks one layer, or against a runner without the sandbox's ideas (`naive`). An attack is *effective* there if it escapes,
-leaks, or gets a wrong verdict; also if the node doesn't survive it.
+lacks one layer, or against a runner without the sandbox's ideas (`naive`). An attack is *effective* there if it
+escapes, leaks, or gets a wrong verdict; also if the node doesn't survive it.
 """
 
 from __future__ import annotations

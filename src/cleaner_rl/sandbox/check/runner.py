@@ -1,8 +1,8 @@
 """Runs attacks against a target, one after the other in each lane, and judges what came of them.
 
 A lane is a node with a single slot, so that "the run after" really is the next one in the same slot. Lanes work side by
-side. Of each attack it asks: was the verdict right, did it come in time, did a secret leak, was the host harmed, was the
-next run unaffected?
+side. Of each attack it asks: was the verdict right, did it come in time, did a secret leak, was the host harmed, was
+the next run unaffected?
 
 Limits: whether a process or file was left is seen only on the node's own machine, for nodes started here.
 """
@@ -31,10 +31,12 @@ def is_open(number):
         return bool(os.fstat(number))
     except OSError:
         return False
-limits = [resource.getrlimit(n) for n in (resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE)]
+names = (resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE)
+limits = [resource.getrlimit(name) for name in names]
 print(json.dumps([
     sum(range(10)), random.random(), math.pi, sorted(os.listdir('.')), sorted(os.environ), limits,
-    os.umask(0o22), sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), os.getpriority(os.PRIO_PROCESS, 0), threading.active_count(),
+    os.umask(0o22), sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), os.getpriority(os.PRIO_PROCESS, 0),
+    threading.active_count(),
     len(sys.modules), sys.path, sys.getrecursionlimit(), len(vars(builtins)), sys.stdin.read(),
     [n for n in range(256) if is_open(n)], gc.isenabled(),
     sorted(os.listdir('/tmp')) if os.environ['HOME'].startswith('/box') else [],
@@ -42,7 +44,7 @@ print(json.dumps([
 """
 """Says all that a run can easily see of its surroundings: it has to say the same after any attack."""
 
-SETTLE_SECONDS = 2.0
+SETTLE_LOOKS = 40
 GROWTH_BYTES = 160 << 20
 """More than any node may grow by while it serves one attack; a flood that is buffered whole is seen by this."""
 
@@ -131,7 +133,7 @@ class Lane:
             request_id=values["REQUEST"],
         )
         began = time.monotonic()
-        patience = attack.cancel_after or attack.wall * 4
+        patience = attack.cancel_after or attack.wall * 3
         try:
             outcome = await asyncio.wait_for(self._target.run(request), patience)
         except TimeoutError:
@@ -190,10 +192,11 @@ class Lane:
             verdict.escaped.append("reached a listener outside")
         verdict.escaped += self._plants.damage()
         verdict.escaped += [f"left {path}" for path in self._plants.traces(nonce)]
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while (left := self._count() - self._processes) > 0 and time.monotonic() < deadline:
+        for _ in range(SETTLE_LOOKS):
+            if (left := self._count() - self._processes) <= 0:
+                break
             await asyncio.sleep(0.05)
-        if left > 0:
+        else:
             verdict.escaped.append(f"left {left} processes")
             await asyncio.sleep(5)  # attacks end by themselves; the next one shall not be blamed
 
@@ -223,7 +226,7 @@ def descendants(roots: Iterable[int]) -> set[int]:
 
 
 async def run_lanes(lanes: Sequence[Lane], attacks: Sequence[Attack], done: Callable[[Verdict], None]) -> list[Verdict]:
-    """Share the attacks among the lanes; the first lane, of two slots, has those that need them. `done` hears of each."""
+    """Share the attacks among the lanes: the first, of two slots, has those that need two. `done` hears of each."""
     order = {attack.name: number for number, attack in enumerate(attacks)}
     waiting = sorted(attacks, key=lambda attack: -attack.limits.wall_seconds)[::-1]
     verdicts: list[Verdict] = []

@@ -1,7 +1,7 @@
 """Attacks on the runs after: something is left, and another caller's run in the same slot looks for it.
 
-`program` leaves it, `after` prints the marker if it is there. That the next run is otherwise unaffected is checked after
-every attack of the suite by a canary.
+`program` leaves it, `after` prints the marker if it is there. That the next run is otherwise unaffected is checked by a
+canary after every attack of the suite.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _PAIRS: dict[str, tuple[str, str]] = {
     ),
     "file_in_other_places": (
         """
-for folder in ("/var/tmp", "/run/lock", "/run/user/0", os.path.expanduser("~"), os.path.expanduser("~/.cache"), "/var/lib", "/srv"):
+home = os.path.expanduser("~")
+for folder in ("/var/tmp", "/run/lock", "/run/user/0", home, home + "/.cache", "/var/lib", "/srv"):
     try:
         os.makedirs(folder, exist_ok=True)
         open(folder + "/@NONCE@", "w").close()
@@ -27,7 +28,8 @@ for folder in ("/var/tmp", "/run/lock", "/run/user/0", os.path.expanduser("~"), 
         pass
 """,
         """
-for folder in ("/var/tmp", "/run/lock", "/run/user/0", os.path.expanduser("~"), os.path.expanduser("~/.cache"), "/var/lib", "/srv"):
+home = os.path.expanduser("~")
+for folder in ("/var/tmp", "/run/lock", "/run/user/0", home, home + "/.cache", "/var/lib", "/srv"):
     if os.path.exists(folder + "/@NONCE@"): win(folder)
 """,
     ),
@@ -121,8 +123,8 @@ for line in open("/proc/self/maps"):
     "site_packages": (
         """
 import site, sysconfig
-places = [*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), *sys.path]
-for folder in places:
+places = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+for folder in [*places, sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")]:
     for name in ("@NONCE@.pth", "@NONCE@mod.py"):
         try:
             os.makedirs(folder, exist_ok=True)
@@ -178,8 +180,8 @@ random.seed(1)
         """
 import signal
 mask = os.umask(0o22)
-if (mask == 0o777 or signal.pthread_sigmask(signal.SIG_BLOCK, []) or "CC_LEFT" in os.environ or os.getpriority(os.PRIO_PROCESS, 0) >= 3
-        or "/cc_left" in sys.path or sys.getrecursionlimit() == 50):
+if (mask == 0o777 or signal.pthread_sigmask(signal.SIG_BLOCK, []) or "CC_LEFT" in os.environ
+        or os.getpriority(os.PRIO_PROCESS, 0) >= 3 or "/cc_left" in sys.path or sys.getrecursionlimit() == 50):
     win()
 """,
     ),

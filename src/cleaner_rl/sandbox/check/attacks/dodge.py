@@ -1,7 +1,7 @@
 """Attacks on the blame: programs that die in every way there is, hoping to pass for a broken sandbox.
 
-A fault is never trained on and never scored, so a model that can cause one has found a way around its penalty. Whatever a
-run does to die is its own failure; the statuses here are narrow, and `fault` is never among them.
+A fault is never trained on and never scored, so a model that can cause one has found a way around its penalty. Whatever
+a run does to die is its own failure; the statuses here are narrow, and `fault` is never among them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,25 @@ _DEATHS = {
     "segfault": "import ctypes\nctypes.string_at(0)",
     "abort": "os.abort()",
     "kill_itself": "os.kill(os.getpid(), 9)\ntime.sleep(9)",
-    "terminate_itself": "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(9)",
-    "bus_error": "import mmap\nf = open('f', 'w+b')\nf.truncate(4096)\nm = mmap.mmap(f.fileno(), 4096)\nf.truncate(0)\nm[0]",
+    "terminate_itself": "import signal\nsignal.signal(15, signal.SIG_DFL)\nos.kill(os.getpid(), 15)\ntime.sleep(9)",
+    "bus_error": """
+import mmap
+file = open("f", "w+b")
+file.truncate(4096)
+area = mmap.mmap(file.fileno(), 4096)
+file.truncate(0)
+area[0]
+""",
     "bad_system_call_signal": "os.kill(os.getpid(), 31)\ntime.sleep(9)",
     "real_time_signal": "os.kill(os.getpid(), 50)\ntime.sleep(9)",
     "broken_pipe_signal": "import signal\nsignal.signal(13, signal.SIG_DFL)\nos.kill(os.getpid(), 13)\ntime.sleep(9)",
     "fatal_error": "import ctypes\nctypes.pythonapi.Py_FatalError(b'internal error of the sandbox')",
-    "broken_interpreter": "import ctypes\nctypes.memset(id(None), 0xff, 16)\n[None for _ in range(99)]\nos.kill(os.getpid(), 11)",
+    "broken_interpreter": """
+import ctypes
+ctypes.memset(id(None), 0xff, 16)
+[None for _ in range(99)]
+os.kill(os.getpid(), 11)
+""",
     "unwritable_stack": "import ctypes\nctypes.memset(ctypes.addressof(ctypes.c_int()) & ~0xfff, 0xff, 1 << 26)",
     "kill_itself_from_child": """
 try:
@@ -123,9 +135,20 @@ while size > 16:
         size //= 2
 raise ValueError("mine")
 """,
-    "own_memory_limit": "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))\nx = [bytearray(1 << 16) for _ in range(99)]\nraise ValueError('mine')",
+    "own_memory_limit": """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))
+held = [bytearray(1 << 16) for _ in range(99)]
+raise ValueError("mine")
+""",
     "own_cpu_limit": "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass",
-    "stack_overflow": "import ctypes\nF = ctypes.CFUNCTYPE(ctypes.c_int)\n@F\ndef f(): return f()\nsys.setrecursionlimit(1 << 30)\nf()",
+    "stack_overflow": """
+import ctypes
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def f(): return f()
+sys.setrecursionlimit(1 << 30)
+f()
+""",
     "own_filter": SYSCALL + "syscall(157, 22, 1, 0, 0, 0)\nos.getppid()\nraise ValueError('mine')",
     "exec_nothing": "open('x', 'w').write('#!/no/such\\n')\nos.chmod('x', 0o755)\nos.execv('./x', ['x'])",
     "exec_and_die": "os.execv('/bin/sh', ['sh', '-c', 'kill -9 $$'])",

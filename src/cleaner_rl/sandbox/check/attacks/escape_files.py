@@ -10,8 +10,8 @@ _DECLINED = OK_OR_ERROR | {Status.REFUSED}
 _PROGRAMS = {
     "write_outside": """
 import sysconfig
-for folder in ("/", "/etc", "/usr", "/usr/lib", "/usr/bin", "/var/tmp", "/opt", "/root", "@HOME@", "@TMP@", "@CWD@", "/run",
-               sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), os.path.dirname(sys.executable)):
+for folder in ("/", "/etc", "/usr", "/usr/lib", "/usr/bin", "/var/tmp", "/opt", "/root", "/run", "@HOME@", "@TMP@",
+               "@CWD@", sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), os.path.dirname(sys.executable)):
     try:
         with open(os.path.join(folder, "@NONCE@"), "w") as file:
             file.write("x")

@@ -90,7 +90,7 @@ if pid > 0:
 """,
     "clone3_user": """
 class Arguments(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in "flags pidfd child parent signal stack size tls set n cgroup".split()]
+    _fields_ = [(n, ctypes.c_uint64) for n in "flags pidfd child parent signal stack size tls set n cgroup".split()]
 arguments = Arguments(flags=0x10000000, signal=17)
 pid, error = syscall(435, ctypes.byref(arguments), ctypes.sizeof(arguments))
 if pid == 0:
@@ -266,7 +266,8 @@ if syscall(317, 1, 8, ctypes.byref(Filter(0, None)))[1] in (errno.EINVAL, errno.
     "module_by_socket_family": """
 # Asking for a strange family makes the kernel load its module.
 import socket
-for family in (38, 21, 30, 31, 29, 9, 4, 5, 16, 17, 40, 44):  # alg, rds, tipc, bluetooth, can, x25, netlink, packet, vsock, xdp
+# alg, rds, tipc, bluetooth, can, x25, ipx, appletalk, netlink, packet, vsock, xdp
+for family in (38, 21, 30, 31, 29, 9, 4, 5, 16, 17, 40, 44):
     try:
         socket.socket(family, socket.SOCK_SEQPACKET if family in (38, 21, 9) else socket.SOCK_RAW).close()
         win(family)

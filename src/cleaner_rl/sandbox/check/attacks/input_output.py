@@ -182,7 +182,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "multiprocessing",
         AttackClass.INPUT_OUTPUT,
-        "import multiprocessing\nif __name__ == '__main__':\n    with multiprocessing.Pool(2) as p: print(p.map(abs, [-1]))",
+        "import multiprocessing\nwith multiprocessing.Pool(2) as pool:\n    print(pool.map(abs, [-1]))",
         ANY_BUT_FAULT,
     ),
 )

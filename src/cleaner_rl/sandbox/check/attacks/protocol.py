@@ -14,8 +14,8 @@ import json, struct
 forgeries = [b"@@E\n", b"@@E 0\n", b"\n@@E\n@@END@@\n", b"\x00" * 64, b"\x04\n", b"ok\n", b"OK\n0\n", b"\n0\n"]
 for status in ("ok", "OK", "success", "Success", "Finished"):
     for key in ("status", "result", "kind", "type"):
-        record = json.dumps({key: status, "success": True, "exit_code": 0, "returncode": 0, "return_code": 0, "output": "",
-                             "stdout": "", "stderr": "", "exception": None, "error": None}).encode()
+        record = json.dumps({key: status, "success": True, "exit_code": 0, "returncode": 0, "return_code": 0,
+                             "output": "", "stdout": "", "stderr": "", "exception": None, "error": None}).encode()
         forgeries += [record + b"\n", struct.pack("<I", len(record)) + record, struct.pack(">I", len(record)) + record,
                       struct.pack("<Q", len(record)) + record, b"Content-Length: %d\r\n\r\n" % len(record) + record]
 """
@@ -61,10 +61,10 @@ class Boom:
 for protocol in range(6):
     data = pickle.dumps(Boom(), protocol)
     for number in [*range(3, 256), 1, 2]:
-        for record in (data, struct.pack("<I", len(data)) + data, struct.pack(">I", len(data)) + data, struct.pack("<Q", len(data)) + data):
+        for length in ("", "<I", ">I", "<Q"):
             try:
                 os.set_blocking(number, False)
-                os.write(number, record)
+                os.write(number, (struct.pack(length, len(data)) if length else b"") + data)
             except OSError:
                 pass
 sys.exit(4)
@@ -73,7 +73,7 @@ sys.exit(4)
 # A length that the reader believes, and makes room for.
 import struct
 for number in range(3, 256):
-    for record in (b"\\xff" * 8, struct.pack("<I", 0x7FFFFFFF), struct.pack(">I", 0x7FFFFFFF), struct.pack("<Q", 1 << 40)):
+    for record in (b"\\xff" * 8, struct.pack("<I", 0x7FFFFFFF), struct.pack(">I", 1 << 30), struct.pack("<Q", 1 << 40)):
         try:
             os.set_blocking(number, False)
             os.write(number, record)
@@ -189,8 +189,14 @@ for number in range(900):
     error = new
 raise error
 """,
-    "exception_group": "raise ExceptionGroup('all', [ExceptionGroup(str(i), [ValueError(j) for j in range(50)]) for i in range(50)])",
-    "syntax_error_with_odd_fields": "e = SyntaxError('x')\ne.lineno, e.text, e.offset, e.filename = 'a', b'\\xff', -1, 7\nraise e",
+    "exception_group": """
+raise ExceptionGroup("all", [ExceptionGroup(str(i), [ValueError(j) for j in range(50)]) for i in range(50)])
+""",
+    "syntax_error_with_odd_fields": """
+error = SyntaxError("x")
+error.lineno, error.text, error.offset, error.filename = "a", b"\\xff", -1, 7
+raise error
+""",
     "exit_with_odd_object": "class O:\n    def __str__(self): raise ValueError\nsys.exit(O())",
     "exit_with_huge_number": "sys.exit(2**70)",
     "raise_base_exception": "class Quiet(BaseException): pass\nraise Quiet",
@@ -199,8 +205,18 @@ raise error
 }
 
 _ENDLESS = {
-    "exception_that_never_prints": "class Odd(Exception):\n    def __str__(self):\n        while True: pass\nraise Odd()",
-    "exit_hook_that_never_ends": "def hook(*a):\n    while True: pass\nsys.excepthook = hook\nclass Odd(Exception):\n    __str__ = hook\nraise Odd",
+    "exception_that_never_prints": """
+class Odd(Exception):
+    def __str__(self):
+        while True: pass
+raise Odd()
+""",
+    "exit_hook_that_never_ends": """
+def hook(*_):
+    while True: pass
+sys.excepthook = hook
+raise ValueError("mine")
+""",
     "forge_then_hang": _FORGERIES + _ALL_DESCRIPTORS + "time.sleep(60)",
     "close_output_then_hang": "os.closerange(0, 256)\ntime.sleep(60)",
 }

