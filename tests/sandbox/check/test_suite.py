@@ -18,7 +18,6 @@ from cleaner_rl.sandbox.check.plants import Plants
 from cleaner_rl.sandbox.check.runner import CANARY, Lane, Verdict
 from cleaner_rl.tools import Status, ToolResult
 
-PER_ATTACK = {"NONCE", "KEY", "REQUEST"}
 PROBE = Attack("probe", AttackClass.ESCAPE, "print(1)")
 
 
@@ -34,7 +33,7 @@ def test_no_attack_may_end_as_a_fault() -> None:
 
 def test_programs_are_complete_and_compile() -> None:
     with Plants() as plants:
-        values = plants.values | dict.fromkeys(PER_ATTACK, "12345")
+        values = plants.values | {"NONCE": "cc12345", "KEY": "12345", "REQUEST": "x"}
     for attack in ATTACKS:
         parts = (attack.program, attack.before, attack.beside, attack.after)
         for part in parts:

@@ -103,7 +103,7 @@ class Attack:
     """The statuses that are right. Most programs swallow the refusal they meet, and so end well."""
     limits: Limits = SMALL
     wall: float = 6.0
-    """Seconds within which the answer has to be there, on a machine that isn't overloaded."""
+    """Seconds within which the answer has to be there, on a machine with a CPU for everybody."""
     raw: bool = False
     """Run the program as it is, without the prelude that defines `win`."""
     before: str | None = None

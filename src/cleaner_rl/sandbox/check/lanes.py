@@ -23,13 +23,16 @@ async def node_lanes(
     """Start nodes with these numbers of slots; gives the tier they run at, and a lane to each."""
     async with contextlib.AsyncExitStack() as stack:
         lanes = []
+        least = Tier.T1 if tier is None else tier
+        if without:
+            least = Tier.NONE
         tier_found = Tier.NONE
         for number in slots:
             config = NodeConfig(
                 slots=number,
                 preload=tuple(preload),
                 tier=tier,
-                min_tier=Tier.T1 if tier is None else tier,
+                min_tier=least,
                 without=without,
             )
             node = await stack.enter_async_context(Node(config))

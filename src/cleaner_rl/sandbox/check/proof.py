@@ -75,7 +75,7 @@ async def _world(trial: Trial, attacks: list[Attack], found: Callable[[Verdict],
     problem = "the node did not survive it"
     try:
         while rest:
-            patience = rest[0].wall * 4 + START_SECONDS
+            patience = rest[0].wall * 30 + START_SECONDS
             try:
                 message = await asyncio.wait_for(_message(process), patience)
             except TimeoutError:

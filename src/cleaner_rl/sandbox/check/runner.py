@@ -133,7 +133,7 @@ class Lane:
             request_id=values["REQUEST"],
         )
         began = time.monotonic()
-        patience = attack.cancel_after or attack.wall * 3
+        patience = attack.cancel_after or attack.wall * 3 * _slowness()
         try:
             outcome = await asyncio.wait_for(self._target.run(request), patience)
         except TimeoutError:
@@ -145,8 +145,9 @@ class Lane:
             return None
         verdict.seconds = time.monotonic() - began
         verdict.status = outcome.result.status
-        if verdict.seconds > attack.wall:
-            verdict.wrong.append(f"answered after {verdict.seconds:.1f} s, not within {attack.wall:g}")
+        bound = attack.wall * _slowness()
+        if verdict.seconds > bound:
+            verdict.wrong.append(f"answered after {verdict.seconds:.1f} s, not within {bound:.1f}")
         return outcome
 
     def _judge(self, attack: Attack, outcome: RunOutcome, verdict: Verdict) -> None:
@@ -266,6 +267,11 @@ def _difference(result: ToolResult, expected: str) -> str:
         return f"{result.status} {result.exception or result.explanation}"[:200]
     at = next((i for i, (a, b) in enumerate(zip(result.output, expected, strict=False)) if a != b), 0)
     return f"{result.output[max(0, at - 40) : at + 40]!r} was {expected[max(0, at - 40) : at + 40]!r}"
+
+
+def _slowness() -> float:
+    """How many times longer things take because others want the CPUs, too."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _resident() -> int:
