@@ -13,7 +13,7 @@ import click
 from cleaner_rl import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve a node."),
+    "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve a node, or many."),
 }
 """Name, the module that holds it under the same name, and its line in the list of commands."""
 

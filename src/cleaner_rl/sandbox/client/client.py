@@ -46,7 +46,7 @@ class SandboxClient:
         attempts: int = 4,
         connections: int = 256,
     ) -> None:
-        """`nodes` are URLs or `dns://name:port`; `connections` is the most per node."""
+        """`nodes` are URLs, `dns://name:port` or `ray:`; `connections` is the most per node."""
         self._sources = [nodes] if isinstance(nodes, str) else list(nodes)
         self._headers = {"content-type": "application/json"}
         if token is not None:
