@@ -9,7 +9,7 @@ a description, never a verdict.
 """
 
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.node import Node, NodeConfig, NodeStatus, Session
+from cleaner_rl.sandbox.node import Node, NodeConfig, NodeStatus
 from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.sandbox.requests import (
     Cell,
@@ -21,6 +21,7 @@ from cleaner_rl.sandbox.requests import (
     SessionLostError,
     SessionRequest,
 )
+from cleaner_rl.sandbox.sessions import Session
 from cleaner_rl.sandbox.tiers import Layer, Tier, TierError
 
 __all__ = [

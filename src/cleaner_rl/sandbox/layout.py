@@ -17,7 +17,7 @@ SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 OWN_FOLDERS = ("/tmp/", "/dev/", "/proc/", "/box/")
 TEXTS = {
-    "/etc/passwd": "root:x:0:0:root:/:/bin/false\nsandbox:x:1000:1000:sandbox:/box/work:/bin/sh\n",
+    "/etc/passwd": "root:x:0:0:root:/:/bin/false\nsandbox:x:1000:1000:sandbox:/box/run/work:/bin/sh\n",
     "/etc/group": "root:x:0:\nsandbox:x:1000:\n",
     "/etc/hosts": "127.0.0.1 localhost\n",
 }

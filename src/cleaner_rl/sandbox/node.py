@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,18 +15,29 @@ from typing import Any, Self
 
 from cleaner_rl.sandbox import layout, seccomp
 from cleaner_rl.sandbox.inside import kernel, wire
+from cleaner_rl.sandbox.inside.layers import MOST as MOST_LAYERS
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.pool import Pool
 from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.sandbox.preload import choose as choose_set
-from cleaner_rl.sandbox.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest, path_problem
-from cleaner_rl.sandbox.tiers import Layer, Tier, choose, probe
+from cleaner_rl.sandbox.requests import (
+    Cell,
+    Commit,
+    RunOutcome,
+    RunRequest,
+    SessionLostError,
+    SessionRequest,
+    path_problem,
+)
+from cleaner_rl.sandbox.sessions import Session, Terms
+from cleaner_rl.sandbox.tiers import Layer, Tier, TierError, choose, probe
 from cleaner_rl.sandbox.verdict import Ending, fetched, result_of
-from cleaner_rl.sandbox.zygotes import SlotDiedError
+from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError
 from cleaner_rl.tools import Status, ToolResult
 
 FIRST_UID = 1_900_000_000
 """Of the host's uids, the first that slots use: two each, out of the way of people's and containers'."""
+REMEMBERED_LOSSES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,9 @@ class Node:
         self._tier = Tier.NONE
         self._probes: dict[str, str] = {}
         self._folder = ""
+        self._sessions: dict[str, Session] = {}
+        self._lost: dict[str, str] = {}
+        self._expiry: asyncio.TimerHandle | None = None
         self._waiting = self._busy = self._runs = self._faults = 0
 
     async def __aenter__(self) -> Self:
@@ -118,6 +133,10 @@ class Node:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Kill every run and every process of the node, and wait until they are gone."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for session in list(self._sessions.values()):
+            session.end("the node ended")
         for pool in self._pools.values():
             pool.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -147,7 +166,7 @@ class Node:
             slots=self.config.slots,
             busy=self._busy,
             waiting=self._waiting,
-            sessions=0,
+            sessions=len(self._sessions),
             runs=self._runs,
             faults=self._faults,
             slot_deaths=sum(pool.slot_deaths for pool in pools),
@@ -160,8 +179,92 @@ class Node:
         return {name: pool.pids for name, pool in self._pools.items()}
 
     async def open_session(self, request: SessionRequest | None = None) -> Session:
-        """Open a stateful interpreter. Tier 2 and up."""
-        raise NotImplementedError
+        """Open a stateful interpreter. Tier 2 and up: raises `TierError` below it, `ValueError` for an unknown set.
+
+        Where there are as many sessions as the node may have, the one that was idle for longest makes room; raises
+        `RuntimeError` if all of them are at work.
+        """
+        request = request or SessionRequest()
+        if Layer.PID not in self._layers or Layer.MOUNT not in self._layers:
+            raise TierError("sessions need tier 2: their files and processes are rolled back by namespaces")
+        pool = self._pools.get(request.preload)
+        if pool is None:
+            raise ValueError(f"there is no preload set '{request.preload}'")
+        self._make_room()
+        limits = (request.limits or self.config.limits).clipped(self.config.maxima)
+        terms = Terms(
+            pool.name, pool.versions, limits, self.config.maxima, self.config.keep_chars, self.config.fetch_bytes
+        )
+        session: Session | None = None
+
+        def died(link: Slot) -> None:
+            pool.free(link.index)
+            if session is not None:
+                session.supervisor_died()
+
+        link = pool.fork_session(died, self._session_settings(request, limits))
+        try:
+            standing = await link.first()
+        except BaseException:
+            link.kill()
+            raise
+        session = Session(link, request, terms, standing, self._session_closed)
+        self._sessions[session.id] = session
+        if request.files:
+            await session.run(Cell("", files=request.files, commit=Commit.ALWAYS))
+        self._expire()
+        return session
+
+    def session(self, session_id: str) -> Session:
+        """An open session. Raises `SessionLostError`, with the reason where it is still known."""
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionLostError(f"session lost: {self._lost.get(session_id, 'there is none of that name')}")
+        return found
+
+    def _session_settings(self, request: SessionRequest, limits: Limits) -> dict[str, Any]:
+        # Every kept state is a process of the session's own.
+        processes = limits.processes + self.config.checkpoints + 3
+        return {
+            "seed": request.seed,
+            "checkpoints": self.config.checkpoints,
+            "cpu_seconds": limits.cpu_seconds,
+            "disk_bytes": limits.disk_mb << 20,
+            "inodes": limits.files + 4 * MOST_LAYERS,
+            "session_limits": (limits.memory_mb << 20, limits.disk_mb << 20, processes, limits.open_files),
+        }
+
+    def _session_closed(self, session: Session, why: str) -> None:
+        self._sessions.pop(session.id, None)
+        self._lost[session.id] = why
+        while len(self._lost) > REMEMBERED_LOSSES:
+            del self._lost[next(iter(self._lost))]
+
+    def _make_room(self) -> None:
+        """Close the sessions that were idle for longest, until one more may be opened."""
+        budget = self.config.session_memory_mb << 20
+        idle = sorted((each for each in self._sessions.values() if not each.busy), key=lambda each: each.used)
+        while idle and (
+            len(self._sessions) >= self.config.sessions
+            or sum(each.held_bytes for each in self._sessions.values()) > budget
+        ):
+            idle.pop(0).end("it made room for another one")
+        if len(self._sessions) >= self.config.sessions:
+            raise RuntimeError("all sessions of this node are at work")
+
+    def _expire(self) -> None:
+        """Close what was idle for too long, and look again when the next one may be due."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        now = time.monotonic()
+        for session in list(self._sessions.values()):
+            if not session.busy and now - session.used >= self.config.session_ttl:
+                session.end("it was idle for too long")
+        if self._sessions:
+            oldest = min(session.used for session in self._sessions.values())
+            wait = max(oldest + self.config.session_ttl - now, self.config.session_ttl / 10)
+            self._expiry = asyncio.get_running_loop().call_later(wait, self._expire)
 
     def _pool_for(self, request: RunRequest) -> Pool:
         name = request.preload
@@ -246,7 +349,7 @@ class Node:
 
     def _settings(self, preload: PreloadSet) -> dict[str, Any]:
         """What a zygote has to know."""
-        layers = frozenset(layer.value for layer in self._tier.layers - self.config.without)
+        layers = self._layers
         own_files = Layer.MOUNT in layers
         packages = layout.packages(preload)
         read = kernel.LANDLOCK_READ
@@ -257,13 +360,14 @@ class Node:
             rights += [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.DEVICES]
         limits = self.config.limits
         return {
-            "layers": layers,
+            "layers": frozenset(layer.value for layer in layers),
+            "layers_folder": "/layers",
             "modules": list(preload.modules),
             "warm_up": preload.warm_up,
             "paths": layout.search_path(packages),
             "report_versions": [name for name in preload.modules if "." not in name],
             "root": self._mount_point(preload.name),
-            "box": "/box" if own_files else f"{self._folder}/{{index}}/box",
+            "box": "/box/run" if own_files else f"{self._folder}/{{index}}/box",
             "layout": layout.root(preload) if own_files else [],
             "texts": layout.TEXTS,
             "readable": rights,
@@ -274,6 +378,10 @@ class Node:
             "disk_bytes": limits.disk_mb << 20,
             "inodes": limits.files,
         }
+
+    @property
+    def _layers(self) -> frozenset[Layer]:
+        return self._tier.layers - self.config.without
 
     def _mount_point(self, name: str) -> str:
         path = os.path.join(self._folder, f"root-{name}")
@@ -294,24 +402,3 @@ def _payload(request: RunRequest, limits: Limits) -> bytes:
             dict(request.files) or None,
         )
     )
-
-
-class Session:
-    """A live interpreter that can go back. Cells run one at a time, in order of arrival."""
-
-    id: str
-
-    async def run(self, cell: Cell | str) -> CellOutcome:
-        """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own."""
-        raise NotImplementedError
-
-    async def rollback(self, checkpoint: int | None = None) -> int:
-        """Go back to a checkpoint (None: the state before the last committed cell); says where the session now stands.
-
-        Raises `RollbackDeclinedError` for a state that isn't kept, `SessionLostError` if there is no session any more.
-        """
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """End the session and all its processes; closing twice is fine."""
-        raise NotImplementedError

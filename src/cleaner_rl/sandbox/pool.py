@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from cleaner_rl.sandbox.links import SessionLink
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
 
 RETRY_SECONDS = 0.5
@@ -74,6 +75,16 @@ class Pool:
             slot.kill()
         self._zygote.kill()
 
+    def fork_session(self, died: Callable[[Slot], None], options: dict[str, Any]) -> SessionLink:
+        """A slot for a session, which isn't one of the pool's. Raises `SlotDiedError` if there is no zygote now."""
+        link = self._zygote.fork(self._indices[0], died, SessionLink, options)
+        self._indices.popleft()
+        return link
+
+    def free(self, index: int) -> None:
+        """Give a session's number back."""
+        self._indices.append(index)
+
     def _offer(self, slot: Slot) -> None:
         self._idle.append(slot)
         while self._waiting:
@@ -83,7 +94,7 @@ class Pool:
                 return
 
     def _fork(self) -> Slot:
-        slot = self._zygote.fork(self._indices[0], self._slot_died)
+        slot = self._zygote.fork(self._indices[0], self._slot_died, Slot)
         self._indices.popleft()
         self._slots.add(slot)
         return slot

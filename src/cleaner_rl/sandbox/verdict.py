@@ -25,6 +25,7 @@ LIMITS = {
     wire.WALL: (Status.TIMEOUT, "The program was stopped: it ran into its limit of elapsed time."),
     wire.MEMORY: (Status.MEMORY, "The program was stopped: it ran into its memory limit."),
     wire.OUTPUT: (Status.OUTPUT_LIMIT, "The program was stopped: it printed more than its output limit."),
+    wire.GONE: (Status.ERROR, "The program ended the session's interpreter."),
     wire.STARVED: (Status.FAULT, "The machine was too busy to run the program."),
 }
 """One constant sentence for each way of being stopped."""

@@ -16,7 +16,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cleaner_rl.sandbox import layout
 from cleaner_rl.sandbox.inside import wire
@@ -151,8 +151,15 @@ class Slot:
         elif self._running is not None and not self._running.done():
             self._running.set_result((Ending._make(wire.DONE.unpack(message)), descriptors))
         else:
+            self._heard(message)
             for descriptor in descriptors:
                 os.close(descriptor)
+
+    def _heard(self, message: bytes) -> None:
+        """Something that a run doesn't send."""
+
+
+SlotKind = TypeVar("SlotKind", bound=Slot)
 
 
 class Zygote:
@@ -186,8 +193,10 @@ class Zygote:
         self.versions = answer["versions"]
         loop.add_reader(ours.fileno(), self._readable)
 
-    def fork(self, index: int, died: Callable[[Slot], None]) -> Slot:
-        """Ask for a slot. Raises `SlotDiedError` if the zygote is gone."""
+    def fork(
+        self, index: int, died: Callable[[Slot], None], kind: type[SlotKind], session: dict[str, Any] | None = None
+    ) -> SlotKind:
+        """Ask for a slot, or for a session's. Raises `SlotDiedError` if the zygote is gone."""
         if self._channel is None:
             raise SlotDiedError
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -196,14 +205,13 @@ class Zygote:
         requests.setblocking(False)
         with their_control, their_requests:
             try:
-                socket.send_fds(
-                    self._channel, [index.to_bytes(4, "little")], [their_control.fileno(), their_requests.fileno()]
-                )
+                message = marshal.dumps((index, session))
+                socket.send_fds(self._channel, [message], [their_control.fileno(), their_requests.fileno()])
             except OSError as error:
                 control.close()
                 requests.close()
                 raise SlotDiedError from error
-        return Slot(index, control, requests, died)
+        return kind(index, control, requests, died)
 
     def kill(self) -> None:
         """End the interpreter; its slots live on until they are told."""

@@ -166,24 +166,25 @@ def landlock_abi() -> int:
 _FILE_RIGHTS = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
 LANDLOCK_READ = 0b1101
 """Execute, read a file, list a folder."""
+LANDLOCK_ALL = 0xFFFF
 LANDLOCK_READ_FILE = 0b100
 LANDLOCK_WRITE_FILE = 0b110
 
 
 class Landlock:
-    """Which paths a process may use: made once, entered by each run.
+    """Which paths a process may use, each with what is below it: made once, entered by each run.
 
-    From ABI 4 on also no TCP, from ABI 6 on no signals to, and no abstract sockets of, anybody outside.
+    A rule about a folder holds for what is mounted in that folder later, but not for what is mounted on it. From ABI 4
+    on also no TCP, from ABI 6 on no signals to, and no abstract sockets of, anybody outside.
     """
 
-    def __init__(self, abi: int, rules: list[tuple[str, int]], own: str) -> None:
-        """`own`: the folder where all is allowed. Mounts on it come and go; the rule is about what lies under them."""
+    def __init__(self, abi: int, rules: list[tuple[str, int]]) -> None:
         everything = _FILE_RIGHTS[min(abi, 5)]
         size = 24 if abi >= 6 else 16 if abi >= 4 else 8
         networks, scopes = (3 if abi >= 4 else 0), (3 if abi >= 6 else 0)
         attributes = ctypes.c_char_p(struct.pack("=QQQ", everything, networks, scopes))
         self._ruleset = _check(_syscall(LANDLOCK_CREATE_RULESET, attributes, size, 0), "landlock")
-        for path, rights in (*rules, (own, everything)):
+        for path, rights in rules:
             try:
                 descriptor = os.open(path, os.O_PATH)
             except PermissionError:  # what can't be reached needs no rule

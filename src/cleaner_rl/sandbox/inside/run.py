@@ -47,7 +47,7 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     try:
         prepare(settings, *request[2:])
     except OSError as error:  # files that don't fit
-        tell(error, report.FILE_NAME)
+        tell(error, (report.FILE_NAME,))
         os._exit(1)
     finish(execute(request[0], request[1], main_module()))
 
@@ -132,8 +132,14 @@ def main_module() -> ModuleType:
     return module
 
 
-def execute(source: str, echo: bool, module: ModuleType, name: str = report.FILE_NAME) -> int:
-    """Run the program to its end or its exception; the exit code it asks for."""
+def execute(
+    source: str,
+    echo: bool,
+    module: ModuleType,
+    name: str = report.FILE_NAME,
+    names: tuple[str, ...] = (report.FILE_NAME,),
+) -> int:
+    """Run the program to its end or its exception; the exit code it asks for. `names`: all that user code is called."""
     source = source.removeprefix("\ufeff")
     linecache.cache[name] = (lambda: source,)  # split into lines only if somebody asks
     namespace = module.__dict__
@@ -143,7 +149,7 @@ def execute(source: str, echo: bool, module: ModuleType, name: str = report.FILE
     except SystemExit as exit_:
         return exit_code(exit_)
     except BaseException as error:
-        tell(error, name)
+        tell(error, names)
         return 1
     return 0
 
@@ -170,11 +176,11 @@ def exit_code(exit_: SystemExit) -> int:
     return 1
 
 
-def tell(error: BaseException, name: str) -> None:
+def tell(error: BaseException, names: tuple[str, ...]) -> None:
     """Describe an uncaught exception to the node, or leave it to the program's own hook."""
     if sys.excepthook is not sys.__excepthook__:
         sys.excepthook(type(error), error, error.__traceback__)
-    os.pwrite(REPORT_FD, report.describe(error, (name,)), 0)
+    os.pwrite(REPORT_FD, report.describe(error, names), 0)
 
 
 def finish(code: int) -> NoReturn:

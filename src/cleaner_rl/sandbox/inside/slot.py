@@ -19,6 +19,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, run, wire
@@ -35,7 +36,7 @@ class Slot:
         self._settings = settings
         self._layers: frozenset[str] = settings["layers"]
         self._control = control
-        self._requests = _high(requests.detach())
+        self._requests = high(requests.detach())
         self._proc = proc
         self._box: str = settings["box"]
         settings["work"] = f"{self._box}/work"
@@ -44,8 +45,8 @@ class Slot:
         if "pid" in self._layers:
             self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
         if "landlock" in self._layers:
-            own = self._box if "mount" in self._layers else os.path.dirname(self._box)
-            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], settings["readable"], own)
+            rules = [*settings["readable"], (os.path.dirname(self._box), kernel.LANDLOCK_ALL)]
+            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], rules)
         owner = settings["run_uid"] or 0
         sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -61,8 +62,8 @@ class Slot:
         self._make_box()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         while True:
-            files = [_high(os.memfd_create(name)) for name in ("stdin", "stdout", "stderr", "report")]
-            pid = self._fork(files)
+            files = [high(os.memfd_create(name)) for name in ("stdin", "stdout", "stderr", "report")]
+            pid = self._fork(run.main, [*files, self._requests])
             pidfd = os.pidfd_open(pid)
             self._poll.register(pidfd, select.POLLIN)
             start = self._wait_for_start(pidfd)
@@ -88,16 +89,16 @@ class Slot:
         if "uid" in self._layers:
             os.setgroups([])
 
-    def _fork(self, files: list[int]) -> int:
-        """A run that has shut itself in and waits for its request."""
+    def _fork(self, main: Callable[[dict[str, Any], list[int]], NoReturn], files: list[int]) -> int:
+        """A process that has shut itself in and waits for its request."""
         ready, tell = os.pipe()
-        high = _high(tell)
+        tell = high(tell)
         if self._last_pid >= 0:
             os.pwrite(self._last_pid, b"1", 0)  # every run is process 2: programs that print their pid stay the same
         pid = kernel.fork()
         if pid == 0:
-            run.main(self._settings, [*files, self._requests, high])
-        os.close(high)
+            main(self._settings, [*files, tell])
+        os.close(tell)
         if not os.read(ready, 1):
             os._exit(1)
         os.close(ready)
@@ -211,7 +212,7 @@ def _children_cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _high(descriptor: int) -> int:
+def high(descriptor: int) -> int:
     """The same file at a number above those that a run gives its own."""
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64)
     os.close(descriptor)

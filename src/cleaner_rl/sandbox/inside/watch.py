@@ -16,10 +16,20 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Tree:
     """The processes of one run, found in a `/proc` that shows only them and their supervisor."""
 
-    def __init__(self, proc: int, main: int, whole_namespace: bool, base_rss: int, began: float) -> None:
+    def __init__(
+        self,
+        proc: int,
+        main: int,
+        whole_namespace: bool,
+        base_rss: int,
+        began: float,
+        others: frozenset[str] = frozenset(),
+    ) -> None:
         self._proc = proc
         """Folder descriptor of `/proc`."""
         self._main = main
+        self._others = others | {"1"}
+        """Processes in the namespace that aren't the run's."""
         self._whole_namespace = whole_namespace
         self._base_rss = base_rss
         self._cpu: dict[str, float] = {}
@@ -31,7 +41,7 @@ class Tree:
         """The run's processes."""
         if not self._whole_namespace:
             return [str(self._main)]
-        return [name for name in os.listdir(self._proc) if name.isdigit() and name != "1"]
+        return [name for name in os.listdir(self._proc) if name.isdigit() and name not in self._others]
 
     def look(self) -> tuple[float, int, float]:
         """CPU seconds, bytes held beyond the interpreter, seconds spent runnable but waiting."""
@@ -39,11 +49,14 @@ class Tree:
         delays: dict[str, int] = {}
         for pid in self.pids():
             try:
-                own, waited_for = self._cpu_of(pid)
+                ticks, waited_for = self._cpu_of(pid)
                 held += max(0, self._rss_of(pid) - self._base_rss)
-                delays.update(self._delays_of(pid))
+                threads = self._threads_of(pid)
             except OSError:  # it ended while we looked
                 continue
+            # The second is finer, and knows only the threads that still live.
+            own = max(ticks, sum(ran for ran, _ in threads.values()) / 1e9)
+            delays.update({name: waited for name, (_, waited) in threads.items()})
             self._cpu[pid] = own
             with_children += own + waited_for
         self._count_waiting(delays)
@@ -83,10 +96,12 @@ class Tree:
     def _rss_of(self, pid: str) -> int:
         return int(self._read(f"{pid}/statm").split()[1]) * PAGE
 
-    def _delays_of(self, pid: str) -> dict[str, int]:
-        threads = os.open(f"{pid}/task", os.O_RDONLY, dir_fd=self._proc)
+    def _threads_of(self, pid: str) -> dict[str, tuple[int, int]]:
+        """Nanoseconds that each thread ran, and that it waited to run."""
+        folder = os.open(f"{pid}/task", os.O_RDONLY, dir_fd=self._proc)
         try:
-            names = os.listdir(threads)
+            names = os.listdir(folder)
         finally:
-            os.close(threads)
-        return {name: int(self._read(f"{pid}/task/{name}/schedstat").split()[1]) for name in names}
+            os.close(folder)
+        times = {name: self._read(f"{pid}/task/{name}/schedstat").split() for name in names}
+        return {name: (int(ran), int(waited)) for name, (ran, waited, _) in times.items()}

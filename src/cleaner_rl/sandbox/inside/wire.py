@@ -18,10 +18,21 @@ DISK = struct.Struct("=BQQ")
 DONE = struct.Struct("=BBidddQ")
 """Slot to node: kind, reason, wait status, CPU seconds, wall seconds, seconds spent waiting for a CPU, peak RSS."""
 
-KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE = range(1, 5)
+CELL = struct.Struct("=BBddQQB")
+"""Node to session: kind, when to commit, CPU seconds, wall seconds, memory and output bytes, whether to hand over the
+folder. The cell itself follows on the other socket."""
+ROLLBACK = struct.Struct("=BI")
+"""Node to session: kind, number of a checkpoint."""
+STANDING = struct.Struct("=BIBQB")
+"""Session to node, after a start, a cell or a rollback: kind, checkpoint that it stands at, whether the cell was
+committed, bytes held, what keeps the state from being forked (bits of `OBSTACLES`)."""
+OBSTACLES = ("thread", "process", "socket", "pipe", "shared mapping", "deleted file", "descriptor")
+
+ON_SUCCESS, ALWAYS, NEVER = range(3)
+KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STANDING = range(1, 8)
 
 # Why a slot ended a run.
-EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED = range(6)
+EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE = range(7)
 
 STARVED_FACTOR = 20
 """A run whose wall cap, waiting not counted, isn't reached in this many times it got too little CPU to be judged."""
@@ -42,11 +53,16 @@ def unpack(descriptor: int) -> Any:
     if not data:
         return None
     (size,) = LENGTH.unpack_from(data)
-    parts, missing = [data], size + LENGTH.size - len(data)
+    return body(descriptor, size, data[LENGTH.size :])
+
+
+def body(descriptor: int, size: int, begun: bytes = b"") -> Any:
+    """Read the rest of a message of which the length, and perhaps the beginning, has been read."""
+    parts, missing = [begun], size - len(begun)
     while missing:
         data = os.read(descriptor, min(missing, CHUNK))
         if not data:
             return None
         parts.append(data)
         missing -= len(data)
-    return marshal.loads(b"".join(parts)[LENGTH.size :])
+    return marshal.loads(b"".join(parts))

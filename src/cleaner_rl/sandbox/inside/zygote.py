@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import marshal
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ import sys
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, report, run, wire
+from cleaner_rl.sandbox.inside.session import SessionSlot
 from cleaner_rl.sandbox.inside.slot import Slot
 
 _COMMON = """
@@ -45,13 +47,14 @@ def main(channel: int) -> NoReturn:
         raise
     control.sendall(wire.pack({"versions": settings["versions"]}))
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
+        message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, 2)
         if not message:
             os._exit(0)
         if kernel.fork() == 0:
             control.close()
             calls, requests = (socket.socket(fileno=descriptor) for descriptor in descriptors)
-            become_slot(settings, int.from_bytes(message, "little"), calls, requests)
+            index, session = marshal.loads(message)
+            become_slot(settings | (session or {}), index, calls, requests, Slot if session is None else SessionSlot)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -90,7 +93,9 @@ def versions(modules: list[str]) -> dict[str, str]:
     return found
 
 
-def become_slot(settings: dict[str, Any], index: int, control: socket.socket, requests: socket.socket) -> NoReturn:
+def become_slot(
+    settings: dict[str, Any], index: int, control: socket.socket, requests: socket.socket, kind: type[Slot]
+) -> NoReturn:
     """Enter the slot's own namespaces, each of them once for all its runs, and serve."""
     run.restore_signals()
     layers = settings["layers"]
@@ -112,7 +117,7 @@ def become_slot(settings: dict[str, Any], index: int, control: socket.socket, re
         os._exit(0)  # a pid namespace begins with its maker's next child; the zygote inherits that one
     if "uts" in layers:
         socket.sethostname("sandbox")
-    Slot(settings, control, requests, own_proc("pid" in layers, "mount" in layers)).serve()
+    kind(settings, control, requests, own_proc("pid" in layers, "mount" in layers)).serve()
 
 
 NAMESPACES = {
@@ -173,7 +178,8 @@ def build_root(settings: dict[str, Any]) -> None:
             covered.append(target)
         else:
             bind(path, target, kind == "device")
-    os.makedirs(root + box, exist_ok=True)
+    for path in (box, settings["layers_folder"]):
+        os.makedirs(root + path, exist_ok=True)
     os.symlink(f"{box}/tmp", f"{root}/tmp")
     os.symlink(f"{box}/shm", f"{root}/dev/shm")
     os.makedirs(f"{root}/proc")
