@@ -1,6 +1,6 @@
 """Nodes on a Ray cluster of one machine. Runs where Ray is installed and there is no network but loopback:
 
-`unshare -n sh -c "ip link set lo up && pytest tests/sandbox/service/test_ray.py"`, because Ray listens on all interfaces.
+`unshare -n sh -c "ip link set lo up && pytest tests/sandbox/service/test_ray.py"`. Ray listens on all interfaces.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from cleaner_rl.sandbox.requests import (
     RollbackDeclinedError,
     SessionLostError,
     SessionRequest,
+    path_problem,
 )
 from cleaner_rl.sandbox.wire import (
     BROKEN,
@@ -97,11 +98,11 @@ class RemoteSession:
 
     async def put(self, path: str, content: bytes) -> None:
         """Put a file into the session's folder; it rolls back like a cell."""
-        await self._ask("PUT", f"/files/{quote(path)}", Outcome, content)
+        await self._ask("PUT", _file_path(path), Outcome, content)
 
     async def fetch(self, path: str) -> bytes:
         """A file of the session. Raises `FileNotFoundError` if there is none that could be fetched."""
-        return await self._ask("GET", f"/files/{quote(path)}", bytes, b"")
+        return await self._ask("GET", _file_path(path), bytes, b"")
 
     async def close(self) -> None:
         """End the session; closing twice, or a lost one, is fine."""
@@ -127,6 +128,13 @@ class RemoteSession:
             if response.status != 429 or time.monotonic() - begun > self._patience:
                 raise _error(response.status, problem)
             await asyncio.sleep(float(response.headers.get("retry-after", 1)))
+
+
+def _file_path(name: str) -> str:
+    # Checked here as well as there: on its way, a URL with `..` in it becomes that of something else.
+    if (problem := path_problem(name)) is not None:
+        raise ValueError(f"the file name {name!r} {problem}")
+    return f"/files/{quote(name)}"
 
 
 def _error(status: int, problem: Problem) -> Exception:
