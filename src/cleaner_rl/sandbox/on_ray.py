@@ -109,6 +109,9 @@ def urls() -> list[str]:
 def _actors() -> list[Any]:
     import ray
 
+    if not ray.is_initialized():
+        # Ray would start a cluster of its own, on all interfaces, to look for our nodes in it.
+        raise RuntimeError("connect to the Ray cluster first: ray.init(address=...)")
     named = ray.util.list_named_actors(all_namespaces=True)
     names = [each["name"] for each in named if each["namespace"] == NAMESPACE and each["name"].startswith(PREFIX)]
     return [ray.get_actor(name, namespace=NAMESPACE) for name in names]

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from cleaner_rl.sandbox.client.links import retry_seconds
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.requests import (
     Cell,
@@ -67,7 +68,7 @@ async def open_session(
         if response.status not in (429, 503):
             raise SessionLostError(problem.message)
         reason = problem.message
-        link.rest(float(response.headers.get("retry-after", 1)))
+        link.rest(retry_seconds(response.headers.get("retry-after")))
     raise SessionLostError(reason)
 
 
@@ -127,7 +128,7 @@ class RemoteSession:
             problem = _problem(answer)
             if response.status != 429 or time.monotonic() - begun > self._patience:
                 raise _error(response.status, problem)
-            await asyncio.sleep(float(response.headers.get("retry-after", 1)))
+            await asyncio.sleep(retry_seconds(response.headers.get("retry-after")))
 
 
 def _file_path(name: str) -> str:
