@@ -315,6 +315,13 @@ class Node:
                 slot = await pool.take()
                 try:
                     ending, files = await slot.run(start, payload, patience, disk)
+                    try:
+                        return self._outcome(request, limits, pool, ending, files, attempt)
+                    finally:
+                        for descriptor in files:
+                            os.close(descriptor)
+                        if request.fetch:
+                            slot.release_folder()
                 finally:
                     pool.give(slot)
             except SlotDiedError:
@@ -322,11 +329,6 @@ class Node:
             finally:
                 self._busy -= 1
                 self._free.release()
-            try:
-                return self._outcome(request, limits, pool, ending, files, attempt)
-            finally:
-                for descriptor in files:
-                    os.close(descriptor)
         result = ToolResult(Status.FAULT, explanation="The sandbox lost the run twice.")
         return RunOutcome(result, preload=pool.name, request_id=request.request_id, attempts=2)
 

@@ -57,8 +57,10 @@ def result_of(
     ending: Ending, files: Sequence[int], output_bytes: int, keep_chars: int, versions: Mapping[str, str]
 ) -> ToolResult:
     """The result of a run that left these descriptors: stdout, stderr, report."""
-    output, length = _text(files[0], output_bytes, keep_chars)
-    errors, errors_length = _text(files[1], output_bytes, keep_chars)
+    output, length, flooded = _text(files[0], output_bytes, keep_chars)
+    errors, errors_length, errors_flooded = _text(files[1], output_bytes, keep_chars)
+    if ending.reason == wire.EXITED and (flooded or errors_flooded):
+        ending = ending._replace(reason=wire.OUTPUT)
     if errors_length is not None:
         errors = shorten(errors, keep_chars, errors_length)
     exception = None
@@ -131,13 +133,13 @@ def _read_below(folder: int, parts: list[str], limit: int) -> bytes | None:
             os.close(descriptor)
 
 
-def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None]:
-    """A stream's text, and its whole length if that is more than is kept."""
-    size = min(os.fstat(descriptor).st_size, limit)
+def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None, bool]:
+    """A stream's text, its whole length if that is more than is kept, and whether it is above its limit."""
+    size = os.fstat(descriptor).st_size
     if not size:
-        return "", None
-    text = os.pread(descriptor, size, 0).decode("utf-8", "replace")
-    return (text, None) if len(text) <= keep else (text[:keep], len(text))
+        return "", None, False
+    text = os.pread(descriptor, min(size, limit), 0).decode("utf-8", "replace")
+    return text[:keep], (len(text) if len(text) > keep else None), size > limit
 
 
 def _clean(text: str) -> str:

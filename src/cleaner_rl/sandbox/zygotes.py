@@ -116,6 +116,11 @@ class Slot:
             watchdog.cancel()
             self._running = self._resized = None
 
+    def release_folder(self) -> None:
+        """Say that nothing more will be read from the folder that came with a run's end."""
+        with contextlib.suppress(OSError):
+            self._control.send(b"f")
+
     def kill(self) -> None:
         """End the supervisor, and by that all that runs in its namespace."""
         if not self.alive:

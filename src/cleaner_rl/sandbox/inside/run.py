@@ -49,14 +49,13 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     except OSError as error:  # files that don't fit
         tell(error, (report.FILE_NAME,))
         os._exit(1)
-    finish(execute(request[0], request[1], main_module()))
+    finish(execute(request[0], request[1], settings["main"]))
 
 
 def shut_in(settings: dict[str, Any], files: list[int]) -> None:
     """Give up everything that a run must not have."""
     layers: frozenset[str] = settings["layers"]
     os.setsid()
-    os.chdir(settings["work"])
     if "uid" in layers:
         uid = settings["run_uid"]
         os.setresgid(uid, uid, uid)
@@ -64,6 +63,10 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
     elif "seccomp" in layers:
         kernel.drop_capabilities()
+    if "mount" in layers:
+        for path in settings["folders"]:
+            os.mkdir(path)
+    os.chdir(settings["work"])
     if "pid" not in layers:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if "landlock" in layers:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
-from cleaner_rl.sandbox.inside.slot import FIRST_LOOK, LOOK_EVERY, Slot, high
+from cleaner_rl.sandbox.inside.slot import FILES, FIRST_LOOK, LOOK_EVERY, Slot
 from cleaner_rl.sandbox.inside.watch import Tree
 
 IDLE_LOOK = 0.5
@@ -62,14 +62,15 @@ class SessionSlot(Slot):
         self._limit_for_good()
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size)
+        settings["folders"] = ()  # they are in the first layer
         ours, theirs = self._channel()
         null = os.open("/dev/null", os.O_RDWR)
-        nulls = [os.dup(null) for _ in range(4)]
-        ends = [high(descriptor) for descriptor in (*nulls, theirs.detach())]
-        pid = self._fork(state.main, ends)
-        for descriptor in (*ends, null):
-            os.close(descriptor)
+        pid = self._fork(state.main, [null, null, null, null, theirs.fileno()])
+        os.close(null)
+        theirs.close()
         self._states = [State(pid, ours, 0)]
+        select.select([self._ready, self._states[0].pidfd], [], [])
+        self._require_ready()
         self._settle(self._states[0])
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         self._tell_standing(committed=False)
@@ -102,7 +103,7 @@ class SessionSlot(Slot):
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
         request = wire.unpack(self._requests)
-        files = [high(os.memfd_create(name)) for name in ("stdin", "stdout", "stderr", "report")]
+        files = [os.memfd_create(name) for name in FILES]
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
         name = f"cell{current.number + 1}.py"
@@ -120,6 +121,9 @@ class SessionSlot(Slot):
         frozen = self._states[:-1] if in_place else self._states
         limits = (0, cpu, wall, memory, output, fetch)
         reason, ended, cpu_used, elapsed, peak = self._watch_cell(pid, pidfd, channel, limits, files, frozen)
+        printed = max(os.fstat(descriptor).st_size for descriptor in files[1:3])
+        if reason == wire.EXITED and printed > output:
+            reason = wire.OUTPUT
         success = reason == wire.EXITED and ended == 0
         alive = reason == wire.EXITED and os.WIFEXITED(ended)
         handed = files[1:]
@@ -170,7 +174,7 @@ class SessionSlot(Slot):
         reason, status, pause, peak = wire.EXITED, -1, FIRST_LOOK, 0
         limits = (limits[0], limits[1] + before, *limits[2:])
         while reason == wire.EXITED and status < 0:
-            ready = {descriptor for descriptor, _ in poll.poll(pause * 1000)}
+            ready = {descriptor for descriptor, _ in poll.poll(pause)}
             elapsed = time.monotonic() - began
             if self._control.fileno() in ready:
                 os._exit(0)
@@ -184,8 +188,8 @@ class SessionSlot(Slot):
                 reason, _ = self._judge(tree, limits, files, elapsed)
             pause = LOOK_EVERY
         cpu, peak, _ = tree.look()
-        if reason == wire.EXITED:
-            reason = self._judge_end(limits, files, cpu)
+        if reason == wire.EXITED and cpu > limits[1]:
+            reason = wire.CPU
         if reason not in (wire.EXITED, wire.GONE):
             status = signal.SIGKILL
         return reason, status, cpu - before, time.monotonic() - began, peak + self._settings["base_rss"]

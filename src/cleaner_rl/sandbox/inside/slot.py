@@ -25,8 +25,12 @@ from typing import Any, NoReturn
 from cleaner_rl.sandbox.inside import kernel, run, wire
 from cleaner_rl.sandbox.inside.watch import Tree
 
-FIRST_LOOK = 0.010
-LOOK_EVERY = 0.025
+FIRST_LOOK = 10
+LOOK_EVERY = 25
+"""Milliseconds between looks at a living run."""
+FIRST_FREE = 16
+FILES = ("stdin", "stdout", "stderr", "report")
+THREE = struct.Struct("3i")
 
 
 class Slot:
@@ -38,9 +42,13 @@ class Slot:
         self._control = control
         self._requests = high(requests.detach())
         self._proc = proc
+        # Runs give their files the first numbers. With those taken here, every new file gets a number above them.
+        while os.dup(proc) < FIRST_FREE:
+            pass
         self._box: str = settings["box"]
         settings["work"] = f"{self._box}/work"
-        self._folders = tuple(f"{self._box}/{name}" for name in ("work", "tmp", "shm"))
+        settings["folders"] = self._folders = tuple(f"{self._box}/{name}" for name in ("work", "tmp", "shm"))
+        settings["main"] = run.main_module()
         self._last_pid = -1
         if "pid" in self._layers:
             self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
@@ -48,11 +56,12 @@ class Slot:
             rules = [*settings["readable"], (os.path.dirname(self._box), kernel.LANDLOCK_ALL)]
             settings["landlock"] = kernel.Landlock(settings["landlock_abi"], rules)
         owner = settings["run_uid"] or 0
-        sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
+        sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes'] + 8}"
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
         self._mount = kernel.Mount("box", self._box, "tmpfs", flags, f"mode=700,uid={owner},gid={owner},{sizes}")
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
+        self._ready, self._tell_ready = os.pipe2(os.O_NONBLOCK)
 
     def serve(self) -> NoReturn:
         """Fork, wait, watch, report, for as long as the node is there."""
@@ -62,19 +71,25 @@ class Slot:
         self._make_box()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         while True:
-            files = [high(os.memfd_create(name)) for name in ("stdin", "stdout", "stderr", "report")]
+            # This loop runs between all runs, and every page it touches is copied once more: hence few and plain steps.
+            stdin, stdout, stderr, report = files = [os.memfd_create(name) for name in FILES]
             pid = self._fork(run.main, [*files, self._requests])
             pidfd = os.pidfd_open(pid)
             self._poll.register(pidfd, select.POLLIN)
             start = self._wait_for_start(pidfd)
             done = self._watch(pid, pidfd, start, files)
-            handed = files[1:]
+            self._require_ready()
             if start[5]:
-                handed.append(os.open(self._folders[0], os.O_PATH | os.O_DIRECTORY))
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(handed)}i", *handed))
-            self._control.sendmsg([done], [rights])
+                folder = os.open(self._folders[0], os.O_PATH | os.O_DIRECTORY)
+                socket.send_fds(self._control, [done], [stdout, stderr, report, folder])
+                os.close(folder)
+                if not self._control.recv(1):  # until then the node reads from the folder
+                    os._exit(0)
+            else:
+                rights = THREE.pack(stdout, stderr, report)
+                self._control.sendmsg([done], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             self._poll.unregister(pidfd)
-            for descriptor in (*files, pidfd, *handed[3:]):
+            for descriptor in (stdin, stdout, stderr, report, pidfd):
                 os.close(descriptor)
             self._clear_box()
             self._make_box()
@@ -90,19 +105,20 @@ class Slot:
             os.setgroups([])
 
     def _fork(self, main: Callable[[dict[str, Any], list[int]], NoReturn], files: list[int]) -> int:
-        """A process that has shut itself in and waits for its request."""
-        ready, tell = os.pipe()
-        tell = high(tell)
+        """A process that shuts itself in, says so, and waits for its request."""
         if self._last_pid >= 0:
             os.pwrite(self._last_pid, b"1", 0)  # every run is process 2: programs that print their pid stay the same
         pid = kernel.fork()
         if pid == 0:
-            main(self._settings, [*files, tell])
-        os.close(tell)
-        if not os.read(ready, 1):
-            os._exit(1)
-        os.close(ready)
+            main(self._settings, [*files, self._tell_ready])
         return pid
+
+    def _require_ready(self) -> None:
+        """A process that never said it was shut in is our failure, not its program's. Later it couldn't say so."""
+        try:
+            os.read(self._ready, 1)
+        except BlockingIOError:
+            os._exit(1)
 
     def _make_box(self) -> None:
         """An empty working folder."""
@@ -110,11 +126,10 @@ class Slot:
             self._mount.mount()
         else:
             os.mkdir(self._box, 0o755)
-        owner = self._settings["run_uid"]
-        for path in self._folders:
-            os.mkdir(path, 0o700)
-            if owner is not None:
-                os.chown(path, owner, owner)
+            for path in self._folders:
+                os.mkdir(path, 0o700)
+                if "uid" in self._layers:
+                    os.chown(path, self._settings["run_uid"], -1)
 
     def _clear_box(self) -> None:
         """Away with whatever a run left in its folder."""
@@ -126,9 +141,9 @@ class Slot:
     def _wait_for_start(self, pidfd: int) -> tuple[Any, ...]:
         """Block until the node has a call for the waiting run; ends the slot if either of them is gone."""
         while True:
-            ready = [descriptor for descriptor, _ in self._poll.poll()]
-            if ready == [pidfd]:  # it died waiting; a run that had its request has its start here, sent before
-                os._exit(1)
+            events = self._poll.poll()
+            if len(events) == 1 and events[0][0] == pidfd:
+                os._exit(1)  # it died waiting; a run that had its request has its start here, sent before
             message = self._control.recv(wire.START.size)
             if not message:
                 os._exit(0)
@@ -140,31 +155,30 @@ class Slot:
     def _resize_box(self, disk: int, inodes: int) -> None:
         if "mount" in self._layers:
             flags = kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_NODEV
-            kernel.mount("box", self._box, None, flags, f"size={disk},nr_inodes={inodes}")
+            own = 8  # inodes that the folder itself has
+            kernel.mount("box", self._box, None, flags, f"size={disk},nr_inodes={inodes + own}")
 
     def _watch(self, pid: int, pidfd: int, start: tuple[Any, ...], files: list[int]) -> bytes:
         """Wait for the run's end, or bring it about; says which."""
         began = time.monotonic()
-        used = _children_cpu()
         reason, tree, waited = wire.EXITED, None, 0.0
         pause = FIRST_LOOK
         while reason == wire.EXITED:
-            events = self._poll.poll(pause * 1000)
-            if any(descriptor == pidfd for descriptor, _ in events):
-                break
-            if events:  # the node is silent during a run, so it is gone or has given up on this one
-                self._end(pid)
+            events = self._poll.poll(pause)
+            if events:
+                if events[0][0] == pidfd or len(events) > 1:
+                    break
+                self._end(pid)  # the node is silent during a run, so it is gone or has given up on this one
                 os._exit(0)
             if tree is None:
                 tree = Tree(self._proc, pid, "pid" in self._layers, self._settings["base_rss"], began)
             reason, waited = self._judge(tree, start, files, time.monotonic() - began)
             pause = LOOK_EVERY
         wall = time.monotonic() - began
-        _, status, usage = self._end(pid)
-        cpu = _children_cpu() - used
-        if reason == wire.EXITED:
-            reason = self._judge_end(start, files, cpu)
-        return wire.DONE.pack(wire.KIND_DONE, reason, status, cpu, wall, waited, usage.ru_maxrss * 1024)
+        status, cpu, peak = self._end(pid)
+        if reason == wire.EXITED and cpu > start[1]:
+            reason = wire.CPU  # whether we happened to look or not
+        return wire.DONE.pack(wire.KIND_DONE, reason, status, cpu, wall, waited, peak)
 
     def _judge(self, tree: Tree, start: tuple[Any, ...], files: list[int], elapsed: float) -> tuple[int, float]:
         """Which limit a living run has hit, if any."""
@@ -184,36 +198,25 @@ class Slot:
             return wire.OUTPUT, waited
         return wire.EXITED, waited
 
-    def _judge_end(self, start: tuple[Any, ...], files: list[int], cpu: float) -> int:
-        """A run that was over its limits when it ended has hit them, whether we happened to look or not."""
-        if cpu > start[1]:
-            return wire.CPU
-        if any(os.fstat(descriptor).st_size > start[4] for descriptor in files[1:3]):
-            return wire.OUTPUT
-        return wire.EXITED
-
-    def _end(self, pid: int) -> tuple[int, int, resource.struct_rusage]:
-        """Kill what is left of a run and wait until nothing is."""
-        if "pid" not in self._layers:
+    def _end(self, pid: int) -> tuple[int, float, int]:
+        """Kill what is left of a run and wait until nothing is: its wait status, CPU seconds of all, its peak bytes."""
+        if "pid" in self._layers:
+            # Every process in the namespace but ourselves. The kernel holds off forks while it walks them.
+            os.kill(-1, signal.SIGKILL)
+        else:
             os.kill(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
-            return os.wait4(pid, 0)
-        # Every process in the namespace but ourselves. The kernel holds off forks while it walks them.
-        os.kill(-1, signal.SIGKILL)
-        ended = os.wait4(pid, 0)
-        while True:
-            try:
-                os.waitpid(-1, 0)
-            except ChildProcessError:
-                return ended
-
-
-def _children_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+        _, status, usage = os.wait4(pid, 0)
+        cpu = usage.ru_utime + usage.ru_stime
+        try:
+            while True:
+                _, _, other = os.wait4(-1, 0)
+                cpu += other.ru_utime + other.ru_stime
+        except ChildProcessError:
+            return status, cpu, usage.ru_maxrss * 1024
 
 
 def high(descriptor: int) -> int:
     """The same file at a number above those that a run gives its own."""
-    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64)
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE)
     os.close(descriptor)
     return high

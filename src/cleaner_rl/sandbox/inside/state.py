@@ -32,7 +32,7 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     os.write(run.READY_FD, b"r")
     os.close(run.READY_FD)
     run.seed(settings["seed"])
-    serve(run.main_module())
+    serve(settings["main"])
 
 
 def limit(settings: dict[str, Any]) -> None:

@@ -38,6 +38,8 @@ STARVED_FACTOR = 20
 """A run whose wall cap, waiting not counted, isn't reached in this many times it got too little CPU to be judged."""
 
 CHUNK = 65_536
+FIRST_READ = 4_096
+"""Enough for most requests. Freeing a larger buffer would make the C library tidy its whole heap, in every run."""
 LENGTH = struct.Struct("=Q")
 
 
@@ -49,7 +51,7 @@ def pack(message: Any) -> bytes:
 
 def unpack(descriptor: int) -> Any:
     """Read one trusted message; None if the other side is gone."""
-    data = os.read(descriptor, CHUNK)
+    data = os.read(descriptor, FIRST_READ)
     if not data:
         return None
     (size,) = LENGTH.unpack_from(data)
