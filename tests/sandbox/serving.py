@@ -39,7 +39,7 @@ async def served(
     node: Node, token_file: Path | None = None, port: int = 0, **settings: Any
 ) -> AsyncIterator[tuple[str, App]]:
     """The address of a node's service, and its application."""
-    config = ServiceConfig(node.config, token_file=token_file, **settings)
+    config = ServiceConfig(node.config, token_file=None if token_file is None else str(token_file), **settings)
     app = build(config, node, connections=1000, log=CallLog(io.BytesIO()))
     listening = socket.create_server(("127.0.0.1", port), backlog=4096)
     options = uvicorn.Config(

@@ -98,6 +98,7 @@ class StandInSession(Session):
 
     def __init__(self, request: SessionRequest) -> None:
         self.id = uuid.uuid4().hex
+        self.lost = ""
         self._request = request
         self._states: list[tuple[dict[str, object], dict[str, bytes]]] = [({}, dict(request.files))]
 
@@ -131,4 +132,4 @@ class StandInSession(Session):
         return to
 
     async def close(self) -> None:
-        pass
+        self.lost = "it was closed"

@@ -14,7 +14,7 @@ import click
 from cleaner_rl import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve a node, attack it, measure it."),
+    "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them."),
 }
 """Name, the module that holds it under the same name, and its line in the list of commands."""
 

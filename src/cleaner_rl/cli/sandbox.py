@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import click
 
@@ -74,7 +76,7 @@ def serve(
     config = ServiceConfig(
         replace(node, maxima=maxima),
         most_waiting=queue,
-        token_file=token_file,
+        token_file=None if token_file is None else str(token_file.resolve()),
         log_code=log_code,
         drain_seconds=drain_seconds,
     )
@@ -83,3 +85,57 @@ def serve(
     except (UnsafeBindError, OSError) as error:
         raise click.ClickException(str(error)) from None
     raise SystemExit(Keeper(listening, config).run())
+
+
+@sandbox.command()
+@click.option("--ray", "on_ray", is_flag=True, required=True, help="On the machines of a Ray cluster.")
+@click.option("--address", default="auto", show_default=True, help="Of the cluster.")
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="As for serve; at the same path on every machine.",
+)
+@click.option("--slots", type=int, help="Of each node; two per core of its machine if not given.")
+def up(on_ray: bool, address: str, token_file: Path, slots: int | None) -> None:  # noqa: ARG001  # --ray says where
+    """Have a node on every machine of a cluster, kept alive by it.
+
+    \b
+    Example:
+      cleaner sandbox up --ray --token-file /shared/tokens.toml
+
+    Machines that have one keep it. Clients find the nodes as "ray:".
+    """
+    ray, nodes = _ray(address)
+    for machine, (url, tier) in nodes.up(nodes.options_for(token_file, slots)).items():
+        click.echo(f"{machine}  {url}  T{tier}")
+    ray.shutdown()
+
+
+@sandbox.command()
+@click.option("--ray", "on_ray", is_flag=True, required=True, help="On the machines of a Ray cluster.")
+@click.option("--address", default="auto", show_default=True, help="Of the cluster.")
+def down(on_ray: bool, address: str) -> None:  # noqa: ARG001
+    """End all nodes of a cluster.
+
+    \b
+    Example:
+      cleaner sandbox down --ray
+    """
+    ray, nodes = _ray(address)
+    click.echo(f"{nodes.down()} nodes ended")
+    ray.shutdown()
+
+
+def _ray(address: str) -> tuple[Any, ModuleType]:
+    from cleaner_rl.sandbox import on_ray
+
+    try:
+        import ray
+    except ImportError:
+        raise click.ClickException("Ray is not installed here: pip install ray") from None
+    try:
+        ray.init(address=address, namespace=on_ray.NAMESPACE, logging_level="ERROR")
+    except ConnectionError as error:
+        raise click.ClickException(str(error)) from None
+    return ray, on_ray

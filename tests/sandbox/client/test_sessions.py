@@ -3,55 +3,94 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox import Cell, Commit, NodeConfig, RollbackDeclinedError, SessionLostError, SessionRequest, Tier
-from cleaner_rl.sandbox.client import SandboxClient, SyncSandboxClient
+from cleaner_rl.sandbox import (
+    Cell,
+    Commit,
+    Limits,
+    Node,
+    NodeConfig,
+    RollbackDeclinedError,
+    SessionLostError,
+    SessionRequest,
+    Tier,
+)
+from cleaner_rl.sandbox.client import SandboxClient, SessionBusyError, SyncSandboxClient
 from cleaner_rl.tools import Status
-from tests.sandbox.serving import Caller, asynchronous, served
+from tests.sandbox.serving import Caller, asynchronous, served, until
 from tests.sandbox.stand_in import BREAK, StandInNode
+
+CONFIG = NodeConfig(slots=2)
 
 
 @asynchronous
 async def test_a_session_keeps_state_goes_back_and_carries_files() -> None:
-    async with served(StandInNode()) as (url, app), SandboxClient(url) as sandbox:
+    async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
         session = await sandbox.open_session(SessionRequest(files={"given": b"\x00"}))
         first = await session.run("x = 1")
-        assert (first.result.status, first.committed, first.checkpoint) == (Status.OK, True, 1)
-        failed = await session.run(Cell("x = 2; raise ValueError('no')", request_id="mine"))
+        here = first.checkpoint
+        assert (first.result.status, first.committed) == (Status.OK, True)
+        failed = await session.run(Cell("x = 2\nraise ValueError('no')", request_id="mine"))
         assert failed.result.exception is not None
-        assert (failed.result.exception.type, failed.committed, failed.checkpoint) == ("ValueError", False, 1)
-        assert failed.run.request_id == "mine"
-        assert (await session.run("print(x); x = 3")).result.output == "1\n"
+        assert (failed.result.exception.type, failed.result.exception.line) == ("ValueError", 2)
+        assert (failed.committed, failed.checkpoint, failed.run.request_id) == (False, here, "mine")
+        second = await session.run("print(x); x = 3; x")
+        assert (second.result.output, second.checkpoint) == ("1\n3\n", here + 1)
         assert (await session.run(Cell("x = 4", commit=Commit.NEVER))).committed is False
-        assert await session.rollback() == 1
-        assert (await session.run("print(x)")).result.output == "1\n"
+        assert (await session.run(Cell("print(x)", commit=Commit.NEVER))).result.output == "3\n"
+        assert await session.rollback() == here
+        assert (await session.run(Cell("print(x)", commit=Commit.NEVER))).result.output == "1\n"
         with pytest.raises(RollbackDeclinedError):
             await session.rollback(99)
+        await session.put("odd ?%#é.txt", b"odd")
+        assert await session.fetch("odd ?%#é.txt") == b"odd"
         await session.put("folder/made", b"\xff\x00")
         assert await session.fetch("folder/made") == b"\xff\x00"
         assert await session.fetch("given") == b"\x00"
         with pytest.raises(FileNotFoundError):
             await session.fetch("absent")
+        with pytest.raises(ValueError):
+            await session.fetch("a/../../b")
+        await session.rollback()
+        with pytest.raises(FileNotFoundError):
+            await session.fetch("folder/made")
         await session.close()
         await session.close()
         with pytest.raises(SessionLostError):
             await session.run("print(x)")
-        assert (app.queue.running, app.queue.bytes) == (0, 0)
+        assert (app.queue.running, app.queue.bytes, node.status.sessions) == (0, 0, 0)
 
 
 @asynchronous
 async def test_a_lost_session_is_said_to_be_lost_and_its_cell_is_not_tried_again() -> None:
-    async with served(StandInNode()) as (url, app), SandboxClient(url) as sandbox:
+    async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
         session = await sandbox.open_session()
+        cell = asyncio.create_task(session.run("while True: pass"))
+        await until(lambda: app.queue.running == 1 and node.session(session.id).busy)
+        os.kill(node.session(session.id).pid, signal.SIGKILL)
         with pytest.raises(SessionLostError, match="died"):
-            await session.run(BREAK)
+            await cell
         with pytest.raises(SessionLostError):
             await session.run("print(1)")
         text = app.observer.text().decode()
     assert 'cleaner_sandbox_calls_total{endpoint="/v1/sessions/{session}/run",status="fault"} 1.0' in text
+
+
+@asynchronous
+async def test_a_session_takes_one_cell_at_a_time_and_its_limits_are_its_own() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session(SessionRequest(limits=Limits(cpu_seconds=0.5)))
+        endless = asyncio.create_task(session.run("while True: pass"))
+        await until(lambda: app.queue.running == 1)
+        with pytest.raises(SessionBusyError):
+            await session.run("print(1)")
+        assert (await endless).result.status is Status.TIMEOUT
+        assert (await session.run("print(1)")).result.output == "1\n"
 
 
 @asynchronous
@@ -95,7 +134,7 @@ async def test_below_tier_2_there_are_no_sessions() -> None:
 
 @asynchronous
 async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
-    async with served(StandInNode()) as (url, _), Caller(url) as caller:
+    async with Node(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
         cells = ["a = 1", "print(a)", "a = 2; raise RuntimeError('no')", "print(a)"]
         status, body = await caller.post("/run_jupyter", {"cells": cells, "files": {"f": "AA=="}, "fetch_files": ["f"]})
         assert (status, body["status"], body["driver"]["status"]) == (200, "Success", "Finished")
@@ -103,13 +142,20 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
         ((error,),) = [cell["error"] for cell in body["cells"] if cell["error"]]
         assert (error["ename"], error["evalue"]) == ("RuntimeError", "no")
         assert body["files"] == {"f": "AA=="}
+        _, late = await caller.post(
+            "/run_jupyter", {"cells": ["print(1)", "while True: pass", "2"], "total_timeout": 1}
+        )
+        assert (late["status"], late["driver"]["status"]) == ("Failed", "TimeLimitExceeded")
+        assert [cell["stdout"] for cell in late["cells"]] == ["1\n", ""]
+    async with served(StandInNode()) as (url, _), Caller(url) as caller:
         _, lost = await caller.post("/run_jupyter", {"cells": [BREAK]})
         assert (lost["status"], lost["cells"]) == ("SandboxError", [])
+        assert node.status.sessions == 0
 
 
 @asynchronous
 async def test_the_synchronous_client_has_sessions_too() -> None:
-    async with served(StandInNode()) as (url, _):
+    async with Node(CONFIG) as node, served(node) as (url, _):
 
         def use() -> str:
             with SyncSandboxClient(url) as sandbox:

@@ -131,4 +131,4 @@ def test_a_token_file_that_can_not_be_meant_is_refused(tmp_path: Path, text: str
     path = tmp_path / "tokens.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=problem):
-        Owners.read(path)
+        Owners.read(str(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
 from pathlib import Path
@@ -197,3 +198,17 @@ async def test_a_full_queue_is_their_own_word_for_it_in_the_other_dialects() -> 
         assert (fusion["status"], fusion["run_result"]) == ("SandboxError", None)
         for task in held:
             task.cancel()
+
+
+@asynchronous
+async def test_bodies_that_arrive_together_are_bounded_too() -> None:
+    async with served(StandInNode(), most_held_mb=1, most_body_mb=1) as (url, app), Caller(url) as caller:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as slow:
+            slow.setblocking(False)
+            head = b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+            await asyncio.get_running_loop().sock_sendall(slow, head + b" " * 900_000)
+            await until(lambda: app._arrivals.bytes > 700_000)
+            async with caller.http.post("/v1/run", data=io.BytesIO(b" " * 900_000)) as response:
+                assert (response.status, response.headers["retry-after"]) == (429, "1")
+            assert (await caller.post("/v1/run", {"code": "print(1)"}))[0] == 200
+        await until(lambda: app._arrivals.bytes == 0)

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,8 +38,9 @@ def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str, dict[st
         process.stdout.close()
 
 
-def call(url: str, body: object) -> Any:
-    request = urllib.request.Request(f"{url}/v1/run", json.dumps(body).encode())
+def call(url: str, body: object, token: str | None = None) -> Any:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{url}/v1/run", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=SECONDS) as response:
         return json.load(response)
 
@@ -65,6 +67,16 @@ def test_log_code_puts_the_code_into_the_log() -> None:
         call(url, {"code": "print('shown')"})
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["code"] == "print('shown')"
+
+
+def test_a_node_with_a_token_file_answers_only_who_has_a_token(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
+    with serving("--token-file", str(tokens)) as (_, url, _):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            call(url, {"code": "print(1)"})
+        refused.value.close()
+        assert call(url, {"code": "print(1)"}, "0123456789abcdef")["output"] == "1\n"
 
 
 def test_sigterm_drains_and_leaves_no_process_behind() -> None:

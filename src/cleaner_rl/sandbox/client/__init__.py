@@ -3,7 +3,7 @@
 - `client`: retries, deadlines, patience · `nodes`: which nodes there are, and who gets the next call.
 - `links`: many calls over few connections · `session`: sessions · `sync`: the same for threads.
 
-Limits: nodes are found by a list or by DNS; finding them by Ray is not there yet.
+Limits: the nodes' addresses are plain HTTP; put a proxy in front where the network isn't yours.
 """
 
 from cleaner_rl.sandbox.client.client import RequestRefusedError, SandboxClient

@@ -4,12 +4,15 @@ A call is sent again, under the same id, as long as its result can't be the prog
 broke, after a pause when all are full. The caller feels that as waiting. `patience` bounds the waiting for nodes that
 are full or away, `attempts` how often a call may take down what runs it; then it is answered as a fault. Nothing about
 the infrastructure is ever raised or reported as the program's failure.
+
+Limits: a node that is stuck but alive is noticed only by the caller's own deadline (`within`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -46,7 +49,7 @@ class SandboxClient:
         attempts: int = 4,
         connections: int = 256,
     ) -> None:
-        """`nodes` are URLs or `dns://name:port`; `connections` is the most per node."""
+        """`nodes` are URLs, `dns://name:port` or `ray:`; `connections` is the most per node."""
         self._sources = [nodes] if isinstance(nodes, str) else list(nodes)
         self._headers = {"content-type": "application/json"}
         if token is not None:
@@ -56,9 +59,10 @@ class SandboxClient:
         self._numbers = itertools.count()
 
     async def __aenter__(self) -> Self:
-        # No limit over all: a call may wait in a long queue. A node that dies closes its connections.
+        # No limit over all: a call may wait in a long queue. A process that dies closes its connections; a machine that
+        # vanishes is noticed by the sockets' own probes.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=_probing_socket)
         self._http = aiohttp.ClientSession(
             connector=connector, timeout=timeout, headers=self._headers, read_bufsize=2**20
         )
@@ -97,7 +101,8 @@ class SandboxClient:
         attempts = 0
         fault = Outcome.unrun(call_id, BROKEN)
         fault.explanation = "No sandbox node could be reached."
-        while time.monotonic() - begun < self._patience and attempts < self._attempts:
+        since = begun  # when a node last had the call: waiting in a node's queue is no test of patience
+        while time.monotonic() - since < self._patience and attempts < self._attempts:
             link = await self._nodes.pick(failed_at)
             if link is None:
                 await asyncio.sleep(self._nodes.next_awake)
@@ -105,6 +110,8 @@ class SandboxClient:
             call = Call(call_id, body, loop.create_future(), alone)
             answer = await link.ask(call)
             alone = call.alone
+            if isinstance(answer, Outcome) or answer.may_have_run:
+                since = time.monotonic()
             if isinstance(answer, Outcome):
                 if answer.fault == DRAINING:
                     link.rest()
@@ -143,3 +150,11 @@ class SandboxClient:
     async def open_session(self, request: SessionRequest | None = None) -> RemoteSession:
         """Open a stateful interpreter on one of the nodes, where it stays. Raises `SessionLostError` if none can."""
         return await open_session(self._http, self._nodes, request or SessionRequest(), self._patience)
+
+
+def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+        made.setsockopt(socket.IPPROTO_TCP, option, seconds)
+    return made

@@ -64,6 +64,13 @@ class Batch:
     calls: tuple[Call, ...]
     task: asyncio.Task[None] | None = None
 
+    def call_of(self, outcome: Outcome) -> Call:
+        """The call that an outcome answers, by its place and its id."""
+        index = outcome.index
+        if index is None or not 0 <= index < len(self.calls) or self.calls[index].id != outcome.id:
+            raise aiohttp.ClientPayloadError("the node mixed up its answers")
+        return self.calls[index]
+
     @property
     def unanswered(self) -> list[Call]:
         """Those still waiting."""
@@ -170,10 +177,7 @@ class Link:
                 left = lines.pop()
                 for line in lines:
                     outcome = _line_decoder.decode(line)
-                    call = batch.calls[-1 if outcome.index is None else outcome.index]
-                    if call.id != outcome.id:
-                        raise aiohttp.ClientPayloadError("the node mixed up its answers")
-                    call.settle(outcome)
+                    batch.call_of(outcome).settle(outcome)
         return None
 
     async def _refused(self, response: aiohttp.ClientResponse, batch: Batch) -> Setback:
@@ -182,7 +186,7 @@ class Link:
         except msgspec.DecodeError:
             message = f"The node answered with status {response.status}."
         if response.status in (429, 503):
-            self.rest(_seconds(response.headers.get("retry-after")))
+            self.rest(retry_seconds(response.headers.get("retry-after")))
         elif response.status in (400, 413) and len(batch.calls) > 1:
             # One of them is at fault; sent alone, each gets its own answer.
             for call in batch.calls:
@@ -198,7 +202,8 @@ class Link:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _seconds(retry_after: str | None) -> float:
+def retry_seconds(retry_after: str | None) -> float:
+    """What a Retry-After header asks for, within reason."""
     try:
         return min(60.0, max(0.0, float(retry_after or 1)))
     except ValueError:

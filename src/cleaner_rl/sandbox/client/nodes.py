@@ -1,7 +1,8 @@
 """Which nodes there are, and which one gets the next call.
 
-Nodes come as a list of URLs, or as a DNS name that has one address per node (`dns://name:port`, e.g. a headless service
-of Kubernetes), looked up again every few seconds. The next call goes to the less busy of two random nodes: as good as
+Nodes come as a list of URLs, as a DNS name that has one address per node (`dns://name:port`, e.g. a headless service of
+Kubernetes), or from the Ray cluster that the program is connected to (`ray:`, see `on_ray`); the latter two are looked
+up again every few seconds. The next call goes to the less busy of two random nodes: as good as
 asking all of them, and without the herd that follows when many clients pick the same least busy one.
 """
 
@@ -14,9 +15,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from urllib.parse import urlsplit
 
+from cleaner_rl.sandbox import on_ray
 from cleaner_rl.sandbox.client.links import Link
 
 LOOK_AGAIN_SECONDS = 10.0
+RAY = "ray:"
 
 
 class Nodes:
@@ -27,8 +30,10 @@ class Nodes:
             raise ValueError("a sandbox client needs at least one node")
         for source in sources:
             parts = urlsplit(source)
+            if source == RAY:
+                continue
             if parts.scheme not in ("http", "https", "dns") or not parts.hostname:
-                raise ValueError(f"{source!r} is no node: write http://host:port or dns://name:port")
+                raise ValueError(f"{source!r} is no node: write http://host:port, dns://name:port or ray:")
             if parts.scheme == "dns" and parts.port is None:
                 raise ValueError(f"{source!r} lacks the nodes' port")
         self._sources, self._connect = tuple(sources), connect
@@ -68,6 +73,8 @@ class Nodes:
 
 
 async def _urls(source: str) -> list[str]:
+    if source == RAY:
+        return await asyncio.to_thread(on_ray.urls)
     parts = urlsplit(source)
     if parts.scheme != "dns":
         return [source.rstrip("/")]

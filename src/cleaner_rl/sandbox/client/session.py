@@ -14,6 +14,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from cleaner_rl.sandbox.client.links import retry_seconds
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.requests import (
     Cell,
@@ -21,6 +22,7 @@ from cleaner_rl.sandbox.requests import (
     RollbackDeclinedError,
     SessionLostError,
     SessionRequest,
+    path_problem,
 )
 from cleaner_rl.sandbox.wire import (
     BROKEN,
@@ -66,7 +68,7 @@ async def open_session(
         if response.status not in (429, 503):
             raise SessionLostError(problem.message)
         reason = problem.message
-        link.rest(float(response.headers.get("retry-after", 1)))
+        link.rest(retry_seconds(response.headers.get("retry-after")))
     raise SessionLostError(reason)
 
 
@@ -97,11 +99,11 @@ class RemoteSession:
 
     async def put(self, path: str, content: bytes) -> None:
         """Put a file into the session's folder; it rolls back like a cell."""
-        await self._ask("PUT", f"/files/{quote(path)}", Outcome, content)
+        await self._ask("PUT", _file_path(path), Outcome, content)
 
     async def fetch(self, path: str) -> bytes:
         """A file of the session. Raises `FileNotFoundError` if there is none that could be fetched."""
-        return await self._ask("GET", f"/files/{quote(path)}", bytes, b"")
+        return await self._ask("GET", _file_path(path), bytes, b"")
 
     async def close(self) -> None:
         """End the session; closing twice, or a lost one, is fine."""
@@ -126,7 +128,14 @@ class RemoteSession:
             problem = _problem(answer)
             if response.status != 429 or time.monotonic() - begun > self._patience:
                 raise _error(response.status, problem)
-            await asyncio.sleep(float(response.headers.get("retry-after", 1)))
+            await asyncio.sleep(retry_seconds(response.headers.get("retry-after")))
+
+
+def _file_path(name: str) -> str:
+    # Checked here as well as there: on its way, a URL with `..` in it becomes that of something else.
+    if (problem := path_problem(name)) is not None:
+        raise ValueError(f"the file name {name!r} {problem}")
+    return f"/files/{quote(name)}"
 
 
 def _error(status: int, problem: Problem) -> Exception:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cleaner_rl.sandbox.node import Node
 from cleaner_rl.sandbox.service.config import ServiceConfig
 from cleaner_rl.sandbox.service.groups import Queue
-from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError, Receive, Scope, Send
+from cleaner_rl.sandbox.service.http import Arrivals, Exchange, GoneError, HttpError, Receive, Scope, Send
 from cleaner_rl.sandbox.service.observe import CallLog, Observer
 from cleaner_rl.sandbox.service.owners import Owner, Owners
 
@@ -51,6 +51,7 @@ class App:
         self.config, self.node, self.owners = config, node, owners
         self.queue = Queue(config.node.slots, config.most_waiting, config.most_held_mb * 1_048_576)
         self.observer = Observer(lambda: node.status, self.queue, log, config.log_code)
+        self._arrivals = Arrivals(config.most_body_mb * 1_048_576, config.most_held_mb * 1_048_576)
         self.routes: list[Route] = []
         self._exact: dict[tuple[str, str], Route] = {}
         self._varying: list[tuple[list[str], Route]] = []
@@ -69,7 +70,7 @@ class App:
         """Answer one request: the ASGI entry point."""
         if scope["type"] != "http":
             return
-        exchange = Exchange(scope, receive, send, self.config.most_body_mb * 1_048_576)
+        exchange = Exchange(scope, receive, send, self._arrivals)
         try:
             route = self._exact.get((exchange.method, exchange.path)) or self._find(exchange)
             owner = self.owners.find(exchange.header(b"authorization"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from cleaner_rl.sandbox.node import NodeConfig
 
@@ -24,8 +23,8 @@ class ServiceConfig:
     """Request bodies being answered, together."""
     most_body_mb: int = 64
     """One request body."""
-    token_file: Path | None = None
-    """See `owners`; None: everybody may call."""
+    token_file: str | None = None
+    """See `owners`; None: everybody may call. Text, not a `Path`: the keeper hands it on as JSON."""
     log_code: bool = False
     drain_seconds: int = 30
     """How long runs may go on after a request to stop."""

@@ -39,13 +39,20 @@ class GoneError(Exception):
     """The caller closed the connection."""
 
 
+class Arrivals:
+    """Bytes of bodies that are still arriving, together: many large ones at once must not fill the memory."""
+
+    def __init__(self, most_of_one: int, most: int) -> None:
+        self.most_of_one, self.most, self.bytes = most_of_one, most, 0
+
+
 class Exchange:
     """A request and the answer to it."""
 
-    __slots__ = ("_receive", "_send", "answered", "limit", "method", "path", "scope", "tail")
+    __slots__ = ("_arrivals", "_receive", "_send", "answered", "method", "path", "scope", "tail")
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
-        self.scope, self._receive, self._send, self.limit = scope, receive, send, limit
+    def __init__(self, scope: Scope, receive: Receive, send: Send, arrivals: Arrivals) -> None:
+        self.scope, self._receive, self._send, self._arrivals = scope, receive, send, arrivals
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.tail: tuple[str, ...] = ()
@@ -60,29 +67,35 @@ class Exchange:
         return None
 
     async def body(self) -> bytes:
-        """The whole body. Raises `HttpError` 413 when it is larger than the service takes."""
+        """The whole body. Raises `HttpError` when it is larger than the service takes, or than it can take now."""
+        arrivals = self._arrivals
         message = await self._receive()
-        if not message.get("more_body") and len(message.get("body", b"")) <= self.limit:
-            return self._checked(message)
         parts = [self._checked(message)]
         size = len(parts[0])
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                while message.get("more_body"):
-                    message = await self._receive()
-                    part = self._checked(message)
-                    size += len(part)
-                    # Too much is read to its end all the same, and dropped: a caller that is still sending when the
-                    # connection closes never sees the answer.
-                    if size <= self.limit:
-                        parts.append(part)
-                    else:
-                        parts.clear()
-        except TimeoutError:
-            raise HttpError(408, "slow_request", "The request's body did not arrive in time.") from None
-        if size > self.limit:
-            raise HttpError(413, "too_large", f"The request's body is larger than {self.limit} bytes.")
-        return b"".join(parts)
+        if message.get("more_body"):
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    while message.get("more_body"):
+                        message = await self._receive()
+                        part = self._checked(message)
+                        size += len(part)
+                        # Too much is read to its end all the same, and dropped: a caller that is still sending when
+                        # the connection closes never sees the answer.
+                        if parts and size <= arrivals.most_of_one and arrivals.bytes + len(part) <= arrivals.most:
+                            arrivals.bytes += len(part)
+                            parts.append(part)
+                        else:
+                            arrivals.bytes -= sum(map(len, parts[1:]))
+                            parts.clear()
+            except TimeoutError:
+                raise HttpError(408, "slow_request", "The request's body did not arrive in time.") from None
+            finally:
+                arrivals.bytes -= sum(map(len, parts[1:]))
+        if size > arrivals.most_of_one:
+            raise HttpError(413, "too_large", f"The request's body is larger than {arrivals.most_of_one} bytes.")
+        if not parts:
+            raise HttpError(429, "queue_full", "Too much is arriving at once.", ((b"retry-after", b"1"),))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _checked(self, message: Message) -> bytes:
         if message["type"] == "http.disconnect":

@@ -77,12 +77,12 @@ class Owners:
             raise ValueError("two entries of the token file have the same token")
 
     @classmethod
-    def read(cls, path: Path | None) -> Owners:
+    def read(cls, path: str | None) -> Owners:
         """The owners in a token file; None: everybody is one anonymous owner."""
         if path is None:
             return cls()
         try:
-            entries = msgspec.convert(tomllib.loads(path.read_text()), TokenFile).tokens
+            entries = msgspec.convert(tomllib.loads(Path(path).read_text()), TokenFile).tokens
         except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
             raise ValueError(f"the token file {path} can't be used: {error}") from error
         short = [name for name, grant in entries.items() if len(grant.token) < SHORTEST_TOKEN]

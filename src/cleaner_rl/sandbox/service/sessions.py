@@ -7,23 +7,23 @@ never run twice on its own: if its answer was lost, only the caller can decide w
 
 from __future__ import annotations
 
-import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from cleaner_rl.sandbox.node import Session
 from cleaner_rl.sandbox.requests import Cell, Commit, RollbackDeclinedError, SessionLostError, path_problem
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.groups import Group
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import result_size
+from cleaner_rl.sandbox.sessions import Session
 from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import (
     BROKEN,
+    EXPLANATIONS,
     CellCall,
     Outcome,
     RollbackCall,
@@ -32,6 +32,7 @@ from cleaner_rl.sandbox.wire import (
     SessionOpened,
     encode,
 )
+from cleaner_rl.sandbox.zygotes import SlotDiedError
 from cleaner_rl.tools import Status
 
 _open_decoder = msgspec.json.Decoder(SessionCall)
@@ -50,7 +51,6 @@ class Held:
     session: Session
     owner: Owner
     busy: bool = False
-    used: float = field(default_factory=time.monotonic)
 
     def __enter__(self) -> Held:
         if self.busy:
@@ -60,7 +60,6 @@ class Held:
 
     def __exit__(self, *_: object) -> None:
         self.busy = False
-        self.used = time.monotonic()
 
 
 def add_sessions(app: App) -> None:
@@ -88,7 +87,7 @@ class Sessions:
         """Open one."""
         call = await exchange.json(_open_decoder)
         self._app.queue.check(owner, 0, 0)
-        self._forget_idle()
+        self._forget_lost()
         if owner.most_sessions is not None and owner.sessions >= owner.most_sessions:
             message = "Your token may not have more sessions open; close one."
             raise HttpError(429, "too_many_sessions", message, ((b"retry-after", b"1"),))
@@ -98,6 +97,10 @@ class Sessions:
             raise HttpError(501, "no_sessions", f"{error}") from None
         except ValueError as error:
             raise HttpError(400, "invalid_request", f"{error}") from None
+        except SlotDiedError:
+            raise HttpError(503, BROKEN, EXPLANATIONS[BROKEN], ((b"retry-after", b"1"),)) from None
+        except RuntimeError as error:
+            raise HttpError(429, "too_many_sessions", f"{error}", ((b"retry-after", b"1"),)) from None
         owner.sessions += 1
         self._held[session.id] = Held(session, owner)
         await exchange.reply(encode(SessionOpened(session.id)), 201)
@@ -192,10 +195,9 @@ class Sessions:
         if self._held.pop(held.session.id, None) is not None:
             held.owner.sessions -= 1
 
-    def _forget_idle(self) -> None:
-        # The node closes idle sessions by itself and tells whoever comes back; those who never do must not add up.
-        longest = time.monotonic() - self._app.config.node.session_ttl
-        for held in [held for held in self._held.values() if held.used < longest and not held.busy]:
+    def _forget_lost(self) -> None:
+        # The node ends sessions by itself and tells whoever comes back; those of callers who never do must not add up.
+        for held in [held for held in self._held.values() if held.session.lost]:
             self._forget(held)
 
 
