@@ -54,7 +54,10 @@ def check(
         elif proof:
             report.notes = (*report.notes, NO_ROOT_NOTE)
         if layers:
-            report.trials |= _watched("layers", len(attacks) * len(Tier.T2.layers), try_layers, attacks)
+            # Where isolation as a whole is no hindrance, no layer of it is.
+            hindered = [each.attack for each in report.trials.get("none", report.verdicts) if not each.contained]
+            tried = hindered or attacks
+            report.trials |= _watched("layers", len(tried) * len(layer_trials()), try_layers, tried)
     except (TierError, OSError, RuntimeError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(json.dumps(report.as_json()) if as_json else report.as_table())

@@ -10,12 +10,19 @@ from cleaner_rl.sandbox.check.lanes import node_lanes
 from cleaner_rl.sandbox.check.plants import Plants
 from cleaner_rl.sandbox.check.proof import Trial, run_trial
 from cleaner_rl.sandbox.check.runner import Lane, Target, Verdict, run_lanes
-from cleaner_rl.sandbox.tiers import Tier
+from cleaner_rl.sandbox.tiers import Layer, Tier
 
 Done = Callable[[Verdict], None]
 """Hears of each verdict as it is found."""
 
 TARGET_LANES = 4
+
+STAND_INS = {
+    Layer.IPC: Layer.SECCOMP,
+    Layer.LANDLOCK: Layer.MOUNT,
+    Layer.PID: Layer.SECCOMP,
+}
+"""Layers that let nothing through when they alone are missing, and the one that stops it then."""
 
 
 async def check_node(tier: Tier | None, attacks: Sequence[Attack], done: Done) -> tuple[Tier, list[Verdict]]:
@@ -43,8 +50,13 @@ async def try_without(attacks: Sequence[Attack], done: Done) -> dict[str, list[V
 
 
 async def try_layers(attacks: Sequence[Attack], done: Done) -> dict[str, list[Verdict]]:
-    """The attacks at tier 2, once for each layer left out alone."""
+    """The attacks at tier 2, once for each layer left out alone, and once for each pair that covers for one another."""
     found = {}
-    for layer in sorted(Tier.T2.layers):
-        found[str(layer)] = await run_trial(Trial(Tier.T2, frozenset({layer})), attacks, done)
+    for layers in layer_trials():
+        found["+".join(layers)] = await run_trial(Trial(Tier.T2, frozenset(layers)), attacks, done)
     return found
+
+
+def layer_trials() -> list[tuple[Layer, ...]]:
+    """What is left out in each trial."""
+    return [*((layer,) for layer in sorted(Tier.T2.layers)), *STAND_INS.items()]

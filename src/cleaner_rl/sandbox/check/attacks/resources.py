@@ -453,7 +453,71 @@ except OSError:
 """,
 }
 
+_EXECUTED = """
+# Programs that share nothing with the interpreter: what a fork of it holds may not be taken off their account.
+import subprocess
+{prepare}
+held = []
+try:
+    for _ in range(10):
+        command = [{program}, "if=/dev/zero", "of=/dev/null", "bs=30M", "count=1000000"]
+        held.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+    time.sleep(0.8)
+    if all(process.poll() is None for process in held):
+        win("10 x 30 MB")
+except OSError:
+    pass
+"""
+
 _MIXED = (
+    Attack(
+        "memory_of_executed_programs",
+        AttackClass.RESOURCES,
+        _EXECUTED.format(prepare="", program="'/bin/dd'"),
+        ANY_BUT_FAULT,
+        limits=replace(SMALL, cpu_seconds=4.0, wall_seconds=8.0),
+        preload="science",
+    ),
+    Attack(
+        "memory_of_unreadable_program",
+        AttackClass.RESOURCES,
+        _EXECUTED.format(
+            prepare="import shutil\nshutil.copy('/bin/dd', 'dd')\nos.chmod('dd', 0o111)", program="os.path.abspath('dd')"
+        ),
+        ANY_BUT_FAULT,
+        limits=replace(SMALL, cpu_seconds=4.0, wall_seconds=8.0),
+    ),
+    Attack(
+        "thread_churn",
+        AttackClass.RESOURCES,
+        """
+# Threads that are gone when somebody looks.
+import threading
+while True:
+    threading.Thread(target=sum, args=(range(3000),)).start()
+""",
+        frozenset({Status.TIMEOUT, Status.ERROR}),
+        limits=replace(SMALL, wall_seconds=20.0),
+    ),
+    Attack(
+        "process_churn",
+        AttackClass.RESOURCES,
+        """
+# Processes that are gone when somebody looks, and that nobody waits for.
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    try:
+        if os.fork() == 0:
+            sum(range(100_000))
+            os._exit(0)
+    except BlockingIOError:
+        time.sleep(0.001)
+""",
+        frozenset({Status.TIMEOUT, Status.ERROR}),
+        limits=replace(SMALL, wall_seconds=20.0),
+        wall=10,
+    ),
     Attack(
         "memory_many_processes",
         AttackClass.RESOURCES,
