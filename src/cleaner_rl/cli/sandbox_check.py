@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from cleaner_rl.sandbox.check import ATTACKS, Attack, Report, Verdict, check_node, check_target, try_layers, try_without
-from cleaner_rl.sandbox.check.suite import Done
+from cleaner_rl.sandbox.check.suite import Done, layer_trials
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.tiers import Tier, TierError
 

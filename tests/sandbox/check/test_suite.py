@@ -8,10 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from cleaner_rl.sandbox import RunOutcome, RunRequest
+from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.sandbox.check import ATTACKS, Attack, AttackClass, Report
 from cleaner_rl.sandbox.check.attack import PRELUDE, fill
 from cleaner_rl.sandbox.check.plants import Plants
@@ -35,7 +36,7 @@ def test_programs_are_complete_and_compile() -> None:
     with Plants() as plants:
         values = plants.values | {"NONCE": "cc12345", "KEY": "12345", "REQUEST": "x"}
     for attack in ATTACKS:
-        parts = (attack.program, attack.before, attack.beside, attack.after)
+        parts = (attack.program, attack.before, attack.beside, attack.after, *(attack.cells or ()))
         for part in parts:
             text = fill(PRELUDE + (part or ""), values)
             assert not re.search("@[A-Z_]{2,}@", text), attack.name
@@ -69,6 +70,9 @@ class Imitation:
         if request.code == CANARY:
             return RunOutcome(ToolResult(Status.OK, "spoilt" if self.broken else "canary"))
         return RunOutcome(self._answer())
+
+    async def open_session(self, request: SessionRequest | None = None) -> NoReturn:
+        raise NotImplementedError
 
 
 def judged(make: Callable[[Plants, list[Imitation]], ToolResult], attack: Attack = PROBE) -> Verdict:

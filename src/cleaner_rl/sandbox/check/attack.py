@@ -112,6 +112,8 @@ class Attack:
     """What another caller runs at the same time."""
     after: str | None = None
     """What another caller runs just after, in the same slot; it has `win` too."""
+    cells: tuple[str, ...] | None = None
+    """If not None, the program is a cell of a session in which these have run; `before` is another caller's session."""
     stdin: str | bytes | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
     fetch: tuple[str, ...] = ()

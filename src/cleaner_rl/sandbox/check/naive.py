@@ -14,8 +14,9 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import NoReturn
 
-from cleaner_rl.sandbox.requests import RunOutcome, RunRequest
+from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.tools import Status, ToolResult
 
 END_MARKER = "@@E"
@@ -81,6 +82,10 @@ class NaiveRunner:
             raise
         files = {path: (self._folder / path).read_bytes() for path in request.fetch if (self._folder / path).exists()}
         return RunOutcome(_result(output.decode()), files)
+
+    async def open_session(self, request: SessionRequest | None = None) -> NoReturn:
+        """There are none."""
+        raise NotImplementedError
 
 
 def _result(text: str) -> ToolResult:

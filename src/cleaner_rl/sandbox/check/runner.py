@@ -21,7 +21,7 @@ from typing import Protocol
 
 from cleaner_rl.sandbox.check.attack import PRELUDE, Attack, fill
 from cleaner_rl.sandbox.check.plants import Plants
-from cleaner_rl.sandbox.requests import RunOutcome, RunRequest
+from cleaner_rl.sandbox.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.tools import Status, ToolResult
 
 CANARY = """
@@ -49,11 +49,27 @@ GROWTH_BYTES = 160 << 20
 """More than any node may grow by while it serves one attack; a flood that is buffered whole is seen by this."""
 
 
+class TargetSession(Protocol):
+    """A session of a target."""
+
+    async def run(self, cell: Cell | str) -> CellOutcome:
+        """Run one cell."""
+        ...
+
+    async def close(self) -> None:
+        """End it."""
+        ...
+
+
 class Target(Protocol):
     """What can run programs: a node, or something that stands for one."""
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """Run one program."""
+        ...
+
+    async def open_session(self, request: SessionRequest | None = None) -> TargetSession:
+        """Open a session."""
         ...
 
 
@@ -104,7 +120,7 @@ class Lane:
             "REQUEST": f"request-{nonce}",
         }
         resident = _resident()
-        if attack.before is not None:
+        if attack.before is not None and attack.cells is None:
             await self._target.run(_plain(attack.before, values))
         beside = None
         if attack.beside is not None:
@@ -132,10 +148,11 @@ class Lane:
             fetch=tuple(fill(path, values) for path in attack.fetch),
             request_id=values["REQUEST"],
         )
+        doing = self._target.run(request) if attack.cells is None else self._in_session(attack, request, values)
         began = time.monotonic()
         patience = attack.cancel_after or attack.wall * 3 * _slowness()
         try:
-            outcome = await asyncio.wait_for(self._target.run(request), patience)
+            outcome = await asyncio.wait_for(doing, patience)
         except TimeoutError:
             if attack.cancel_after is None:
                 verdict.wrong.append(f"no answer within {patience:g} s")
@@ -149,6 +166,20 @@ class Lane:
         if verdict.seconds > bound:
             verdict.wrong.append(f"answered after {verdict.seconds:.1f} s, not within {bound:.1f}")
         return outcome
+
+    async def _in_session(self, attack: Attack, request: RunRequest, values: dict[str, str]) -> RunOutcome:
+        """The request as the last cell of a session, while another caller's is open."""
+        wanted = SessionRequest(preload="bare", limits=attack.limits)
+        async with contextlib.AsyncExitStack() as stack:
+            if attack.before is not None:
+                other = await self._target.open_session(wanted)
+                stack.push_async_callback(other.close)
+                await other.run(fill(attack.before, values))
+            session = await self._target.open_session(wanted)
+            stack.push_async_callback(session.close)
+            for cell in attack.cells or ():
+                await session.run(fill(PRELUDE + cell, values))
+            return (await session.run(Cell(request.code))).run
 
     def _judge(self, attack: Attack, outcome: RunOutcome, verdict: Verdict) -> None:
         result = outcome.result
@@ -271,7 +302,7 @@ def _difference(result: ToolResult, expected: str) -> str:
 
 def _slowness() -> float:
     """How many times longer things take because others want the CPUs, too."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return min(4.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 def _resident() -> int:

@@ -21,6 +21,8 @@ STAND_INS = {
     Layer.IPC: Layer.SECCOMP,
     Layer.LANDLOCK: Layer.MOUNT,
     Layer.PID: Layer.SECCOMP,
+    Layer.USER: Layer.UID,
+    Layer.UTS: Layer.SECCOMP,
 }
 """Layers that let nothing through when they alone are missing, and the one that stops it then."""
 
@@ -43,7 +45,11 @@ async def check_target(target: Target, attacks: Sequence[Attack], done: Done) ->
 
 
 async def try_without(attacks: Sequence[Attack], done: Done) -> dict[str, list[Verdict]]:
-    """The attacks with all isolation off; those that even then only meet the parent's verdict, on the naive runner."""
+    """The attacks with all isolation off; those that even then only meet the parent's verdict, on the naive runner.
+
+    Neither has sessions, so attacks in sessions aren't tried.
+    """
+    attacks = [attack for attack in attacks if attack.cells is None]
     none = await run_trial(Trial(Tier.NONE), attacks, done)
     stopped = [verdict.attack for verdict in none if verdict.contained]
     return {"none": none, "naive": await run_trial(Trial(None), stopped, done)}

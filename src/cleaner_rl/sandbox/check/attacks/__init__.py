@@ -13,6 +13,7 @@ from cleaner_rl.sandbox.check.attacks import (
     protocol,
     resources,
     secrets,
+    sessions,
 )
 
 ATTACKS: tuple[Attack, ...] = (
@@ -23,6 +24,7 @@ ATTACKS: tuple[Attack, ...] = (
     *escape_files.ATTACKS,
     *network.ATTACKS,
     *secrets.ATTACKS,
+    *sessions.ATTACKS,
     *across_runs.ATTACKS,
     *protocol.ATTACKS,
     *input_output.ATTACKS,

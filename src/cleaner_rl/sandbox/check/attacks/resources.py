@@ -482,7 +482,8 @@ _MIXED = (
         "memory_of_unreadable_program",
         AttackClass.RESOURCES,
         _EXECUTED.format(
-            prepare="import shutil\nshutil.copy('/bin/dd', 'dd')\nos.chmod('dd', 0o111)", program="os.path.abspath('dd')"
+            prepare="import shutil\nshutil.copy('/bin/dd', 'dd')\nos.chmod('dd', 0o111)",
+            program="os.path.abspath('dd')",
         ),
         ANY_BUT_FAULT,
         limits=replace(SMALL, cpu_seconds=4.0, wall_seconds=8.0),

@@ -35,7 +35,7 @@ for anchor in {place & ~0xFFFFF for place in (id(object), id([]), id(sys.path), 
             tell(os.read(read_end, 4096))
 """
 
-_OBJECTS = """
+OBJECTS = """
 import gc
 def walk(frame):
     while frame:
@@ -135,7 +135,7 @@ for shm in {libc.shmget(@SYSV@, 0, 0), *range(64)}:
     "posix_shm_of_service": 'tell(read("/dev/shm/@SHM@"))',
     "own_memory": _OWN_MEMORY,
     "own_memory_by_pointer": _OWN_MEMORY_BY_POINTER,
-    "own_objects": _OBJECTS,
+    "own_objects": OBJECTS,
     "own_request": """
 # The request's own secrets: tokens, caller, request id.
 for text in (read("/proc/self/cmdline"), read("/proc/self/comm"), repr(sys.argv + sys.orig_argv).encode()):
@@ -155,9 +155,7 @@ for frame in frames:
 """,
 }
 
-_OTHERS_PROGRAM = (
-    "secret = '@OTHER@'\nopen('mine', 'w').write(secret)\nimport sys\nsys.stdin.read()\nprint(len(secret))"
-)
+OTHERS_PROGRAM = "secret = '@OTHER@'\nopen('mine', 'w').write(secret)\nimport sys\nsys.stdin.read()\nprint(len(secret))"
 _OTHERS_LONG = """
 secret = '@OTHER@'
 import os, time
@@ -170,7 +168,7 @@ for folder in ('/tmp', '/dev/shm'):
 time.sleep(1.2)
 """
 
-_SCAN_PROCESSES = (
+SCAN_PROCESSES = (
     MEMORY
     + """
 time.sleep(0.2)
@@ -188,7 +186,7 @@ for pid in pids():
 """
 )
 
-_SCAN_FILES = """
+SCAN_FILES = """
 time.sleep(0.2)
 for top in ("/tmp", "/var/tmp", "/dev/shm", "/run", "..", "../..", os.path.expanduser("~")):
     for place, folders, names in os.walk(top):
@@ -201,12 +199,12 @@ for top in ("/tmp", "/var/tmp", "/dev/shm", "/run", "..", "../..", os.path.expan
 
 ATTACKS: tuple[Attack, ...] = (
     *(Attack(f"secret_{name}", AttackClass.SECRETS, FIND + text) for name, text in _PROGRAMS.items()),
-    Attack("earlier_run_in_memory", AttackClass.SECRETS, FIND + _OWN_MEMORY, before=_OTHERS_PROGRAM),
-    Attack("earlier_run_by_pointer", AttackClass.SECRETS, FIND + _OWN_MEMORY_BY_POINTER, before=_OTHERS_PROGRAM),
-    Attack("earlier_run_in_objects", AttackClass.SECRETS, FIND + _OBJECTS, before=_OTHERS_PROGRAM),
-    Attack("earlier_run_in_files", AttackClass.SECRETS, FIND + _SCAN_FILES, before=_OTHERS_LONG, wall=8),
+    Attack("earlier_run_in_memory", AttackClass.SECRETS, FIND + _OWN_MEMORY, before=OTHERS_PROGRAM),
+    Attack("earlier_run_by_pointer", AttackClass.SECRETS, FIND + _OWN_MEMORY_BY_POINTER, before=OTHERS_PROGRAM),
+    Attack("earlier_run_in_objects", AttackClass.SECRETS, FIND + OBJECTS, before=OTHERS_PROGRAM),
+    Attack("earlier_run_in_files", AttackClass.SECRETS, FIND + SCAN_FILES, before=_OTHERS_LONG, wall=8),
     Attack(
-        "other_run_in_processes", AttackClass.SECRETS, FIND + _SCAN_PROCESSES, beside=_OTHERS_LONG, right=OK | TIMEOUT
+        "other_run_in_processes", AttackClass.SECRETS, FIND + SCAN_PROCESSES, beside=_OTHERS_LONG, right=OK | TIMEOUT
     ),
-    Attack("other_run_in_files", AttackClass.SECRETS, FIND + _SCAN_FILES, beside=_OTHERS_LONG),
+    Attack("other_run_in_files", AttackClass.SECRETS, FIND + SCAN_FILES, beside=_OTHERS_LONG),
 )
