@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
-from cleaner_rl.sandbox.inside.slot import FILES, FIRST_LOOK, LOOK_EVERY, Slot
+from cleaner_rl.sandbox.inside.slot import FILES, FIRST_LOOK, LOOK_EVERY, SEALABLE, Slot
 from cleaner_rl.sandbox.inside.watch import Tree
 
 IDLE_LOOK = 0.5
@@ -104,7 +104,7 @@ class SessionSlot(Slot):
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
         request = wire.unpack(self._requests)
-        files = [os.memfd_create(name) for name in FILES]
+        files = [os.memfd_create(name, SEALABLE) for name in FILES]
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
         name = f"cell{current.number + 1}.py"
@@ -193,7 +193,7 @@ class SessionSlot(Slot):
             reason = wire.CPU
         if reason not in (wire.EXITED, wire.GONE):
             status = signal.SIGKILL
-        return reason, status, cpu - before, time.monotonic() - began, peak + self._settings["base_rss"]
+        return reason, status, cpu - before, time.monotonic() - began, peak
 
     def _keep(self, new: State, in_place: bool) -> None:
         new.number += 1
@@ -242,9 +242,9 @@ class SessionSlot(Slot):
 
     def _tell_standing(self, committed: bool) -> None:
         current = self._states[-1]
-        tree = self._tree([])
-        size = os.statvfs(self._settings["layers_folder"])
-        held = tree.look()[1] + (size.f_blocks - size.f_bfree) * size.f_frsize
+        resident = self._tree([]).look()[1] - self._settings["base_rss"] * len(self._states)
+        files = os.statvfs(self._settings["layers_folder"])
+        held = max(0, resident) + (files.f_blocks - files.f_bfree) * files.f_frsize
         self._control.send(wire.STANDING.pack(wire.KIND_STANDING, current.number, committed, held, current.obstacles))
 
     def _obstacles(self, new: State) -> int:
@@ -268,7 +268,7 @@ class SessionSlot(Slot):
 
     def _tree(self, keep: list[State]) -> Tree:
         others = frozenset(str(each.pid) for each in keep)
-        return Tree(self._proc, self._settings["base_rss"], time.monotonic(), others=others)
+        return Tree(self._proc, time.monotonic(), others=others)
 
     def _channel(self) -> tuple[socket.socket, socket.socket]:
         """Our end tells us the kernel's word on who wrote to the other."""

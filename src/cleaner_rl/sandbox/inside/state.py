@@ -100,9 +100,7 @@ def run_cell(
     try:
         if put:
             run.put_files(put)
-        if stdin:
-            os.write(0, stdin)
-            os.lseek(0, 0, os.SEEK_SET)
+        run.give_stdin(stdin)
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
         exit_code = run.execute(code, echo, module, name, tuple(names))
         sys.stdout.flush()
