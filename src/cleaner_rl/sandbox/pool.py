@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cleaner_rl.sandbox.cgroups import Groups
 from cleaner_rl.sandbox.links import SessionLink
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
 
 RETRY_SECONDS = 0.5
+CLOSE_SECONDS = 10.0
 
 
 class Pool:
     """One zygote and its slots."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int]) -> None:
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int], groups: Groups | None = None
+    ) -> None:
         self.name = name
         self._settings = settings
         self._size = size
+        self._groups = groups
         self._indices = indices
         """Free slot numbers, shared by all pools of a node: a number stands for a pair of uids."""
         self._idle: deque[Slot] = deque()
@@ -48,7 +54,7 @@ class Pool:
         slots = [self._fork() for _ in range(self._size)]
         for slot in slots:
             try:
-                await slot.started
+                await self._started(slot)
             except asyncio.CancelledError:
                 raise ZygoteError("a slot ended while it set up its isolation") from None
         self._idle.extend(slots)
@@ -66,13 +72,13 @@ class Pool:
         if slot.alive:
             self._offer(slot)
 
-    def close(self) -> None:
-        """Kill everything."""
+    async def close(self) -> None:
+        """Kill everything, and wait until the supervisors are gone."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
-        for slot in list(self._slots):
-            slot.kill()
+        ends = [end for slot in list(self._slots) if (end := slot.end()) >= 0]
+        await asyncio.gather(*(_gone(pidfd) for pidfd in ends))
         self._zygote.kill()
 
     def fork_session(self, died: Callable[[Slot], None], options: dict[str, Any]) -> SessionLink:
@@ -99,9 +105,16 @@ class Pool:
         self._slots.add(slot)
         return slot
 
+    async def _started(self, slot: Slot) -> None:
+        await slot.started
+        if self._groups is not None:
+            slot.group = self._groups.make(slot.index, slot.pid)
+
     def _slot_died(self, slot: Slot) -> None:
         self._slots.discard(slot)
         self._indices.append(slot.index)
+        if slot.group is not None:
+            slot.group.remove()
         with contextlib.suppress(ValueError):
             self._idle.remove(slot)
         if not self._closing:
@@ -123,7 +136,7 @@ class Pool:
         while len(self._slots) < self._size:
             try:
                 slot = self._fork()
-                await slot.started
+                await self._started(slot)
             except (SlotDiedError, asyncio.CancelledError):
                 if self._closing:
                     raise
@@ -142,3 +155,13 @@ class Pool:
             else:
                 self._zygote = zygote
                 return
+
+
+async def _gone(pidfd: int) -> None:
+    """Wait for a killed process's end, within reason."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
+    loop.remove_reader(pidfd)
+    os.close(pidfd)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cleaner_rl.sandbox import layout
+from cleaner_rl.sandbox.cgroups import Group
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.tiers import Layer
 from cleaner_rl.sandbox.verdict import Ending
@@ -47,9 +48,8 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TZ": "UTC",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # large arrays in huge pages
 }
-_HUGE_PAGES = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-"""A fork copies one entry per huge page instead of 512."""
 
 
 class SlotDiedError(Exception):
@@ -75,6 +75,7 @@ class Slot:
         self._resized: asyncio.Future[None] | None = None
         self._running: asyncio.Future[tuple[Ending, list[int]]] | None = None
         self.alive = True
+        self.group: Group | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(control.fileno(), self._readable)
 
@@ -139,6 +140,12 @@ class Slot:
             if waiting is not None and not waiting.done():
                 waiting.set_exception(SlotDiedError())
         self._died(self)
+
+    def end(self) -> int:
+        """Kill it; a descriptor, the caller's to close, that is readable once it is gone, or -1."""
+        pidfd = os.dup(self._pidfd) if self.alive and self._pidfd >= 0 else -1
+        self.kill()
+        return pidfd
 
     def _readable(self) -> None:
         try:
@@ -248,7 +255,7 @@ class Zygote:
     def _environment(self) -> dict[str, str]:
         inherited = {} if Layer.ENVIRONMENT in self._settings["layers"] else dict(os.environ)
         home = {"HOME": f"{self._settings['box']}/work", "PYTHONPATH": os.pathsep.join(self._settings["paths"])}
-        return inherited | _ENVIRONMENT | home | _HUGE_PAGES
+        return inherited | _ENVIRONMENT | home
 
 
 async def _answer(channel: socket.socket) -> Any:

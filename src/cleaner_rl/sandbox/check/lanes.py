@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from cleaner_rl.sandbox.check.plants import Plants
 from cleaner_rl.sandbox.check.runner import Lane
-from cleaner_rl.sandbox.node import Node, NodeConfig
+from cleaner_rl.sandbox.config import NodeConfig
+from cleaner_rl.sandbox.node import Node
 from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.sandbox.tiers import Layer, Tier
 

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside.proc import Opened
 
-Opened = list[tuple[int, str, int, int]]
 CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 CELL, IN_PLACE, RESTORE = range(3)
@@ -100,9 +100,7 @@ def run_cell(
     try:
         if put:
             run.put_files(put)
-        if stdin:
-            os.write(0, stdin)
-            os.lseek(0, 0, os.SEEK_SET)
+        run.give_stdin(stdin)
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
         exit_code = run.execute(code, echo, module, name, tuple(names))
         sys.stdout.flush()
