@@ -47,9 +47,8 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TZ": "UTC",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # large arrays in huge pages
 }
-_HUGE_PAGES = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-"""A fork copies one entry per huge page instead of 512."""
 
 
 class SlotDiedError(Exception):
@@ -248,7 +247,7 @@ class Zygote:
     def _environment(self) -> dict[str, str]:
         inherited = {} if Layer.ENVIRONMENT in self._settings["layers"] else dict(os.environ)
         home = {"HOME": f"{self._settings['box']}/work", "PYTHONPATH": os.pathsep.join(self._settings["paths"])}
-        return inherited | _ENVIRONMENT | home | _HUGE_PAGES
+        return inherited | _ENVIRONMENT | home
 
 
 async def _answer(channel: socket.socket) -> Any:

@@ -75,6 +75,7 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     gc.collect()
     gc.disable()
     gc.freeze()
+    kernel.use_huge_pages()
 
 
 def measure() -> dict[str, int]:
