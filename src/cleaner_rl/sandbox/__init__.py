@@ -8,8 +8,9 @@ A run is *ok* if and only if its own process exits with code 0 within its limits
 a description, never a verdict.
 """
 
+from cleaner_rl.sandbox.config import NodeConfig, NodeStatus
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.node import Node, NodeConfig, NodeStatus
+from cleaner_rl.sandbox.node import Node
 from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.sandbox.requests import (
     Cell,

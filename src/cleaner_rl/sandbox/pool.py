@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from cleaner_rl.sandbox.links import SessionLink
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
 
 RETRY_SECONDS = 0.5
+CLOSE_SECONDS = 10.0
 
 
 class Pool:
@@ -66,13 +68,13 @@ class Pool:
         if slot.alive:
             self._offer(slot)
 
-    def close(self) -> None:
-        """Kill everything."""
+    async def close(self) -> None:
+        """Kill everything, and wait until the supervisors are gone."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
-        for slot in list(self._slots):
-            slot.kill()
+        ends = [end for slot in list(self._slots) if (end := slot.end()) >= 0]
+        await asyncio.gather(*(_gone(pidfd) for pidfd in ends))
         self._zygote.kill()
 
     def fork_session(self, died: Callable[[Slot], None], options: dict[str, Any]) -> SessionLink:
@@ -142,3 +144,13 @@ class Pool:
             else:
                 self._zygote = zygote
                 return
+
+
+async def _gone(pidfd: int) -> None:
+    """Wait for a killed process's end, within reason."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
+    loop.remove_reader(pidfd)
+    os.close(pidfd)

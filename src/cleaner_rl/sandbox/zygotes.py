@@ -139,6 +139,12 @@ class Slot:
                 waiting.set_exception(SlotDiedError())
         self._died(self)
 
+    def end(self) -> int:
+        """Kill it; a descriptor, the caller's to close, that is readable once it is gone, or -1."""
+        pidfd = os.dup(self._pidfd) if self.alive and self._pidfd >= 0 else -1
+        self.kill()
+        return pidfd
+
     def _readable(self) -> None:
         try:
             message, descriptors, _, _ = socket.recv_fds(self._control, 64, 8)

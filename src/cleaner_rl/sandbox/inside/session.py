@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
+from cleaner_rl.sandbox.inside.proc import Opened
 from cleaner_rl.sandbox.inside.slot import FILES, FIRST_LOOK, LOOK_EVERY, Slot
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -42,7 +43,7 @@ class State:
         self.shared = False
         """Whether the cells after it may have written to that one."""
         self.folder = ""
-        self.opened: state.Opened = []
+        self.opened: Opened = []
         self.obstacles = 0
 
     def close(self) -> None:
@@ -145,10 +146,10 @@ class SessionSlot(Slot):
             os.close(pidfd)
         self._tell_standing(committed)
 
-    def _freeze(self, current: State) -> tuple[str, state.Opened] | None:
+    def _freeze(self, current: State) -> tuple[str, Opened] | None:
         """Make the current state a checkpoint; what its fork has to open again if its files go to a new layer."""
-        current.opened, _ = self._opened(current.pid)
-        current.folder = os.readlink(f"{current.pid}/cwd", dir_fd=self._proc)
+        current.opened, _ = self._proc.opened(str(current.pid), HARNESS_FDS, self._box)
+        current.folder = self._proc.link(f"{current.pid}/cwd")
         current.shared = not self._files.dirty
         if current.shared:
             return None
@@ -181,7 +182,7 @@ class SessionSlot(Slot):
             if channel.fileno() in ready and (said := channel.recv(2)):
                 status = said[-1] << 8
             elif pidfd in ready:
-                status = self._exit_status(pid)
+                status = self._proc.exit_status(str(pid))
                 if os.WIFEXITED(status):
                     reason = wire.GONE
             else:
@@ -229,7 +230,7 @@ class SessionSlot(Slot):
     def _kill_strays(self) -> None:
         """Kill every process that isn't one of the kept states, until none is left."""
         tree = self._tree(self._states)
-        while living := [pid for pid in tree.pids() if not self._dead(pid)]:
+        while living := [pid for pid in tree.pids() if not self._proc.dead(pid)]:
             for pid in living:
                 try:
                     pidfd = os.pidfd_open(int(pid))
@@ -248,76 +249,26 @@ class SessionSlot(Slot):
 
     def _obstacles(self, new: State) -> int:
         """What a fork of this state would lose."""
-        found = self._opened(new.pid)[1]
-        if os.readlink(f"{new.pid}/cwd", dir_fd=self._proc).endswith(" (deleted)"):
+        pid = str(new.pid)
+        _, found = self._proc.opened(pid, HARNESS_FDS, self._box)
+        if self._proc.link(f"{pid}/cwd").endswith(" (deleted)"):
             found.add("deleted file")
-        if len(self._threads(new.pid)) > 1:
+        if len(self._proc.names(f"{pid}/task")) > 1:
             found.add("thread")
-        if any(not self._dead(pid) for pid in self._tree(self._states).pids()):
+        if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
-        if b" rw-s " in self._read_all(f"{new.pid}/maps"):
+        if b" rw-s " in self._proc.read(f"{pid}/maps"):
             found.add("shared mapping")
         return sum(1 << wire.OBSTACLES.index(name) for name in found)
-
-    def _threads(self, pid: int) -> list[str]:
-        folder = os.open(f"{pid}/task", os.O_RDONLY, dir_fd=self._proc)
-        try:
-            return os.listdir(folder)
-        finally:
-            os.close(folder)
-
-    def _opened(self, pid: int) -> tuple[state.Opened, set[str]]:
-        """A state's open files that can be put back, and what can't among its descriptors."""
-        opened: state.Opened = []
-        obstacles: set[str] = set()
-        folder = os.open(f"{pid}/fd", os.O_RDONLY, dir_fd=self._proc)
-        numbers = sorted(int(name) for name in os.listdir(folder))
-        for number in numbers:
-            if number < HARNESS_FDS:
-                continue
-            path = os.readlink(str(number), dir_fd=folder)
-            kind = path.partition(":")[0]
-            if path.endswith(" (deleted)"):
-                obstacles.add("deleted file")
-            elif path.startswith("/"):
-                lines = self._read_all(f"{pid}/fdinfo/{number}").split(b"\n")
-                position, flags = int(lines[0].split()[1]), int(lines[1].split()[1], 8)
-                inside = path.startswith(f"{self._box}/")
-                opened.append((number, path if inside else "", flags, position))
-            else:
-                obstacles.add(kind if kind in ("socket", "pipe") else "descriptor")
-        os.close(folder)
-        return opened, obstacles
-
-    def _exit_status(self, pid: int) -> int:
-        """Of a dead process that its own parent hasn't waited for yet."""
-        fields = self._read_all(f"{pid}/stat").rpartition(b")")[2].split()
-        return int(fields[49])
-
-    def _dead(self, pid: str) -> bool:
-        try:
-            return self._read_all(f"{pid}/stat").rpartition(b")")[2].split()[0] in (b"Z", b"X")
-        except OSError:
-            return True
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def _read_all(self, path: str) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY, dir_fd=self._proc)
-        try:
-            parts = []
-            while data := os.read(descriptor, 65_536):
-                parts.append(data)
-            return b"".join(parts)
-        finally:
-            os.close(descriptor)
-
     def _tree(self, keep: list[State]) -> Tree:
         others = frozenset(str(each.pid) for each in keep)
-        return Tree(self._proc, 0, True, self._settings["base_rss"], time.monotonic(), others)
+        return Tree(self._proc, self._settings["base_rss"], time.monotonic(), others=others)
 
     def _channel(self) -> tuple[socket.socket, socket.socket]:
         """Our end tells us the kernel's word on who wrote to the other."""

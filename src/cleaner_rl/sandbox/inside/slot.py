@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside.proc import Proc
 from cleaner_rl.sandbox.inside.watch import Tree
 
 FIRST_LOOK = 10
@@ -41,7 +42,7 @@ class Slot:
         self._layers: frozenset[str] = settings["layers"]
         self._control = control
         self._requests = high(requests.detach())
-        self._proc = proc
+        self._proc = Proc(proc)
         # Runs give their files the first numbers. With those taken here, every new file gets a number above them.
         while os.dup(proc) < FIRST_FREE:
             pass
@@ -171,7 +172,8 @@ class Slot:
                 self._end(pid)  # the node is silent during a run, so it is gone or has given up on this one
                 os._exit(0)
             if tree is None:
-                tree = Tree(self._proc, pid, "pid" in self._layers, self._settings["base_rss"], began)
+                only = None if "pid" in self._layers else pid
+                tree = Tree(self._proc, self._settings["base_rss"], began, only)
             reason, waited = self._judge(tree, start, files, time.monotonic() - began)
             pause = LOOK_EVERY
         wall = time.monotonic() - began

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside.proc import Opened
 
-Opened = list[tuple[int, str, int, int]]
 CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 CELL, IN_PLACE, RESTORE = range(3)
