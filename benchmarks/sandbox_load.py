@@ -113,7 +113,7 @@ def mixture(client: SandboxClient) -> Ask:
 
 async def streamed(node: NodeProcess, calls: int, outstanding: int) -> dict[str, object]:
     """All at once, between two runs with 64 outstanding."""
-    few = max(200, calls // 4)
+    few = max(200, calls // 10)
     memory = [node.front_mb()]
 
     def cpu() -> float:

@@ -10,8 +10,6 @@ import os
 import socket
 import tempfile
 
-import pyseccomp
-
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range fstat stat lstat
 newfstatat statx statfs fstatfs open openat openat2 creat access faccessat faccessat2 dup dup2 dup3 fcntl flock fsync
@@ -48,6 +46,8 @@ PRCTLS = (15, 16, 3, 23, 0x53564D41)
 
 def build(processes: bool) -> bytes:
     """The filter as a BPF program; `processes`: whether a run may start any (tier 2), or threads only."""
+    import pyseccomp  # here, because it loads libseccomp, which a machine that only runs the client need not have
+
     program = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.ENOSYS))
     allow, argument, equal, masked = pyseccomp.ALLOW, pyseccomp.Arg, pyseccomp.EQ, pyseccomp.MASKED_EQ
     for name in (*_ALLOWED.split(), *(PROCESS_CALLS + UNIX_SOCKET_CALLS if processes else ())):
@@ -83,6 +83,8 @@ def build(processes: bool) -> bytes:
 
 def signal_calls() -> tuple[int, int]:
     """Numbers of `kill` and `tgkill` on this machine."""
+    import pyseccomp
+
     arch = pyseccomp.system_arch()
     return pyseccomp.resolve_syscall(arch, "kill"), pyseccomp.resolve_syscall(arch, "tgkill")
 
@@ -91,6 +93,6 @@ def problem() -> str | None:
     """Why no filter can be built here; None if one can."""
     try:
         build(processes=False)
-    except (OSError, RuntimeError) as error:
+    except (ImportError, OSError, RuntimeError) as error:
         return str(error)
     return None if os.path.exists("/proc/sys/kernel/seccomp") else "the kernel has no seccomp filters"

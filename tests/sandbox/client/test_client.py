@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -214,3 +216,12 @@ async def test_the_synchronous_client_serves_many_threads() -> None:
                 return [outcome.result.output for outcome in (one, *many)]
 
         assert await asyncio.to_thread(use) == ["one\n", *(f"{n}\n" for n in range(20))]
+
+
+def test_the_client_loads_neither_the_server_nor_what_only_a_node_needs() -> None:
+    program = (
+        "import sys, cleaner_rl.sandbox.client\n"
+        "print([name for name in ('uvicorn', 'prometheus_client', 'pyseccomp', 'ray', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

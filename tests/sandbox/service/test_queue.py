@@ -212,3 +212,19 @@ async def test_bodies_that_arrive_together_are_bounded_too() -> None:
                 assert (response.status, response.headers["retry-after"]) == (429, "1")
             assert (await caller.post("/v1/run", {"code": "print(1)"}))[0] == 200
         await until(lambda: app._arrivals.bytes == 0)
+
+
+@asynchronous
+async def test_each_call_of_a_batch_has_its_own_deadline() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    calls = [
+        {"code": ENDLESS, "id": "killed", "within": 0.5},
+        {"code": "print(1)", "id": "late", "within": 0.1},
+        {"code": "print(2)", "id": "patient"},
+    ]
+    async with served(node) as (url, _), Caller(url) as caller:
+        async with caller.http.post("/v1/runs", json={"calls": calls}) as response:
+            outcomes = {line["id"]: line for line in [json.loads(line) async for line in response.content]}
+        assert [outcomes[each].get("fault") for each in ("killed", "late", "patient")] == ["expired", "expired", None]
+        assert outcomes["patient"]["output"] == "2\n"
+    assert (node.killed, node.ran) == (1, ["killed", "patient"])

@@ -49,7 +49,7 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_serve_says_tier_and_capacity_and_logs_one_line_per_call_without_the_code() -> None:
+def test_serve_says_what_it_can_hold_logs_calls_without_their_code_and_leaves_nothing_behind_at_sigterm() -> None:
     with serving() as (process, url, ready):
         assert ready["event"] == "ready"
         assert ready["health"]["tier"] >= 1
@@ -58,35 +58,27 @@ def test_serve_says_tier_and_capacity_and_logs_one_line_per_call_without_the_cod
         assert call(url, {"code": "print('secret')", "id": "me"})["output"] == "secret\n"
         assert process.stdout is not None
         line = process.stdout.readline()
-    assert (json.loads(line)["id"], json.loads(line)["status"]) == ("me", "ok")
-    assert "secret" not in line
-
-
-def test_log_code_puts_the_code_into_the_log() -> None:
-    with serving("--log-code") as (process, url, _):
-        call(url, {"code": "print('shown')"})
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["code"] == "print('shown')"
-
-
-def test_a_node_with_a_token_file_answers_only_who_has_a_token(tmp_path: Path) -> None:
-    tokens = tmp_path / "tokens.toml"
-    tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
-    with serving("--token-file", str(tokens)) as (_, url, _):
-        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-            call(url, {"code": "print(1)"})
-        refused.value.close()
-        assert call(url, {"code": "print(1)"}, "0123456789abcdef")["output"] == "1\n"
-
-
-def test_sigterm_drains_and_leaves_no_process_behind() -> None:
-    with serving() as (process, url, _):
-        call(url, {"code": "print(1)"})
+        assert (json.loads(line)["id"], json.loads(line)["status"]) == ("me", "ok")
+        assert "secret" not in line
         everything = [*children(process.pid), *(g for c in children(process.pid) for g in children(c))]
-        assert everything
+        assert len(everything) > 2
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 0
         assert [pid for pid in everything if os.path.exists(f"/proc/{pid}")] == []
+
+
+def test_a_node_with_a_token_file_answers_only_who_has_a_token_and_logs_code_if_asked(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
+    with serving("--token-file", str(tokens), "--log-code") as (process, url, _):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            call(url, {"code": "print(1)"})
+        refused.value.close()
+        assert call(url, {"code": "print('shown')"}, "0123456789abcdef")["output"] == "shown\n"
+        assert process.stdout is not None
+        line = process.stdout.readline()
+    assert (json.loads(line)["code"], json.loads(line)["owner"]) == ("print('shown')", "me")
+    assert "0123456789abcdef" not in line
 
 
 def test_the_front_comes_back_by_itself_on_the_same_address() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cleaner_rl.sandbox.node import NodeConfig
+from cleaner_rl.sandbox.config import NodeConfig
 
 BACKLOG = 4096
 """Connections that wait to be accepted: a burst, or the time that a front takes to start again."""

@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from cleaner_rl.sandbox.node import NodeStatus
+from cleaner_rl.sandbox.config import NodeStatus
 from cleaner_rl.sandbox.service.groups import GONE, Queue
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.wire import Outcome, encode
