@@ -22,6 +22,7 @@ from typing import Protocol
 from cleaner_rl.sandbox.check.attack import PRELUDE, Attack, fill
 from cleaner_rl.sandbox.check.plants import Plants
 from cleaner_rl.sandbox.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.tools import Status, ToolResult
 
 CANARY = """
@@ -156,6 +157,8 @@ class Lane:
         except TimeoutError:
             if attack.cancel_after is None:
                 verdict.wrong.append(f"no answer within {patience:g} s")
+            return None
+        except TierError:  # it has no sessions
             return None
         except Exception as error:
             verdict.wrong.append(f"no answer but {type(error).__name__}: {error}"[:200])

@@ -476,7 +476,6 @@ _MIXED = (
         _EXECUTED.format(prepare="", program="'/bin/dd'"),
         ANY_BUT_FAULT,
         limits=replace(SMALL, cpu_seconds=4.0, wall_seconds=8.0),
-        preload="science",
     ),
     Attack(
         "memory_of_unreadable_program",
