@@ -21,10 +21,13 @@ CUT = [
 EFFECTIVE = "fork_bomb secret_environment secret_token_file net_tcp across_file_in_tmp door_bpf kill_parent"
 PROVEN = [attack for attack in ATTACKS if attack.name in EFFECTIVE.split()]
 BY_LAYER = {
-    Layer.NET: "net_route_to_internet",
     Layer.ENVIRONMENT: "secret_environment",
+    Layer.MOUNT: "disk_fill",
+    Layer.NET: "net_unix_listen_abstract",
     Layer.RLIMITS: "thread_bomb",
     Layer.SECCOMP: "door_bpf",
+    Layer.UTS: "secret_host_name",
+    Layer.WATCH: "memory_many_processes",
 }
 """One attack each that gets through when only this layer is missing."""
 

@@ -78,6 +78,7 @@ class Plants:
                 "HOME": str(self.home),
                 "TMP": str(self.temporary),
                 "CWD": os.getcwd(),
+                "HOST": socket.gethostname(),
                 "PACKAGE": str(Path(cleaner_rl.__file__).parent),
                 "NODE": str(os.getpid()),
                 "VICTIM": str(self._victim.pid),

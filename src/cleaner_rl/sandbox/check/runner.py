@@ -263,7 +263,7 @@ def descendants(roots: Iterable[int]) -> set[int]:
 async def run_lanes(lanes: Sequence[Lane], attacks: Sequence[Attack], done: Callable[[Verdict], None]) -> list[Verdict]:
     """Share the attacks among the lanes: the first, of two slots, has those that need two. `done` hears of each."""
     order = {attack.name: number for number, attack in enumerate(attacks)}
-    waiting = sorted(attacks, key=lambda attack: -attack.limits.wall_seconds)[::-1]
+    waiting = sorted(attacks, key=lambda attack: attack.limits.wall_seconds)  # the longest, at the end, go first
     verdicts: list[Verdict] = []
 
     async def work(lane: Lane, first: bool) -> None:

@@ -22,7 +22,6 @@ STAND_INS = {
     Layer.LANDLOCK: Layer.MOUNT,
     Layer.PID: Layer.SECCOMP,
     Layer.USER: Layer.UID,
-    Layer.UTS: Layer.SECCOMP,
 }
 """Layers that let nothing through when they alone are missing, and the one that stops it then."""
 

@@ -100,6 +100,10 @@ for folder in ("/tmp", "/var/tmp", "/dev/shm"):
 if read("/etc/shadow"):
     win("/etc/shadow")
 """,
+    "host_name": """
+if os.uname().nodename == "@HOST@":
+    win("which machine this is")
+""",
     "service_source": """
 for folder in sys.path:
     for name in ("cleaner_rl/sandbox/node.py", "cleaner_rl/cli/__init__.py"):
