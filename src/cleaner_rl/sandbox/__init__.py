@@ -1,0 +1,48 @@
+"""Runs model-written Python: many short calls, each in a fresh fork of a preloaded interpreter, and sessions that can
+go back.
+
+- `limits`, `requests`: what one call may use, what goes in and what comes out.
+- `node`: the asyncio face; it owns zygotes and slots, and it alone decides what a run's status is.
+
+A run is *ok* if and only if its own process exits with code 0 within its limits. Whatever the process says of itself is
+a description, never a verdict.
+"""
+
+from cleaner_rl.sandbox.config import NodeConfig, NodeStatus
+from cleaner_rl.sandbox.limits import Limits
+from cleaner_rl.sandbox.node import Node
+from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
+from cleaner_rl.sandbox.requests import (
+    Cell,
+    CellOutcome,
+    Commit,
+    RollbackDeclinedError,
+    RunOutcome,
+    RunRequest,
+    SessionLostError,
+    SessionRequest,
+)
+from cleaner_rl.sandbox.sessions import Session
+from cleaner_rl.sandbox.tiers import Layer, Tier, TierError
+
+__all__ = [
+    "BARE",
+    "SCIENCE",
+    "Cell",
+    "CellOutcome",
+    "Commit",
+    "Layer",
+    "Limits",
+    "Node",
+    "NodeConfig",
+    "NodeStatus",
+    "PreloadSet",
+    "RollbackDeclinedError",
+    "RunOutcome",
+    "RunRequest",
+    "Session",
+    "SessionLostError",
+    "SessionRequest",
+    "Tier",
+    "TierError",
+]

@@ -1,0 +1,160 @@
+"""The client: the same face as a node, over any number of them.
+
+A call is sent again, under the same id, as long as its result can't be the program's doing: to another node when one
+broke, after a pause when all are full. The caller feels that as waiting. `patience` bounds the waiting for nodes that
+are full or away, `attempts` how often a call may take down what runs it; then it is answered as a fault. Nothing about
+the infrastructure is ever raised or reported as the program's failure.
+
+Limits: a node that is stuck but alive is noticed only by the caller's own deadline (`within`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from cleaner_rl.sandbox.client.links import Call, Link
+from cleaner_rl.sandbox.client.nodes import Nodes
+from cleaner_rl.sandbox.client.session import RemoteSession, open_session
+from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.wire import BROKEN, DRAINING, EXPIRED, Outcome, RunCall, encode_exactly
+from cleaner_rl.tools import Status, ToolResult
+
+
+class RequestRefusedError(Exception):
+    """The nodes won't take the request itself: a wrong token, or a client and a node of different versions."""
+
+
+class SandboxClient:
+    """Runs programs on remote nodes.
+
+    `async with SandboxClient(["http://127.0.0.1:8089"]) as sandbox: outcome = await sandbox.run("print(1)")`.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[str] | str,
+        *,
+        token: str | None = None,
+        patience: float = 300.0,
+        attempts: int = 4,
+        connections: int = 256,
+    ) -> None:
+        """`nodes` are URLs, `dns://name:port` or `ray:`; `connections` is the most per node."""
+        self._sources = [nodes] if isinstance(nodes, str) else list(nodes)
+        self._headers = {"content-type": "application/json"}
+        if token is not None:
+            self._headers["authorization"] = f"Bearer {token}"
+        self._patience, self._attempts, self._connections = patience, attempts, connections
+        self._name = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count()
+
+    async def __aenter__(self) -> Self:
+        # No limit over all: a call may wait in a long queue. A process that dies closes its connections; a machine that
+        # vanishes is noticed by the sockets' own probes.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=_probing_socket)
+        self._http = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, headers=self._headers, read_bufsize=2**20
+        )
+        self._nodes = Nodes(self._sources, lambda url: Link(url, self._http, self._connections))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._nodes.close()
+        await self._http.close()
+
+    async def run(self, request: RunRequest | str, within: float | None = None) -> RunOutcome:
+        """Run a program. `within`: seconds after which the caller wants no result any more, answered as a fault.
+
+        Raises `RequestRefusedError` if no node can ever take the request. Cancelling gives the call up.
+        """
+        request = RunRequest(request) if isinstance(request, str) else request
+        request = replace(request, request_id=request.request_id or f"{self._name}-{next(self._numbers)}")
+        begun = time.monotonic()
+        try:
+            body = encode_exactly(RunCall.of(request, within))
+        except UnicodeEncodeError:
+            result = ToolResult(Status.MALFORMED, explanation="The program holds characters that are no valid Unicode.")
+            return RunOutcome(result, request_id=request.request_id)
+        try:
+            async with asyncio.timeout(within):
+                return await self._run(request.request_id, body, begun)
+        except TimeoutError:
+            return Outcome.unrun(request.request_id, EXPIRED).run_outcome()
+
+    async def _run(self, call_id: str, body: bytes, begun: float) -> RunOutcome:
+        loop = asyncio.get_running_loop()
+        alone = False
+        failed_at: set[Link] = set()
+        attempts = 0
+        fault = Outcome.unrun(call_id, BROKEN)
+        fault.explanation = "No sandbox node could be reached."
+        since = begun  # when a node last had the call: waiting in a node's queue is no test of patience
+        while time.monotonic() - since < self._patience and attempts < self._attempts:
+            link = await self._nodes.pick(failed_at)
+            if link is None:
+                await asyncio.sleep(self._nodes.next_awake)
+                continue
+            call = Call(call_id, body, loop.create_future(), alone)
+            answer = await link.ask(call)
+            alone = call.alone
+            if isinstance(answer, Outcome) or answer.may_have_run:
+                since = time.monotonic()
+            if isinstance(answer, Outcome):
+                if answer.fault == DRAINING:
+                    link.rest()
+                elif answer.fault == BROKEN:
+                    attempts += 1
+                    failed_at.add(link)
+                    fault = answer
+                else:
+                    return answer.run_outcome()
+                continue
+            if answer.may_have_run:
+                attempts += 1
+                failed_at.add(link)
+            elif answer.status == 413:
+                return RunOutcome(ToolResult(Status.REFUSED, explanation=answer.message), request_id=call_id)
+            elif answer.status not in (0, 429, 503):
+                raise RequestRefusedError(answer.message)
+            fault.explanation = answer.message
+        return fault.run_outcome()
+
+    async def run_many(self, requests: Iterable[RunRequest | str]) -> AsyncIterator[tuple[int, RunOutcome]]:
+        """Run many programs at once; each outcome, with its request's place, as soon as it is there."""
+
+        async def numbered(index: int, request: RunRequest | str) -> tuple[int, RunOutcome]:
+            return index, await self.run(request)
+
+        tasks = [asyncio.create_task(numbered(index, request)) for index, request in enumerate(requests)]
+        try:
+            for done in asyncio.as_completed(tasks):
+                yield await done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def open_session(self, request: SessionRequest | None = None) -> RemoteSession:
+        """Open a stateful interpreter on one of the nodes, where it stays. Raises `SessionLostError` if none can."""
+        return await open_session(self._http, self._nodes, request or SessionRequest(), self._patience)
+
+
+def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+        made.setsockopt(socket.IPPROTO_TCP, option, seconds)
+    return made

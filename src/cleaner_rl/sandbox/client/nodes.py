@@ -1,0 +1,86 @@
+"""Which nodes there are, and which one gets the next call.
+
+Nodes come as a list of URLs, as a DNS name that has one address per node (`dns://name:port`, e.g. a headless service of
+Kubernetes), or from the Ray cluster that the program is connected to (`ray:`, see `on_ray`); the latter two are looked
+up again every few seconds. The next call goes to the less busy of two random nodes: as good as
+asking all of them, and without the herd that follows when many clients pick the same least busy one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import Callable, Collection, Sequence
+from urllib.parse import urlsplit
+
+from cleaner_rl.sandbox import on_ray
+from cleaner_rl.sandbox.client.links import Link
+
+LOOK_AGAIN_SECONDS = 10.0
+RAY = "ray:"
+
+
+class Nodes:
+    """The nodes that a client knows."""
+
+    def __init__(self, sources: Sequence[str], connect: Callable[[str], Link]) -> None:
+        if not sources:
+            raise ValueError("a sandbox client needs at least one node")
+        for source in sources:
+            parts = urlsplit(source)
+            if source == RAY:
+                continue
+            if parts.scheme not in ("http", "https", "dns") or not parts.hostname:
+                raise ValueError(f"{source!r} is no node: write http://host:port, dns://name:port or ray:")
+            if parts.scheme == "dns" and parts.port is None:
+                raise ValueError(f"{source!r} lacks the nodes' port")
+        self._sources, self._connect = tuple(sources), connect
+        self._links: dict[str, Link] = {}
+        self._looked = -LOOK_AGAIN_SECONDS
+        self._looking = asyncio.Lock()
+
+    async def pick(self, avoid: Collection[Link] = ()) -> Link | None:
+        """The less busy of two random ones, none to be avoided if there are others; None: all of them are resting."""
+        await self._look()
+        awake = [link for link in self._links.values() if not link.resting]
+        choices = [link for link in awake if link not in avoid] or awake
+        if len(choices) < 2:
+            return choices[0] if choices else None
+        return min(random.sample(choices, 2), key=lambda link: link.outstanding)
+
+    @property
+    def next_awake(self) -> float:
+        """Seconds until a node may be tried again."""
+        soonest = min((link.resting_until for link in self._links.values()), default=0.0)
+        return max(0.02, min(1.0, soonest - time.monotonic()))
+
+    async def close(self) -> None:
+        """Give up all that is on its way."""
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    async def _look(self) -> None:
+        if time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:
+            return
+        async with self._looking:
+            if time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:
+                return
+            self._looked = time.monotonic()
+            found = [url for source in self._sources for url in await _urls(source)]
+            # A node that isn't named any more gets no new calls; what it is doing for us it may finish.
+            self._links = {url: self._links.get(url) or self._connect(url) for url in found} or self._links
+
+
+async def _urls(source: str) -> list[str]:
+    if source == RAY:
+        return await asyncio.to_thread(on_ray.urls)
+    parts = urlsplit(source)
+    if parts.scheme != "dns":
+        return [source.rstrip("/")]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    hosts = sorted({str(address[0]) for *_, address in found})
+    return [f"http://[{host}]:{parts.port}" if ":" in host else f"http://{host}:{parts.port}" for host in hosts]

@@ -1,0 +1,157 @@
+"""A session on a remote node: the same face as the node's own.
+
+A cell whose answer does not arrive is not sent again, because nobody can tell what state it would meet: the session
+counts as lost, and the caller rebuilds it from the cells it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TypeVar
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from cleaner_rl.sandbox.client.links import retry_seconds
+from cleaner_rl.sandbox.client.nodes import Nodes
+from cleaner_rl.sandbox.requests import (
+    Cell,
+    CellOutcome,
+    RollbackDeclinedError,
+    SessionLostError,
+    SessionRequest,
+    path_problem,
+)
+from cleaner_rl.sandbox.wire import (
+    BROKEN,
+    CellCall,
+    Outcome,
+    Problem,
+    RollbackCall,
+    RolledBack,
+    SessionCall,
+    SessionOpened,
+    encode,
+)
+
+T = TypeVar("T")
+
+
+class SessionBusyError(Exception):
+    """Another cell of the session is still running."""
+
+
+async def open_session(
+    http: aiohttp.ClientSession, nodes: Nodes, request: SessionRequest, patience: float
+) -> RemoteSession:
+    """Open a session on a node that has room."""
+    begun = time.monotonic()
+    reason = "no sandbox node could be reached"
+    while time.monotonic() - begun < patience:
+        link = await nodes.pick()
+        if link is None:
+            await asyncio.sleep(nodes.next_awake)
+            continue
+        try:
+            async with http.post(f"{link.url}/v1/sessions", data=encode(SessionCall.of(request))) as response:
+                body = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            reason = str(error)
+            link.rest()
+            continue
+        if response.status == 201:
+            session = msgspec.json.decode(body, type=SessionOpened).session
+            return RemoteSession(http, link.url, session, patience)
+        problem = _problem(body)
+        if response.status not in (429, 503):
+            raise SessionLostError(problem.message)
+        reason = problem.message
+        link.rest(retry_seconds(response.headers.get("retry-after")))
+    raise SessionLostError(reason)
+
+
+class RemoteSession:
+    """A live interpreter on a remote node. One request at a time."""
+
+    def __init__(self, http: aiohttp.ClientSession, node: str, session: str, patience: float) -> None:
+        self.id, self.node = session, node
+        self._http, self._patience = http, patience
+        self._url = f"{node}/v1/sessions/{session}"
+        self._checkpoint = 0
+
+    async def run(self, cell: Cell | str, within: float | None = None) -> CellOutcome:
+        """Run a cell. Raises `SessionLostError` if the state is gone, or if it can't be known."""
+        cell = Cell(cell) if isinstance(cell, str) else cell
+        outcome = await self._ask("POST", "/run", Outcome, CellCall.of(cell, within))
+        if outcome.fault == BROKEN:
+            raise SessionLostError(outcome.explanation)
+        self._checkpoint = self._checkpoint if outcome.checkpoint is None else outcome.checkpoint
+        outcome.checkpoint = self._checkpoint
+        return outcome.cell_outcome()
+
+    async def rollback(self, checkpoint: int | None = None) -> int:
+        """Go back to a checkpoint (None: the state before the last committed cell); says where the session stands."""
+        answer = await self._ask("POST", "/rollback", RolledBack, RollbackCall(checkpoint))
+        self._checkpoint = answer.checkpoint
+        return answer.checkpoint
+
+    async def put(self, path: str, content: bytes) -> None:
+        """Put a file into the session's folder; it rolls back like a cell."""
+        await self._ask("PUT", _file_path(path), Outcome, content)
+
+    async def fetch(self, path: str) -> bytes:
+        """A file of the session. Raises `FileNotFoundError` if there is none that could be fetched."""
+        return await self._ask("GET", _file_path(path), bytes, b"")
+
+    async def close(self) -> None:
+        """End the session; closing twice, or a lost one, is fine."""
+        try:
+            async with self._http.delete(self._url) as response:
+                await response.read()
+        except (aiohttp.ClientError, OSError):
+            return
+
+    async def _ask(self, method: str, path: str, kind: type[T], body: msgspec.Struct | bytes) -> T:
+        data = body if isinstance(body, bytes) else encode(body)
+        begun = time.monotonic()
+        while True:
+            try:
+                async with self._http.request(method, self._url + path, data=data) as response:
+                    answer = await response.read()
+            except (aiohttp.ClientError, OSError) as error:
+                raise SessionLostError(f"the node did not answer: {error!r}") from error
+            if response.status == 200:
+                # A type checker can't know that `kind` is bytes here; a file is what it is.
+                return answer if kind is bytes else msgspec.json.decode(answer, type=kind)  # type: ignore[return-value]
+            problem = _problem(answer)
+            if response.status != 429 or time.monotonic() - begun > self._patience:
+                raise _error(response.status, problem)
+            await asyncio.sleep(retry_seconds(response.headers.get("retry-after")))
+
+
+def _file_path(name: str) -> str:
+    # Checked here as well as there: on its way, a URL with `..` in it becomes that of something else.
+    if (problem := path_problem(name)) is not None:
+        raise ValueError(f"the file name {name!r} {problem}")
+    return f"/files/{quote(name)}"
+
+
+def _error(status: int, problem: Problem) -> Exception:
+    if problem.error == "rollback_declined":
+        return RollbackDeclinedError(problem.message)
+    if problem.error == "session_busy":
+        return SessionBusyError(problem.message)
+    if problem.error == "no_file":
+        return FileNotFoundError(problem.message)
+    if status == 400:
+        return ValueError(problem.message)
+    return SessionLostError(problem.message)
+
+
+def _problem(body: bytes) -> Problem:
+    try:
+        return msgspec.json.decode(body, type=Problem)
+    except msgspec.DecodeError:
+        return Problem("unknown", "The node's answer could not be read.")

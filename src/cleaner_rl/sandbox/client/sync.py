@@ -1,0 +1,95 @@
+"""The client for code that isn't asynchronous: the same calls, on an event loop in a thread of their own.
+
+One instance may be used from many threads at once; their calls share connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from cleaner_rl.sandbox.client.client import SandboxClient
+from cleaner_rl.sandbox.client.session import RemoteSession
+from cleaner_rl.sandbox.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
+
+T = TypeVar("T")
+
+
+class SyncSandboxClient:
+    """Runs programs on remote nodes.
+
+    `with SyncSandboxClient(["http://127.0.0.1:8089"]) as sandbox: outcome = sandbox.run("print(1)")`.
+    """
+
+    def __init__(self, nodes: Sequence[str] | str, *, token: str | None = None, patience: float = 300.0) -> None:
+        self._client = SandboxClient(nodes, token=token, patience=patience)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox-client", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._wait(self._client.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._wait(self._client.__aexit__(kind, error, trace))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, request: RunRequest | str, within: float | None = None) -> RunOutcome:
+        """Run a program; see `SandboxClient.run`."""
+        return self._wait(self._client.run(request, within))
+
+    def run_many(self, requests: Iterable[RunRequest | str]) -> list[RunOutcome]:
+        """Run many programs at once; their outcomes in the order of the requests."""
+
+        async def together() -> list[RunOutcome]:
+            return await asyncio.gather(*(self._client.run(request) for request in requests))
+
+        return self._wait(together())
+
+    def open_session(self, request: SessionRequest | None = None) -> SyncSession:
+        """Open a stateful interpreter on one of the nodes."""
+        return SyncSession(self._wait(self._client.open_session(request)), self)
+
+    def _wait(self, doing: Coroutine[object, object, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(doing, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # an interrupt here must end the call there
+            raise
+
+
+class SyncSession:
+    """A live interpreter on a remote node; see `RemoteSession`."""
+
+    def __init__(self, session: RemoteSession, client: SyncSandboxClient) -> None:
+        self._session, self._client = session, client
+        self.id = session.id
+
+    def run(self, cell: Cell | str, within: float | None = None) -> CellOutcome:
+        """Run a cell."""
+        return self._client._wait(self._session.run(cell, within))
+
+    def rollback(self, checkpoint: int | None = None) -> int:
+        """Go back to a checkpoint; says where the session stands."""
+        return self._client._wait(self._session.rollback(checkpoint))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Put a file into the session's folder."""
+        self._client._wait(self._session.put(path, content))
+
+    def fetch(self, path: str) -> bytes:
+        """A file of the session."""
+        return self._client._wait(self._session.fetch(path))
+
+    def close(self) -> None:
+        """End the session."""
+        self._client._wait(self._session.close())

@@ -1,0 +1,12 @@
+"""What runs inside zygotes, slots and runs; the node never imports it except for `wire`.
+
+- `zygote`: an exec'ed interpreter that preloads modules and forks slots.
+- `slot`: the supervisor of one run at a time. It forks, watches, kills and reports numbers; it never reads a request
+  or an output, so no later run can find an earlier one's data in its memory.
+- `watch`: CPU time, memory and waiting time of a process tree.
+- `run`: the run's own process: shuts itself in, reads its request, executes it.
+- `report`: an exception as a bounded description.
+- `kernel`: system calls that the standard library lacks. `wire`: the messages.
+
+These modules import little, because every module a zygote has loaded is copied by every fork.
+"""

@@ -1,0 +1,219 @@
+"""System calls that Python's standard library lacks."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+SECCOMP_MODE_FILTER = 2
+MADV_COLLAPSE = 25
+HUGE_PAGE = 1 << 21
+
+PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}[platform.machine()]
+LANDLOCK_CREATE_RULESET = 444
+LANDLOCK_ADD_RULE = 445
+LANDLOCK_RESTRICT_SELF = 446
+
+# PyDLL keeps the GIL: none of these calls blocks, and a fork must not happen between two of Python's own steps.
+_libc = ctypes.PyDLL(None, use_errno=True)
+# No argument types are declared: converting to them would touch memory, and a run pays for each page it touches. What
+# isn't a small number is therefore passed as a ctypes object, made once.
+_fork = _libc.fork
+_madvise = _libc.madvise
+_unshare = _libc.unshare
+_mount = _libc.mount
+_umount2 = _libc.umount2
+_prctl = _libc.prctl
+_syscall = _libc.syscall
+_close_range = _libc.close_range
+_syscall.restype = ctypes.c_long
+
+
+def _check(value: int, what: str) -> int:
+    if value < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return value
+
+
+def fork() -> int:
+    """Fork without Python's at-fork hooks: they touch hundreds of pages and re-seed `random`.
+
+    Right only in a process with a single thread, which zygotes, slots and checkpointable sessions are.
+    """
+    return _check(_fork(), "fork")
+
+
+def unshare(flags: int) -> None:
+    """Give this process its own namespaces."""
+    _check(_unshare(flags), "unshare")
+
+
+class Mount:
+    """A file system to be mounted, again and again if need be."""
+
+    def __init__(self, source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+        texts = (source, target, kind, options or None)
+        source_, target_, kind_, options_ = (ctypes.c_char_p(None if text is None else text.encode()) for text in texts)
+        self._arguments = (source_, target_, kind_, ctypes.c_ulong(flags), options_)
+        self._target = target_
+
+    def mount(self) -> None:
+        """Put it into the tree."""
+        _check(_mount(*self._arguments), "mount")
+
+    def umount(self) -> None:
+        """Take it away from the tree; it is gone when its last user is."""
+        _check(_umount2(self._target, MNT_DETACH), "umount")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    """Mount a file system."""
+    try:
+        Mount(source, target, kind, flags, options).mount()
+    except OSError as error:
+        raise OSError(error.errno, f"mount {target}: {os.strerror(error.errno or 0)}") from None
+
+
+def pivot_root(root: str) -> None:
+    """Make `root` the only file system this process sees."""
+    os.chdir(root)
+    dot = ctypes.c_char_p(b".")
+    _check(_syscall(PIVOT_ROOT, dot, dot), "pivot_root")
+    _check(_umount2(dot, MNT_DETACH), "umount")
+    os.chdir("/")
+
+
+def prctl(option: int, argument: int) -> None:
+    """Set one attribute of this process."""
+    _check(_prctl(option, argument, 0, 0, 0), "prctl")
+
+
+def drop_capabilities() -> None:
+    """Be root in name only: what root may do beyond its own files is gone for good."""
+    version_3 = 0x20080522
+    header = ctypes.c_char_p(struct.pack("=Ii", version_3, 0))
+    _check(_libc.capset(header, ctypes.c_char_p(bytes(24))), "capset")
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from `first` on."""
+    _check(_close_range(first, 0x7FFFFFFF, 0), "close_range")
+
+
+class Program(ctypes.Structure):
+    """A seccomp filter as the kernel takes it."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
+
+    def __init__(self, code: bytes) -> None:
+        self._buffer = ctypes.create_string_buffer(code, len(code))
+        super().__init__(len(code) // 8, ctypes.addressof(self._buffer))
+        self._address = ctypes.c_void_p(ctypes.addressof(self))
+
+    def install(self) -> None:
+        """Filter this process's system calls from here on. Needs no-new-privileges or CAP_SYS_ADMIN."""
+        _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._address, 0, 0), "seccomp")
+
+
+def own_process_only(calls: tuple[int, int], pid: int) -> Program:
+    """A filter that lets this process send signals to itself alone; `calls`: the numbers of `kill` and `tgkill`."""
+    load, jump_equal, answer = 0x20, 0x15, 0x06
+    number, first_argument = 0, 16
+    allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
+    code = (
+        (load, 0, 0, number),
+        (jump_equal, 2, 0, calls[0]),
+        (jump_equal, 1, 0, calls[1]),
+        (answer, 0, 0, allow),
+        (load, 0, 0, first_argument),
+        (jump_equal, 0, 1, pid),
+        (answer, 0, 0, allow),
+        (answer, 0, 0, refuse),
+    )
+    return Program(b"".join(struct.pack("=HBBI", *instruction) for instruction in code))
+
+
+def use_huge_pages() -> None:
+    """Gather this process's memory into huge pages: a fork copies one entry for each instead of 512.
+
+    Kernels before 6.1 can't do this on demand; there it changes nothing.
+    """
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        lines = [line.split() for line in file]
+    for span, rights, _, _, _, *name in lines:
+        if rights == "rw-p" and (not name or name == ["[heap]"]):
+            start, end = (int(number, 16) for number in span.split("-"))
+            for address in range(-(-start // HUGE_PAGE) * HUGE_PAGE, end // HUGE_PAGE * HUGE_PAGE, HUGE_PAGE):
+                _madvise(ctypes.c_void_p(address), HUGE_PAGE, MADV_COLLAPSE)
+
+
+def landlock_abi() -> int:
+    """The version of landlock that the kernel speaks; 0 if none."""
+    version: int = _syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)
+    return max(0, version)
+
+
+_FILE_RIGHTS = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
+LANDLOCK_READ = 0b1101
+"""Execute, read a file, list a folder."""
+LANDLOCK_ALL = 0xFFFF
+LANDLOCK_READ_FILE = 0b100
+LANDLOCK_WRITE_FILE = 0b110
+
+
+class Landlock:
+    """Which paths a process may use, each with what is below it: made once, entered by each run.
+
+    A rule about a folder holds for what is mounted in that folder later, but not for what is mounted on it. From ABI 4
+    on also no TCP, from ABI 6 on no signals to, and no abstract sockets of, anybody outside.
+    """
+
+    def __init__(self, abi: int, rules: list[tuple[str, int]]) -> None:
+        everything = _FILE_RIGHTS[min(abi, 5)]
+        size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+        networks, scopes = (3 if abi >= 4 else 0), (3 if abi >= 6 else 0)
+        attributes = ctypes.c_char_p(struct.pack("=QQQ", everything, networks, scopes))
+        self._ruleset = _check(_syscall(LANDLOCK_CREATE_RULESET, attributes, size, 0), "landlock")
+        for path, rights in rules:
+            try:
+                descriptor = os.open(path, os.O_PATH)
+            except PermissionError:  # what can't be reached needs no rule
+                continue
+            rule = ctypes.c_char_p(struct.pack("=Qi", rights & everything, descriptor))
+            _check(_syscall(LANDLOCK_ADD_RULE, self._ruleset, 1, rule, 0), f"landlock {path}")
+            os.close(descriptor)
+
+    def enter(self) -> None:
+        """Allow this process nothing else from here on."""
+        _check(_syscall(LANDLOCK_RESTRICT_SELF, self._ruleset, 0), "landlock")
+
+
+if sys.platform != "linux":
+    raise ImportError("the sandbox runs on Linux only")

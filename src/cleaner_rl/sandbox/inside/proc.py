@@ -1,0 +1,86 @@
+"""What the kernel says of processes, read from a `/proc` that shows one namespace."""
+
+from __future__ import annotations
+
+import os
+
+Opened = list[tuple[int, str, int, int]]
+"""Descriptor, path, flags and offset of open files."""
+
+
+class Proc:
+    """A `/proc`, held by a descriptor of its folder."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._folder = descriptor
+
+    def pids(self) -> list[str]:
+        """All processes in it."""
+        return [name for name in os.listdir(self._folder) if name.isdigit()]
+
+    def read(self, path: str) -> bytes:
+        """A file's content; all but `maps` come in one piece."""
+        descriptor = os.open(path, os.O_RDONLY, dir_fd=self._folder)
+        try:
+            data = os.read(descriptor, 4096)
+            if path.endswith("/maps"):
+                while part := os.read(descriptor, 65_536):
+                    data += part
+            return data
+        finally:
+            os.close(descriptor)
+
+    def names(self, path: str) -> list[str]:
+        """What is in a folder."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._folder)
+        try:
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def link(self, path: str) -> str:
+        """Where a link leads."""
+        return os.readlink(path, dir_fd=self._folder)
+
+    def stat(self, pid: str) -> list[bytes]:
+        """The fields of `stat` from the state on. The name before them may hold anything, parentheses too."""
+        return self.read(f"{pid}/stat").rpartition(b")")[2].split()
+
+    def dead(self, pid: str) -> bool:
+        """Whether a process has ended, waited for or not."""
+        try:
+            return self.stat(pid)[0] in (b"Z", b"X")
+        except OSError:
+            return True
+
+    def exit_status(self, pid: str) -> int:
+        """The wait status of a process that has ended and that its own parent hasn't waited for."""
+        return int(self.stat(pid)[49])
+
+    def threads(self, pid: str) -> dict[str, tuple[int, int]]:
+        """Nanoseconds that each thread ran, and that it waited to run."""
+        names = self.names(f"{pid}/task")
+        times = {name: self.read(f"{pid}/task/{name}/schedstat").split() for name in names}
+        return {name: (int(ran), int(waited)) for name, (ran, waited, _) in times.items()}
+
+    def opened(self, pid: str, first: int, below: str) -> tuple[Opened, set[str]]:
+        """The open files from descriptor `first` on, and which other kinds there are that a fork can't copy.
+
+        Files outside the folder `below` come with an empty path.
+        """
+        opened: Opened = []
+        others: set[str] = set()
+        for number in sorted(map(int, self.names(f"{pid}/fd"))):
+            if number < first:
+                continue
+            path = self.link(f"{pid}/fd/{number}")
+            if path.endswith(" (deleted)"):
+                others.add("deleted file")
+            elif path.startswith("/"):
+                position, flags, *_ = self.read(f"{pid}/fdinfo/{number}").split(b"\n")
+                inside = path if path.startswith(f"{below}/") else ""
+                opened.append((number, inside, int(flags.split()[1], 8), int(position.split()[1])))
+            else:
+                kind = path.partition(":")[0]
+                others.add(kind if kind in ("socket", "pipe") else "descriptor")
+        return opened, others

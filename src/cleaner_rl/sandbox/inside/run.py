@@ -1,0 +1,214 @@
+"""The run's own process, from its fork to its end.
+
+First it shuts itself in, so that all of this is done before a call comes; then it waits for the one request it will
+ever read. Nothing here decides a verdict: after user code has started, this process is the user's.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import atexit
+import builtins
+import fcntl
+import gc
+import linecache
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from cleaner_rl.sandbox.inside import kernel, report, wire
+
+REPORT_FD = 3
+REQUEST_FD = 4
+READY_FD = 5
+MEGABYTE = 1 << 20
+SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+ZYGOTE_SEED = 0
+"""What zygotes seed the generators with, so that most runs needn't."""
+FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+
+
+def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
+    """Be one run. `files`: its stdin, stdout, stderr and report, where it reads its request, where it says it is ready.
+
+    Whatever fails before it is ready is the slot's to answer for: the slot goes down, and no call was lost.
+    """
+    shut_in(settings, files)
+    os.write(READY_FD, b"r")
+    os.close(READY_FD)
+    request = wire.unpack(REQUEST_FD)
+    if request is None:
+        os._exit(0)
+    os.close(REQUEST_FD)
+    try:
+        prepare(settings, *request[2:])
+    except OSError as error:  # files that don't fit
+        tell(error, (report.FILE_NAME,))
+        os._exit(1)
+    finish(execute(request[0], request[1], settings["main"]))
+
+
+def shut_in(settings: dict[str, Any], files: list[int]) -> None:
+    """Give up everything that a run must not have."""
+    layers: frozenset[str] = settings["layers"]
+    os.setsid()
+    if "uid" in layers:
+        uid = settings["run_uid"]
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
+    elif "seccomp" in layers:
+        kernel.drop_capabilities()
+    if "mount" in layers:
+        for path in settings["folders"]:
+            os.mkdir(path)
+    os.chdir(settings["work"])
+    if "pid" not in layers:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if "landlock" in layers:
+        settings["landlock"].enter()
+    # The slot keeps these above what they become here, so none is overwritten before it is copied.
+    for target, descriptor in enumerate(files):
+        os.dup2(descriptor, target)
+    kernel.close_from(len(files))
+    if "seccomp" in layers:
+        if settings["own_pid_only"]:
+            kernel.own_process_only(settings["own_pid_only"], os.getpid()).install()
+        settings["program"].install()
+
+
+def prepare(
+    settings: dict[str, Any], limits: tuple[Any, ...], seed_: int, stdin: bytes | None, files: dict[str, bytes] | None
+) -> None:
+    """Apply what only the request says: its limits, files, stdin and seed."""
+    if "rlimits" in settings["layers"]:
+        cpu_seconds, memory, disk, processes, open_files = limits
+        for kind, value in (
+            (resource.RLIMIT_CPU, int(cpu_seconds) + 2),
+            (resource.RLIMIT_DATA, settings["base_data"] + memory),
+            # Shared mappings count only here; so do the address ranges that threads reserve and don't use.
+            (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * MEGABYTE),
+            (resource.RLIMIT_FSIZE, disk),
+            (resource.RLIMIT_NPROC, processes),
+            (resource.RLIMIT_NOFILE, open_files),
+            (resource.RLIMIT_SIGPENDING, 4 * processes),  # timers count as pending signals
+        ):
+            resource.setrlimit(kind, (value, value))
+    if files:
+        put_files(files)
+    give_stdin(stdin)
+    if seed_ != ZYGOTE_SEED:
+        seed(seed_)
+    gc.enable()
+
+
+def give_stdin(data: bytes | None) -> None:
+    """Fill standard input, for good: nothing can be stored there later."""
+    if data:
+        os.write(0, data)
+        os.lseek(0, 0, os.SEEK_SET)
+    fcntl.fcntl(0, fcntl.F_ADD_SEALS, SEALS)
+
+
+def put_files(files: dict[str, bytes]) -> None:
+    """Write the request's files into the working folder."""
+    for path, data in files.items():
+        folder = os.path.dirname(path)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+
+
+def seed(value: int) -> None:
+    """Seed `random`, and numpy's global generator where numpy is loaded."""
+    random.seed(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(value % 2**32)
+
+
+def main_module() -> ModuleType:
+    """A fresh `__main__`, with nothing in it that a script wouldn't have."""
+    module = ModuleType("__main__")
+    module.__dict__.update(__builtins__=builtins, __file__=report.FILE_NAME)
+    sys.modules["__main__"] = module
+    sys.argv = [report.FILE_NAME]
+    return module
+
+
+def execute(
+    source: str,
+    echo: bool,
+    module: ModuleType,
+    name: str = report.FILE_NAME,
+    names: tuple[str, ...] = (report.FILE_NAME,),
+) -> int:
+    """Run the program to its end or its exception; the exit code it asks for. `names`: all that user code is called."""
+    source = source.removeprefix("\ufeff")
+    linecache.cache[name] = (lambda: source,)  # split into lines only if somebody asks
+    namespace = module.__dict__
+    try:
+        for code in compiled(source, echo, name):
+            exec(code, namespace)
+    except SystemExit as exit_:
+        return exit_code(exit_)
+    except BaseException as error:
+        tell(error, names)
+        return 1
+    return 0
+
+
+def compiled(source: str, echo: bool, name: str) -> list[CodeType]:
+    """The program, or its statements and then its last expression, whose value is displayed."""
+    if not echo:
+        return [compile(source, name, "exec", dont_inherit=True)]
+    tree = ast.parse(source, name)
+    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+        return [compile(tree, name, "exec", dont_inherit=True)]
+    last = ast.Interactive([tree.body.pop()])
+    body = compile(tree, name, "exec", dont_inherit=True)
+    return [body, compile(last, name, "single", body.co_flags & FUTURE_FLAGS, dont_inherit=True)]
+
+
+def exit_code(exit_: SystemExit) -> int:
+    """What `sys.exit` asked for, as the interpreter reads it."""
+    if exit_.code is None:
+        return 0
+    if isinstance(exit_.code, int):
+        return exit_.code & 0xFF if -(2**63) <= exit_.code < 2**63 else 255
+    sys.stderr.write(f"{exit_.code}\n")
+    return 1
+
+
+def tell(error: BaseException, names: tuple[str, ...]) -> None:
+    """Describe an uncaught exception to the node, or leave it to the program's own hook."""
+    if sys.excepthook is not sys.__excepthook__:
+        sys.excepthook(type(error), error, error.__traceback__)
+    os.pwrite(REPORT_FD, report.describe(error, names), 0)
+
+
+def finish(code: int) -> NoReturn:
+    """End as the interpreter would, without taking apart the modules that were preloaded."""
+    try:
+        if threading.active_count() > 1:
+            threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.modules["__main__"].__dict__.clear()  # files that were left open are closed, and so written out
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        os._exit(code or 1)
+    os._exit(code)
+
+
+def restore_signals() -> None:
+    """The dispositions of a fresh interpreter; the zygote has its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

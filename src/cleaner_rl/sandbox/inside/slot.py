@@ -1,0 +1,231 @@
+"""The supervisor of one run at a time.
+
+It forks the next run ahead, tells the node when that one has ended and how, kills what is left of it, and starts over.
+At tier 2 it is the first process of its own pid namespace, so one `kill(-1)` reaches everything that a run left behind,
+however often it forked, and nothing that a run can send reaches the supervisor.
+
+Its decisions rest on what the kernel says: wait status, `/proc`, file sizes. It never reads a request, an output or a
+report; those go between node and run through descriptors that it only passes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside.proc import Proc
+from cleaner_rl.sandbox.inside.watch import Tree
+
+FIRST_LOOK = 10
+LOOK_EVERY = 25
+"""Milliseconds between looks at a living run."""
+FIRST_FREE = 16
+LARGEST_REPORT = 1 << 20
+"""No run of ours writes so much; one that does fills memory that nobody counts."""
+SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+FILES = ("stdin", "stdout", "stderr", "report")
+THREE = struct.Struct("3i")
+
+
+class Slot:
+    """One supervisor."""
+
+    def __init__(self, settings: dict[str, Any], control: socket.socket, requests: socket.socket, proc: int) -> None:
+        self._settings = settings
+        self._layers: frozenset[str] = settings["layers"]
+        self._control = control
+        self._requests = high(requests.detach())
+        self._proc = Proc(proc)
+        # Runs give their files the first numbers. With those taken here, every new file gets a number above them.
+        while os.dup(proc) < FIRST_FREE:
+            pass
+        self._box: str = settings["box"]
+        settings["work"] = f"{self._box}/work"
+        settings["folders"] = self._folders = tuple(f"{self._box}/{name}" for name in ("work", "tmp", "shm"))
+        settings["main"] = run.main_module()
+        self._last_pid = -1
+        if "pid" in self._layers:
+            self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
+        if "landlock" in self._layers:
+            rules = [*settings["readable"], (os.path.dirname(self._box), kernel.LANDLOCK_ALL)]
+            settings["landlock"] = kernel.Landlock(settings["landlock_abi"], rules)
+        owner = settings["run_uid"] or 0
+        sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes'] + 8}"
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV
+        self._mount = kernel.Mount("box", self._box, "tmpfs", flags, f"mode=700,uid={owner},gid={owner},{sizes}")
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._ready, self._tell_ready = os.pipe2(os.O_NONBLOCK)
+
+    def serve(self) -> NoReturn:
+        """Fork, wait, watch, report, for as long as the node is there."""
+        self._limit_for_good()
+        if "mount" not in self._layers:
+            self._clear_box()  # the slot that had this number before may have been killed
+        self._make_box()
+        socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
+        while True:
+            # This loop runs between all runs, and every page it touches is copied once more: hence few and plain steps.
+            stdin, stdout, stderr, report = files = [
+                os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for name in FILES
+            ]
+            pid = self._fork(run.main, [*files, self._requests])
+            pidfd = os.pidfd_open(pid)
+            self._poll.register(pidfd, select.POLLIN)
+            start = self._wait_for_start(pidfd)
+            done = self._watch(pid, pidfd, start, files)
+            self._require_ready()
+            if start[5]:
+                folder = os.open(self._folders[0], os.O_PATH | os.O_DIRECTORY)
+                socket.send_fds(self._control, [done], [stdout, stderr, report, folder])
+                os.close(folder)
+                if not self._control.recv(1):  # until then the node reads from the folder
+                    os._exit(0)
+            else:
+                rights = THREE.pack(stdout, stderr, report)
+                self._control.sendmsg([done], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            self._poll.unregister(pidfd)
+            for descriptor in (stdin, stdout, stderr, report, pidfd):
+                os.close(descriptor)
+            self._clear_box()
+            self._make_box()
+
+    def _limit_for_good(self) -> None:
+        """What is the same for all runs, and does the supervisor no harm, is set once and inherited."""
+        if "seccomp" in self._layers or "landlock" in self._layers:
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if "rlimits" in self._layers:
+            for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
+                resource.setrlimit(kind, (0, 0))
+        if "uid" in self._layers:
+            os.setgroups([])
+
+    def _fork(self, main: Callable[[dict[str, Any], list[int]], NoReturn], files: list[int]) -> int:
+        """A process that shuts itself in, says so, and waits for its request."""
+        if self._last_pid >= 0:
+            os.pwrite(self._last_pid, b"1", 0)  # every run is process 2: programs that print their pid stay the same
+        pid = kernel.fork()
+        if pid == 0:
+            main(self._settings, [*files, self._tell_ready])
+        return pid
+
+    def _require_ready(self) -> None:
+        """A process that never said it was shut in is our failure, not its program's. Later it couldn't say so."""
+        try:
+            os.read(self._ready, 1)
+        except BlockingIOError:
+            os._exit(1)
+
+    def _make_box(self) -> None:
+        """An empty working folder."""
+        if "mount" in self._layers:
+            self._mount.mount()
+        else:
+            os.mkdir(self._box, 0o755)
+            for path in self._folders:
+                os.mkdir(path, 0o700)
+                if "uid" in self._layers:
+                    os.chown(path, self._settings["run_uid"], -1)
+
+    def _clear_box(self) -> None:
+        """Away with whatever a run left in its folder."""
+        if "mount" in self._layers:
+            self._mount.umount()
+        else:
+            shutil.rmtree(self._box, ignore_errors=True)
+
+    def _wait_for_start(self, pidfd: int) -> tuple[Any, ...]:
+        """Block until the node has a call for the waiting run; ends the slot if either of them is gone."""
+        while True:
+            events = self._poll.poll()
+            if len(events) == 1 and events[0][0] == pidfd:
+                os._exit(1)  # it died waiting; a run that had its request has its start here, sent before
+            message = self._control.recv(wire.START.size)
+            if not message:
+                os._exit(0)
+            if message[0] == wire.KIND_START:
+                return wire.START.unpack(message)
+            self._resize_box(*wire.DISK.unpack(message)[1:])
+            self._control.send(message[:1])
+
+    def _resize_box(self, disk: int, inodes: int) -> None:
+        if "mount" in self._layers:
+            flags = kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_NODEV
+            own = 8  # inodes that the folder itself has
+            kernel.mount("box", self._box, None, flags, f"size={disk},nr_inodes={inodes + own}")
+
+    def _watch(self, pid: int, pidfd: int, start: tuple[Any, ...], files: list[int]) -> bytes:
+        """Wait for the run's end, or bring it about; says which."""
+        began = time.monotonic()
+        reason, tree, waited = wire.EXITED, None, 0.0
+        pause = FIRST_LOOK
+        while reason == wire.EXITED:
+            events = self._poll.poll(pause)
+            if events:
+                if events[0][0] == pidfd or len(events) > 1:
+                    break
+                self._end(pid)  # the node is silent during a run, so it is gone or has given up on this one
+                os._exit(0)
+            if tree is None:
+                only = None if "pid" in self._layers else pid
+                tree = Tree(self._proc, began, only)
+            reason, waited = self._judge(tree, start, files, time.monotonic() - began)
+            pause = LOOK_EVERY
+        wall = time.monotonic() - began
+        status, cpu, peak = self._end(pid)
+        if reason == wire.EXITED and cpu > start[1]:
+            reason = wire.CPU  # whether we happened to look or not
+        return wire.DONE.pack(wire.KIND_DONE, reason, status, cpu, wall, waited, peak)
+
+    def _judge(self, tree: Tree, start: tuple[Any, ...], files: list[int], elapsed: float) -> tuple[int, float]:
+        """Which limit a living run has hit, if any."""
+        _, cpu_limit, wall_limit, memory_limit, output_limit, _ = start
+        if "watch" not in self._layers:
+            return (wire.WALL if elapsed > wall_limit else wire.EXITED), 0.0
+        cpu, held, waited = tree.look()
+        if cpu > cpu_limit:
+            return wire.CPU, waited
+        if elapsed - waited > wall_limit:
+            return wire.WALL, waited
+        if elapsed > wall_limit * wire.STARVED_FACTOR:
+            return wire.STARVED, waited
+        # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
+        if held > memory_limit + self._settings["base_rss"] and tree.held_exactly() > memory_limit:
+            return wire.MEMORY, waited
+        for descriptor, limit in zip(files[1:], (output_limit, output_limit, LARGEST_REPORT), strict=True):
+            if os.fstat(descriptor).st_size > limit:
+                return wire.OUTPUT, waited
+        return wire.EXITED, waited
+
+    def _end(self, pid: int) -> tuple[int, float, int]:
+        """Kill what is left of a run and wait until nothing is: its wait status, CPU seconds of all, its peak bytes."""
+        if "pid" in self._layers:
+            # Every process in the namespace but ourselves. The kernel holds off forks while it walks them.
+            os.kill(-1, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+        _, status, usage = os.wait4(pid, 0)
+        cpu = usage.ru_utime + usage.ru_stime
+        try:
+            while True:
+                _, _, other = os.wait4(-1, 0)
+                cpu += other.ru_utime + other.ru_stime
+        except ChildProcessError:
+            return status, cpu, usage.ru_maxrss * 1024
+
+
+def high(descriptor: int) -> int:
+    """The same file at a number above those that a run gives its own."""
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE)
+    os.close(descriptor)
+    return high

@@ -1,0 +1,135 @@
+"""One state of a session: an interpreter that waits, and that a cell runs in a fork of.
+
+The process itself is the checkpoint. Asked to run a cell it forks; the child runs the cell and, if it lives, is the
+next state, while the parent goes on waiting, untouched, to be gone back to. The fork is the C library's: Python's own
+would re-seed `random`.
+
+A state has run user code, so nothing that it says is trusted with more than describing its own cell.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+from types import ModuleType
+from typing import Any, NoReturn
+
+from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside.proc import Opened
+
+CHANNEL_FD = 4
+STARTED, ENDED, RESTORED = b"S", b"E", b"R"
+CELL, IN_PLACE, RESTORE = range(3)
+
+
+def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
+    """Be the first state. `files`: stdin, stdout, stderr, report, channel, where it says it is ready."""
+    run.shut_in(settings, files)
+    if "rlimits" in settings["layers"]:
+        limit(settings)
+    os.write(run.READY_FD, b"r")
+    os.close(run.READY_FD)
+    run.seed(settings["seed"])
+    serve(settings["main"])
+
+
+def limit(settings: dict[str, Any]) -> None:
+    """What holds for all cells. CPU time is left to the supervisor: a state may live long."""
+    memory, disk, processes, open_files = settings["session_limits"]
+    for kind, value in (
+        (resource.RLIMIT_DATA, settings["base_data"] + memory),
+        (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * run.MEGABYTE),
+        (resource.RLIMIT_FSIZE, disk),
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_NOFILE, open_files),
+        (resource.RLIMIT_SIGPENDING, 4 * processes),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def serve(module: ModuleType) -> NoReturn:
+    """Wait for commands until the supervisor is gone; in the child of a fork, go on as the next state."""
+    names: list[str] = []
+    child = 0
+    channel = socket.socket(fileno=CHANNEL_FD)
+    while True:
+        command, files = receive(channel)
+        if command is None:
+            os._exit(0)
+        kind, *arguments = command
+        if kind == RESTORE:
+            if child:
+                os.waitpid(child, 0)
+                child = 0
+            restore(*arguments)
+            os.write(CHANNEL_FD, RESTORED)
+            continue
+        if kind == CELL:
+            child = kernel.fork()
+            if child:
+                for descriptor in files:
+                    os.close(descriptor)
+                continue
+            own = files.pop()
+            os.dup2(own, CHANNEL_FD)
+            os.close(own)
+        os.write(CHANNEL_FD, STARTED)
+        run_cell(module, names, files, *arguments)
+
+
+def run_cell(
+    module: ModuleType,
+    names: list[str],
+    files: list[int],
+    moved: tuple[str, Opened] | None,
+    name: str,
+    code: str,
+    echo: bool,
+    stdin: bytes | None,
+    put: dict[str, bytes] | None,
+) -> None:
+    """Run one cell and say how it ended."""
+    for target, descriptor in enumerate(files):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    if moved is not None:
+        restore(*moved)
+    names.append(name)
+    try:
+        if put:
+            run.put_files(put)
+        run.give_stdin(stdin)
+        sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+        exit_code = run.execute(code, echo, module, name, tuple(names))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException as error:
+        run.tell(error, tuple(names))
+        exit_code = 1
+    os.write(CHANNEL_FD, ENDED + bytes([exit_code]))
+
+
+def restore(folder: str, opened: Opened) -> None:
+    """Make the working folder and open files what they were, in the layer that now lies on top.
+
+    `opened`: descriptor, path, flags and offset of each. Forks share offsets, and a descriptor stays in the layer in
+    which it was opened; a path of "" means that only the offset has to be put back.
+    """
+    if folder:
+        os.chdir(folder)
+    for descriptor, path, flags, offset in opened:
+        if path:
+            again = os.open(path, flags)
+            os.dup2(again, descriptor, inheritable=not flags & os.O_CLOEXEC)
+            os.close(again)
+        os.lseek(descriptor, offset, os.SEEK_SET)
+
+
+def receive(channel: socket.socket) -> tuple[Any, list[int]]:
+    """One command with its descriptors; None if the supervisor is gone."""
+    head, files, _, _ = socket.recv_fds(channel, wire.LENGTH.size, 8)
+    if not head:
+        return None, []
+    return wire.body(CHANNEL_FD, wire.LENGTH.unpack(head)[0]), files

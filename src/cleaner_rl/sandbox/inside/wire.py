@@ -1,0 +1,70 @@
+"""The messages between node, zygote, slot and run.
+
+Node and zygote run the same interpreter, so what the node sends is `marshal`led. What comes back from a slot is a fixed
+struct; what a run says of itself is bounded JSON, read by the node as a stranger's text.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import struct
+from typing import Any
+
+START = struct.Struct("=BddQQB")
+"""Node to slot: kind, CPU seconds, wall seconds, memory bytes, output bytes, whether to hand over the folder."""
+DISK = struct.Struct("=BQQ")
+"""Node to slot, before a start and answered by its first byte: kind, bytes and inodes of the run's folder."""
+DONE = struct.Struct("=BBidddQ")
+"""Slot to node: kind, reason, wait status, CPU seconds, wall seconds, seconds spent waiting for a CPU, peak RSS."""
+
+CELL = struct.Struct("=BBddQQB")
+"""Node to session: kind, when to commit, CPU seconds, wall seconds, memory and output bytes, whether to hand over the
+folder. The cell itself follows on the other socket."""
+ROLLBACK = struct.Struct("=BI")
+"""Node to session: kind, number of a checkpoint."""
+STANDING = struct.Struct("=BIBQB")
+"""Session to node, after a start, a cell or a rollback: kind, checkpoint that it stands at, whether the cell was
+committed, bytes held, what keeps the state from being forked (bits of `OBSTACLES`)."""
+OBSTACLES = ("thread", "process", "socket", "pipe", "shared mapping", "deleted file", "descriptor")
+
+ON_SUCCESS, ALWAYS, NEVER = range(3)
+KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STANDING = range(1, 8)
+
+# Why a slot ended a run.
+EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE = range(7)
+
+STARVED_FACTOR = 20
+"""A run whose wall cap, waiting not counted, isn't reached in this many times it got too little CPU to be judged."""
+
+CHUNK = 65_536
+FIRST_READ = 4_096
+"""Enough for most requests. Freeing a larger buffer would make the C library tidy its whole heap, in every run."""
+LENGTH = struct.Struct("=Q")
+
+
+def pack(message: Any) -> bytes:
+    """A trusted message with its length in front."""
+    body = marshal.dumps(message)
+    return LENGTH.pack(len(body)) + body
+
+
+def unpack(descriptor: int) -> Any:
+    """Read one trusted message; None if the other side is gone."""
+    data = os.read(descriptor, FIRST_READ)
+    if not data:
+        return None
+    (size,) = LENGTH.unpack_from(data)
+    return body(descriptor, size, data[LENGTH.size :])
+
+
+def body(descriptor: int, size: int, begun: bytes = b"") -> Any:
+    """Read the rest of a message of which the length, and perhaps the beginning, has been read."""
+    parts, missing = [begun], size - len(begun)
+    while missing:
+        data = os.read(descriptor, min(missing, CHUNK))
+        if not data:
+            return None
+        parts.append(data)
+        missing -= len(data)
+    return marshal.loads(b"".join(parts))

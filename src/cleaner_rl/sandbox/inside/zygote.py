@@ -1,0 +1,208 @@
+"""An exec'ed interpreter with a single thread that preloads modules and then forks slots whenever the node asks.
+
+At tier 2 it also builds the file system that runs see: the standard library, the packages of its set, the system's
+libraries and programs, all read-only, and nothing else of the host.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import marshal
+import os
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+from cleaner_rl.sandbox.inside import kernel, report, run, wire
+from cleaner_rl.sandbox.inside.session import SessionSlot
+from cleaner_rl.sandbox.inside.slot import Slot
+
+_COMMON = """
+abc argparse array ast base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime
+decimal enum fractions functools hashlib heapq inspect io itertools json linecache math numbers operator os pathlib
+pickle pprint queue random re shutil signal statistics string struct subprocess sys tempfile textwrap threading time
+tokenize traceback types typing uuid warnings weakref
+"""
+"""What programs import most. Every one costs each fork a little, so what is rare isn't here."""
+
+
+def main(channel: int) -> NoReturn:
+    """Preload, then fork a slot for each message."""
+    control = socket.socket(fileno=channel)
+    settings: dict[str, Any] = wire.unpack(channel)
+    try:
+        preload(settings["modules"], settings["paths"], settings["warm_up"])
+        if "mount" in settings["layers"]:
+            build_root(settings)
+        settings.update(measure(), versions=versions(settings["report_versions"]))
+        if "seccomp" in settings["layers"]:
+            settings["program"] = kernel.Program(settings["filter"])
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    except Exception as error:
+        control.sendall(wire.pack({"problem": f"{type(error).__name__}: {error}"}))
+        raise
+    control.sendall(wire.pack({"versions": settings["versions"]}))
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, 2)
+        if not message:
+            os._exit(0)
+        if kernel.fork() == 0:
+            control.close()
+            calls, requests = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+            index, session = marshal.loads(message)
+            become_slot(settings | (session or {}), index, calls, requests, Slot if session is None else SessionSlot)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
+    """Load what runs will want, and leave nothing for the collector to look at."""
+    sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
+    sys.path += paths
+    for name in (*_COMMON.split(), *modules):
+        importlib.import_module(name)
+    exec(warm_up, {"__name__": "warm_up"})
+    report.describe(ValueError("warm-up"))
+    run.seed(run.ZYGOTE_SEED)
+    atexit._clear()  # what the libraries want done at their end is none of a run's business
+    # A run that imports a module finds what is installed, not what implements the sandbox.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cleaner_rl"]:
+        del sys.modules[name]
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    kernel.use_huge_pages()
+
+
+def measure() -> dict[str, int]:
+    """What the preloaded interpreter itself holds, in bytes; limits on memory come on top of it."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        sizes = dict(line.split(":", 1) for line in file if line.startswith("Vm"))
+    names = {"base_data": "VmData", "base_size": "VmSize", "base_rss": "VmRSS"}
+    return {name: int(sizes[field].split()[0]) * 1024 for name, field in names.items()}
+
+
+def versions(modules: list[str]) -> dict[str, str]:
+    """Of the interpreter and the set's libraries."""
+    found = {"python": sys.version.split()[0]}
+    for name in modules:
+        found[name] = str(getattr(sys.modules.get(name), "__version__", ""))
+    return found
+
+
+def become_slot(
+    settings: dict[str, Any], index: int, control: socket.socket, requests: socket.socket, kind: type[Slot]
+) -> NoReturn:
+    """Enter the slot's own namespaces, each of them once for all its runs, and serve."""
+    run.restore_signals()
+    layers = settings["layers"]
+    supervisor_uid = settings["first_uid"] + 2 * index
+    settings["run_uid"] = supervisor_uid + 1 if "uid" in layers else None
+    settings["box"] = settings["box"].format(index=index)
+    if "mount" not in layers:
+        folder = os.path.dirname(settings["box"])
+        os.makedirs(folder, exist_ok=True)
+        if "user" in layers:
+            os.chown(folder, supervisor_uid, supervisor_uid)
+    flags = sum(flag for layer, flag in NAMESPACES.items() if layer in layers)
+    if "user" in layers:
+        enter_user_namespace(supervisor_uid)
+        settings["run_uid"] = 1000 if "uid" in layers else None
+    if flags:
+        kernel.unshare(flags)
+    if "pid" in layers and kernel.fork() != 0:
+        os._exit(0)  # a pid namespace begins with its maker's next child; the zygote inherits that one
+    if "uts" in layers:
+        socket.sethostname("sandbox")
+    kind(settings, control, requests, own_proc("pid" in layers, "mount" in layers)).serve()
+
+
+NAMESPACES = {
+    "mount": kernel.CLONE_NEWNS,
+    "net": kernel.CLONE_NEWNET,
+    "ipc": kernel.CLONE_NEWIPC,
+    "uts": kernel.CLONE_NEWUTS,
+    "pid": kernel.CLONE_NEWPID,
+}
+
+
+def enter_user_namespace(supervisor_uid: int) -> None:
+    """Become root of a user namespace that holds two of the host's otherwise unused ids: ours and the run's."""
+    told, tell = os.pipe()
+    helper = kernel.fork()
+    if helper == 0:
+        os.read(told, 1)
+        for kind in ("uid", "gid"):
+            with open(f"/proc/{os.getppid()}/{kind}_map", "w", encoding="ascii") as file:
+                file.write(f"0 {supervisor_uid} 1\n1000 {supervisor_uid + 1} 1\n")
+        os._exit(0)
+    kernel.unshare(kernel.CLONE_NEWUSER)
+    os.write(tell, b"x")
+    _, status = os.waitpid(helper, 0)
+    if status != 0:
+        os._exit(1)
+    os.close(told)
+    os.close(tell)
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+
+
+def own_proc(own_pids: bool, own_mounts: bool) -> int:
+    """A descriptor of `/proc` for the supervisor alone: runs find an empty folder there."""
+    if own_pids and own_mounts:
+        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    if own_mounts:
+        kernel.mount("none", "/proc", "tmpfs", kernel.MS_RDONLY, "size=0,nr_inodes=1")
+    return proc
+
+
+def build_root(settings: dict[str, Any]) -> None:
+    """Make and enter the file system that runs see."""
+    root, box = settings["root"], settings["box"]
+    kernel.unshare(kernel.CLONE_NEWNS)
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("root", root, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
+    covered = []
+    for path, kind in settings["layout"]:
+        target = root + path
+        if kind == "link":
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.symlink(os.readlink(path), target)
+        elif kind == "cover":
+            kernel.mount("none", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
+            covered.append(target)
+        else:
+            bind(path, target, kind == "device")
+    for path in (box, settings["layers_folder"]):
+        os.makedirs(root + path, exist_ok=True)
+    os.symlink(f"{box}/tmp", f"{root}/tmp")
+    os.symlink(f"{box}/shm", f"{root}/dev/shm")
+    os.makedirs(f"{root}/proc")
+    kernel.mount("/proc", f"{root}/proc", None, kernel.MS_BIND | kernel.MS_REC)
+    for path, text in settings["texts"].items():
+        os.makedirs(os.path.dirname(root + path), exist_ok=True)
+        with open(root + path, "w", encoding="utf-8") as file:
+            file.write(text)
+    for target in (*covered, root):
+        flags = kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+        kernel.mount("none", target, None, flags, "mode=755")
+    kernel.pivot_root(root)
+
+
+def bind(path: str, target: str, device: bool) -> None:
+    """Show a path of the host, read-only, at the same place."""
+    if os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "ab"):
+            pass
+    kernel.mount(path, target, None, kernel.MS_BIND)
+    flags = kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_NOSUID
+    kernel.mount("none", target, None, flags if device else flags | kernel.MS_RDONLY | kernel.MS_NODEV)

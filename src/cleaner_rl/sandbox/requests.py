@@ -1,0 +1,130 @@
+"""What goes into a run and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from cleaner_rl.sandbox.limits import Limits
+from cleaner_rl.tools import ToolResult
+
+
+class Commit(StrEnum):
+    """When a session keeps what a cell did."""
+
+    ON_SUCCESS = "on_success"
+    """A cell that fails leaves no trace; the next one sees the state that the failed one saw."""
+    ALWAYS = "always"
+    NEVER = "never"
+    """Every cell runs from the same state: a way to try things."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One program to run, in an interpreter of its own."""
+
+    code: str
+    stdin: str | bytes | None = None
+    """None: `input()` raises `EOFError`."""
+    limits: Limits | None = None
+    """None: the node's defaults."""
+    preload: str | None = None
+    """Name of a preload set; None: the smallest set that has what the code imports."""
+    echo_last_expression: bool = False
+    """Print the value of the program's last statement if that is an expression, as a notebook does."""
+    seed: int = 0
+    """Of `random` and `numpy.random`."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Put into the working folder before the run; relative paths."""
+    fetch: tuple[str, ...] = ()
+    """Relative paths to bring back after the run, whether it failed or not."""
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended, and what it left."""
+
+    result: ToolResult
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Those of `RunRequest.fetch` that exist as regular files within the node's size limit."""
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    """The largest resident size of a single process of the run, the preloaded interpreter included."""
+    exit_code: int | None = None
+    """None if the run's process died by a signal, or never started."""
+    signal: int | None = None
+    preload: str = ""
+    request_id: str = ""
+    attempts: int = 1
+    """2 if a supervisor died and the call was run again on a fresh slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One piece of code to run in a session."""
+
+    code: str
+    stdin: str | bytes | None = None
+    limits: Limits | None = None
+    echo_last_expression: bool = True
+    commit: Commit | None = None
+    """None: the session's own rule."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Put into the session's folder before the cell; they roll back with it."""
+    fetch: tuple[str, ...] = ()
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """A session to open."""
+
+    preload: str = "science"
+    limits: Limits | None = None
+    """For each cell; CPU and wall time count per cell, memory and files over the session."""
+    seed: int = 0
+    commit: Commit = Commit.ON_SUCCESS
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CellOutcome:
+    """How a cell ended, and where the session stands now."""
+
+    run: RunOutcome
+    committed: bool
+    """Whether the session now holds what the cell did."""
+    checkpoint: int
+    """Number of the state that the session now stands at: pass it to `Session.rollback` to come back here."""
+    not_checkpointable: tuple[str, ...] = ()
+    """What keeps the state from being forked, e.g. `("thread",)`; empty if nothing does. While this is so, going back
+    means running the committed cells again."""
+
+    @property
+    def result(self) -> ToolResult:
+        """The cell's result."""
+        return self.run.result
+
+
+class SessionLostError(Exception):
+    """The session's state is gone (its time ran out, it had to make room, its process died); open a new one."""
+
+
+class RollbackDeclinedError(Exception):
+    """The state asked for is not kept any more, or can't be rebuilt."""
+
+
+def path_problem(path: str) -> str | None:
+    """Why a file name from outside is not one below the working folder; None if it is."""
+    if not path or "\0" in path:
+        return "is empty or holds a NUL"
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        return "is not below the working folder"
+    if len(path.encode("utf-8", "surrogatepass")) > 1024:
+        return "is too long"
+    return None

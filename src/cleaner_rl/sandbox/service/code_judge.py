@@ -1,0 +1,203 @@
+"""code-judge's endpoints, so that its users (rStar2-Agent, CLEANER) change one URL.
+
+What differs from code-judge is written in docs/sandbox-http.md; the main points: only `type: "python"` runs (others
+are answered `invalid_input`), time limits count CPU time, and a fault is `internal_error` or `queue_timeout`, never a
+failed program. A full queue is answered `queue_timeout` rather than 429, because that is what code-judge's clients
+retry.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cleaner_rl.sandbox.service.app import App, Handler, Route
+from cleaner_rl.sandbox.service.http import Exchange, HttpError
+from cleaner_rl.sandbox.service.owners import Owner
+from cleaner_rl.sandbox.service.runs import Runs
+from cleaner_rl.sandbox.wire import BROKEN, OVERLOADED, Outcome, RunCall, encode
+from cleaner_rl.tools import Status
+
+WAIT_SECONDS = 15.0
+LONG_WAIT_SECONDS = 3600.0
+"""What code-judge itself waits, by default, before it answers `queue_timeout`."""
+
+Reason = Literal["", "internal_error", "worker_timeout", "queue_timeout", "invalid_input"]
+
+
+class Submission(msgspec.Struct):
+    """One program, with the output that is expected of it, if any. Unknown fields are ignored, as code-judge does."""
+
+    solution: str
+    type: Literal["python", "cpp", "math"]
+    sub_id: str | None = None
+    options: dict[str, str] | None = None
+    input: str | None = None
+    expected_output: str | None = None
+
+
+class BatchSubmission(msgspec.Struct):
+    """Many programs."""
+
+    submissions: list[Submission]
+    type: Literal["batch"] = "batch"
+    sub_id: str | None = None
+
+
+class JudgeResult(msgspec.Struct):
+    """How a program fared."""
+
+    sub_id: str | None
+    success: bool
+    run_success: bool
+    cost: float
+    reason: Reason
+
+
+class RunResult(JudgeResult):
+    """The same, with what it printed."""
+
+    stdout: str
+    stderr: str
+
+
+class BatchJudgeResult(msgspec.Struct):
+    """How many fared, in their order."""
+
+    sub_id: str | None
+    results: list[JudgeResult]
+
+
+class BatchRunResult(msgspec.Struct):
+    """The same, with what they printed."""
+
+    sub_id: str | None
+    results: list[RunResult]
+
+
+class JudgeStatus(msgspec.Struct):
+    """How busy the node is."""
+
+    queue: int
+    num_workers: int
+
+
+_one_decoder = msgspec.json.Decoder(Submission)
+_batch_decoder = msgspec.json.Decoder(BatchSubmission)
+
+
+def add_code_judge(app: App) -> None:
+    """Serve them."""
+    judge = CodeJudge(app)
+    app.add(
+        Route("GET", "/ping", judge.ping, "code-judge: pong.", None, str, open=True),
+        Route("GET", "/status", judge.status, "code-judge: how busy the node is.", None, JudgeStatus, open=True),
+    )
+    for name, kind, batch_kind in (("run", RunResult, BatchRunResult), ("judge", JudgeResult, BatchJudgeResult)):
+        app.add(
+            Route("POST", f"/{name}", judge.one(kind), f"code-judge: {name} one.", Submission, kind),
+            Route(
+                "POST",
+                f"/{name}/batch",
+                judge.many(kind, WAIT_SECONDS),
+                f"code-judge: {name} many.",
+                BatchSubmission,
+                batch_kind,
+            ),
+            Route(
+                "POST",
+                f"/{name}/long-batch",
+                judge.many(kind, LONG_WAIT_SECONDS),
+                f"code-judge: {name} many, with patience.",
+                BatchSubmission,
+                batch_kind,
+            ),
+        )
+
+
+class CodeJudge:
+    """Turns submissions into calls, and outcomes into their results."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._runs = app, Runs(app)
+
+    async def ping(self, exchange: Exchange, _: Owner) -> None:
+        """Say pong."""
+        await exchange.reply(b'"pong"')
+
+    async def status(self, exchange: Exchange, _: Owner) -> None:
+        """Say how busy the node is."""
+        await exchange.reply(encode(JudgeStatus(self._app.queue.waiting, self._app.queue.slots)))
+
+    def one(self, kind: type[JudgeResult]) -> Handler:
+        """The handler for one submission."""
+
+        async def handle(exchange: Exchange, owner: Owner) -> None:
+            submission = await exchange.json(_one_decoder)
+            (result,) = await self._judge(exchange, owner, [submission], kind, WAIT_SECONDS)
+            await exchange.reply(encode(result))
+
+        return handle
+
+    def many(self, kind: type[JudgeResult], within: float) -> Handler:
+        """The handler for a batch."""
+
+        async def handle(exchange: Exchange, owner: Owner) -> None:
+            batch = await exchange.json(_batch_decoder)
+            if not batch.submissions:
+                raise HttpError(422, "invalid_request", "The batch holds no submissions.")
+            results = await self._judge(exchange, owner, batch.submissions, kind, within)
+            await exchange.reply(encode({"sub_id": batch.sub_id, "results": results}))
+
+        return handle
+
+    async def _judge(
+        self, exchange: Exchange, owner: Owner, all_of_them: list[Submission], kind: type[JudgeResult], within: float
+    ) -> list[JudgeResult]:
+        python = [submission for submission in all_of_them if submission.type == "python"]
+        calls = [RunCall(each.solution, id=each.sub_id or "", stdin=each.input or "") for each in python]
+        outcomes: list[Outcome | None] = [None] * len(calls)
+        try:
+            if calls:
+                with self._runs.group(exchange, owner, calls, within) as group:
+                    while ready := await group.next():
+                        for index, outcome in ready:
+                            outcomes[index] = outcome
+        except HttpError as error:
+            if error.status not in (429, 503):
+                raise
+            outcomes = [Outcome.unrun(call.id, OVERLOADED) for call in calls]
+        in_order = iter(outcomes)
+        return [_result(each, next(in_order) if each.type == "python" else None, kind) for each in all_of_them]
+
+
+def _result(submission: Submission, outcome: Outcome | None, kind: type[JudgeResult]) -> JudgeResult:
+    if outcome is None:
+        texts = {"stdout": "", "stderr": ""} if kind is RunResult else {}
+        return kind(submission.sub_id, False, False, 0.0, "invalid_input", **texts)
+    ran = outcome.status is Status.OK
+    expected = submission.expected_output
+    right = ran and (expected is None or outcome.output.strip() == expected.strip())
+    reason: Reason = ""
+    if outcome.status is Status.FAULT:
+        reason = "internal_error" if outcome.fault == BROKEN else "queue_timeout"
+    elif outcome.status is Status.TIMEOUT:
+        reason = "worker_timeout"
+    elif outcome.status is Status.REFUSED:
+        reason = "invalid_input"
+    texts = {"stdout": outcome.output, "stderr": error_text(outcome)} if kind is RunResult else {}
+    return kind(submission.sub_id, right, ran, outcome.wall_seconds, reason, **texts)
+
+
+def error_text(outcome: Outcome) -> str:
+    """What a plain interpreter would have left on stderr, and the limit that was hit, for dialects with no other place.
+
+    An exception is data for us; these dialects know it as text.
+    """
+    parts = [outcome.stderr.rstrip("\n")]
+    if (exception := outcome.exception) is not None:
+        parts.append(exception.traceback.rstrip("\n") or f"{exception.type}: {exception.message}")
+    parts.append(outcome.explanation)
+    text = "\n".join(part for part in parts if part)
+    return f"{text}\n" if text else ""

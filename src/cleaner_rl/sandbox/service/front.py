@@ -1,0 +1,133 @@
+"""The front of a node: the process that speaks HTTP and owns the zygotes and slots.
+
+It is started by the keeper (`keeper`) on a socket that the keeper has already bound, and started again on the same
+socket if it dies, so that callers see a pause rather than a refused connection. Run as
+`python -m cleaner_rl.sandbox.service.front <socket fd> <settings as JSON>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import uvicorn
+import uvloop
+
+from cleaner_rl.sandbox.node import Node
+from cleaner_rl.sandbox.service.about import About, add_about
+from cleaner_rl.sandbox.service.app import App
+from cleaner_rl.sandbox.service.code_judge import add_code_judge
+from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
+from cleaner_rl.sandbox.service.fusion import add_fusion
+from cleaner_rl.sandbox.service.observe import CallLog
+from cleaner_rl.sandbox.service.owners import Owners
+from cleaner_rl.sandbox.service.runs import add_runs
+from cleaner_rl.sandbox.service.sessions import add_sessions
+from cleaner_rl.sandbox.tiers import TierError
+from cleaner_rl.sandbox.wire import encode
+
+DESCRIPTORS_PER_SLOT = 16
+"""A generous count of what the node holds open per slot and session: pipes, a pid, a folder."""
+DESCRIPTORS_OF_ITS_OWN = 64
+
+
+def connections_held(config: ServiceConfig) -> int:
+    """Raise the limit on open files as far as allowed; how many connections fit beside what the node itself needs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    slots = config.node.slots * len(config.node.preload)
+    own = DESCRIPTORS_OF_ITS_OWN + DESCRIPTORS_PER_SLOT * (slots + config.node.sessions)
+    if hard < own + 64:
+        raise ValueError(
+            f"the limit of {hard} open files is too low for {config.node.slots} slots and {config.node.sessions} "
+            f"sessions, which need {own}; raise it (ulimit -n) or ask for fewer"
+        )
+    return hard - own
+
+
+def build(config: ServiceConfig, node: Node, connections: int, log: CallLog) -> App:
+    """The whole service of a node."""
+    app = App(config, node, Owners.read(config.token_file), log)
+    add_runs(app)
+    add_sessions(app)
+    add_about(app, connections)
+    add_code_judge(app)
+    add_fusion(app)
+    return app
+
+
+class Server(uvicorn.Server):
+    """Stops taking calls at the first signal, lets those that run end, and is gone."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Drain at SIGTERM and SIGINT. Uvicorn itself would then die by the same signal, before the node is shut."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        yield
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit  # the second signal doesn't wait for runs to end
+        self.should_exit = True
+        self._app.queue.drain()
+
+
+async def serve(config: ServiceConfig, listening: socket.socket) -> None:
+    """Open the node and serve it until a signal comes."""
+    connections = connections_held(config)
+    log = CallLog(sys.stdout.buffer)
+    async with Node(config.node) as node:
+        app = build(config, node, connections, log)
+        health = About(app, connections).now()
+        log.add(encode({"event": "ready", "address": listening.getsockname()[:2], "health": health}))
+        server = Server(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                ws="none",
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                limit_concurrency=connections,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=config.drain_seconds,
+            ),
+            app,
+        )
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            log.flush()
+
+
+def main(arguments: list[str]) -> int:
+    """Serve on an inherited socket."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    listening = socket.socket(fileno=int(arguments[0]))
+    config = msgspec.json.decode(arguments[1], type=ServiceConfig)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(config, listening))
+    except (TierError, ValueError) as error:
+        sys.stdout.write(encode({"event": "unusable", "message": str(error)}).decode() + "\n")
+        return UNUSABLE
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

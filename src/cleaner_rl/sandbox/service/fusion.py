@@ -1,0 +1,253 @@
+"""SandboxFusion's endpoints, so that its users (verl's code reward, Open-AgentRL) change one URL.
+
+What differs from SandboxFusion is written in docs/sandbox-http.md; the main points: only Python runs, `run_timeout`
+counts CPU time, and only a fault is `SandboxError`. A full queue is `SandboxError` too rather than 429, because
+published clients treat an HTTP error as final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from cleaner_rl.sandbox.limits import Limits
+from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.service.app import App, Route
+from cleaner_rl.sandbox.service.code_judge import error_text
+from cleaner_rl.sandbox.service.groups import Group
+from cleaner_rl.sandbox.service.http import Exchange, HttpError
+from cleaner_rl.sandbox.service.owners import Owner
+from cleaner_rl.sandbox.service.runs import Runs
+from cleaner_rl.sandbox.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
+from cleaner_rl.sandbox.zygotes import SlotDiedError
+from cleaner_rl.tools import Status
+
+WALL_FACTOR = 3.0
+"""Their one time limit becomes our CPU limit; the wall cap, for programs that sleep, lies this much above."""
+
+RunStatus = Literal["Success", "Failed", "SandboxError"]
+CommandStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
+
+
+class RunCode(msgspec.Struct):
+    """A program to run. Unknown fields are ignored."""
+
+    code: str
+    language: str
+    compile_timeout: float = 10
+    run_timeout: float = 10
+    memory_limit_MB: int = -1  # noqa: N815  # the field's name on the wire
+    stdin: str | None = None
+    files: dict[str, bytes | None] = {}
+    fetch_files: list[str] = []
+
+
+class CommandResult(msgspec.Struct):
+    """How a process ended."""
+
+    status: CommandStatus
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeResult(msgspec.Struct, kw_only=True):
+    """How the program fared."""
+
+    status: RunStatus
+    message: str = ""
+    compile_result: CommandResult | None = None
+    run_result: CommandResult | None = None
+    executor_pod_name: str | None = None
+    files: Mapping[str, bytes] = {}
+
+
+class RunJupyter(msgspec.Struct):
+    """Cells to run one after the other, in one interpreter."""
+
+    cells: list[str]
+    cell_timeout: float = 0
+    total_timeout: float = 45
+    memory_limit_MB: int = -1  # noqa: N815
+    kernel: str = "python3"
+    files: dict[str, bytes | None] = {}
+    fetch_files: list[str] = []
+
+
+class CellResult(msgspec.Struct):
+    """How a cell fared. The value of its last expression stands in `stdout`; `display` is empty."""
+
+    stdout: str
+    stderr: str
+    display: list[dict[str, str]]
+    error: list[dict[str, str | list[str]]]
+
+
+class RunJupyterResult(msgspec.Struct, kw_only=True):
+    """How the cells fared."""
+
+    status: RunStatus
+    message: str = ""
+    driver: CommandResult | None = None
+    cells: list[CellResult] = []
+    executor_pod_name: str | None = None
+    files: Mapping[str, bytes] = {}
+
+
+_code_decoder = msgspec.json.Decoder(RunCode)
+_jupyter_decoder = msgspec.json.Decoder(RunJupyter)
+
+
+def add_fusion(app: App) -> None:
+    """Serve them."""
+    fusion = Fusion(app)
+    app.add(
+        Route("GET", "/v1/ping", fusion.ping, "SandboxFusion: pong.", None, str, open=True),
+        Route("POST", "/run_code", fusion.run_code, "SandboxFusion: run a program.", RunCode, RunCodeResult),
+        Route("POST", "/run_jupyter", fusion.run_jupyter, "SandboxFusion: run cells.", RunJupyter, RunJupyterResult),
+    )
+
+
+class Fusion:
+    """Turns their requests into calls, and outcomes into their results."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._runs = app, Runs(app)
+
+    async def ping(self, exchange: Exchange, _: Owner) -> None:
+        """Say pong."""
+        await exchange.reply(b'"pong"')
+
+    async def run_code(self, exchange: Exchange, owner: Owner) -> None:
+        """Run a program."""
+        asked = await exchange.json(_code_decoder)
+        if asked.language != "python":
+            raise HttpError(422, "invalid_request", f"This node runs Python only, not {asked.language}.")
+        limits = LimitsAsked(cpu_seconds=asked.run_timeout, wall_seconds=asked.run_timeout * WALL_FACTOR)
+        if asked.memory_limit_MB > 0:
+            limits.memory_mb = asked.memory_limit_MB
+        call = RunCall(
+            asked.code,
+            stdin=asked.stdin or "",
+            limits=limits,
+            files={name: content or b"" for name, content in asked.files.items()},
+            fetch=tuple(asked.fetch_files),
+        )
+        try:
+            with self._runs.group(exchange, owner, [call], None) as group:
+                ((_, outcome),) = await group.next()
+        except HttpError as error:
+            if error.status not in (429, 503):
+                raise
+            await exchange.reply(encode(RunCodeResult(status="SandboxError", message=error.message)))
+            return
+        await exchange.reply(encode(_code_result(outcome)))
+
+    async def run_jupyter(self, exchange: Exchange, owner: Owner) -> None:
+        """Run cells, in a session that ends with the request."""
+        asked = await exchange.json(_jupyter_decoder)
+        if asked.kernel != "python3":
+            raise HttpError(422, "invalid_request", f"This node has the kernel python3 only, not {asked.kernel}.")
+
+        async def execute(_: int) -> RunJupyterResult:
+            return await self._run_cells(asked)
+
+        def unrun(_: int, reason: str) -> RunJupyterResult:
+            return RunJupyterResult(status="SandboxError", message=EXPLANATIONS[reason])
+
+        def finished(_: int, ended: RunJupyterResult | None, waited: float) -> None:
+            outcome = None if ended is None else _as_outcome(ended)
+            code = "\n".join(asked.cells)
+            self._app.observer.call_ended("/run_jupyter", owner, "", code, outcome, waited, "")
+
+        size = sum(map(len, asked.cells)) + sum(len(content or b"") for content in asked.files.values())
+        try:
+            with Group(self._app.queue, owner, exchange.gone, 1, size, execute, unrun, finished) as group:
+                ((_, result),) = await group.next()
+        except HttpError as error:
+            if error.status not in (429, 503):
+                raise
+            result = RunJupyterResult(status="SandboxError", message=error.message)
+        await exchange.reply(encode(result))
+
+    async def _run_cells(self, asked: RunJupyter) -> RunJupyterResult:
+        defaults = self._app.config.node.limits
+        files = {name: content or b"" for name, content in asked.files.items()}
+        memory = asked.memory_limit_MB if asked.memory_limit_MB > 0 else defaults.memory_mb
+        left = asked.total_timeout
+        result = RunJupyterResult(status="Success", driver=CommandResult("Finished", 0.0, 0, "", ""))
+        spent = 0.0
+        try:
+            session = await self._app.node.open_session(
+                SessionRequest(limits=replace(defaults, memory_mb=memory), commit=Commit.ALWAYS, files=files)
+            )
+            try:
+                for number, code in enumerate(asked.cells, start=1):
+                    seconds = min(left - spent, asked.cell_timeout or left)
+                    fetch = tuple(asked.fetch_files) if number == len(asked.cells) else ()
+                    outcome = Outcome.of_cell(
+                        await session.run(Cell(code, limits=_cell_limits(defaults, memory, seconds), fetch=fetch))
+                    )
+                    if outcome.status is Status.FAULT:
+                        return RunJupyterResult(status="SandboxError", message=outcome.explanation)
+                    spent += outcome.cpu_seconds
+                    result.cells.append(_cell_result(outcome))
+                    result.files = outcome.files
+                    if outcome.status is Status.TIMEOUT or spent >= left:
+                        result.status = "Failed"
+                        result.driver = CommandResult("TimeLimitExceeded", spent, None, "", outcome.explanation)
+                        return result
+            finally:
+                await asyncio.shield(session.close())
+        except (SessionLostError, SlotDiedError, RuntimeError) as error:
+            return RunJupyterResult(status="SandboxError", message=f"{error}")
+        result.driver = CommandResult("Finished", spent, 0, "", "")
+        return result
+
+
+def _cell_limits(defaults: Limits, memory_mb: int, seconds: float) -> Limits:
+    return replace(defaults, cpu_seconds=seconds, wall_seconds=seconds * WALL_FACTOR, memory_mb=memory_mb)
+
+
+def _code_result(outcome: Outcome) -> RunCodeResult:
+    if outcome.status is Status.FAULT:
+        return RunCodeResult(status="SandboxError", message=outcome.explanation)
+    timed_out = outcome.status is Status.TIMEOUT
+    # Whatever ended the run, a failure must show a code other than zero: their clients look at nothing else.
+    code = outcome.exit_code
+    if outcome.signal is not None:
+        code = -outcome.signal
+    if outcome.status is not Status.OK and not code:
+        code = 1
+    command = CommandResult(
+        "TimeLimitExceeded" if timed_out else "Finished",
+        outcome.wall_seconds,
+        None if timed_out else code,
+        outcome.output,
+        error_text(outcome),
+    )
+    status: RunStatus = "Success" if outcome.status is Status.OK else "Failed"
+    return RunCodeResult(status=status, run_result=command, files=outcome.files)
+
+
+def _cell_result(outcome: Outcome) -> CellResult:
+    errors: list[dict[str, str | list[str]]] = []
+    if (exception := outcome.exception) is not None:
+        lines: str | list[str] = exception.traceback.splitlines()
+        errors.append({"ename": exception.type, "evalue": exception.message, "traceback": lines})
+    elif outcome.status is not Status.OK:
+        errors.append({"ename": outcome.status.value, "evalue": outcome.explanation, "traceback": []})
+    return CellResult(outcome.output, outcome.stderr, [], errors)
+
+
+def _as_outcome(result: RunJupyterResult) -> Outcome:
+    if result.status == "SandboxError":
+        return Outcome.unrun("", BROKEN)
+    spent = 0.0 if result.driver is None else result.driver.execution_time or 0.0
+    failed = result.status == "Failed" or any(cell.error for cell in result.cells)
+    return Outcome(id="", status=Status.ERROR if failed else Status.OK, cpu_seconds=spent)

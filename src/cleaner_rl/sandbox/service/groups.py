@@ -1,0 +1,269 @@
+"""The queue between HTTP and the node, and the calls of one HTTP request as they pass through it.
+
+A *group* is the calls of one request: one for a single run, thousands for a batch. It joins the queue as a whole or not
+at all, so a request is either taken or told to come back. The queue gives free slots to owners in turn, and to an
+owner's groups in turn, so that neither another caller nor one's own large batch holds up a single call. A call that
+waits is an item of a list, not a task: 45,000 waiting calls cost their text and little more.
+
+Each call of a group ends in exactly one result, whatever happens: it ran, its deadline passed, the node drains, or the
+caller left (then nobody is told, but it is counted and logged).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Final, Generic, Self, TypeVar
+
+from cleaner_rl.sandbox.service.http import GoneError, HttpError
+from cleaner_rl.sandbox.service.owners import Owner
+from cleaner_rl.sandbox.wire import BROKEN, DRAINING, EXPIRED
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+UNREAD_BYTES: Final = 16_777_216
+"""Results of one group that the caller has not read yet; above it, none of its calls start."""
+GONE: Final = "gone"
+"""Why a group stopped when nobody waits for its results any more."""
+
+
+class Queue:
+    """Calls that wait, bounded in number and bytes, and the slots they wait for."""
+
+    def __init__(self, slots: int, most_calls: int, most_bytes: int) -> None:
+        self.slots, self.most_calls, self.most_bytes = slots, most_calls, most_bytes
+        self.running = 0
+        self.waiting = 0
+        self.bytes = 0
+        self.draining = False
+        self._turns: deque[Owner] = deque()
+        """Owners with waiting groups."""
+        self._seconds = 0.05
+        """Of a run, lately: tells how long a full queue takes to get shorter."""
+
+    def check(self, owner: Owner, calls: int, size: int) -> None:
+        """Raise the `HttpError` with which a request is turned away, if it is."""
+        if self.draining:
+            raise HttpError(503, DRAINING, "The node is shutting down.", ((b"retry-after", b"1"),))
+        if calls > self.most_calls:
+            raise HttpError(413, "too_many_calls", f"A batch may hold {self.most_calls} calls.")
+        mine = owner.most_waiting is not None and owner.waiting + calls > owner.most_waiting
+        if mine or self.waiting + calls > self.most_calls or (self.bytes and self.bytes + size > self.most_bytes):
+            message = "Your share of the queue is full." if mine else "The queue is full."
+            raise HttpError(429, "queue_full", message, ((b"retry-after", str(self.retry_after).encode()),))
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds in which about half of what waits now will have started."""
+        return max(1, min(30, round(self.waiting * self._seconds / self.slots / 2)))
+
+    def join(self, group: Group[T]) -> None:
+        """Let a group wait; `check` comes first, `pump` after."""
+        owner = group.owner
+        self.waiting += group.waiting
+        self.bytes += group.size
+        owner.waiting += group.waiting
+        owner.groups[group] = None
+        if owner not in self._turns:
+            self._turns.append(owner)
+
+    def forget(self, group: Group[T], calls: int) -> None:
+        """The waiting calls of a group will not be started any more."""
+        self.waiting -= calls
+        group.owner.waiting -= calls
+        group.owner.groups.pop(group, None)
+
+    def started(self, owner: Owner) -> None:
+        """A call goes from waiting to running."""
+        self.waiting -= 1
+        owner.waiting -= 1
+        self.running += 1
+        owner.running += 1
+
+    def ended(self, owner: Owner, seconds: float) -> None:
+        """A run is over; its slot is free."""
+        self._seconds += 0.05 * (seconds - self._seconds)
+        self.running -= 1
+        owner.running -= 1
+        self.pump()
+
+    def drain(self) -> None:
+        """Take no more, and give back what has not started: another node can have it sooner."""
+        self.draining = True
+        for owner in self._turns:
+            for group in list(owner.groups):
+                group.answer_waiting(DRAINING)
+
+    def pump(self) -> None:
+        """Start calls while there are free slots."""
+        idle = 0
+        while self.running < self.slots and idle < len(self._turns):
+            owner = self._turns[0]
+            if not owner.groups:
+                self._turns.popleft()
+                continue
+            self._turns.rotate(-1)
+            idle = 0 if owner.may_run and self._start_one(owner) else idle + 1
+
+    def _start_one(self, owner: Owner) -> bool:
+        for _ in range(len(owner.groups)):
+            group, _ = owner.groups.popitem(last=False)
+            may_start = group.may_start
+            if may_start:
+                group.start()
+            if group.waiting:
+                owner.groups[group] = None
+            if may_start:
+                return True
+        return False
+
+
+class Group(Generic[T]):
+    """The calls of one HTTP request, and their results in the order they come.
+
+    `gone` returns when the caller has left. `execute` runs the call with a given index, `unrun` makes the result of one
+    that has not run to its end, and `finished` hears of each call's end once, with the seconds that it waited and no
+    result if the caller left first. To be used in a `with` statement: leaving it kills what still runs.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        owner: Owner,
+        gone: Callable[[], Coroutine[object, object, None]],
+        calls: int,
+        size: int,
+        execute: Callable[[int], Coroutine[object, object, T]],
+        unrun: Callable[[int, str], T],
+        finished: Callable[[int, T | None, float], None],
+        within: float | None = None,
+        size_of: Callable[[T], int] = lambda _: 0,
+    ) -> None:
+        queue.check(owner, calls, size)
+        self.owner, self.size, self.waiting = owner, size, calls
+        self._queue, self._execute, self._unrun, self._finished = queue, execute, unrun, finished
+        self._size_of = size_of
+        self._next = 0
+        self._left = calls
+        self._unread = 0
+        self._joined = time.monotonic()
+        self._running: dict[int, asyncio.Task[T]] = {}
+        self._results: deque[tuple[int, T]] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._stopped: str | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._gone = False
+        self._watcher = asyncio.get_running_loop().create_task(self._watch(gone))
+        queue.join(self)
+        if within is not None:
+            if within <= 0:
+                self.stop(EXPIRED)
+            else:
+                self._deadline = asyncio.get_running_loop().call_later(within, self.stop, EXPIRED)
+        queue.pump()
+
+    @property
+    def may_start(self) -> bool:
+        """Whether the caller keeps up with reading."""
+        return self._unread < UNREAD_BYTES
+
+    @property
+    def complete(self) -> bool:
+        """Whether all results have been given out."""
+        return not self._left and not self._results
+
+    def start(self) -> None:
+        """Start the next call; the queue calls this when it has a slot."""
+        index = self._next
+        self._next += 1
+        self.waiting -= 1
+        self._queue.started(self.owner)
+        task = asyncio.get_running_loop().create_task(self._execute(index))
+        self._running[index] = task
+        # A callback, not a wrapper: the body of a task that is cancelled before its first step never runs.
+        task.add_done_callback(functools.partial(self._over, index, time.monotonic()))
+
+    def _over(self, index: int, begun: float, task: asyncio.Task[T]) -> None:
+        del self._running[index]
+        if task.cancelled():
+            result = self._unran(index, self._stopped or BROKEN)
+        elif (error := task.exception()) is not None:
+            logger.error("a call could not be run", exc_info=error)
+            result = self._unran(index, BROKEN)
+        else:
+            result = task.result()
+        self._end(index, result, begun - self._joined)
+        self._queue.ended(self.owner, time.monotonic() - begun)
+
+    def _unran(self, index: int, reason: str) -> T | None:
+        return None if reason == GONE else self._unrun(index, reason)
+
+    def _end(self, index: int, result: T | None, waited: float) -> None:
+        self._left -= 1
+        if self._left == 0 and self._deadline is not None:
+            self._deadline.cancel()
+        self._finished(index, result, waited)
+        if result is not None:
+            self._unread += self._size_of(result)
+            self._results.append((index, result))
+            self._rouse()
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def stop(self, reason: str) -> None:
+        """End all that is left of it: what waits is answered at once, what runs is killed."""
+        if self._stopped is None:
+            self._stopped = reason
+            self.answer_waiting(reason)
+            for task in self._running.values():
+                task.cancel()
+
+    def answer_waiting(self, reason: str) -> None:
+        """Answer the calls that have not started."""
+        first, last = self._next, self._next + self.waiting
+        self._next, self.waiting = last, 0
+        self._queue.forget(self, last - first)
+        waited = time.monotonic() - self._joined
+        for index in range(first, last):
+            self._end(index, self._unran(index, reason), waited)
+
+    async def next(self) -> list[tuple[int, T]]:
+        """The results that have come since the last time, each with the index of its call; empty: that was all.
+
+        Raises `GoneError` when the caller has left.
+        """
+        if not self._results and self._left:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        if self._gone:
+            raise GoneError
+        ready = list(self._results)
+        self._results.clear()
+        was_full, self._unread = not self.may_start, 0
+        if was_full:
+            self._queue.pump()
+        return ready
+
+    async def _watch(self, gone: Callable[[], Coroutine[object, object, None]]) -> None:
+        await gone()
+        self._gone = True
+        self.stop(GONE)
+        self._rouse()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watcher.cancel()
+        self._gone = True
+        if self._left:
+            self.stop(GONE)
+        self._queue.bytes -= self.size

@@ -1,0 +1,103 @@
+"""Our own endpoints for programs that stand alone: `POST /v1/run` and `POST /v1/runs`.
+
+A batch is answered line by line (NDJSON), each result as soon as it is there, with its id and its place in the batch.
+That is how a caller has thousands of calls outstanding over a handful of connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from cleaner_rl.sandbox.service.app import App, Route
+from cleaner_rl.sandbox.service.groups import Group
+from cleaner_rl.sandbox.service.http import Exchange, HttpError
+from cleaner_rl.sandbox.service.owners import Owner
+from cleaner_rl.sandbox.wire import EXPIRED, BatchCall, Outcome, RunCall, encode
+
+_run_decoder = msgspec.json.Decoder(RunCall)
+_batch_decoder = msgspec.json.Decoder(BatchCall)
+
+
+def add_runs(app: App) -> None:
+    """Serve them."""
+    runs = Runs(app)
+    app.add(
+        Route("POST", "/v1/run", runs.run, "Run one program.", RunCall, Outcome),
+        Route("POST", "/v1/runs", runs.batch, "Run many; results in order of arrival.", BatchCall, Outcome, lines=True),
+    )
+
+
+class Runs:
+    """Runs of stand-alone programs; the other dialects run theirs through `group` as well."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def run(self, exchange: Exchange, owner: Owner) -> None:
+        """Answer one call."""
+        call = await exchange.json(_run_decoder)
+        with self.group(exchange, owner, [call], call.within) as group:
+            ((_, outcome),) = await group.next()
+        await exchange.reply(encode(outcome))
+
+    async def batch(self, exchange: Exchange, owner: Owner) -> None:
+        """Answer many calls as they end."""
+        batch = await exchange.json(_batch_decoder)
+        if not batch.calls:
+            raise HttpError(400, "invalid_request", "The batch holds no calls.")
+        within = batch.calls[0].within if batch.within is None and len(batch.calls) == 1 else batch.within
+        with self.group(exchange, owner, batch.calls, within) as group:
+            while ready := await group.next():
+                lines = []
+                for index, outcome in ready:
+                    outcome.index = index
+                    lines.append(encode(outcome))
+                lines.append(b"")
+                await exchange.lines(b"\n".join(lines), last=group.complete)
+
+    def group(self, exchange: Exchange, owner: Owner, calls: Sequence[RunCall], within: float | None) -> Group[Outcome]:
+        """Put some calls into the queue. Raises `HttpError` if there is no room, or if one names impossible limits."""
+        app, endpoint = self._app, exchange.path
+        defaults = app.config.node.limits
+        try:
+            for call in calls:
+                if call.limits is not None:
+                    call.limits.over(defaults)
+        except ValueError as error:
+            raise HttpError(400, "invalid_request", f"{error}.") from None
+
+        arrived = time.monotonic()
+
+        async def execute(index: int) -> Outcome:
+            call = calls[index]
+            if call.within is None or len(calls) == 1:
+                return Outcome.of(await app.node.run(call.request(defaults)))
+            left = arrived + call.within - time.monotonic()
+            if left > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        return Outcome.of(await app.node.run(call.request(defaults)))
+            return Outcome.unrun(call.id, EXPIRED)
+
+        def unrun(index: int, reason: str) -> Outcome:
+            return Outcome.unrun(calls[index].id, reason)
+
+        def finished(index: int, outcome: Outcome | None, waited: float) -> None:
+            app.observer.call_ended(endpoint, owner, calls[index].id, calls[index].code, outcome, waited, "")
+
+        size = sum(len(call.code) for call in calls) + sum(map(_attached, calls))
+        return Group(app.queue, owner, exchange.gone, len(calls), size, execute, unrun, finished, within, result_size)
+
+
+def _attached(call: RunCall) -> int:
+    return len(call.stdin or "") + len(call.stdin_base64 or b"") + sum(map(len, call.files.values()))
+
+
+def result_size(outcome: Outcome) -> int:
+    """About how many bytes an outcome holds on to."""
+    return 512 + len(outcome.output) + len(outcome.stderr) + sum(map(len, outcome.files.values()))

@@ -1,0 +1,208 @@
+"""Our own endpoints for sessions: open, run a cell, go back, put and fetch files, close.
+
+A session belongs to the token that opened it, and lives on this node only. It takes one cell at a time: a second one
+that comes while the first runs is told so (409), because whoever sent it can't know which state it would see. A cell is
+never run twice on its own: if its answer was lost, only the caller can decide what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from cleaner_rl.sandbox.requests import Cell, Commit, RollbackDeclinedError, SessionLostError, path_problem
+from cleaner_rl.sandbox.service.app import App, Route
+from cleaner_rl.sandbox.service.groups import Group
+from cleaner_rl.sandbox.service.http import Exchange, HttpError
+from cleaner_rl.sandbox.service.owners import Owner
+from cleaner_rl.sandbox.service.runs import result_size
+from cleaner_rl.sandbox.sessions import Session
+from cleaner_rl.sandbox.tiers import TierError
+from cleaner_rl.sandbox.wire import (
+    BROKEN,
+    EXPLANATIONS,
+    CellCall,
+    Outcome,
+    RollbackCall,
+    RolledBack,
+    SessionCall,
+    SessionOpened,
+    encode,
+)
+from cleaner_rl.sandbox.zygotes import SlotDiedError
+from cleaner_rl.tools import Status
+
+_open_decoder = msgspec.json.Decoder(SessionCall)
+_cell_decoder = msgspec.json.Decoder(CellCall)
+_rollback_decoder = msgspec.json.Decoder(RollbackCall)
+
+T = TypeVar("T")
+
+BYTES = b"application/octet-stream"
+
+
+@dataclass(slots=True)
+class Held:
+    """A session, whose it is, and whether something is being done with it."""
+
+    session: Session
+    owner: Owner
+    busy: bool = False
+
+    def __enter__(self) -> Held:
+        if self.busy:
+            raise HttpError(409, "session_busy", "The session is still busy with an earlier request.")
+        self.busy = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.busy = False
+
+
+def add_sessions(app: App) -> None:
+    """Serve them."""
+    sessions = Sessions(app)
+    one = "/v1/sessions/{session}"
+    app.add(
+        Route("POST", "/v1/sessions", sessions.open, "Open a session.", SessionCall, SessionOpened),
+        Route("POST", f"{one}/run", sessions.run, "Run a cell.", CellCall, Outcome),
+        Route("POST", f"{one}/rollback", sessions.rollback, "Go back to a checkpoint.", RollbackCall, RolledBack),
+        Route("PUT", f"{one}/files/{{path}}", sessions.put, "Put the body into the session as a file.", None, Outcome),
+        Route("GET", f"{one}/files/{{path}}", sessions.fetch, "Fetch a file of the session."),
+        Route("DELETE", one, sessions.close, "Close the session."),
+    )
+
+
+class Sessions:
+    """The open sessions of a node."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._held: dict[str, Held] = {}
+
+    async def open(self, exchange: Exchange, owner: Owner) -> None:
+        """Open one."""
+        call = await exchange.json(_open_decoder)
+        self._app.queue.check(owner, 0, 0)
+        self._forget_lost()
+        if owner.most_sessions is not None and owner.sessions >= owner.most_sessions:
+            message = "Your token may not have more sessions open; close one."
+            raise HttpError(429, "too_many_sessions", message, ((b"retry-after", b"1"),))
+        try:
+            session = await self._app.node.open_session(call.request(self._app.config.node.limits))
+        except TierError as error:
+            raise HttpError(501, "no_sessions", f"{error}") from None
+        except ValueError as error:
+            raise HttpError(400, "invalid_request", f"{error}") from None
+        except SlotDiedError:
+            raise HttpError(503, BROKEN, EXPLANATIONS[BROKEN], ((b"retry-after", b"1"),)) from None
+        except RuntimeError as error:
+            raise HttpError(429, "too_many_sessions", f"{error}", ((b"retry-after", b"1"),)) from None
+        owner.sessions += 1
+        self._held[session.id] = Held(session, owner)
+        await exchange.reply(encode(SessionOpened(session.id)), 201)
+
+    async def run(self, exchange: Exchange, owner: Owner) -> None:
+        """Run a cell."""
+        with self._find(exchange, owner) as held:
+            call = await exchange.json(_cell_decoder)
+            try:
+                cell = call.cell(self._app.config.node.limits)
+            except ValueError as error:
+                raise HttpError(400, "invalid_request", f"{error}.") from None
+            await exchange.reply(encode(await self._cell(exchange, held, cell, call.within)))
+
+    async def put(self, exchange: Exchange, owner: Owner) -> None:
+        """Put a file: an empty cell that brings it along, so that it rolls back like any other cell."""
+        with self._find(exchange, owner) as held:
+            cell = Cell("", commit=Commit.ALWAYS, files={_file_name(exchange): await exchange.body()})
+            await exchange.reply(encode(await self._cell(exchange, held, cell)))
+
+    async def fetch(self, exchange: Exchange, owner: Owner) -> None:
+        """Fetch a file: an empty cell that leaves no trace."""
+        name = _file_name(exchange)
+        with self._find(exchange, owner) as held:
+            await exchange.body()
+            outcome = await self._cell(exchange, held, Cell("", commit=Commit.NEVER, fetch=(name,)))
+        if outcome.status is Status.FAULT:
+            raise HttpError(503, outcome.fault, outcome.explanation, ((b"retry-after", b"1"),))
+        if name not in outcome.files:
+            raise HttpError(404, "no_file", "The session has no such file that could be fetched.")
+        await exchange.reply(outcome.files[name], content_type=BYTES)
+
+    async def rollback(self, exchange: Exchange, owner: Owner) -> None:
+        """Go back."""
+        with self._find(exchange, owner) as held:
+            call = await exchange.json(_rollback_decoder)
+            try:
+                checkpoint = await self._alive(held, held.session.rollback(call.checkpoint))
+            except RollbackDeclinedError as error:
+                raise HttpError(409, "rollback_declined", f"{error}") from None
+        await exchange.reply(encode(RolledBack(checkpoint)))
+
+    async def close(self, exchange: Exchange, owner: Owner) -> None:
+        """Close one, whatever it is doing."""
+        held = self._find(exchange, owner)
+        self._forget(held)
+        await held.session.close()
+        await exchange.reply(b"", 204)
+
+    async def _cell(self, exchange: Exchange, held: Held, cell: Cell, within: float | None = None) -> Outcome:
+        app, endpoint = self._app, "/v1/sessions/{session}/run"
+
+        async def execute(_: int) -> Outcome | HttpError:
+            try:
+                return Outcome.of_cell(await self._alive(held, held.session.run(cell)))
+            except HttpError as error:
+                return error
+
+        def unrun(_: int, reason: str) -> Outcome | HttpError:
+            return Outcome.unrun(cell.request_id, reason)
+
+        def finished(_: int, ended: Outcome | HttpError | None, waited: float) -> None:
+            # A lost session is told as such; in the counts it is one more call that the node broke.
+            outcome = unrun(0, BROKEN) if isinstance(ended, HttpError) else ended
+            assert not isinstance(outcome, HttpError)
+            app.observer.call_ended(endpoint, held.owner, cell.request_id, cell.code, outcome, waited, held.session.id)
+
+        def size_of(ended: Outcome | HttpError) -> int:
+            return result_size(ended) if isinstance(ended, Outcome) else 0
+
+        size = len(cell.code) + sum(map(len, cell.files.values()))
+        with Group(app.queue, held.owner, exchange.gone, 1, size, execute, unrun, finished, within, size_of) as group:
+            ((_, ended),) = await group.next()
+        if isinstance(ended, HttpError):
+            raise ended
+        return ended
+
+    async def _alive(self, held: Held, doing: Coroutine[object, object, T]) -> T:
+        try:
+            return await doing
+        except SessionLostError as error:
+            self._forget(held)
+            raise HttpError(410, "session_lost", f"The session is lost: {error}") from None
+
+    def _find(self, exchange: Exchange, owner: Owner) -> Held:
+        held = self._held.get(exchange.tail[0])
+        if held is None or held.owner is not owner:
+            raise HttpError(410, "session_lost", "There is no such session here: closed, lost, or never opened.")
+        return held
+
+    def _forget(self, held: Held) -> None:
+        if self._held.pop(held.session.id, None) is not None:
+            held.owner.sessions -= 1
+
+    def _forget_lost(self) -> None:
+        # The node ends sessions by itself and tells whoever comes back; those of callers who never do must not add up.
+        for held in [held for held in self._held.values() if held.session.lost]:
+            self._forget(held)
+
+
+def _file_name(exchange: Exchange) -> str:
+    name = exchange.tail[1]
+    if (problem := path_problem(name)) is not None:
+        raise HttpError(400, "invalid_request", f"The file name {problem}.")
+    return name

@@ -1,0 +1,114 @@
+"""The sessions of a node: opened, found, and closed when their time or the room for them runs out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from cleaner_rl.sandbox.config import NodeConfig
+from cleaner_rl.sandbox.inside.layers import MOST as MOST_LAYERS
+from cleaner_rl.sandbox.limits import Limits
+from cleaner_rl.sandbox.pool import Pool
+from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.sessions import Session, Terms
+from cleaner_rl.sandbox.zygotes import Slot
+
+REMEMBERED_LOSSES = 1024
+
+
+class SessionStore:
+    """All open sessions, and why the latest closed ones were closed."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._sessions: dict[str, Session] = {}
+        self._lost: dict[str, str] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def open(self, request: SessionRequest, pool: Pool) -> Session:
+        """Open one in a slot of its own. Raises `RuntimeError` if all sessions are at work and none can make room."""
+        self._make_room()
+        config = self._config
+        limits = (request.limits or config.limits).clipped(config.maxima)
+        terms = Terms(pool.name, pool.versions, limits, config.maxima, config.keep_chars, config.fetch_bytes)
+        session: Session | None = None
+
+        def died(link: Slot) -> None:
+            pool.free(link.index)
+            if session is not None:
+                session.supervisor_died()
+
+        link = pool.fork_session(died, self._settings(request, limits))
+        try:
+            standing = await link.first()
+        except BaseException:
+            link.kill()
+            raise
+        session = Session(link, request, terms, standing, self._closed)
+        self._sessions[session.id] = session
+        self._expire()
+        if request.files:
+            await session.run(Cell("", files=request.files, commit=Commit.ALWAYS))
+        return session
+
+    def get(self, session_id: str) -> Session:
+        """An open session. Raises `SessionLostError`, with the reason where it is still known."""
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionLostError(f"session lost: {self._lost.get(session_id, 'there is none of that name')}")
+        return found
+
+    def close(self) -> None:
+        """End them all."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for session in list(self._sessions.values()):
+            session.end("the node ended")
+
+    def _settings(self, request: SessionRequest, limits: Limits) -> dict[str, Any]:
+        # Every kept state is a process of the session's own.
+        processes = limits.processes + self._config.checkpoints + 3
+        return {
+            "seed": request.seed,
+            "checkpoints": self._config.checkpoints,
+            "cpu_seconds": limits.cpu_seconds,
+            "disk_bytes": limits.disk_mb << 20,
+            "inodes": limits.files + 4 * MOST_LAYERS,
+            "session_limits": (limits.memory_mb << 20, limits.disk_mb << 20, processes, limits.open_files),
+        }
+
+    def _closed(self, session: Session, why: str) -> None:
+        self._sessions.pop(session.id, None)
+        self._lost[session.id] = why
+        while len(self._lost) > REMEMBERED_LOSSES:
+            del self._lost[next(iter(self._lost))]
+
+    def _make_room(self) -> None:
+        """Close the sessions that were idle for longest, until one more may be opened."""
+        budget = self._config.session_memory_mb << 20
+        idle = sorted((each for each in self._sessions.values() if not each.busy), key=lambda each: each.used)
+        while idle and (
+            len(self._sessions) >= self._config.sessions
+            or sum(each.held_bytes for each in self._sessions.values()) > budget
+        ):
+            idle.pop(0).end("it made room for another one")
+        if len(self._sessions) >= self._config.sessions:
+            raise RuntimeError("all sessions of this node are at work")
+
+    def _expire(self) -> None:
+        """Close what was idle for too long, and look again when the next one may be due."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        now = time.monotonic()
+        for session in list(self._sessions.values()):
+            if not session.busy and now - session.used >= self._config.session_ttl:
+                session.end("it was idle for too long")
+        if self._sessions:
+            oldest = min(session.used for session in self._sessions.values())
+            wait = max(oldest + self._config.session_ttl - now, self._config.session_ttl / 10)
+            self._expiry = asyncio.get_running_loop().call_later(wait, self._expire)

@@ -1,0 +1,96 @@
+"""How strongly runs are isolated, and with which layers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from enum import IntEnum, StrEnum
+
+from cleaner_rl.sandbox import cgroups, seccomp
+from cleaner_rl.sandbox.inside import kernel
+
+
+class Layer(StrEnum):
+    """One means of isolation. A tier is a set of them; switching one off shows what it alone stops."""
+
+    ENVIRONMENT = "environment"
+    """Runs see an environment of our making, nothing of the node's."""
+    RLIMITS = "rlimits"
+    SECCOMP = "seccomp"
+    """The system calls that a run may make. No-new-privileges comes with this layer and the next: without it, the
+    kernel lets nobody enter them who has no privileges."""
+    LANDLOCK = "landlock"
+    WATCH = "watch"
+    """The supervisor's eye on CPU time, memory and output. Without it only the wall cap is left."""
+    USER = "user"
+    UID = "uid"
+    """Runs have a uid that neither their supervisor nor any other slot has."""
+    MOUNT = "mount"
+    """An own file system: read-only libraries, and a tmpfs per run with a bound on its size."""
+    NET = "net"
+    IPC = "ipc"
+    UTS = "uts"
+    PID = "pid"
+    """An own pid namespace, emptied after each run."""
+    CGROUP = "cgroup"
+
+
+_T1 = frozenset({Layer.ENVIRONMENT, Layer.RLIMITS, Layer.SECCOMP, Layer.LANDLOCK, Layer.WATCH})
+_T2 = _T1 | {Layer.USER, Layer.UID, Layer.MOUNT, Layer.NET, Layer.IPC, Layer.UTS, Layer.PID}
+
+
+class Tier(IntEnum):
+    """How strongly runs are isolated. A higher tier has all that a lower one has."""
+
+    NONE = 0
+    """Nothing but the parent's wall cap. For measuring what the other tiers stop; never for untrusted code."""
+    T1 = 1
+    """rlimits, seccomp, landlock, scrubbed environment, no new privileges; threads but no processes."""
+    T2 = 2
+    """Also an own uid per slot, user, network, mount, pid and IPC namespaces, and a tmpfs per run."""
+    T3 = 3
+    """Also cgroup v2 limits on memory and processes per slot."""
+
+    @property
+    def layers(self) -> frozenset[Layer]:
+        """What the tier is made of."""
+        return {Tier.NONE: frozenset(), Tier.T1: _T1, Tier.T2: _T2, Tier.T3: _T2 | {Layer.CGROUP}}[self]
+
+
+class TierError(RuntimeError):
+    """The node can't isolate as strongly as it is required to."""
+
+
+def probe() -> dict[str, str]:
+    """What each tier needs and whether it is here: "ok", or what is missing."""
+    found = {"seccomp": seccomp.problem() or "ok"}
+    found["landlock"] = "ok" if kernel.landlock_abi() >= 1 else "the kernel has no landlock (5.13 and later have)"
+    found["namespaces"] = _namespaces() or "ok"
+    found["cgroup"] = cgroups.problem() or "ok"
+    return found
+
+
+def choose(probes: dict[str, str], wanted: Tier | None, least: Tier) -> Tier:
+    """The tier to run at: the wanted one, or the highest that works. Raises `TierError` if that isn't to be had."""
+    highest = Tier.NONE
+    if probes["seccomp"] == probes["landlock"] == "ok":
+        highest = Tier.T2 if probes["namespaces"] == "ok" else Tier.T1
+    if highest is Tier.T2 and wanted is Tier.T3 and probes["cgroup"] == "ok":
+        highest = Tier.T3  # only if told to: it is untested
+    tier = highest if wanted is None else wanted
+    if tier > highest or tier < least:
+        problems = "; ".join(f"{name}: {what}" for name, what in probes.items() if what != "ok")
+        needed = max(tier, least)
+        raise TierError(f"tier {needed.name} is asked for, and this machine gives {highest.name} ({problems})")
+    return tier
+
+
+def _namespaces() -> str | None:
+    """Try them in a process of their own."""
+    if os.geteuid() != 0:
+        return "needs root, to give each slot its own uids"
+    flags = sum((kernel.CLONE_NEWNS, kernel.CLONE_NEWNET, kernel.CLONE_NEWIPC, kernel.CLONE_NEWPID))
+    program = f"import ctypes; raise SystemExit(ctypes.CDLL(None).unshare({flags | kernel.CLONE_NEWUSER}) != 0)"
+    tried = subprocess.run([sys.executable, "-sSPBc", program], check=False, capture_output=True)
+    return None if tried.returncode == 0 else "the kernel refuses user namespaces"

@@ -1,0 +1,136 @@
+"""The suite judges rightly: its data is sound, and it sees every kind of breach in targets that have one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.check import ATTACKS, Attack, AttackClass, Report
+from cleaner_rl.sandbox.check.attack import PRELUDE, fill
+from cleaner_rl.sandbox.check.plants import Plants
+from cleaner_rl.sandbox.check.runner import CANARY, Lane, Verdict
+from cleaner_rl.tools import Status, ToolResult
+
+PROBE = Attack("probe", AttackClass.ESCAPE, "print(1)")
+
+
+def test_there_are_enough_attacks_of_every_class_under_names_of_their_own() -> None:
+    assert len(ATTACKS) >= 120
+    assert max(Counter(attack.name for attack in ATTACKS).values()) == 1
+    assert {attack.kind for attack in ATTACKS} == set(AttackClass)
+
+
+def test_no_attack_may_end_as_a_fault() -> None:
+    assert [attack.name for attack in ATTACKS if Status.FAULT in attack.right] == []
+
+
+def test_programs_are_complete_and_compile() -> None:
+    with Plants() as plants:
+        values = plants.values | {"NONCE": "cc12345", "KEY": "12345", "REQUEST": "x"}
+    for attack in ATTACKS:
+        parts = (attack.program, attack.before, attack.beside, attack.after, *(attack.cells or ()))
+        for part in parts:
+            text = fill(PRELUDE + (part or ""), values)
+            assert not re.search("@[A-Z_]{2,}@", text), attack.name
+            if attack.kind is not AttackClass.INPUT_OUTPUT:
+                compile(text, attack.name, "exec")
+
+
+def test_no_program_holds_a_secret_or_the_whole_marker() -> None:
+    with Plants() as plants:
+        texts = [fill(PRELUDE + attack.program, plants.values) for attack in ATTACKS]
+        assert [text for text in texts if plants.marker in text or plants.leaks(text)] == []
+
+
+def test_plants_leave_nothing() -> None:
+    with Plants() as plants:
+        places = [plants.home, plants.temporary, Path("/dev/shm") / plants.name]
+        assert all(place.exists() for place in places)
+        assert plants.damage() == []
+    assert not any(place.exists() for place in places)
+    assert "CLEANER_CHECK_TOKEN" not in os.environ
+
+
+class Imitation:
+    """Answers as a node would, but for the attack."""
+
+    def __init__(self, answer: Callable[[], ToolResult]) -> None:
+        self._answer = answer
+        self.broken = False
+
+    async def run(self, request: RunRequest) -> RunOutcome:
+        if request.code == CANARY:
+            return RunOutcome(ToolResult(Status.OK, "spoilt" if self.broken else "canary"))
+        return RunOutcome(self._answer())
+
+    async def open_session(self, request: SessionRequest | None = None) -> NoReturn:
+        raise NotImplementedError
+
+
+def judged(make: Callable[[Plants, list[Imitation]], ToolResult], attack: Attack = PROBE) -> Verdict:
+    """What the runner says of an attack that is answered like this."""
+
+    async def judge() -> Verdict:
+        with Plants() as plants:
+            targets: list[Imitation] = []
+            targets.append(Imitation(lambda: make(plants, targets)))
+            lane = Lane(targets[0], plants)
+            await lane.start()
+            return await lane.attack(attack)
+
+    return asyncio.run(judge())
+
+
+def test_a_contained_attack_is_contained() -> None:
+    assert judged(lambda plants, targets: ToolResult(Status.OK, "blocked")).contained
+
+
+def test_the_marker_is_an_escape() -> None:
+    verdict = judged(lambda plants, targets: ToolResult(Status.OK, f"x{plants.marker} got out\n"))
+    assert verdict.escaped == ["got out"]
+
+
+@pytest.mark.parametrize("where", ["output", "stderr", "explanation"])
+def test_a_secret_anywhere_in_the_result_is_a_leak(where: str) -> None:
+    def answer(plants: Plants, targets: list[Imitation]) -> ToolResult:
+        return ToolResult(Status.OK, **{where: f"..{plants.secrets['home']}.."})  # type: ignore[arg-type]
+
+    assert judged(answer).leaked == ["home"]
+
+
+@pytest.mark.parametrize("status", [Status.FAULT, Status.ERROR])
+def test_another_status_is_wrong(status: Status) -> None:
+    assert judged(lambda plants, targets: ToolResult(status)).wrong
+
+
+def test_a_spoilt_next_run_is_an_escape() -> None:
+    def answer(plants: Plants, targets: list[Imitation]) -> ToolResult:
+        targets[0].broken = True
+        return ToolResult(Status.OK)
+
+    assert "the next run" in judged(answer).escaped[0]
+
+
+def test_damage_to_what_was_planted_is_an_escape() -> None:
+    def answer(plants: Plants, targets: list[Imitation]) -> ToolResult:
+        (plants.home / "open").write_text("spoilt")
+        return ToolResult(Status.OK)
+
+    assert "planted file changed" in judged(answer).escaped[0]
+
+
+def test_a_report_counts_attacks_and_not_their_symptoms() -> None:
+    verdicts = [Verdict(PROBE, Status.OK, escaped=["a", "b"]), Verdict(PROBE, Status.OK, wrong=["c"])]
+    report = Report("T2", verdicts, {"none": verdicts})
+    figures = report.as_json()
+    assert [figures[name] for name in ("attacks", "escaped", "leaked", "wrong", "effective_without")] == [2, 1, 0, 1, 2]
+    assert report.breached
+    assert "escaped  probe: a" in report.as_table()

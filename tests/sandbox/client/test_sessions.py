@@ -1,0 +1,171 @@
+"""Sessions over HTTP, through the client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.sandbox import (
+    Cell,
+    Commit,
+    Limits,
+    Node,
+    NodeConfig,
+    RollbackDeclinedError,
+    SessionLostError,
+    SessionRequest,
+    Tier,
+)
+from cleaner_rl.sandbox.client import SandboxClient, SessionBusyError, SyncSandboxClient
+from cleaner_rl.tools import Status
+from tests.sandbox.serving import Caller, asynchronous, served, until
+from tests.sandbox.stand_in import BREAK, StandInNode
+
+CONFIG = NodeConfig(slots=2)
+
+
+@asynchronous
+async def test_a_session_keeps_state_goes_back_and_carries_files() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session(SessionRequest(files={"given": b"\x00"}))
+        first = await session.run("x = 1")
+        here = first.checkpoint
+        assert (first.result.status, first.committed) == (Status.OK, True)
+        failed = await session.run(Cell("x = 2\nraise ValueError('no')", request_id="mine"))
+        assert failed.result.exception is not None
+        assert (failed.result.exception.type, failed.result.exception.line) == ("ValueError", 2)
+        assert (failed.committed, failed.checkpoint, failed.run.request_id) == (False, here, "mine")
+        second = await session.run("print(x); x = 3; x")
+        assert (second.result.output, second.checkpoint) == ("1\n3\n", here + 1)
+        assert (await session.run(Cell("x = 4", commit=Commit.NEVER))).committed is False
+        assert (await session.run(Cell("print(x)", commit=Commit.NEVER))).result.output == "3\n"
+        assert await session.rollback() == here
+        assert (await session.run(Cell("print(x)", commit=Commit.NEVER))).result.output == "1\n"
+        with pytest.raises(RollbackDeclinedError):
+            await session.rollback(99)
+        await session.put("odd ?%#é.txt", b"odd")
+        assert await session.fetch("odd ?%#é.txt") == b"odd"
+        await session.put("folder/made", b"\xff\x00")
+        assert await session.fetch("folder/made") == b"\xff\x00"
+        assert await session.fetch("given") == b"\x00"
+        with pytest.raises(FileNotFoundError):
+            await session.fetch("absent")
+        with pytest.raises(ValueError):
+            await session.fetch("a/../../b")
+        await session.rollback()
+        with pytest.raises(FileNotFoundError):
+            await session.fetch("folder/made")
+        await session.close()
+        await session.close()
+        with pytest.raises(SessionLostError):
+            await session.run("print(x)")
+        assert (app.queue.running, app.queue.bytes, node.status.sessions) == (0, 0, 0)
+
+
+@asynchronous
+async def test_a_lost_session_is_said_to_be_lost_and_its_cell_is_not_tried_again() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session()
+        cell = asyncio.create_task(session.run("while True: pass"))
+        await until(lambda: app.queue.running == 1 and node.session(session.id).busy)
+        os.kill(node.session(session.id).pid, signal.SIGKILL)
+        with pytest.raises(SessionLostError, match="died"):
+            await cell
+        with pytest.raises(SessionLostError):
+            await session.run("print(1)")
+        text = app.observer.text().decode()
+    assert 'cleaner_sandbox_calls_total{endpoint="/v1/sessions/{session}/run",status="fault"} 1.0' in text
+
+
+@asynchronous
+async def test_a_session_takes_one_cell_at_a_time_and_its_limits_are_its_own() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session(SessionRequest(limits=Limits(cpu_seconds=0.5)))
+        endless = asyncio.create_task(session.run("while True: pass"))
+        await until(lambda: app.queue.running == 1)
+        with pytest.raises(SessionBusyError):
+            await session.run("print(1)")
+        assert (await endless).result.status is Status.TIMEOUT
+        assert (await session.run("print(1)")).result.output == "1\n"
+
+
+@asynchronous
+async def test_a_node_that_goes_away_loses_its_sessions() -> None:
+    async with SandboxClient("http://127.0.0.1:1", patience=0.2) as sandbox:
+        with pytest.raises(SessionLostError):
+            await sandbox.open_session()
+    async with served(StandInNode()) as (url, _):
+        client = await SandboxClient(url).__aenter__()
+        session = await client.open_session()
+    with pytest.raises(SessionLostError):
+        await session.run("print(1)")
+    await client.__aexit__(None, None, None)
+
+
+@asynchronous
+async def test_a_session_belongs_to_its_token_and_counts_for_its_quota(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.a]\ntoken = "aaaaaaaaaaaaaaaa"\nsessions = 1\n[tokens.b]\ntoken = "bbbbbbbbbbbbbbbb"\n')
+    async with (
+        served(StandInNode(), tokens) as (url, _),
+        Caller(url, "aaaaaaaaaaaaaaaa") as first,
+        Caller(url, "bbbbbbbbbbbbbbbb") as second,
+    ):
+        status, opened = await first.post("/v1/sessions", {})
+        assert status == 201
+        path = f"/v1/sessions/{opened['session']}"
+        assert (await second.post(f"{path}/run", {"code": "1"}))[0] == 410
+        assert (await first.post("/v1/sessions", {}))[1]["error"] == "too_many_sessions"
+        async with first.http.delete(path) as response:
+            assert response.status == 204
+        assert (await first.post("/v1/sessions", {}))[0] == 201
+
+
+@asynchronous
+async def test_below_tier_2_there_are_no_sessions() -> None:
+    async with served(StandInNode(NodeConfig(tier=Tier.T1))) as (url, _), Caller(url) as caller:
+        status, problem = await caller.post("/v1/sessions", {})
+        assert (status, problem["error"]) == (501, "no_sessions")
+
+
+@asynchronous
+async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
+        cells = ["a = 1", "print(a)", "a = 2; raise RuntimeError('no')", "print(a)"]
+        status, body = await caller.post("/run_jupyter", {"cells": cells, "files": {"f": "AA=="}, "fetch_files": ["f"]})
+        assert (status, body["status"], body["driver"]["status"]) == (200, "Success", "Finished")
+        assert [cell["stdout"] for cell in body["cells"]] == ["", "1\n", "", "2\n"]
+        ((error,),) = [cell["error"] for cell in body["cells"] if cell["error"]]
+        assert (error["ename"], error["evalue"]) == ("RuntimeError", "no")
+        assert body["files"] == {"f": "AA=="}
+        _, late = await caller.post(
+            "/run_jupyter", {"cells": ["print(1)", "while True: pass", "2"], "total_timeout": 1}
+        )
+        assert (late["status"], late["driver"]["status"]) == ("Failed", "TimeLimitExceeded")
+        assert [cell["stdout"] for cell in late["cells"]] == ["1\n", ""]
+    async with served(StandInNode()) as (url, _), Caller(url) as caller:
+        _, lost = await caller.post("/run_jupyter", {"cells": [BREAK]})
+        assert (lost["status"], lost["cells"]) == ("SandboxError", [])
+        assert node.status.sessions == 0
+
+
+@asynchronous
+async def test_the_synchronous_client_has_sessions_too() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, _):
+
+        def use() -> str:
+            with SyncSandboxClient(url) as sandbox:
+                session = sandbox.open_session()
+                session.run("x = 5")
+                session.put("f", b"1")
+                assert session.fetch("f") == b"1"
+                session.rollback()
+                output = session.run("print(x)").result.output
+                session.close()
+                return output
+
+        assert await asyncio.to_thread(use) == "5\n"

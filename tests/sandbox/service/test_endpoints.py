@@ -1,0 +1,134 @@
+"""Our own endpoints on a real node: what they take, what they refuse, and what they say of themselves."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner_rl.sandbox import Node, NodeConfig
+from cleaner_rl.sandbox.service.about import document
+from cleaner_rl.sandbox.service.owners import Owners
+from tests.sandbox.serving import Caller, asynchronous, served
+from tests.sandbox.stand_in import StandInNode
+
+CONFIG = NodeConfig(slots=2)
+DOCUMENT = Path("docs/sandbox-http.md").read_text()
+
+
+@asynchronous
+async def test_run_takes_files_limits_binary_input_and_a_seed() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
+
+        async def run(code: str, **more: object) -> Any:
+            status, body = await caller.post("/v1/run", {"code": code, **more})
+            assert status == 200, body
+            return body
+
+        body = await run(
+            "import sys\nopen('b', 'wb').write(sys.stdin.buffer.read() + open('a', 'rb').read())",
+            stdin_base64=base64.b64encode(b"\xff").decode(),
+            files={"a": base64.b64encode(b"\x00").decode()},
+            fetch=["b", "absent"],
+            id="mine",
+        )
+        assert (body["id"], body["status"]) == ("mine", "ok")
+        assert body["files"] == {"b": base64.b64encode(b"\xff\x00").decode()}
+        assert (await run("while True: pass", limits={"cpu_seconds": 0.3}))["status"] == "timeout"
+        assert (await run("40 + 2", echo_last_expression=True))["output"] == "42\n"
+        same = "import random; print(random.random())"
+        assert (await run(same, seed=1))["output"] == (await run(same, seed=1))["output"]
+        error = await run("\nraise ValueError('no')")
+        assert (error["exception"]["type"], error["exception"]["line"]) == ("ValueError", 2)
+        assert (await run("print(1)", preload="absent"))["status"] == "refused"
+        assert (await run("print(1)", files={"../x": ""}))["status"] == "refused"
+
+
+@asynchronous
+async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
+    async with served(StandInNode(), most_body_mb=1) as (url, _), Caller(url) as caller:
+        for body, word in (
+            ({}, "code"),
+            ({"code": 1}, "code"),
+            ({"code": "", "colour": 1}, "colour"),
+            ({"code": "", "limits": {"cpu_seconds": -1}}, "positive"),
+            ({"code": "", "files": {"a": "no base64!"}}, "base64"),
+        ):
+            status, problem = await caller.post("/v1/run", body)
+            assert (status, problem["error"]) == (400, "invalid_request")
+            assert word in problem["message"]
+        async with caller.http.post("/v1/run", data=b"{\xff") as response:
+            assert response.status == 400
+        assert (await caller.post("/v1/runs", {"calls": []}))[0] == 400
+        async with caller.http.post("/v1/run", data=io.BytesIO(b'"%s"' % (b"x" * 2_000_000))) as response:
+            assert response.status == 413
+        assert (await caller.post("/nowhere", {}))[0] == 404
+        assert (await caller.get("/v1/run"))[0] == 405
+        status, problem = await caller.post("/v1/sessions/absent/run", {"code": "1"})
+        assert (status, problem["error"]) == (410, "session_lost")
+
+
+@asynchronous
+async def test_health_and_metrics() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
+        await caller.post("/v1/run", {"code": "print(1)"})
+        await caller.post("/v1/run", {"code": "1/0"})
+        status, health = await caller.get("/healthz")
+        assert (status, health["status"], health["slots"], health["runs"]) == (200, "ok", 2, 2)
+        assert health["tier"] >= 1
+        assert health["probes"]
+        assert health["versions"]["science"]["numpy"]
+        async with caller.http.get("/metrics") as response:
+            text = await response.text()
+    for line in (
+        'cleaner_sandbox_calls_total{endpoint="/v1/run",status="ok"} 1.0',
+        'cleaner_sandbox_calls_total{endpoint="/v1/run",status="error"} 1.0',
+        "cleaner_sandbox_run_seconds_count 2.0",
+        "cleaner_sandbox_slots 2.0",
+    ):
+        assert line in text
+    assert all(re.match(r"(# (HELP|TYPE) )?[a-z_]+", line) for line in text.splitlines())
+
+
+@asynchronous
+async def test_openapi_is_what_is_served() -> None:
+    async with served(StandInNode()) as (url, app), Caller(url) as caller:
+        _, openapi = await caller.get("/openapi.json")
+        described = {(method.upper(), path) for path, methods in openapi["paths"].items() for method in methods}
+        assert described == {(route.method, route.path) for route in app.routes}
+        assert openapi == json.loads(json.dumps(document(app)))
+        references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(openapi)))
+        assert references <= set(openapi["components"]["schemas"])
+        for method, path in described:
+            sent = caller.http.request(method, re.sub(r"\{\w+\}", "x", path), data=b"{}")
+            async with sent as response:
+                assert response.status not in (404, 405, 500), (method, path)
+
+
+@asynchronous
+async def test_every_endpoint_is_documented() -> None:
+    async with served(StandInNode()) as (_, app):
+        names = [f"`{route.method} {route.path}`" for route in app.routes]
+    assert [name for name in names if name not in DOCUMENT] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "tokens"),
+        ("[tokens]", "empty"),
+        ('[tokens.a]\ntoken = "short"', "shorter"),
+        ('[tokens.a]\ntoken = "0123456789abcdef"\ncolour = 1', "colour"),
+        ('[tokens.a]\ntoken = "0123456789abcdef"\n[tokens.b]\ntoken = "0123456789abcdef"', "same token"),
+    ],
+)
+def test_a_token_file_that_can_not_be_meant_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "tokens.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=problem):
+        Owners.read(str(path))

@@ -1,0 +1,230 @@
+"""The queue: bounds, turns, deadlines, callers that leave. With the stand-in, whose runs can be watched and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import socket
+from pathlib import Path
+
+import aiohttp
+
+from cleaner_rl.sandbox import NodeConfig
+from tests.sandbox.serving import Caller, asynchronous, served, until
+from tests.sandbox.stand_in import BREAK, StandInNode
+
+ENDLESS = "while True: pass"
+SLEEPER = "import time; time.sleep(60)"
+
+
+@asynchronous
+async def test_x18_no_more_runs_at_once_than_there_are_slots() -> None:
+    node = StandInNode(NodeConfig(slots=3))
+    async with served(node) as (url, _), Caller(url) as caller:
+        calls = [{"code": f"print({n})", "id": str(n)} for n in range(20)]
+        singles = [caller.post("/v1/run", call) for call in calls]
+        batch = caller.http.post("/v1/runs", json={"calls": calls})
+        answers = await asyncio.gather(*singles)
+        async with batch as response:
+            lines = [json.loads(line) async for line in response.content]
+    assert [(status, body["output"]) for status, body in answers] == [(200, f"{n}\n") for n in range(20)]
+    assert sorted((line["index"], line["id"], line["output"]) for line in lines) == sorted(
+        (n, str(n), f"{n}\n") for n in range(20)
+    )
+    assert node.most_running == 3
+
+
+@asynchronous
+async def test_a_full_queue_says_when_to_come_back_and_takes_a_batch_whole_or_not_at_all() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    async with served(node, most_waiting=4) as (url, app), Caller(url) as caller:
+        blocker = asyncio.create_task(caller.post("/v1/run", {"code": SLEEPER}))
+        await until(lambda: app.queue.running == 1)
+        taken = asyncio.create_task(caller.post("/v1/run", {"code": "print(1)"}))
+        await until(lambda: app.queue.waiting == 1)
+        async with caller.http.post("/v1/runs", json={"calls": [{"code": "print(2)"}] * 4}) as response:
+            assert response.status == 429
+            assert int(response.headers["retry-after"]) >= 1
+            assert (await response.json())["error"] == "queue_full"
+        async with caller.http.post("/v1/runs", json={"calls": [{"code": "print(2)"}] * 5}) as response:
+            assert response.status == 413
+        assert app.queue.waiting == 1
+        blocker.cancel()
+        assert (await taken)[1]["output"] == "1\n"
+    assert (app.queue.waiting, app.queue.running, app.queue.bytes) == (0, 0, 0)
+
+
+@asynchronous
+async def test_expired_work_is_answered_at_once_without_running() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    async with served(node) as (url, _), Caller(url) as caller:
+        _, late = await caller.post("/v1/run", {"code": "print(1)", "id": "late", "within": 0})
+        blocker = asyncio.create_task(caller.post("/v1/run", {"code": SLEEPER, "id": "blocker"}))
+        await until(lambda: node.running == 1)
+        _, waited = await caller.post("/v1/run", {"code": "print(1)", "id": "waited", "within": 0.05})
+        assert node.ran == ["blocker"]
+        assert [(each["status"], each["fault"]) for each in (late, waited)] == [("fault", "expired")] * 2
+        blocker.cancel()
+        await until(lambda: node.killed == 1)
+
+
+@asynchronous
+async def test_a_deadline_that_passes_during_a_run_kills_it_and_is_no_verdict_about_the_program() -> None:
+    node = StandInNode()
+    async with served(node) as (url, app), Caller(url) as caller:
+        _, body = await caller.post("/v1/run", {"code": ENDLESS, "within": 0.3})
+        assert (body["status"], body["fault"]) == ("fault", "expired")
+        assert node.killed == 1
+        assert app.queue.running == 0
+
+
+@asynchronous
+async def test_a_run_is_killed_when_its_caller_leaves() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    async with served(node) as (url, app):
+        async with Caller(url) as caller:
+            single = asyncio.create_task(caller.post("/v1/run", {"code": ENDLESS}))
+            await until(lambda: node.running == 1)
+            batch = asyncio.create_task(caller.post("/v1/runs", {"calls": [{"code": ENDLESS}] * 50}))
+            await until(lambda: app.queue.waiting == 50)
+            single.cancel()
+            await until(lambda: node.killed == 1)
+            await until(lambda: node.running == 1)
+            batch.cancel()
+        await until(lambda: node.killed == 2)
+        await until(lambda: (app.queue.running, app.queue.waiting, app.queue.bytes) == (0, 0, 0))
+        assert 'cleaner_sandbox_calls_total{endpoint="/v1/runs",status="gone"} 50.0' in app.observer.text().decode()
+
+
+@asynchronous
+async def test_a_single_call_does_not_wait_behind_a_whole_batch() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    async with served(node) as (url, app), Caller(url) as caller:
+        batch = asyncio.create_task(
+            caller.http.post("/v1/runs", json={"calls": [{"code": "print(1)", "id": f"b{n}"} for n in range(30)]})
+        )
+        await until(lambda: app.queue.waiting > 20)
+        await caller.post("/v1/run", {"code": "print(1)", "id": "single"})
+        assert app.queue.waiting > 5
+        (await batch).close()
+
+
+@asynchronous
+async def test_tokens_share_the_node_by_their_quotas(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(
+        '[tokens.small]\ntoken = "small-token-0000"\nrunning = 1\nwaiting = 2\n'
+        '[tokens.large]\ntoken = "large-token-0000"\n'
+    )
+    node = StandInNode(NodeConfig(slots=2))
+    async with (
+        served(node, tokens) as (url, app),
+        Caller(url) as stranger,
+        Caller(url, "small-token-0000") as small,
+        Caller(url, "large-token-0000") as large,
+    ):
+        assert (await stranger.post("/v1/run", {"code": "print(1)"}))[0] == 401
+        assert (await stranger.get("/healthz"))[0] == 200
+        held = [asyncio.create_task(small.post("/v1/run", {"code": SLEEPER})) for _ in range(3)]
+        await until(lambda: app.queue.waiting == 2)
+        assert app.queue.running == 1
+        status, body = await small.post("/v1/run", {"code": "print(1)"})
+        assert (status, body["error"]) == (429, "queue_full")
+        assert (await large.post("/v1/run", {"code": "print(2)"}))[1]["output"] == "2\n"
+        async with aiohttp.ClientSession() as plain:
+            with_password = url.replace("http://", "http://any:large-token-0000@")
+            async with plain.post(f"{with_password}/run", json={"type": "python", "solution": "print(3)"}) as response:
+                assert (await response.json())["stdout"] == "3\n"
+        for task in held:
+            task.cancel()
+
+
+@asynchronous
+async def test_a_batch_whose_reader_stalls_stops_starting_calls() -> None:
+    node = StandInNode(NodeConfig(slots=4))
+    flood = "print('x' * 1_000_000)"
+    async with served(node) as (url, app):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as stalled:
+            stalled.setblocking(False)
+            body = json.dumps({"calls": [{"code": flood}] * 200}).encode()
+            head = b"POST /v1/runs HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+            await asyncio.get_running_loop().sock_sendall(stalled, head + body)
+            await until(lambda: 0 < app.queue.waiting < 200)
+            await until(lambda: app.queue.running == 0)
+            assert app.queue.waiting > 100
+            async with Caller(url) as caller:
+                assert (await caller.post("/v1/run", {"code": "print(1)"}))[1]["output"] == "1\n"
+        await until(lambda: app.queue.waiting == 0)
+
+
+@asynchronous
+async def test_draining_gives_back_what_waits_and_finishes_what_runs() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    async with served(node) as (url, app), Caller(url) as caller:
+        running = asyncio.create_task(caller.post("/v1/run", {"code": "import sys; sys.stdin.read(); print(1)"}))
+        await until(lambda: app.queue.running == 1)
+        waiting = asyncio.create_task(caller.post("/v1/runs", {"calls": [{"code": "print(2)", "id": "w"}]}))
+        await until(lambda: app.queue.waiting == 1 or waiting.done())
+        app.queue.drain()
+        assert (await waiting)[1]["fault"] in ("draining", "")
+        assert (await running)[1]["output"] == "1\n"
+        status, body = await caller.post("/v1/run", {"code": "print(3)"})
+        assert (status, body["error"]) == (503, "draining")
+        assert (await caller.get("/healthz"))[0] == 503
+
+
+@asynchronous
+async def test_a_broken_node_is_a_fault_in_every_dialect() -> None:
+    node = StandInNode()
+    async with served(node) as (url, _), Caller(url) as caller:
+        _, ours = await caller.post("/v1/run", {"code": BREAK, "id": "a"})
+        assert (ours["status"], ours["fault"], ours["attempts"]) == ("fault", "broken", 2)
+        _, judged = await caller.post("/judge", {"type": "python", "solution": BREAK})
+        assert (judged["success"], judged["run_success"], judged["reason"]) == (False, False, "internal_error")
+        _, fusion = await caller.post("/run_code", {"code": BREAK, "language": "python"})
+        assert (fusion["status"], fusion["run_result"]) == ("SandboxError", None)
+
+
+@asynchronous
+async def test_a_full_queue_is_their_own_word_for_it_in_the_other_dialects() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    async with served(node, most_waiting=1) as (url, app), Caller(url) as caller:
+        held = [asyncio.create_task(caller.post("/v1/run", {"code": SLEEPER})) for _ in range(2)]
+        await until(lambda: app.queue.waiting == 1)
+        _, judged = await caller.post("/run", {"type": "python", "solution": "print(1)"})
+        assert (judged["run_success"], judged["reason"]) == (False, "queue_timeout")
+        _, fusion = await caller.post("/run_code", {"code": "print(1)", "language": "python"})
+        assert (fusion["status"], fusion["run_result"]) == ("SandboxError", None)
+        for task in held:
+            task.cancel()
+
+
+@asynchronous
+async def test_bodies_that_arrive_together_are_bounded_too() -> None:
+    async with served(StandInNode(), most_held_mb=1, most_body_mb=1) as (url, app), Caller(url) as caller:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as slow:
+            slow.setblocking(False)
+            head = b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+            await asyncio.get_running_loop().sock_sendall(slow, head + b" " * 900_000)
+            await until(lambda: app._arrivals.bytes > 700_000)
+            async with caller.http.post("/v1/run", data=io.BytesIO(b" " * 900_000)) as response:
+                assert (response.status, response.headers["retry-after"]) == (429, "1")
+            assert (await caller.post("/v1/run", {"code": "print(1)"}))[0] == 200
+        await until(lambda: app._arrivals.bytes == 0)
+
+
+@asynchronous
+async def test_each_call_of_a_batch_has_its_own_deadline() -> None:
+    node = StandInNode(NodeConfig(slots=1))
+    calls = [
+        {"code": ENDLESS, "id": "killed", "within": 0.5},
+        {"code": "print(1)", "id": "late", "within": 0.1},
+        {"code": "print(2)", "id": "patient"},
+    ]
+    async with served(node) as (url, _), Caller(url) as caller:
+        async with caller.http.post("/v1/runs", json={"calls": calls}) as response:
+            outcomes = {line["id"]: line for line in [json.loads(line) async for line in response.content]}
+        assert [outcomes[each].get("fault") for each in ("killed", "late", "patient")] == ["expired", "expired", None]
+        assert outcomes["patient"]["output"] == "2\n"
+    assert (node.killed, node.ran) == (1, ["killed", "patient"])

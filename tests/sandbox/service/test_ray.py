@@ -1,0 +1,69 @@
+"""Nodes on a Ray cluster of one machine. Runs where Ray is installed and there is no network but loopback:
+
+`unshare -n sh -c "ip link set lo up && pytest tests/sandbox/service/test_ray.py"`. Ray listens on all interfaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.sandbox import on_ray
+from cleaner_rl.sandbox.client import SandboxClient
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+pytestmark = pytest.mark.skipif(
+    [name for _, name in socket.if_nameindex()] != ["lo"], reason="Ray would listen on a network that others reach"
+)
+TOKEN = "0123456789abcdef"
+CLEANER = [sys.executable, "-c", "from cleaner_rl.cli import main; main()"]
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    context = ray.init(_node_ip_address="127.0.0.1", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+    yield context.address_info["address"]
+    ray.shutdown()
+
+
+def keepers(tokens: Path) -> list[int]:
+    """Processes that serve a node with this token file."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words and str(tokens).encode() in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+async def answers(patience: float) -> str:
+    async with SandboxClient("ray:", token=TOKEN, patience=patience) as sandbox:
+        return (await sandbox.run("print(6 * 7)")).result.output
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.filterwarnings("ignore")
+def test_a_node_per_machine_is_found_and_comes_back_when_it_is_killed(cluster: str, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(f'[tokens.me]\ntoken = "{TOKEN}"\n')
+    command = [*CLEANER, "sandbox", "up", "--ray", "--address", cluster, "--token-file", str(tokens), "--slots", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+    assert done.stdout.count("http://127.0.0.1:") == len(on_ray.urls()) == 1
+    assert asyncio.run(answers(60)) == "42\n"
+    (keeper,) = keepers(tokens)
+    os.kill(keeper, signal.SIGKILL)
+    assert asyncio.run(answers(120)) == "42\n"
+    assert keepers(tokens) != [keeper]
+    down = subprocess.run([*CLEANER, "sandbox", "down", "--ray", "--address", cluster], capture_output=True, text=True)
+    assert down.stdout == "1 nodes ended\n"

@@ -1,0 +1,143 @@
+"""`cleaner sandbox serve` as an operator meets it: a real process, signals, and what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLEANER = [sys.executable, "-c", "from cleaner_rl.cli import main; main()"]
+SECONDS = 40
+
+
+@contextlib.contextmanager
+def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str, dict[str, Any]]]:
+    """A node in its own process: the process, its address, and its first line."""
+    command = [*CLEANER, "sandbox", "serve", "--port", "0", "--slots", "2", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        host, port = ready["address"]
+        yield process, f"http://{host}:{port}", ready
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def call(url: str, body: object, token: str | None = None) -> Any:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{url}/v1/run", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        return json.load(response)
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_serve_says_what_it_can_hold_logs_calls_without_their_code_and_leaves_nothing_behind_at_sigterm() -> None:
+    with serving() as (process, url, ready):
+        assert ready["event"] == "ready"
+        assert ready["health"]["tier"] >= 1
+        assert ready["health"]["slots"] == 2
+        assert ready["health"]["connections"] > 0
+        assert call(url, {"code": "print('secret')", "id": "me"})["output"] == "secret\n"
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert (json.loads(line)["id"], json.loads(line)["status"]) == ("me", "ok")
+        assert "secret" not in line
+        everything = [*children(process.pid), *(g for c in children(process.pid) for g in children(c))]
+        assert len(everything) > 2
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+        assert [pid for pid in everything if os.path.exists(f"/proc/{pid}")] == []
+
+
+def test_a_node_with_a_token_file_answers_only_who_has_a_token_and_logs_code_if_asked(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
+    with serving("--token-file", str(tokens), "--log-code") as (process, url, _):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            call(url, {"code": "print(1)"})
+        refused.value.close()
+        assert call(url, {"code": "print('shown')"}, "0123456789abcdef")["output"] == "shown\n"
+        assert process.stdout is not None
+        line = process.stdout.readline()
+    assert (json.loads(line)["code"], json.loads(line)["owner"]) == ("print('shown')", "me")
+    assert "0123456789abcdef" not in line
+
+
+def test_the_front_comes_back_by_itself_on_the_same_address() -> None:
+    with serving() as (process, url, _):
+        (front,) = children(process.pid)
+        os.kill(front, signal.SIGKILL)
+        # No waiting for it: the connection is taken by the socket's backlog and answered by the next front.
+        assert call(url, {"code": "print(2)"})["output"] == "2\n"
+        assert children(process.pid) != [front]
+
+
+def test_a_killed_keeper_takes_everything_along() -> None:
+    with serving() as (process, url, _):
+        call(url, {"code": "print(1)"})
+        (front,) = children(process.pid)
+        everything = [os.pidfd_open(pid) for pid in (front, *children(front))]
+        process.kill()
+        for pidfd in everything:
+            assert select.select([pidfd], [], [], SECONDS)[0], "still alive"
+            os.close(pidfd)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_reachable_address_is_refused_without_a_token(host: str) -> None:
+    done = subprocess.run(
+        [*CLEANER, "sandbox", "serve", "--host", host, "--port", "0"], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 1
+    assert "--token-file" in done.stderr
+
+
+def test_a_node_that_can_not_reach_its_tier_says_so_and_is_not_started_again() -> None:
+    done = subprocess.run(
+        [*CLEANER, "sandbox", "serve", "--port", "0", "--min-tier", "T3"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 78
+    assert '"event":"unusable"' in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_too_few_descriptors_are_said_at_start() -> None:
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512)); {CLEANER[2]}"
+    done = subprocess.run(
+        [sys.executable, "-c", limited, "sandbox", "serve", "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 78
+    assert "open files" in done.stdout
+
+
+def test_help_shows_an_example_and_the_groups_help_imports_no_server() -> None:
+    done = subprocess.run([*CLEANER, "sandbox", "serve", "--help"], capture_output=True, text=True, timeout=SECONDS)
+    assert "Example:" in done.stdout
+    light = "import sys; from click.testing import CliRunner; from cleaner_rl.cli import main\n"
+    light += "print(CliRunner().invoke(main, ['--help']).output); assert 'uvicorn' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, "sandbox" in done.stdout) == (0, True), done.stderr

@@ -1,0 +1,90 @@
+"""A node served inside the test's own process, and a small client that hides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import aiohttp
+import uvicorn
+
+from cleaner_rl.sandbox import Node
+from cleaner_rl.sandbox.service.app import App
+from cleaner_rl.sandbox.service.config import ServiceConfig
+from cleaner_rl.sandbox.service.front import Server, build
+from cleaner_rl.sandbox.service.observe import CallLog
+
+P = ParamSpec("P")
+SECONDS = 60.0
+
+
+def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine, bounded in time."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), SECONDS))
+
+    return run
+
+
+@contextlib.asynccontextmanager
+async def served(
+    node: Node, token_file: Path | None = None, port: int = 0, **settings: Any
+) -> AsyncIterator[tuple[str, App]]:
+    """The address of a node's service, and its application."""
+    config = ServiceConfig(node.config, token_file=None if token_file is None else str(token_file), **settings)
+    app = build(config, node, connections=1000, log=CallLog(io.BytesIO()))
+    listening = socket.create_server(("127.0.0.1", port), backlog=4096)
+    options = uvicorn.Config(
+        app, lifespan="off", log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1
+    )
+    server = Server(options, app)
+    # Not `serve`: that one takes over the process' signals.
+    task = asyncio.create_task(server._serve(sockets=[listening]))
+    try:
+        await until(lambda: server.started)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", app
+    finally:
+        server.should_exit = True
+        await task
+        listening.close()
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 20.0) -> None:
+    """Wait for a condition that something else brings about."""
+    async with asyncio.timeout(seconds):
+        while True:
+            holds = condition()
+            if holds if isinstance(holds, bool) else await holds:
+                return
+            await asyncio.sleep(0.005)
+
+
+class Caller:
+    """Sends requests as they are written."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._url = url
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    async def __aenter__(self) -> Caller:
+        self.http = aiohttp.ClientSession(self._url, headers=self._headers)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.close()
+
+    async def post(self, path: str, body: object) -> tuple[int, Any]:
+        async with self.http.post(path, json=body) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self.http.get(path) as response:
+            return response.status, await response.json(content_type=None)

@@ -1,0 +1,365 @@
+"""Sessions: what a cell does stays if it is committed, and is gone without a trace if it isn't."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cleaner_rl.sandbox import (
+    Cell,
+    CellOutcome,
+    Commit,
+    Limits,
+    Node,
+    NodeConfig,
+    RollbackDeclinedError,
+    Session,
+    SessionLostError,
+    SessionRequest,
+    Tier,
+    TierError,
+)
+from cleaner_rl.tools import Status
+from tests.sandbox.conftest import Driver, needs
+
+pytestmark = pytest.mark.timeout(110)
+
+
+class Cells:
+    """A session driven from synchronous tests."""
+
+    def __init__(self, driver: Driver, **options: Any) -> None:
+        self.driver = driver
+        self.session: Session = driver.wait(driver.node.open_session(SessionRequest(**{"preload": "bare"} | options)))
+
+    def run(self, code: str, **options: Any) -> CellOutcome:
+        return self.driver.wait(self.session.run(Cell(code, **options)))
+
+    def show(self, code: str) -> str:
+        """Run a cell that must succeed, for its output."""
+        outcome = self.run(code)
+        assert outcome.result.status is Status.OK, outcome.result
+        assert outcome.committed
+        return outcome.result.output
+
+    def fail(self, code: str, **options: Any) -> CellOutcome:
+        """Run a cell that must fail and leave nothing."""
+        before = self.session.checkpoint
+        outcome = self.run(code, **options)
+        assert outcome.result.failed, outcome.result
+        assert not outcome.committed
+        assert outcome.checkpoint == before
+        return outcome
+
+    def rollback(self, checkpoint: int | None = None) -> int:
+        return self.driver.wait(self.session.rollback(checkpoint))
+
+
+@pytest.fixture
+def cells(t2: Driver) -> Iterator[Cells]:
+    cells = Cells(t2)
+    yield cells
+    t2.wait(cells.session.close())
+
+
+def test_state_lives_from_cell_to_cell(cells: Cells) -> None:
+    cells.show("import math\ndef f(x):\n    return math.sqrt(x)\ny = [1]")
+    cells.show("y.append(f(4))")
+    assert cells.show("y") == "[1, 2.0]\n"
+    assert cells.session.checkpoint == 3
+
+
+def test_a_failed_cell_leaves_no_trace_in_memory(cells: Cells) -> None:
+    cells.show("x = {'a': 1}")
+    outcome = cells.fail("x['b'] = 2\nimport json\njson.spoiled = True\nundefined")
+    assert outcome.result.exception is not None
+    assert outcome.result.exception.line == 4
+    assert cells.show("import json\nx, hasattr(json, 'spoiled')") == "({'a': 1}, False)\n"
+
+
+def test_the_correction_runs_from_the_very_state_that_the_failure_saw(cells: Cells) -> None:
+    cells.show("import random\nrandom.seed(5)\nrandom.random()")
+    outcome = cells.fail("print(random.random(), random.random())\n1/0")
+    assert cells.show("print(random.random(), random.random())") == outcome.result.output
+
+
+def test_random_is_the_sessions_seeds(t2: Driver) -> None:
+    import random
+
+    cells = Cells(t2, seed=11)
+    assert cells.show("import random; random.random()") == f"{random.Random(11).random()}\n"
+    t2.wait(cells.session.close())
+
+
+def test_files_roll_back(cells: Cells) -> None:
+    cells.show("import os\nopen('kept', 'w').write('1')\nos.mkdir('d')\nopen('d/x', 'w').write('2')\nos.remove('d/x');")
+    cells.fail(
+        "open('kept', 'a').write('+')\nopen('new', 'w').close()\nos.rename('kept', 'moved')\nos.rmdir('d')\n"
+        "open('/tmp/t', 'w').close()\nos.chmod('.', 0o500)\n1/0"
+    )
+    assert (
+        cells.show("sorted(os.listdir('.')), open('kept').read(), os.listdir('/tmp')") == "(['d', 'kept'], '1', [])\n"
+    )
+    cells.show("os.chdir('d'); open('y', 'w').write('3');")
+    cells.fail("open('y', 'w').write('4')\nos.chdir('/')\n1/0")
+    assert cells.show("os.getcwd(), open('y').read()") == "('/box/run/work/d', '3')\n"
+
+
+def test_open_files_and_their_offsets_roll_back(cells: Cells) -> None:
+    cells.show("f = open('log', 'w+')\nf.write('one\\n')\nf.flush()\nr = open('log')\nr.readline()")
+    cells.fail("f.write('bad\\n')\nf.flush()\nprint(r.readline())\n1/0")
+    assert cells.show("f.write('two\\n'); f.flush(); r.readline()") == "4\n'two\\n'\n".partition("\n")[2]
+    cells.show("raw = __import__('os').open('log', 0)")
+    cells.fail("__import__('os').read(raw, 5)\n1/0")
+    assert cells.show("__import__('os').read(raw, 3)") == "b'one'\n"
+    assert cells.show("open('log').read()") == "'one\\ntwo\\n'\n"
+
+
+def test_generators_go_back(cells: Cells) -> None:
+    cells.show("g = (i * i for i in range(9))\nnext(g); next(g)")
+    cells.fail("next(g)\nnext(g)\n1/0")
+    assert cells.show("next(g)") == "4\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "status"),
+    [
+        ("x = 2\nimport sys; sys.exit(3)", {}, Status.ERROR),
+        ("x = 2\nimport os; os._exit(0)", {}, Status.ERROR),
+        ("x = 2\nimport os, signal; os.kill(os.getpid(), signal.SIGKILL)", {}, Status.CRASHED),
+        ("x = 2\nwhile True: pass", {"cpu_seconds": 0.3}, Status.TIMEOUT),
+        ("x = 2\nimport time; time.sleep(9)", {"wall_seconds": 0.3}, Status.TIMEOUT),
+        ("x = 2\nprint('x' * 9000)", {"output_bytes": 1000}, Status.OUTPUT_LIMIT),
+        ("x = 2\ny = (", {}, Status.ERROR),
+    ],
+)
+def test_however_a_cell_fails_the_session_goes_on(
+    cells: Cells, code: str, limits: dict[str, float], status: Status
+) -> None:
+    cells.show("x = 1")
+    assert cells.fail(code, limits=Limits(**limits)).result.status is status  # type: ignore[arg-type]
+    assert cells.show("x") == "1\n"
+
+
+def test_x15_exit_in_a_cell_ends_that_cell_alone(cells: Cells) -> None:
+    outcome = cells.run("x = 1\nimport sys; sys.exit(0)")
+    assert (outcome.result.status, outcome.committed) == (Status.OK, True)
+    assert cells.show("x") == "1\n"
+
+
+def test_commit_rules(cells: Cells) -> None:
+    assert cells.run("x = 1\n1/0", commit=Commit.ALWAYS).committed
+    assert cells.show("x") == "1\n"
+    assert not cells.run("x = 2", commit=Commit.NEVER).committed
+    assert cells.show("x") == "1\n"
+
+
+def test_rolling_back_to_any_kept_checkpoint(cells: Cells) -> None:
+    for i in range(6):
+        cells.show(f"x = {i}\nopen('f', 'w').write('{i}');")
+    assert cells.rollback(3) == 3
+    assert cells.show("x, open('f').read()") == "(2, '2')\n"
+    assert cells.rollback() == 3
+    assert cells.rollback(0) == 0
+    assert cells.show("'x' in globals(), __import__('os').listdir('.')") == "(False, [])\n"
+    with pytest.raises(RollbackDeclinedError, match="no checkpoint 5"):
+        cells.rollback(5)
+
+
+def test_a_checkpoint_that_is_not_kept_is_rebuilt(cells: Cells) -> None:
+    for i in range(15):
+        cells.show(f"x = {i}\nopen('f', 'a').write('{i} ');\nx")
+    assert cells.rollback(2) == 2
+    assert cells.show("x, open('f').read()") == "(1, '0 1 ')\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "obstacle"),
+    [
+        ("import threading\ne = threading.Event()\nt = threading.Thread(target=e.wait)\nt.start()", "thread"),
+        ("import subprocess\np = subprocess.Popen(['sleep', '60'])", "process"),
+        ("import socket\ns = socket.socketpair()", "socket"),
+        ("import os\np = os.pipe()", "pipe"),
+        ("import mmap\nm = mmap.mmap(-1, 4096)", "shared mapping"),
+        ("import os\nf = open('f', 'w')\nos.remove('f')", "deleted file"),
+        ("import select\ne = select.epoll()", "descriptor"),
+    ],
+)
+def test_what_a_fork_would_lose_is_said_and_rebuilt(cells: Cells, code: str, obstacle: str) -> None:
+    cells.show("x = 1")
+    assert obstacle in cells.run(code).not_checkpointable
+    cells.show("x += 1")
+    assert obstacle in cells.fail("x = 100\n1/0").not_checkpointable
+    assert cells.show("x") == "2\n"
+
+
+def test_a_state_that_does_not_come_out_the_same_is_lost(cells: Cells) -> None:
+    cells.show("import os\np = os.pipe()\nos.urandom(8)")
+    with pytest.raises(RollbackDeclinedError, match="did not show the same"):
+        cells.run("1/0")
+    with pytest.raises(SessionLostError, match="did not show the same"):
+        cells.run("1")
+
+
+def test_what_a_failed_cell_started_is_gone(cells: Cells) -> None:
+    code = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            open('ticks', 'a').write('.')
+            time.sleep(0.01)
+1/0
+"""
+    cells.fail(code)
+    assert cells.show("import os, time; time.sleep(0.1); os.path.exists('ticks')") == "False\n"
+    assert cells.session.checkpoint == 1
+
+
+def test_files_go_in_and_come_out_of_sessions(t2: Driver) -> None:
+    cells = Cells(t2, files={"in.txt": b"given"})
+    outcome = cells.run("open('out.txt', 'w').write(open('in.txt').read().upper());", fetch=("out.txt",))
+    assert outcome.run.files == {"out.txt": b"GIVEN"}
+    cells.fail("1/0", files={"later.txt": b"x"})
+    assert cells.show("import os; sorted(os.listdir('.'))") == "['in.txt', 'out.txt']\n"
+    assert cells.run("1", files={"../x": b""}).result.status is Status.REFUSED
+    t2.wait(cells.session.close())
+
+
+def test_input_is_per_cell(cells: Cells) -> None:
+    assert cells.run("input()", stdin="a\nb").result.output == "'a'\n"
+    assert cells.run("input()", stdin="c").result.output == "'c'\n"
+    assert cells.fail("input()").result.exception is not None
+
+
+def test_tracebacks_name_the_cell_of_each_frame(cells: Cells) -> None:
+    cells.show("def f():\n    return 1 / 0")
+    trace = cells.fail("f()").result.exception
+    assert trace is not None
+    assert 'File "cell2.py", line 1' in trace.traceback
+    assert 'File "cell1.py", line 2, in f\n    return 1 / 0' in trace.traceback
+
+
+def test_a_cell_that_lies_about_its_end_only_fools_itself(cells: Cells) -> None:
+    cells.show("x = 1")
+    cells.run("import os\nos.write(4, b'E\\x00')\nx = 2\nos.write(4, b'R' * 100)\n1/0")
+    cells.run("import os\nos.closerange(0, 64)")
+    with contextlib.suppress(SessionLostError):
+        assert cells.show("x") in ("1\n", "2\n")
+    assert cells.driver.run("print(1)").output == "1\n"
+
+
+def test_sessions_need_tier_2(t1: Driver) -> None:
+    with pytest.raises(TierError, match="sessions need tier 2"):
+        t1.wait(t1.node.open_session())
+
+
+def test_a_dead_supervisor_is_a_lost_session_and_no_cell_runs_twice() -> None:
+    needs(Tier.T2)
+
+    async def check() -> None:
+        async with Node(NodeConfig(slots=1, sessions=2, session_ttl=600)) as node:
+            session = await node.open_session(SessionRequest(preload="bare"))
+            await session.run("x = 1")
+            os.kill(session.pid, signal.SIGKILL)
+            with pytest.raises(SessionLostError, match="supervisor died"):
+                await session.run("x")
+            assert node.status.sessions == 0
+            # The oldest idle one makes room.
+            first, second, third = [await node.open_session(SessionRequest(preload="bare")) for _ in range(3)]
+            with pytest.raises(SessionLostError, match="made room"):
+                await first.run("1")
+            assert (await second.run("1")).result.output == (await third.run("1")).result.output == "1\n"
+            with pytest.raises(SessionLostError, match="made room"):
+                node.session(first.id)
+            assert node.session(third.id) is third
+
+    asyncio.run(check())
+
+
+def test_idle_sessions_expire() -> None:
+    needs(Tier.T2)
+
+    async def check() -> None:
+        async with Node(NodeConfig(slots=1, session_ttl=0.2)) as node:
+            session = await node.open_session(SessionRequest(preload="bare"))
+            deadline = asyncio.get_running_loop().time() + 30
+            while not session.lost:
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.05)
+            with pytest.raises(SessionLostError, match="idle for too long"):
+                await session.run("1")
+
+    asyncio.run(check())
+
+
+STATEMENTS = [
+    "x = x + 1",
+    "print(random.random())",
+    "random.seed(x)",
+    "l.append(x)",
+    "print(next(g))",
+    "f.write(f'{x} '); f.flush()",
+    "print(open('log').read())",
+    "print(r.read(2))",
+    "open(f'file{x}', 'w').write('data')",
+    "print(sorted(os.listdir('.')))",
+    "[os.remove(n) for n in os.listdir('.') if n.startswith('file')]",
+    "x += 10; os.mkdir(f'dir{x}')",
+    "t = threading.Thread(target=l.append, args=(x,)); t.start(); t.join()",
+    "print(subprocess.run(['echo', str(x)], capture_output=True, text=True).stdout)",
+    "e = threading.Event(); w = threading.Thread(target=e.wait); w.start()",
+    "e.set(); w.join()",
+    "print(x, l)",
+]
+SETUP = """
+import os, random, subprocess, threading
+x, l, g, e, w = 0, [], iter(range(10**6)), threading.Event(), threading.Thread()
+w.start()
+f = open('log', 'w'); r = open('log')
+"""
+OPERATIONS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=3), st.sampled_from(["ok", "ok", "fail", "back"])
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(OPERATIONS)
+def test_any_session_is_its_committed_cells_run_in_a_fresh_interpreter(
+    t2: Driver, operations: list[tuple[list[str], str]]
+) -> None:
+    final = "print(x, l, next(g), random.random(), open('log').read(), r.read(), sorted(os.listdir('.')))"
+    cells = Cells(t2, seed=3)
+    committed = [(SETUP, cells.show(SETUP))]
+    for statements, kind in operations:
+        code = "\n".join(statements)
+        if kind == "fail":
+            cells.fail(code + "\n1/0")
+        elif kind == "back" and len(committed) > 1:
+            cells.rollback()
+            committed.pop()
+        else:
+            outcome = cells.run(code)
+            if outcome.committed:
+                committed.append((code, outcome.result.output))
+    shown = cells.show("e.set()\n" + final)
+    t2.wait(cells.session.close())
+
+    fresh = Cells(t2, seed=3, commit=Commit.ALWAYS)
+    for code, output in committed:
+        assert fresh.run(code).result.output == output
+    assert fresh.run("e.set()\n" + final).result.output == shown
+    t2.wait(fresh.session.close())
