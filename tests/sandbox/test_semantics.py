@@ -235,6 +235,15 @@ time.sleep(20)
     )
 
 
+def test_memory_of_executed_programs_counts(t2: Driver) -> None:
+    code = """
+import subprocess
+many = [subprocess.Popen(["dd", "if=/dev/zero", "of=/dev/null", "bs=30M", "count=100000"]) for _ in range(8)]
+many[0].wait()
+"""
+    assert t2.run(code, memory_mb=100, cpu_seconds=30).status is Status.MEMORY
+
+
 def test_atexit_threads_and_open_files_end_as_in_a_script(box: Driver) -> None:
     code = """
 import atexit, threading, time

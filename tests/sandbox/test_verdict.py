@@ -68,6 +68,14 @@ for descriptor in range(256):
     assert box.run(code).output == "0 1 2 3 "
 
 
+def test_the_runs_own_descriptors_hold_no_uncounted_memory(box: Driver) -> None:
+    result = box.run("import os\nos.write(0, bytes(4096))", stdin="abc")
+    assert result.exception is not None
+    assert result.exception.type == "PermissionError"
+    code = "import os, time\nfor _ in range(8): os.write(3, bytes(1 << 20))\ntime.sleep(9)"
+    assert box.run(code).status is Status.OUTPUT_LIMIT
+
+
 def test_patched_builtins_decide_nothing(box: Driver) -> None:
     code = """
 import os, sys, json, traceback, builtins

@@ -6,12 +6,14 @@ import asyncio
 import functools
 import os
 import shutil
+import signal
 import tempfile
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from cleaner_rl.sandbox import cgroups
 from cleaner_rl.sandbox.config import NodeConfig, NodeStatus, zygote_settings
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.limits import Limits
@@ -24,6 +26,10 @@ from cleaner_rl.sandbox.tiers import Layer, Tier, TierError, choose, probe
 from cleaner_rl.sandbox.verdict import Ending, fetched, result_of
 from cleaner_rl.sandbox.zygotes import SlotDiedError
 from cleaner_rl.tools import Status, ToolResult
+
+OWN_MEMORY_MB = 256
+OWN_PROCESSES = 4
+"""What a slot's cgroup allows beyond the node's maxima, for the supervisor and the interpreter itself."""
 
 
 class Terms(NamedTuple):
@@ -62,9 +68,14 @@ class Node:
         self._folder = tempfile.mkdtemp(prefix="cleaner-sandbox-")
         os.chmod(self._folder, 0o711)
         indices = deque(range(config.slots * len(config.preload) + config.sessions + 64))
+        groups = None
+        if Layer.CGROUP in self._layers:
+            most = config.maxima
+            memory = (most.memory_mb + most.disk_mb + OWN_MEMORY_MB << 20) + 2 * most.output_bytes
+            groups = cgroups.Groups(cgroups.own_group(), memory, most.processes + OWN_PROCESSES)
         for each in config.preload:
             settings = zygote_settings(config, self._layers, each, self._folder)
-            self._pools[each.name] = Pool(each.name, settings, config.slots, indices)
+            self._pools[each.name] = Pool(each.name, settings, config.slots, indices, groups)
         try:
             await asyncio.gather(*(pool.start() for pool in self._pools.values()))
         except BaseException:
@@ -193,6 +204,8 @@ class Node:
                 slot = await pool.take()
                 try:
                     ending, files = await slot.run(start, payload, terms.patience, terms.disk)
+                    if slot.group is not None and ending.signal == signal.SIGKILL and slot.group.ran_out():
+                        ending = ending._replace(reason=wire.MEMORY)
                     try:
                         return self._outcome(request, terms, pool, ending, files, attempt)
                     finally:

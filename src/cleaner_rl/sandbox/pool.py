@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cleaner_rl.sandbox.cgroups import Groups
 from cleaner_rl.sandbox.links import SessionLink
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
 
@@ -19,10 +20,13 @@ CLOSE_SECONDS = 10.0
 class Pool:
     """One zygote and its slots."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int]) -> None:
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int], groups: Groups | None = None
+    ) -> None:
         self.name = name
         self._settings = settings
         self._size = size
+        self._groups = groups
         self._indices = indices
         """Free slot numbers, shared by all pools of a node: a number stands for a pair of uids."""
         self._idle: deque[Slot] = deque()
@@ -50,7 +54,7 @@ class Pool:
         slots = [self._fork() for _ in range(self._size)]
         for slot in slots:
             try:
-                await slot.started
+                await self._started(slot)
             except asyncio.CancelledError:
                 raise ZygoteError("a slot ended while it set up its isolation") from None
         self._idle.extend(slots)
@@ -101,9 +105,16 @@ class Pool:
         self._slots.add(slot)
         return slot
 
+    async def _started(self, slot: Slot) -> None:
+        await slot.started
+        if self._groups is not None:
+            slot.group = self._groups.make(slot.index, slot.pid)
+
     def _slot_died(self, slot: Slot) -> None:
         self._slots.discard(slot)
         self._indices.append(slot.index)
+        if slot.group is not None:
+            slot.group.remove()
         with contextlib.suppress(ValueError):
             self._idle.remove(slot)
         if not self._closing:
@@ -125,7 +136,7 @@ class Pool:
         while len(self._slots) < self._size:
             try:
                 slot = self._fork()
-                await slot.started
+                await self._started(slot)
             except (SlotDiedError, asyncio.CancelledError):
                 if self._closing:
                     raise

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from enum import IntEnum, StrEnum
 
-from cleaner_rl.sandbox import seccomp
+from cleaner_rl.sandbox import cgroups, seccomp
 from cleaner_rl.sandbox.inside import kernel
 
 
@@ -67,7 +67,7 @@ def probe() -> dict[str, str]:
     found = {"seccomp": seccomp.problem() or "ok"}
     found["landlock"] = "ok" if kernel.landlock_abi() >= 1 else "the kernel has no landlock (5.13 and later have)"
     found["namespaces"] = _namespaces() or "ok"
-    found["cgroup"] = "not probed: this tier is untested"
+    found["cgroup"] = cgroups.problem() or "ok"
     return found
 
 
@@ -76,6 +76,8 @@ def choose(probes: dict[str, str], wanted: Tier | None, least: Tier) -> Tier:
     highest = Tier.NONE
     if probes["seccomp"] == probes["landlock"] == "ok":
         highest = Tier.T2 if probes["namespaces"] == "ok" else Tier.T1
+    if highest is Tier.T2 and wanted is Tier.T3 and probes["cgroup"] == "ok":
+        highest = Tier.T3  # only if told to: it is untested
     tier = highest if wanted is None else wanted
     if tier > highest or tier < least:
         problems = "; ".join(f"{name}: {what}" for name, what in probes.items() if what != "ok")

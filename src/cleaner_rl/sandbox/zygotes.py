@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cleaner_rl.sandbox import layout
+from cleaner_rl.sandbox.cgroups import Group
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.tiers import Layer
 from cleaner_rl.sandbox.verdict import Ending
@@ -74,6 +75,7 @@ class Slot:
         self._resized: asyncio.Future[None] | None = None
         self._running: asyncio.Future[tuple[Ending, list[int]]] | None = None
         self.alive = True
+        self.group: Group | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(control.fileno(), self._readable)
 

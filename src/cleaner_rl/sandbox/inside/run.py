@@ -10,6 +10,7 @@ import __future__
 import ast
 import atexit
 import builtins
+import fcntl
 import gc
 import linecache
 import os
@@ -27,6 +28,7 @@ REPORT_FD = 3
 REQUEST_FD = 4
 READY_FD = 5
 MEGABYTE = 1 << 20
+SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 ZYGOTE_SEED = 0
 """What zygotes seed the generators with, so that most runs needn't."""
 FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -100,12 +102,18 @@ def prepare(
             resource.setrlimit(kind, (value, value))
     if files:
         put_files(files)
-    if stdin:
-        os.write(0, stdin)
-        os.lseek(0, 0, os.SEEK_SET)
+    give_stdin(stdin)
     if seed_ != ZYGOTE_SEED:
         seed(seed_)
     gc.enable()
+
+
+def give_stdin(data: bytes | None) -> None:
+    """Fill standard input, for good: nothing can be stored there later."""
+    if data:
+        os.write(0, data)
+        os.lseek(0, 0, os.SEEK_SET)
+    fcntl.fcntl(0, fcntl.F_ADD_SEALS, SEALS)
 
 
 def put_files(files: dict[str, bytes]) -> None:

@@ -30,6 +30,9 @@ FIRST_LOOK = 10
 LOOK_EVERY = 25
 """Milliseconds between looks at a living run."""
 FIRST_FREE = 16
+LARGEST_REPORT = 1 << 20
+"""No run of ours writes so much; one that does fills memory that nobody counts."""
+SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 FILES = ("stdin", "stdout", "stderr", "report")
 THREE = struct.Struct("3i")
 
@@ -73,7 +76,7 @@ class Slot:
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         while True:
             # This loop runs between all runs, and every page it touches is copied once more: hence few and plain steps.
-            stdin, stdout, stderr, report = files = [os.memfd_create(name) for name in FILES]
+            stdin, stdout, stderr, report = files = [os.memfd_create(name, SEALABLE) for name in FILES]
             pid = self._fork(run.main, [*files, self._requests])
             pidfd = os.pidfd_open(pid)
             self._poll.register(pidfd, select.POLLIN)
@@ -173,7 +176,7 @@ class Slot:
                 os._exit(0)
             if tree is None:
                 only = None if "pid" in self._layers else pid
-                tree = Tree(self._proc, self._settings["base_rss"], began, only)
+                tree = Tree(self._proc, began, only)
             reason, waited = self._judge(tree, start, files, time.monotonic() - began)
             pause = LOOK_EVERY
         wall = time.monotonic() - began
@@ -194,10 +197,12 @@ class Slot:
             return wire.WALL, waited
         if elapsed > wall_limit * wire.STARVED_FACTOR:
             return wire.STARVED, waited
-        if held > memory_limit and tree.held_exactly() > memory_limit:
+        # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
+        if held > memory_limit + self._settings["base_rss"] and tree.held_exactly() > memory_limit:
             return wire.MEMORY, waited
-        if any(os.fstat(descriptor).st_size > output_limit for descriptor in files[1:3]):
-            return wire.OUTPUT, waited
+        for descriptor, limit in zip(files[1:], (output_limit, output_limit, LARGEST_REPORT), strict=True):
+            if os.fstat(descriptor).st_size > limit:
+                return wire.OUTPUT, waited
         return wire.EXITED, waited
 
     def _end(self, pid: int) -> tuple[int, float, int]:

@@ -9,6 +9,7 @@ A state has run user code, so nothing that it says is trusted with more than des
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import socket
@@ -60,9 +61,10 @@ def serve(module: ModuleType) -> NoReturn:
             os._exit(0)
         kind, *arguments = command
         if kind == RESTORE:
-            if child:
-                os.waitpid(child, 0)
-                child = 0
+            with contextlib.suppress(ChildProcessError):  # if the program ignores its children's ends
+                if child:
+                    os.waitpid(child, 0)
+            child = 0
             restore(*arguments)
             os.write(CHANNEL_FD, RESTORED)
             continue
@@ -100,9 +102,7 @@ def run_cell(
     try:
         if put:
             run.put_files(put)
-        if stdin:
-            os.write(0, stdin)
-            os.lseek(0, 0, os.SEEK_SET)
+        run.give_stdin(stdin)
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
         exit_code = run.execute(code, echo, module, name, tuple(names))
         sys.stdout.flush()

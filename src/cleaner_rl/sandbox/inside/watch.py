@@ -6,6 +6,7 @@ bounds what that can hide.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -18,12 +19,9 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Tree:
     """The processes of one run."""
 
-    def __init__(
-        self, proc: Proc, base_rss: int, began: float, only: int | None = None, others: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, proc: Proc, began: float, only: int | None = None, others: frozenset[str] = frozenset()) -> None:
         """All in `proc` but its first process and `others`, or one process alone."""
         self._proc = proc
-        self._base_rss = base_rss
         self._only = only
         self._others = others | {"1"}
         self._cpu: dict[str, float] = {}
@@ -38,13 +36,13 @@ class Tree:
         return [pid for pid in self._proc.pids() if pid not in self._others]
 
     def look(self) -> tuple[float, int, float]:
-        """CPU seconds, bytes held beyond the interpreter, seconds spent runnable but waiting."""
+        """CPU seconds, resident bytes (shared ones counted for each process), seconds spent runnable but waiting."""
         held, with_children = 0, 0.0
         delays: dict[str, int] = {}
         for pid in self.pids():
             try:
                 fields = self._proc.stat(pid)
-                held += max(0, int(fields[21]) * PAGE - self._base_rss)
+                held += int(fields[21]) * PAGE
                 threads = self._proc.threads(pid)
             except OSError:  # it ended while we looked
                 continue
@@ -59,15 +57,21 @@ class Tree:
         return max(sum(self._cpu.values()), with_children), held, self._waited
 
     def held_exactly(self) -> int:
-        """Bytes held beyond the interpreter, pages that processes share counted once: slower than `look`."""
+        """Resident bytes, those that processes share counted once: slower than `look`."""
         held = 0
         for pid in self.pids():
             try:
-                text = self._proc.read(f"{pid}/smaps_rollup")
+                held += self._pss(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            held += int(text.split(b"\nPss:", 1)[1].split(None, 1)[0]) * 1024 if b"\nPss:" in text else 0
+            except PermissionError:  # what we may not look into is all its own
+                with contextlib.suppress(OSError):
+                    held += int(self._proc.stat(pid)[21]) * PAGE
         return held
+
+    def _pss(self, pid: str) -> int:
+        lines = self._proc.read(f"{pid}/smaps_rollup").split(b"\n")
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
 
     def _count_waiting(self, delays: dict[str, int]) -> None:
         """Add the longest that any one thread has waited since the last look: many that wait at once wait once."""
