@@ -19,6 +19,7 @@ import random
 import signal
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,27 +42,35 @@ class Injector:
         self.kills = dict.fromkeys(KINDS, 0)
         plan = [KINDS[number % len(KINDS)] for number in range(kills)]
         self._luck.shuffle(plan)
-        self._plan = {calls * (number + 1) // (kills + 1): kind for number, kind in enumerate(plan)}
+        self._plan = deque((calls * (number + 1) // (kills + 1), kind) for number, kind in enumerate(plan))
         self._restarts: set[asyncio.Task[None]] = set()
 
     def answered(self, count: int) -> None:
         """So many calls have been answered."""
-        kind = self._plan.pop(count, None)
-        if kind is not None:
-            self._kill(kind, self._luck.choice(self._nodes))
+        if self._plan and count >= self._plan[0][0]:
+            _, kind = self._plan[0]
+            # A node that is only just coming back has nothing to kill: then the other one, or a little later.
+            if any(self._kill(kind, node) for node in self._luck.sample(self._nodes, len(self._nodes))):
+                self.kills[kind] += 1
+                self._plan.popleft()
 
-    def _kill(self, kind: str, node: NodeProcess) -> None:
+    def _kill(self, kind: str, node: NodeProcess) -> bool:
         if kind == "node":
+            if node.starting:
+                return False
             node.kill()
+            node.starting = True
             self._restarts.add(asyncio.create_task(asyncio.to_thread(node.start)))
-        else:
-            front = [] if node.front is None else [node.front]
-            choices = {"slot": node.supervisors, "zygote": node.zygotes, "front": front}[kind]
-            if not choices:
-                return  # the node is only just coming back from an earlier one
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._luck.choice(choices), signal.SIGKILL)
-        self.kills[kind] += 1
+            return True
+        front = [] if node.front is None else [node.front]
+        choices = {"slot": node.supervisors, "zygote": node.zygotes, "front": front}[kind]
+        if not choices:
+            return False
+        try:
+            os.kill(self._luck.choice(choices), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
 
     async def settle(self) -> None:
         """Wait until all nodes are back."""

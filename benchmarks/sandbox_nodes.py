@@ -25,6 +25,7 @@ class NodeProcess:
     port: int = 0
     options: tuple[str, ...] = ()
     url: str = ""
+    starting: bool = False
     _process: subprocess.Popen[bytes] | None = None
     _log: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
@@ -38,6 +39,7 @@ class NodeProcess:
 
     def start(self) -> None:
         """Start it, on the same port if it has run before, and wait until it answers."""
+        self.starting = True
         self._log.seek(0)
         self._log.truncate()
         command = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "sandbox", "serve"]
@@ -45,6 +47,7 @@ class NodeProcess:
         self._process = subprocess.Popen(command, stdout=self._log)
         self.port = int(self._first_line()["address"][1])
         self.url = f"http://127.0.0.1:{self.port}"
+        self.starting = False
 
     def _first_line(self) -> dict[str, Any]:
         for _ in range(600):

@@ -35,13 +35,11 @@ def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
 
 
 @contextlib.asynccontextmanager
-async def served(
-    node: Node, token_file: Path | None = None, port: int = 0, **settings: Any
-) -> AsyncIterator[tuple[str, App]]:
+async def served(node: Node, token_file: Path | None = None, **settings: Any) -> AsyncIterator[tuple[str, App]]:
     """The address of a node's service, and its application."""
     config = ServiceConfig(node.config, token_file=None if token_file is None else str(token_file), **settings)
     app = build(config, node, connections=1000, log=CallLog(io.BytesIO()))
-    listening = socket.create_server(("127.0.0.1", port), backlog=4096)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
     options = uvicorn.Config(
         app, lifespan="off", log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1
     )
@@ -55,6 +53,13 @@ async def served(
         server.should_exit = True
         await task
         listening.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(node: Node, token_file: Path | None = None, **settings: Any) -> AsyncIterator[tuple[str, App]]:
+    """The same for a node that isn't open yet."""
+    async with node, served(node, token_file, **settings) as serving:
+        yield serving
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 20.0) -> None:

@@ -54,9 +54,9 @@ def check(
         elif proof:
             report.notes = (*report.notes, NO_ROOT_NOTE)
         if layers:
-            # Where isolation as a whole is no hindrance, no layer of it is.
-            hindered = [each.attack for each in report.trials.get("none", report.verdicts) if not each.contained]
-            tried = hindered or attacks
+            # An attack that fails with all layers off isn't stopped by any of them.
+            without = report.trials.get("none")
+            tried = attacks if without is None else [each.attack for each in without if not each.contained]
             report.trials |= _watched("layers", len(tried) * len(layer_trials()), try_layers, tried)
     except (TierError, OSError, RuntimeError) as error:
         raise click.ClickException(str(error)) from None

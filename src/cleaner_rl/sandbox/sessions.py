@@ -8,6 +8,7 @@ same again, the rollback is declined and the session is lost, because nobody cou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 import uuid
@@ -65,6 +66,8 @@ class Session:
         self._closed = closed
         self._committed: list[tuple[Cell, tuple[object, ...]]] = []
         self._turn = asyncio.Lock()
+        self._broken = False
+        """Whether the last cell found no interpreter to run in."""
         self.lost = ""
         """Why there is no session any more."""
         self.used = time.monotonic()
@@ -103,7 +106,10 @@ class Session:
             if outcome.committed:
                 self._committed.append((cell, outcome.result.observed))
             elif self.checkpoint < wanted:
-                await self._rebuild(wanted)
+                if self._broken:  # what the last committed cell left was no interpreter any more
+                    wanted -= 1
+                with contextlib.suppress(RollbackDeclinedError):  # the next caller is told; this cell has its answer
+                    await self._rebuild(wanted)
             return CellOutcome(outcome.run, outcome.committed, self.checkpoint, self._standing.obstacles)
 
     async def rollback(self, checkpoint: int | None = None) -> int:
@@ -169,6 +175,7 @@ class Session:
             for descriptor in files:
                 os.close(descriptor)
         self.used = time.monotonic()
+        self._broken = ending.reason == wire.BROKEN
         run = RunOutcome(
             result,
             found,

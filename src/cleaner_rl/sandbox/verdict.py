@@ -26,6 +26,7 @@ LIMITS = {
     wire.MEMORY: (Status.MEMORY, "The program was stopped: it ran into its memory limit."),
     wire.OUTPUT: (Status.OUTPUT_LIMIT, "The program was stopped: it printed more than its output limit."),
     wire.GONE: (Status.ERROR, "The program ended the session's interpreter."),
+    wire.BROKEN: (Status.CRASHED, "An earlier cell broke the session's interpreter, and is undone."),
     wire.STARVED: (Status.FAULT, "The machine was too busy to run the program."),
 }
 """One constant sentence for each way of being stopped."""

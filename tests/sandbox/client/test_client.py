@@ -16,16 +16,16 @@ from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient, SyncSa
 from cleaner_rl.sandbox.client.links import Link
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.tools import Status
-from tests.sandbox.serving import asynchronous, served, until
-from tests.sandbox.stand_in import StandInNode
+from tests.sandbox.serving import asynchronous, opened, served, until
+from tests.sandbox.watched import WatchedNode
 
 BARE_NODE = NodeConfig(slots=4)
 
 
-def broken_at_random(share: float) -> StandInNode:
+def broken_at_random(share: float) -> WatchedNode:
     """A node that loses this share of its calls."""
     luck = random.Random(7)
-    return StandInNode(BARE_NODE, lambda _: luck.random() < share)
+    return WatchedNode(4, lambda _: luck.random() < share)
 
 
 @asynchronous
@@ -49,8 +49,8 @@ async def test_results_have_status_exception_line_output_and_versions() -> None:
 async def test_x16_retries_of_part_of_a_batch_bring_no_result_to_the_wrong_caller() -> None:
     nodes = [broken_at_random(0.3), broken_at_random(0.3)]
     async with (
-        served(nodes[0]) as (one, _),
-        served(nodes[1]) as (two, _),
+        opened(nodes[0]) as (one, _),
+        opened(nodes[1]) as (two, _),
         SandboxClient([one, two], connections=3, attempts=50) as sandbox,
     ):
         outcomes = await asyncio.gather(*(sandbox.run(f"print({n})") for n in range(200)))
@@ -67,8 +67,8 @@ async def test_x16_callers_that_chose_the_same_id_get_their_own_results() -> Non
 
 @asynchronous
 async def test_a_retry_goes_elsewhere_under_the_same_id() -> None:
-    bad, good = broken_at_random(1.0), StandInNode(BARE_NODE)
-    async with served(bad) as (one, _), served(good) as (two, _), SandboxClient([one, two]) as sandbox:
+    bad, good = broken_at_random(1.0), WatchedNode()
+    async with opened(bad) as (one, _), opened(good) as (two, _), SandboxClient([one, two]) as sandbox:
         outcomes = await asyncio.gather(*(sandbox.run(RunRequest("print(1)", request_id=f"r{n}")) for n in range(20)))
     assert {outcome.result.status for outcome in outcomes} == {Status.OK}
     assert bad.ran, "the broken node was never asked"
@@ -79,7 +79,7 @@ async def test_a_retry_goes_elsewhere_under_the_same_id() -> None:
 @asynchronous
 async def test_a_call_that_breaks_every_node_is_a_fault_after_so_many_attempts() -> None:
     bad = broken_at_random(1.0)
-    async with served(bad) as (url, _), SandboxClient(url, attempts=3) as sandbox:
+    async with opened(bad) as (url, _), SandboxClient(url, attempts=3) as sandbox:
         outcome = await sandbox.run("print(1)")
     assert outcome.result.faulty
     assert len(bad.ran) == 3
@@ -87,8 +87,8 @@ async def test_a_call_that_breaks_every_node_is_a_fault_after_so_many_attempts()
 
 @asynchronous
 async def test_a_full_node_makes_the_caller_wait_and_loses_nothing() -> None:
-    node = StandInNode(NodeConfig(slots=2))
-    async with served(node, most_waiting=4) as (url, app), SandboxClient(url, connections=8) as sandbox:
+    node = WatchedNode(slots=2)
+    async with opened(node, most_waiting=4) as (url, app), SandboxClient(url, connections=8) as sandbox:
         outcomes = await asyncio.gather(*(sandbox.run(f"print({n})") for n in range(40)))
         refused = 'cleaner_sandbox_refused_requests_total{error="queue_full"}' in app.observer.text().decode()
     assert [outcome.result.output for outcome in outcomes] == [f"{n}\n" for n in range(40)]
@@ -103,8 +103,8 @@ async def test_patience_with_full_and_absent_nodes_is_bounded_and_ends_in_a_faul
         outcome = await sandbox.run("print(1)")
     assert outcome.result.faulty
     assert "reached" in outcome.result.explanation
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node, most_waiting=1) as (url, app), SandboxClient(url, patience=1.2, connections=4) as sandbox:
+    node = WatchedNode(slots=1)
+    async with opened(node, most_waiting=1) as (url, app), SandboxClient(url, patience=1.2, connections=4) as sandbox:
         hogs = [asyncio.create_task(sandbox.run("import time; time.sleep(60)")) for _ in range(2)]
         await until(lambda: app.queue.waiting + app.queue.running == 2)
         outcome = await sandbox.run("print(1)")
@@ -117,8 +117,8 @@ async def test_patience_with_full_and_absent_nodes_is_bounded_and_ends_in_a_faul
 
 @asynchronous
 async def test_a_deadline_is_kept_by_both_sides_and_is_a_fault() -> None:
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node) as (url, app), SandboxClient(url) as sandbox:
+    node = WatchedNode(slots=1)
+    async with opened(node) as (url, app), SandboxClient(url) as sandbox:
         endless = asyncio.create_task(sandbox.run("while True: pass", within=0.5))
         await until(lambda: node.running == 1)
         behind = await sandbox.run(RunRequest("print(1)", request_id="behind"), within=0.1)
@@ -130,8 +130,8 @@ async def test_a_deadline_is_kept_by_both_sides_and_is_a_fault() -> None:
 
 @asynchronous
 async def test_cancelling_a_call_kills_its_run() -> None:
-    node = StandInNode()
-    async with served(node) as (url, app), SandboxClient(url) as sandbox:
+    node = WatchedNode()
+    async with opened(node) as (url, app), SandboxClient(url) as sandbox:
         call = asyncio.create_task(sandbox.run("while True: pass"))
         await until(lambda: node.running == 1)
         call.cancel()
@@ -140,9 +140,9 @@ async def test_cancelling_a_call_kills_its_run() -> None:
 
 @asynchronous
 async def test_calls_survive_a_node_that_goes_away_in_the_middle() -> None:
-    stays, leaves = StandInNode(BARE_NODE), StandInNode(BARE_NODE)
-    async with served(stays) as (one, _), SandboxClient([one], connections=4) as sandbox:
-        async with served(leaves) as (two, app):
+    stays, leaves = WatchedNode(), WatchedNode()
+    async with opened(stays) as (one, _), SandboxClient([one], connections=4) as sandbox:
+        async with opened(leaves) as (two, app):
             sandbox._nodes._sources = (one, two)
             sandbox._nodes._looked = -1e9
             calls = [asyncio.create_task(sandbox.run(f"print({n})")) for n in range(100)]
@@ -154,8 +154,8 @@ async def test_calls_survive_a_node_that_goes_away_in_the_middle() -> None:
 
 @asynchronous
 async def test_what_can_not_be_sent_is_the_programs_failure_and_harms_no_neighbour() -> None:
-    node = StandInNode()
-    async with served(node, most_body_mb=1) as (url, _), SandboxClient(url, connections=1) as sandbox:
+    node = WatchedNode()
+    async with opened(node, most_body_mb=1) as (url, _), SandboxClient(url, connections=1) as sandbox:
         large = f"print(1)#{'x' * 2_000_000}"
         outcomes = await asyncio.gather(*(sandbox.run(code) for code in ("print(1)", "'\ud800'", large, "print(2)")))
     assert [outcome.result.status for outcome in outcomes] == [Status.OK, Status.MALFORMED, Status.REFUSED, Status.OK]
@@ -165,7 +165,7 @@ async def test_what_can_not_be_sent_is_the_programs_failure_and_harms_no_neighbo
 async def test_a_wrong_token_is_told_to_the_program_that_has_it(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.toml"
     tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
-    async with served(StandInNode(), tokens) as (url, _):
+    async with opened(WatchedNode(), tokens) as (url, _):
         async with SandboxClient(url, token="0123456789abcdef") as sandbox:
             assert (await sandbox.run("print(1)")).result.output == "1\n"
         async with SandboxClient(url, token="wrong") as sandbox:
@@ -194,8 +194,8 @@ async def test_the_next_call_goes_to_the_less_busy_of_two_and_not_to_one_that_re
 
 @asynchronous
 async def test_nodes_are_found_by_a_dns_name() -> None:
-    node = StandInNode()
-    async with served(node) as (url, _), SandboxClient(f"dns://localhost:{url.rpartition(':')[2]}") as sandbox:
+    node = WatchedNode()
+    async with opened(node) as (url, _), SandboxClient(f"dns://localhost:{url.rpartition(':')[2]}") as sandbox:
         assert (await sandbox.run("print(1)")).result.output == "1\n"
 
 

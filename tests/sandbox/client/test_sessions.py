@@ -16,16 +16,24 @@ from cleaner_rl.sandbox import (
     Node,
     NodeConfig,
     RollbackDeclinedError,
+    Session,
     SessionLostError,
     SessionRequest,
     Tier,
 )
 from cleaner_rl.sandbox.client import SandboxClient, SessionBusyError, SyncSandboxClient
 from cleaner_rl.tools import Status
-from tests.sandbox.serving import Caller, asynchronous, served, until
-from tests.sandbox.stand_in import BREAK, StandInNode
+from tests.sandbox.serving import Caller, asynchronous, opened, served, until
 
 CONFIG = NodeConfig(slots=2)
+
+
+class RecordingNode(Node):
+    """Knows the sessions it has opened."""
+
+    async def open_session(self, request: SessionRequest | None = None) -> Session:
+        self.last_session = await super().open_session(request)
+        return self.last_session
 
 
 @asynchronous
@@ -98,7 +106,7 @@ async def test_a_node_that_goes_away_loses_its_sessions() -> None:
     async with SandboxClient("http://127.0.0.1:1", patience=0.2) as sandbox:
         with pytest.raises(SessionLostError):
             await sandbox.open_session()
-    async with served(StandInNode()) as (url, _):
+    async with opened(Node(CONFIG)) as (url, _):
         client = await SandboxClient(url).__aenter__()
         session = await client.open_session()
     with pytest.raises(SessionLostError):
@@ -111,13 +119,13 @@ async def test_a_session_belongs_to_its_token_and_counts_for_its_quota(tmp_path:
     tokens = tmp_path / "tokens.toml"
     tokens.write_text('[tokens.a]\ntoken = "aaaaaaaaaaaaaaaa"\nsessions = 1\n[tokens.b]\ntoken = "bbbbbbbbbbbbbbbb"\n')
     async with (
-        served(StandInNode(), tokens) as (url, _),
+        opened(Node(CONFIG), tokens) as (url, _),
         Caller(url, "aaaaaaaaaaaaaaaa") as first,
         Caller(url, "bbbbbbbbbbbbbbbb") as second,
     ):
-        status, opened = await first.post("/v1/sessions", {})
+        status, answer = await first.post("/v1/sessions", {})
         assert status == 201
-        path = f"/v1/sessions/{opened['session']}"
+        path = f"/v1/sessions/{answer['session']}"
         assert (await second.post(f"{path}/run", {"code": "1"}))[0] == 410
         assert (await first.post("/v1/sessions", {}))[1]["error"] == "too_many_sessions"
         async with first.http.delete(path) as response:
@@ -127,14 +135,14 @@ async def test_a_session_belongs_to_its_token_and_counts_for_its_quota(tmp_path:
 
 @asynchronous
 async def test_below_tier_2_there_are_no_sessions() -> None:
-    async with served(StandInNode(NodeConfig(tier=Tier.T1))) as (url, _), Caller(url) as caller:
+    async with opened(Node(NodeConfig(slots=1, tier=Tier.T1))) as (url, _), Caller(url) as caller:
         status, problem = await caller.post("/v1/sessions", {})
         assert (status, problem["error"]) == (501, "no_sessions")
 
 
 @asynchronous
 async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
-    async with Node(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
+    async with RecordingNode(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
         cells = ["a = 1", "print(a)", "a = 2; raise RuntimeError('no')", "print(a)"]
         status, body = await caller.post("/run_jupyter", {"cells": cells, "files": {"f": "AA=="}, "fetch_files": ["f"]})
         assert (status, body["status"], body["driver"]["status"]) == (200, "Success", "Finished")
@@ -147,8 +155,10 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
         )
         assert (late["status"], late["driver"]["status"]) == ("Failed", "TimeLimitExceeded")
         assert [cell["stdout"] for cell in late["cells"]] == ["1\n", ""]
-    async with served(StandInNode()) as (url, _), Caller(url) as caller:
-        _, lost = await caller.post("/run_jupyter", {"cells": [BREAK]})
+        busy = asyncio.create_task(caller.post("/run_jupyter", {"cells": ["while True: pass"]}))
+        await until(lambda: node.last_session.busy)
+        os.kill(node.last_session.pid, signal.SIGKILL)
+        _, lost = await busy
         assert (lost["status"], lost["cells"]) == ("SandboxError", [])
         assert node.status.sessions == 0
 

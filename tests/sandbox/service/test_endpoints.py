@@ -14,8 +14,8 @@ import pytest
 from cleaner_rl.sandbox import Node, NodeConfig
 from cleaner_rl.sandbox.service.about import document
 from cleaner_rl.sandbox.service.owners import Owners
-from tests.sandbox.serving import Caller, asynchronous, served
-from tests.sandbox.stand_in import StandInNode
+from tests.sandbox.serving import Caller, asynchronous, opened, served
+from tests.sandbox.watched import WatchedNode
 
 CONFIG = NodeConfig(slots=2)
 DOCUMENT = Path("docs/sandbox-http.md").read_text()
@@ -51,7 +51,7 @@ async def test_run_takes_files_limits_binary_input_and_a_seed() -> None:
 
 @asynchronous
 async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
-    async with served(StandInNode(), most_body_mb=1) as (url, _), Caller(url) as caller:
+    async with opened(WatchedNode(), most_body_mb=1) as (url, _), Caller(url) as caller:
         for body, word in (
             ({}, "code"),
             ({"code": 1}, "code"),
@@ -96,8 +96,8 @@ async def test_health_and_metrics() -> None:
 
 
 @asynchronous
-async def test_openapi_is_what_is_served() -> None:
-    async with served(StandInNode()) as (url, app), Caller(url) as caller:
+async def test_openapi_is_what_is_opened() -> None:
+    async with opened(WatchedNode()) as (url, app), Caller(url) as caller:
         _, openapi = await caller.get("/openapi.json")
         described = {(method.upper(), path) for path, methods in openapi["paths"].items() for method in methods}
         assert described == {(route.method, route.path) for route in app.routes}
@@ -112,7 +112,7 @@ async def test_openapi_is_what_is_served() -> None:
 
 @asynchronous
 async def test_every_endpoint_is_documented() -> None:
-    async with served(StandInNode()) as (_, app):
+    async with opened(WatchedNode()) as (_, app):
         names = [f"`{route.method} {route.path}`" for route in app.routes]
     assert [name for name in names if name not in DOCUMENT] == []
 

@@ -1,4 +1,4 @@
-"""The queue: bounds, turns, deadlines, callers that leave. With the stand-in, whose runs can be watched and counted."""
+"""The queue: bounds, turns, deadlines, callers that leave."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 
 import aiohttp
 
-from cleaner_rl.sandbox import NodeConfig
-from tests.sandbox.serving import Caller, asynchronous, served, until
-from tests.sandbox.stand_in import BREAK, StandInNode
+from tests.sandbox.serving import Caller, asynchronous, opened, until
+from tests.sandbox.watched import BREAK, WatchedNode
 
 ENDLESS = "while True: pass"
 SLEEPER = "import time; time.sleep(60)"
@@ -20,8 +19,8 @@ SLEEPER = "import time; time.sleep(60)"
 
 @asynchronous
 async def test_x18_no_more_runs_at_once_than_there_are_slots() -> None:
-    node = StandInNode(NodeConfig(slots=3))
-    async with served(node) as (url, _), Caller(url) as caller:
+    node = WatchedNode(slots=3)
+    async with opened(node) as (url, _), Caller(url) as caller:
         calls = [{"code": f"print({n})", "id": str(n)} for n in range(20)]
         singles = [caller.post("/v1/run", call) for call in calls]
         batch = caller.http.post("/v1/runs", json={"calls": calls})
@@ -37,8 +36,8 @@ async def test_x18_no_more_runs_at_once_than_there_are_slots() -> None:
 
 @asynchronous
 async def test_a_full_queue_says_when_to_come_back_and_takes_a_batch_whole_or_not_at_all() -> None:
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node, most_waiting=4) as (url, app), Caller(url) as caller:
+    node = WatchedNode(slots=1)
+    async with opened(node, most_waiting=4) as (url, app), Caller(url) as caller:
         blocker = asyncio.create_task(caller.post("/v1/run", {"code": SLEEPER}))
         await until(lambda: app.queue.running == 1)
         taken = asyncio.create_task(caller.post("/v1/run", {"code": "print(1)"}))
@@ -57,8 +56,8 @@ async def test_a_full_queue_says_when_to_come_back_and_takes_a_batch_whole_or_no
 
 @asynchronous
 async def test_expired_work_is_answered_at_once_without_running() -> None:
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node) as (url, _), Caller(url) as caller:
+    node = WatchedNode(slots=1)
+    async with opened(node) as (url, _), Caller(url) as caller:
         _, late = await caller.post("/v1/run", {"code": "print(1)", "id": "late", "within": 0})
         blocker = asyncio.create_task(caller.post("/v1/run", {"code": SLEEPER, "id": "blocker"}))
         await until(lambda: node.running == 1)
@@ -71,8 +70,8 @@ async def test_expired_work_is_answered_at_once_without_running() -> None:
 
 @asynchronous
 async def test_a_deadline_that_passes_during_a_run_kills_it_and_is_no_verdict_about_the_program() -> None:
-    node = StandInNode()
-    async with served(node) as (url, app), Caller(url) as caller:
+    node = WatchedNode()
+    async with opened(node) as (url, app), Caller(url) as caller:
         _, body = await caller.post("/v1/run", {"code": ENDLESS, "within": 0.3})
         assert (body["status"], body["fault"]) == ("fault", "expired")
         assert node.killed == 1
@@ -81,8 +80,8 @@ async def test_a_deadline_that_passes_during_a_run_kills_it_and_is_no_verdict_ab
 
 @asynchronous
 async def test_a_run_is_killed_when_its_caller_leaves() -> None:
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node) as (url, app):
+    node = WatchedNode(slots=1)
+    async with opened(node) as (url, app):
         async with Caller(url) as caller:
             single = asyncio.create_task(caller.post("/v1/run", {"code": ENDLESS}))
             await until(lambda: node.running == 1)
@@ -99,8 +98,8 @@ async def test_a_run_is_killed_when_its_caller_leaves() -> None:
 
 @asynchronous
 async def test_a_single_call_does_not_wait_behind_a_whole_batch() -> None:
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node) as (url, app), Caller(url) as caller:
+    node = WatchedNode(slots=1)
+    async with opened(node) as (url, app), Caller(url) as caller:
         batch = asyncio.create_task(
             caller.http.post("/v1/runs", json={"calls": [{"code": "print(1)", "id": f"b{n}"} for n in range(30)]})
         )
@@ -117,9 +116,9 @@ async def test_tokens_share_the_node_by_their_quotas(tmp_path: Path) -> None:
         '[tokens.small]\ntoken = "small-token-0000"\nrunning = 1\nwaiting = 2\n'
         '[tokens.large]\ntoken = "large-token-0000"\n'
     )
-    node = StandInNode(NodeConfig(slots=2))
+    node = WatchedNode(slots=2)
     async with (
-        served(node, tokens) as (url, app),
+        opened(node, tokens) as (url, app),
         Caller(url) as stranger,
         Caller(url, "small-token-0000") as small,
         Caller(url, "large-token-0000") as large,
@@ -142,12 +141,12 @@ async def test_tokens_share_the_node_by_their_quotas(tmp_path: Path) -> None:
 
 @asynchronous
 async def test_a_batch_whose_reader_stalls_stops_starting_calls() -> None:
-    node = StandInNode(NodeConfig(slots=4))
-    flood = "print('x' * 1_000_000)"
-    async with served(node) as (url, app):
+    node = WatchedNode(slots=4)
+    flood = {"code": "open('f', 'wb').write(bytes(1_000_000))", "fetch": ["f"]}
+    async with opened(node) as (url, app):
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as stalled:
             stalled.setblocking(False)
-            body = json.dumps({"calls": [{"code": flood}] * 200}).encode()
+            body = json.dumps({"calls": [flood] * 200}).encode()
             head = b"POST /v1/runs HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
             await asyncio.get_running_loop().sock_sendall(stalled, head + body)
             await until(lambda: 0 < app.queue.waiting < 200)
@@ -160,8 +159,8 @@ async def test_a_batch_whose_reader_stalls_stops_starting_calls() -> None:
 
 @asynchronous
 async def test_draining_gives_back_what_waits_and_finishes_what_runs() -> None:
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node) as (url, app), Caller(url) as caller:
+    node = WatchedNode(slots=1)
+    async with opened(node) as (url, app), Caller(url) as caller:
         running = asyncio.create_task(caller.post("/v1/run", {"code": "import sys; sys.stdin.read(); print(1)"}))
         await until(lambda: app.queue.running == 1)
         waiting = asyncio.create_task(caller.post("/v1/runs", {"calls": [{"code": "print(2)", "id": "w"}]}))
@@ -176,8 +175,8 @@ async def test_draining_gives_back_what_waits_and_finishes_what_runs() -> None:
 
 @asynchronous
 async def test_a_broken_node_is_a_fault_in_every_dialect() -> None:
-    node = StandInNode()
-    async with served(node) as (url, _), Caller(url) as caller:
+    node = WatchedNode()
+    async with opened(node) as (url, _), Caller(url) as caller:
         _, ours = await caller.post("/v1/run", {"code": BREAK, "id": "a"})
         assert (ours["status"], ours["fault"], ours["attempts"]) == ("fault", "broken", 2)
         _, judged = await caller.post("/judge", {"type": "python", "solution": BREAK})
@@ -188,8 +187,8 @@ async def test_a_broken_node_is_a_fault_in_every_dialect() -> None:
 
 @asynchronous
 async def test_a_full_queue_is_their_own_word_for_it_in_the_other_dialects() -> None:
-    node = StandInNode(NodeConfig(slots=1))
-    async with served(node, most_waiting=1) as (url, app), Caller(url) as caller:
+    node = WatchedNode(slots=1)
+    async with opened(node, most_waiting=1) as (url, app), Caller(url) as caller:
         held = [asyncio.create_task(caller.post("/v1/run", {"code": SLEEPER})) for _ in range(2)]
         await until(lambda: app.queue.waiting == 1)
         _, judged = await caller.post("/run", {"type": "python", "solution": "print(1)"})
@@ -202,7 +201,7 @@ async def test_a_full_queue_is_their_own_word_for_it_in_the_other_dialects() -> 
 
 @asynchronous
 async def test_bodies_that_arrive_together_are_bounded_too() -> None:
-    async with served(StandInNode(), most_held_mb=1, most_body_mb=1) as (url, app), Caller(url) as caller:
+    async with opened(WatchedNode(), most_held_mb=1, most_body_mb=1) as (url, app), Caller(url) as caller:
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as slow:
             slow.setblocking(False)
             head = b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
@@ -216,13 +215,13 @@ async def test_bodies_that_arrive_together_are_bounded_too() -> None:
 
 @asynchronous
 async def test_each_call_of_a_batch_has_its_own_deadline() -> None:
-    node = StandInNode(NodeConfig(slots=1))
+    node = WatchedNode(slots=1)
     calls = [
         {"code": ENDLESS, "id": "killed", "within": 0.5},
         {"code": "print(1)", "id": "late", "within": 0.1},
         {"code": "print(2)", "id": "patient"},
     ]
-    async with served(node) as (url, _), Caller(url) as caller:
+    async with opened(node) as (url, _), Caller(url) as caller:
         async with caller.http.post("/v1/runs", json={"calls": calls}) as response:
             outcomes = {line["id"]: line for line in [json.loads(line) async for line in response.content]}
         assert [outcomes[each].get("fault") for each in ("killed", "late", "patient")] == ["expired", "expired", None]

@@ -23,6 +23,7 @@ from cleaner_rl.tools import Status
 
 CHUNK = 12
 START_SECONDS = 60.0
+START_TRIES = 3
 WORLDS = 1 + (os.cpu_count() or 1)
 
 
@@ -52,14 +53,22 @@ async def run_trial(trial: Trial, attacks: Sequence[Attack], done: Callable[[Ver
             while rest:
                 rest = await _world(trial, rest, found)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(WORLDS):
-            group.create_task(work())
+    await asyncio.gather(*(work() for _ in range(WORLDS)))
     return [verdicts[attack.name] for attack in attacks]
 
 
 async def _world(trial: Trial, attacks: list[Attack], found: Callable[[Verdict], None]) -> list[Attack]:
-    """Try attacks in one world until it ends; returns those it didn't get to."""
+    """Try attacks in a world until it ends; returns those it didn't get to. Starting one may take more than one try."""
+    for left in reversed(range(START_TRIES)):
+        try:
+            return await _one_world(trial, attacks, found)
+        except RuntimeError:
+            if not left:
+                raise
+    return attacks
+
+
+async def _one_world(trial: Trial, attacks: list[Attack], found: Callable[[Verdict], None]) -> list[Attack]:
     order = {
         "tier": trial.tier.name if trial.tier is not None else None,
         "without": sorted(trial.without),

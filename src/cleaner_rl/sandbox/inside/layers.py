@@ -30,7 +30,6 @@ class Layers:
         for name in ("work", "tmp", "shm"):
             os.mkdir(f"{self._base}/{name}", 0o700)
             os.chown(f"{self._base}/{name}", owner, owner)
-        self.push()
 
     @property
     def depth(self) -> int:

@@ -21,37 +21,13 @@ from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
 from cleaner_rl.sandbox.inside.slot import FILES, FIRST_LOOK, LOOK_EVERY, SEALABLE, Slot
+from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
-IDLE_LOOK = 0.5
+IDLE_LOOK = 1.0
+SOON = 0.2
 HARNESS_FDS = 5
 """Stdin, stdout, stderr, report, channel."""
-
-
-class State:
-    """One interpreter that waits."""
-
-    def __init__(self, pid: int, channel: socket.socket, number: int) -> None:
-        self.pid = pid
-        self.pidfd = os.pidfd_open(pid)
-        self.channel = channel
-        self.number = number
-        self.depth = 0
-        """Layers that its files lie in."""
-        self.layer = ""
-        """The topmost of them, in which its folder and open files are."""
-        self.shared = False
-        """Whether the cells after it may have written to that one."""
-        self.folder = ""
-        self.opened: Opened = []
-        self.obstacles = 0
-
-    def close(self) -> None:
-        """Kill it."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        os.close(self.pidfd)
-        self.channel.close()
 
 
 class SessionSlot(Slot):
@@ -64,15 +40,8 @@ class SessionSlot(Slot):
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size)
         settings["folders"] = ()  # they are in the first layer
-        ours, theirs = self._channel()
-        null = os.open("/dev/null", os.O_RDWR)
-        pid = self._fork(state.main, [null, null, null, null, theirs.fileno()])
-        os.close(null)
-        theirs.close()
-        self._states = [State(pid, ours, 0)]
-        select.select([self._ready, self._states[0].pidfd], [], [])
-        self._require_ready()
-        self._settle(self._states[0])
+        self._states: list[State] = []
+        self._begin()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         self._tell_standing(committed=False)
         while True:
@@ -86,20 +55,32 @@ class SessionSlot(Slot):
                 self._go_back(wire.ROLLBACK.unpack(message)[1])
                 self._tell_standing(committed=False)
 
+    def _begin(self) -> None:
+        """A first state, from an interpreter that no cell has touched."""
+        self._kill_strays()
+        self._reap()
+        self._files.cut(0)
+        self._files.push()
+        ours, theirs = channel()
+        null = os.open("/dev/null", os.O_RDWR)
+        pid = self._fork(state.main, [null, null, null, null, theirs.fileno()])
+        os.close(null)
+        theirs.close()
+        first = State(pid, ours, 0)
+        select.select([self._ready, first.pidfd], [], [])
+        self._require_ready()
+        self._settle(first)
+        self._states.append(first)
+
     def _wait_idle(self) -> None:
-        """Until the node speaks. A state that works on its own meanwhile is stopped, and the session with it."""
+        """Until the node speaks. A state that works on its own meanwhile is killed: the next cell will find it so."""
         current = self._states[-1]
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(current.pidfd, select.POLLIN)
         tree = self._tree(keep=self._states[:-1])
-        before = tree.look()[0] if current.obstacles else 0.0
-        while True:
-            ready = [descriptor for descriptor, _ in poll.poll(IDLE_LOOK * 1000 if current.obstacles else None)]
-            if self._control.fileno() in ready:
-                return
-            if current.pidfd in ready or tree.look()[0] - before > self._settings["cpu_seconds"]:
-                os._exit(1)
+        before = tree.look()[0]
+        while not select.select([self._control], [], [], IDLE_LOOK)[0]:
+            if tree.look()[0] - before > self._settings["cpu_seconds"]:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(current.pidfd, signal.SIGKILL)
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
@@ -107,44 +88,68 @@ class SessionSlot(Slot):
         files = [os.memfd_create(name, SEALABLE) for name in FILES]
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
-        name = f"cell{current.number + 1}.py"
-        if in_place:
-            pidfd, pid, channel = current.pidfd, current.pid, current.channel
-            self._command(current, (state.IN_PLACE, None, name, *request), files)
-            self._hear(channel)
-        else:
-            moved = self._freeze(current)
-            channel, theirs = self._channel()
-            self._command(current, (state.CELL, moved, name, *request), [*files, theirs.fileno()])
-            theirs.close()
-            pid = self._hear(channel)
-            pidfd = os.pidfd_open(pid)
+        try:
+            new = self._start(current, in_place, request, files)
+        except (BrokenStateError, OSError):
+            # It was waiting when its last cell ended, so this is what that cell, or one before, did to it.
+            self._tell_done(wire.BROKEN, signal.SIGKILL, (0.0, 0.0, 0), files, fetch=0)
+            self._go_back(current.number - 1)
+            self._tell_standing(committed=False)
+            return
         frozen = self._states[:-1] if in_place else self._states
         limits = (0, cpu, wall, memory, output, fetch)
-        reason, ended, cpu_used, elapsed, peak = self._watch_cell(pid, pidfd, channel, limits, files, frozen)
+        reason, ended, used = wire.EXITED, int(signal.SIGKILL), (0.0, 0.0, 0)
+        if new is not None:
+            reason, ended, used = self._watch_cell(new, limits, files, frozen)
         printed = max(os.fstat(descriptor).st_size for descriptor in files[1:3])
         if reason == wire.EXITED and printed > output:
             reason = wire.OUTPUT
         success = reason == wire.EXITED and ended == 0
         alive = reason == wire.EXITED and os.WIFEXITED(ended)
-        handed = files[1:]
-        if fetch:
-            handed.append(os.open(f"{self._box}/work", os.O_PATH | os.O_DIRECTORY))
-        done = wire.DONE.pack(wire.KIND_DONE, reason, ended, cpu_used, elapsed, 0.0, peak)
-        socket.send_fds(self._control, [done], handed)
-        for descriptor in (*files, *handed[3:]):
-            os.close(descriptor)
+        self._tell_done(reason, ended, used, files, fetch)
         committed = alive and (rule == wire.ALWAYS or (rule == wire.ON_SUCCESS and success))
-        if committed:
-            self._keep(current if in_place else State(pid, channel, current.number), in_place)
+        if new is not None and committed:
+            self._keep(new, in_place)
         elif in_place:
             self._go_back(current.number - 1)
         else:
-            channel.close()
+            if new is not None:
+                new.close()
             self._go_back(current.number)
-        if not in_place:
-            os.close(pidfd)
         self._tell_standing(committed)
+
+    def _start(self, current: State, in_place: bool, request: tuple[Any, ...], files: list[int]) -> State | None:
+        """Have the current state run a cell, in a fork of itself or in place; the state in which the cell runs.
+
+        None if that has ended already and isn't even waited for, because the program ignores its children's ends.
+        """
+        name = f"cell{current.number + 1}.py"
+        if in_place:
+            current.command((state.IN_PLACE, None, name, *request), files)
+            hear(current.channel, state.STARTED)
+            return current
+        moved = self._freeze(current)
+        ours, theirs = channel()
+        with theirs:
+            current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()])
+        pid = hear(ours, state.STARTED)
+        if pid in {each.pid for each in self._states}:
+            raise BrokenStateError
+        try:
+            return State(pid, ours, current.number)
+        except ProcessLookupError:
+            return None
+
+    def _tell_done(self, reason: int, ended: int, used: tuple[float, float, int], files: list[int], fetch: int) -> None:
+        """Tell the node how a cell ended, and hand over what it left."""
+        handed = files[1:]
+        if fetch:
+            handed.append(os.open(f"{self._box}/work", os.O_PATH | os.O_DIRECTORY))
+        cpu, elapsed, peak = used
+        done = wire.DONE.pack(wire.KIND_DONE, reason, ended, cpu, elapsed, 0.0, peak)
+        socket.send_fds(self._control, [done], handed)
+        for descriptor in (*files, *handed[3:]):
+            os.close(descriptor)
 
     def _freeze(self, current: State) -> tuple[str, Opened] | None:
         """Make the current state a checkpoint; what its fork has to open again if its files go to a new layer."""
@@ -157,60 +162,79 @@ class SessionSlot(Slot):
         return current.folder, current.opened
 
     def _watch_cell(
-        self,
-        pid: int,
-        pidfd: int,
-        channel: socket.socket,
-        limits: tuple[Any, ...],
-        files: list[int],
-        frozen: list[State],
-    ) -> tuple[int, int, float, float, int]:
-        """Wait for a cell's end: reason, wait status, CPU seconds, wall seconds, peak bytes."""
+        self, cell: State, limits: tuple[Any, ...], files: list[int], frozen: list[State]
+    ) -> tuple[int, int, tuple[float, float, int]]:
+        """Wait for a cell's end: reason, wait status, and what it used (CPU seconds, wall seconds, peak bytes)."""
         began = time.monotonic()
         tree = self._tree(frozen)
         before = tree.look()[0] if len(frozen) < len(self._states) else 0.0
-        poll = select.poll()
-        for each in (pidfd, channel.fileno(), self._control.fileno()):
-            poll.register(each, select.POLLIN)
-        reason, status, pause, peak = wire.EXITED, -1, FIRST_LOOK, 0
         limits = (limits[0], limits[1] + before, *limits[2:])
+        poll = select.poll()
+        for each in (cell.pidfd, cell.channel, self._control):
+            poll.register(each, select.POLLIN)
+        reason, status, pause, said = wire.EXITED, -1, FIRST_LOOK, b""
         while reason == wire.EXITED and status < 0:
             ready = {descriptor for descriptor, _ in poll.poll(pause)}
-            elapsed = time.monotonic() - began
             if self._control.fileno() in ready:
                 os._exit(0)
-            if channel.fileno() in ready and (said := channel.recv(2)):
-                status = said[-1] << 8
-            elif pidfd in ready:
-                status = self._proc.exit_status(str(pid))
-                if os.WIFEXITED(status):
-                    reason = wire.GONE
-            else:
-                reason, _ = self._judge(tree, limits, files, elapsed)
+            if cell.channel.fileno() in ready:
+                heard = drained(cell.channel)
+                if not heard:  # it has closed its end
+                    poll.unregister(cell.channel)
+                said = (said + heard)[-2:]
             pause = LOOK_EVERY
+            if said and waits(self._proc, cell.pid):
+                said = (said + drained(cell.channel))[-2:]
+                status = (said[1] if said[:1] == state.ENDED else 1) << 8
+            elif cell.pidfd in ready:
+                status = self._status_of_dead(cell.pid)
+                reason = wire.GONE if os.WIFEXITED(status) else wire.EXITED
+            elif said and time.monotonic() - began < SOON:
+                pause = 1  # on its way to waiting, if it means what it said
+            else:
+                reason, _ = self._judge(tree, limits, files, time.monotonic() - began)
         cpu, peak, _ = tree.look()
         if reason == wire.EXITED and cpu > limits[1]:
             reason = wire.CPU
         if reason not in (wire.EXITED, wire.GONE):
             status = signal.SIGKILL
-        return reason, status, cpu - before, time.monotonic() - began, peak
+        return reason, status, (cpu - before, time.monotonic() - began, peak)
+
+    def _status_of_dead(self, pid: int) -> int:
+        try:
+            return self._proc.exit_status(str(pid))
+        except OSError:  # waited for already, because its parent ignores its children's ends
+            return signal.SIGKILL
 
     def _keep(self, new: State, in_place: bool) -> None:
         new.number += 1
         if not in_place:
             self._states.append(new)
         self._settle(new)
-        new.obstacles = self._obstacles(new)
+        with contextlib.suppress(OSError):  # dead already: the next cell will find it so
+            new.obstacles = self._obstacles(new)
         # The first state stays, to begin anew from; of the others the latest ones.
         while len(self._states) > self._settings["checkpoints"] + 2:
             self._states.pop(1).close()
         self._reap()
 
     def _go_back(self, number: int) -> None:
-        """Stand at the latest state that isn't later than `number`."""
-        while self._states[-1].number > number:
-            self._states.pop().close()
-        current = self._states[-1]
+        """Stand at the latest state that isn't later than `number` and still does what it is told."""
+        while True:
+            while self._states and self._states[-1].number > number:
+                self._states.pop().close()
+            if not self._states:
+                self._begin()
+                return
+            try:
+                self._return_to(self._states[-1])
+            except BrokenStateError:
+                number = self._states[-1].number - 1
+            else:
+                return
+
+    def _return_to(self, current: State) -> None:
+        """Undo what was done after a state was frozen."""
         self._kill_strays()
         self._files.cut(current.depth)
         if current.shared and self._files.dirty:
@@ -219,8 +243,8 @@ class SessionSlot(Slot):
         moved = current.layer != self._files.top
         self._settle(current)
         opened = [each if moved else (each[0], "", 0, each[3]) for each in current.opened]
-        self._command(current, (state.RESTORE, current.folder if moved else "", opened), [])
-        self._hear(current.channel)
+        current.command((state.RESTORE, current.folder if moved else "", opened), [])
+        hear(current.channel, state.RESTORED)
         self._reap()
 
     def _settle(self, current: State) -> None:
@@ -269,21 +293,3 @@ class SessionSlot(Slot):
     def _tree(self, keep: list[State]) -> Tree:
         others = frozenset(str(each.pid) for each in keep)
         return Tree(self._proc, time.monotonic(), others=others)
-
-    def _channel(self) -> tuple[socket.socket, socket.socket]:
-        """Our end tells us the kernel's word on who wrote to the other."""
-        ours, theirs = socket.socketpair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        return ours, theirs
-
-    def _command(self, to: State, message: tuple[Any, ...], files: list[int]) -> None:
-        data = wire.pack(message)
-        sent = socket.send_fds(to.channel, [data], files) if files else to.channel.send(data)
-        to.channel.sendall(data[sent:])
-
-    def _hear(self, channel: socket.socket) -> int:
-        """Wait for a state's short word; who spoke."""
-        said, credentials, _, _ = channel.recvmsg(1, socket.CMSG_SPACE(12))
-        if not said:
-            os._exit(1)
-        return int.from_bytes(credentials[0][2][:4], "little")

@@ -76,9 +76,7 @@ class Slot:
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         while True:
             # This loop runs between all runs, and every page it touches is copied once more: hence few and plain steps.
-            stdin, stdout, stderr, report = files = [
-                os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for name in FILES
-            ]
+            stdin, stdout, stderr, report = files = [os.memfd_create(name, SEALABLE) for name in FILES]
             pid = self._fork(run.main, [*files, self._requests])
             pidfd = os.pidfd_open(pid)
             self._poll.register(pidfd, select.POLLIN)

@@ -9,6 +9,7 @@ A state has run user code, so nothing that it says is trusted with more than des
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import socket
@@ -60,9 +61,10 @@ def serve(module: ModuleType) -> NoReturn:
             os._exit(0)
         kind, *arguments = command
         if kind == RESTORE:
-            if child:
-                os.waitpid(child, 0)
-                child = 0
+            with contextlib.suppress(ChildProcessError):  # if the program ignores its children's ends
+                if child:
+                    os.waitpid(child, 0)
+            child = 0
             restore(*arguments)
             os.write(CHANNEL_FD, RESTORED)
             continue

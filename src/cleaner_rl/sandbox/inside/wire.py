@@ -32,7 +32,7 @@ ON_SUCCESS, ALWAYS, NEVER = range(3)
 KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STANDING = range(1, 8)
 
 # Why a slot ended a run.
-EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE = range(7)
+EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)
 
 STARVED_FACTOR = 20
 """A run whose wall cap, waiting not counted, isn't reached in this many times it got too little CPU to be judged."""

@@ -32,6 +32,7 @@ from cleaner_rl.sandbox.service.runs import add_runs
 from cleaner_rl.sandbox.service.sessions import add_sessions
 from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import encode
+from cleaner_rl.sandbox.zygotes import ZygoteError
 
 DESCRIPTORS_PER_SLOT = 16
 """A generous count of what the node holds open per slot and session: pipes, a pid, a folder."""
@@ -124,9 +125,16 @@ def main(arguments: list[str]) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config, listening))
     except (TierError, ValueError) as error:
-        sys.stdout.write(encode({"event": "unusable", "message": str(error)}).decode() + "\n")
+        _say("unusable", error)
         return UNUSABLE
+    except ZygoteError as error:
+        _say("broken", error)
+        return 1
     return 0
+
+
+def _say(event: str, error: Exception) -> None:
+    sys.stdout.write(encode({"event": event, "message": str(error)}).decode() + "\n")
 
 
 if __name__ == "__main__":

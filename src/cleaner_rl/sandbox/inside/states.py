@@ -1,0 +1,100 @@
+"""A session's state as its supervisor holds it: a process that has run user code, and may answer or not.
+
+Whatever a state fails to do is the doing of the cells that made it: `BrokenStateError`, never the supervisor's own end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import socket
+from typing import Any
+
+from cleaner_rl.sandbox.inside import state, wire
+from cleaner_rl.sandbox.inside.proc import Opened, Proc
+
+ANSWER_SECONDS = 20.0
+"""A state that is waiting answers in milliseconds, on a crowded machine in tenths of a second."""
+RECVMSG = {"x86_64": b"47", "aarch64": b"212"}[platform.machine()]
+
+
+class BrokenStateError(Exception):
+    """A state is dead, or doesn't do what it is told."""
+
+
+class State:
+    """One interpreter that waits."""
+
+    def __init__(self, pid: int, channel: socket.socket, number: int) -> None:
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.channel = channel
+        self.number = number
+        self.depth = 0
+        """Layers that its files lie in."""
+        self.layer = ""
+        """The topmost of them, in which its folder and open files are."""
+        self.shared = False
+        """Whether the cells after it may have written to that one."""
+        self.folder = ""
+        self.opened: Opened = []
+        self.obstacles = 0
+
+    def command(self, message: tuple[Any, ...], files: list[int]) -> None:
+        """Tell it what to do, whatever was done to it before."""
+        data = wire.pack(message)
+        drained(self.channel)
+        try:
+            signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
+            sent = socket.send_fds(self.channel, [data], files) if files else self.channel.send(data)
+            self.channel.sendall(data[sent:])
+        except OSError as error:
+            raise BrokenStateError from error
+
+    def close(self) -> None:
+        """Kill it."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        os.close(self.pidfd)
+        self.channel.close()
+
+
+def channel() -> tuple[socket.socket, socket.socket]:
+    """The supervisor's end, on which the kernel says who wrote to the other, and that other end."""
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    ours.settimeout(ANSWER_SECONDS)
+    return ours, theirs
+
+
+def hear(ours: socket.socket, expected: bytes) -> int:
+    """Wait for a state's one-byte answer; the process that gave it."""
+    try:
+        said, credentials, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(12))
+    except OSError as error:
+        raise BrokenStateError from error
+    if said != expected:
+        raise BrokenStateError
+    return int.from_bytes(credentials[0][2][:4], "little")
+
+
+def drained(ours: socket.socket) -> bytes:
+    """The end of all that lies in a channel; empty if nothing does."""
+    tail = b""
+    with contextlib.suppress(OSError):  # nothing more there, or nobody at the other end
+        while data := os.read(ours.fileno(), wire.CHUNK):  # `recv` would wait for its time-out
+            tail = (tail + data)[-2:]
+    return tail
+
+
+def waits(proc: Proc, pid: int) -> bool:
+    """Whether a state really sits and waits for its next command: it may say that a cell has ended and go on."""
+    try:
+        call, *arguments = proc.read(f"{pid}/syscall").split()
+    except PermissionError:  # not everywhere is this shown
+        return proc.stat(str(pid))[0] == b"S"
+    except OSError:
+        return False
+    return call == RECVMSG and int(arguments[0], 16) == state.CHANNEL_FD

@@ -1,0 +1,36 @@
+"""The short form of `cleaner sandbox bench`, and what is promised of the program that it measures against."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cleaner_rl.cli import main
+from cleaner_rl.sandbox import Tier
+from cleaner_rl.sandbox.bench import measure
+from tests.sandbox.conftest import needs
+
+
+@pytest.mark.timeout(120)
+def test_every_figure_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs(Tier.T2)
+    short = {"print": replace(measure.PROGRAMS["print"], runs=20)}
+    monkeypatch.setattr(measure, "PROGRAMS", short)
+    done = CliRunner().invoke(main, ["sandbox", "bench", "--rounds", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert set(figures) == {"print", "p50_ms"}
+    for name in short:
+        assert set(figures[name]) == {"service_ms", "isolated_fork_ms", "fork_ms", "ratio", "p50_ms"}
+        assert min(figures[name].values()) > 0
+
+
+def test_the_bare_fork_is_short_and_stands_alone() -> None:
+    source = Path(measure.__file__).with_name("bare_fork.py").read_text()
+    assert len(source.splitlines()) < 120
+    assert "import cleaner_rl" not in source
+    assert "from cleaner_rl" not in source

@@ -1,0 +1,38 @@
+"""A real node whose runs the tests can count, and that breaks on command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest
+from cleaner_rl.tools import Status, ToolResult
+
+BREAK = "# break"
+"""A program that holds this is answered as a fault: what a node says when its supervisors died twice."""
+
+
+class WatchedNode(Node):
+    """Runs like any other."""
+
+    def __init__(self, slots: int = 4, broken: Callable[[RunRequest], bool] | None = None) -> None:
+        super().__init__(NodeConfig(slots=slots, preload=(BARE,)))
+        self.running = 0
+        self.most_running = 0
+        self.ran: list[str] = []
+        self.killed = 0
+        self._broken = broken or (lambda request: BREAK in request.code)
+
+    async def run(self, request: RunRequest) -> RunOutcome:
+        self.ran.append(request.request_id)
+        if self._broken(request):
+            return RunOutcome(ToolResult(Status.FAULT), request_id=request.request_id, attempts=2)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            return await super().run(request)
+        except asyncio.CancelledError:
+            self.killed += 1
+            raise
+        finally:
+            self.running -= 1
