@@ -21,6 +21,9 @@ class WatchedNode(Node):
         self.most_running = 0
         self.ran: list[str] = []
         self.killed = 0
+        self.gate = asyncio.Event()
+        """While it is clear, runs keep their slots after they have ended."""
+        self.gate.set()
         self._broken = broken or (lambda request: BREAK in request.code)
 
     async def run(self, request: RunRequest) -> RunOutcome:
@@ -30,7 +33,9 @@ class WatchedNode(Node):
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
-            return await super().run(request)
+            outcome = await super().run(request)
+            await self.gate.wait()
+            return outcome
         except asyncio.CancelledError:
             self.killed += 1
             raise
