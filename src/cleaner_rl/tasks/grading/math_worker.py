@@ -63,7 +63,7 @@ class _UnreadableReferenceError(Exception):
 
 def _equal(truth: list[object], given: list[object]) -> bool:
     try:
-        return verify(truth, given, timeout_seconds=None, raise_on_error=True)
+        return bool(verify(truth, given, timeout_seconds=None, raise_on_error=True))
     except (MemoryError, RecursionError):
         raise
     except Exception:  # a foreign library's: it names its errors as it likes

@@ -1,8 +1,8 @@
 r"""Mathematical answers: the last box, compared as digits, as text, and only then by algebra in another process.
 
 Limits: what math-verify takes for equal is equal. It reads `(1,2)` as an open interval and as a pair, takes 50 % for
-both 50 and 0.5, forgets units, and compares decimals to six places. It does not see `[1,2]` and `1 \le x \le 2` as the
-same where the reference is the interval.
+both 50 and 0.5, forgets units, and compares decimals to six places, so that a reference below 5e-7 equals `0.0`. Of a
+chain of equations it takes the end. It does not see `1 \le x \le 2` as the reference `[1,2]`.
 """
 
 from __future__ import annotations

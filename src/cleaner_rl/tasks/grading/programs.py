@@ -113,7 +113,7 @@ def _returned(output: str, marker: str, wanted: str) -> bool:
         value: object = json.loads(rest.partition("\n")[0])
     except (ValueError, RecursionError):
         return False
-    return value == json.loads(wanted)
+    return bool(value == json.loads(wanted))
 
 
 def _cut_too_early(case: Case, result: ToolResult) -> bool:
