@@ -181,6 +181,16 @@ def test_gpqa_with_its_choices_written_out(solution: str, tmp_path: Path) -> Non
     assert load("gpqa-diamond", tmp_path, [row]) == {"Which?\nA) x\nC) y": ("choice", "C")}
 
 
+def test_rows_without_a_usable_reference_are_skipped(tmp_path: Path) -> None:
+    for name, row in (
+        ("gpqa-diamond", {"problem": "Which?", "solution": "None of them."}),
+        ("skywork-or1-math", verl_row("Half?", "[]", "x", 1) | {"reward_model": {"ground_truth": []}}),
+    ):
+        loaded = load_tasks(name, write(tmp_path / "rows.jsonl", [dict(row)]))
+        assert (loaded.tasks, len(loaded.skipped)) == ((), 1)
+    assert load("skywork-or1-math", tmp_path, [verl_row("Half?", '["a', "x", 1)]) == {"Half?": ("math", '["a')}
+
+
 def test_livecodebench_has_public_and_private_tests_and_its_starter_code(tmp_path: Path) -> None:
     ((question, (grader, truth)),) = load("lcb-v6", tmp_path).items()
     cases = Cases.loads(truth)

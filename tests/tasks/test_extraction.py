@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import boxed, program
+from cleaner_rl.tasks import boxed, choice_letter, program
 from cleaner_rl.tasks.grading.integers import integer
 
 BALANCED = st.recursive(
@@ -34,19 +34,24 @@ def test_g2_the_box_may_stand_far_from_the_end() -> None:
     assert boxed("\\boxed{\\frac{1}{2}}" + " and so on" * 1_000) == "\\frac{1}{2}"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\\boxed{" * 50_000,
-        "\\boxed{" * 50_000 + "}" * 50_000,
-        "{" * 200_000 + "\\boxed{1",
-        "\\" * 200_001,
-        "}" * 200_000,
-    ],
-)
+SLOW = {
+    "boxes never closed": "\\boxed{" * 50_000,
+    "boxes in boxes": "\\boxed{" * 50_000 + "}" * 50_000,
+    "braces before a box": "{" * 200_000 + "\\boxed{1",
+    "braces in a box": "\\boxed{" + "{" * 200_000 + "}" * 200_001,
+    "backslashes": "\\" * 200_001,
+    "closing braces": "\\boxed{1}" + "}" * 200_000,
+    "fences": "```\n" * 20_001,
+    "fences of other lengths": "".join("`" * (3 + n % 50) + "\n" for n in range(3_000)),
+    "answers": "answer is " * 50_000,
+}
+
+
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_g3_texts_made_to_be_slow_are_not(text: str) -> None:
     begun = time.process_time()
     boxed(text)
+    choice_letter(text)
     program(text)
     assert time.process_time() - begun < 5
 
@@ -83,3 +88,8 @@ def test_what_is_no_integer_goes_to_the_verifier(text: str) -> None:
 
 def test_a_million_digits_are_only_digits() -> None:
     assert integer("7" * 1_000_000) == "7" * 1_000_000
+
+
+def test_a_box_beside_a_box_is_not_taken_for_one_around_it() -> None:
+    assert boxed("\\boxed{\\boxed{5} + \\boxed{6}}") == "\\boxed{5} + \\boxed{6}"
+    assert boxed("\\boxed{ \\boxed{ 5 } }") == "5"

@@ -162,3 +162,15 @@ def test_a_missing_verifier_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_reference_that_means_nothing_is_a_fault(pool: MathPool) -> None:
     assert pool.ask(["\\frac{1}{0}"], "\\frac{1}{2}").equal is None
+
+
+def test_g1_a_verifier_that_cannot_start_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with MathPool(workers=1, seconds=60) as made:
+        monkeypatch.setattr(math_pool, "WORKER", tmp_path / "missing.py")
+        assert made.ask(["1/2"], "0.5") == math_pool.Verdict(None, "The verifier did not start.")
+
+        def refuse(*_args: object, **_options: object) -> None:
+            raise OSError("no more processes")
+
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+        assert made.ask(["1/2"], "0.5").equal is None

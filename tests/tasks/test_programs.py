@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from cleaner_rl.tasks import Case, Cases, CodeGrader, CodeRun, Grade, Outcome, Task, call_case
 from cleaner_rl.tasks.grading.cases import same_output
+from cleaner_rl.tasks.grading.runner import literal, whole_program
 from cleaner_rl.tools import Status, ToolResult
 from tests.tasks.builders import LocalExecutor, code_task, fenced, task
 
@@ -261,3 +264,22 @@ def test_other_texts_are_no_cases(text: str) -> None:
 
 def test_a_call_keeps_its_arguments_apart() -> None:
     assert json.loads(call_case([1], {"k": [2]}, None).input) == {"args": [1], "kwargs": {"k": [2]}}
+
+
+@given(st.text() | st.text("\\\"'\r\n\0{}%"))
+def test_a_solution_reaches_its_run_to_the_letter(solution: str) -> None:
+    assert ast.literal_eval(literal(solution)) == solution
+
+
+def test_what_a_solution_imports_can_be_seen_in_the_program() -> None:
+    assert "\nimport numpy\n" in whole_program("x = 1\nimport numpy\n")
+
+
+@pytest.mark.parametrize(("said", "outcome"), [("3", Outcome.RIGHT), ("4", Outcome.WRONG), ("[[", Outcome.WRONG)])
+def test_g5_who_knows_the_marker_still_has_to_know_the_answer(said: str, outcome: Outcome) -> None:
+    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        marker = re.findall(r"result-[0-9a-f]+:", runs[0].program)[0]
+        return [ToolResult(Status.OK, f"noise\n{marker}1\n{marker}{said}\nright\n") for _ in runs]
+
+    problem = code_task(call_case([1, 2], {}, 3), entry="add")
+    assert asyncio.run(CodeGrader(execute).grade(problem, fenced("pass"))).outcome is outcome

@@ -10,6 +10,7 @@ that changes its columns gives an error with the column's name.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def dataset_names() -> list[str]:
 
 def load_tasks(name: str, path: str | Path, *, seed: int = 0) -> Loaded:
     """The tasks of a data set, from a local .jsonl or .parquet file. The seed orders multiple choices."""
-    return _tasks(name, _source(name), read_file(Path(path)), seed)
+    source = _source(name)
+    with closing(read_file(Path(path))) as rows:
+        return _tasks(name, source, rows, seed)
 
 
 def load_from_hub(name: str, hub: str | None = None, *, seed: int = 0) -> Loaded:

@@ -6,7 +6,7 @@ Limits: files are JSON lines or Parquet. Rows from the hub come through `dataset
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,8 +70,8 @@ class Row:
         )
 
 
-def read_file(path: Path) -> Iterator[Row]:
-    """The rows of a local file, one after the other."""
+def read_file(path: Path) -> Generator[Row, None, None]:
+    """The rows of a local file, one after the other; close it if you stop before its end."""
     if not path.is_file():
         raise DatasetError(f"there is no file {path}; give a .jsonl or .parquet file, or load from the hub")
     origin = str(path)

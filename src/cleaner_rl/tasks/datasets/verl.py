@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from cleaner_rl.tasks.datasets.rows import Row, read_file
@@ -57,7 +58,8 @@ def write_verl(path: str | Path, tasks: Iterable[Task], prompt: Prompt, agent_na
 
 def read_verl(path: str | Path) -> Iterator[Task]:
     """The tasks of a file that `write_verl` wrote."""
-    return map(_task, read_file(Path(path)))
+    with closing(read_file(Path(path))) as rows:
+        yield from map(_task, rows)
 
 
 def _task(row: Row) -> Task:

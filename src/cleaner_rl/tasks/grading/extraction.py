@@ -23,28 +23,36 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n`]*\n(.*?)^[ \t]*\1
 
 
 def boxed(text: str) -> str | None:
-    r"""What the last complete `\boxed{}` holds, inner boxes taken off; None if there is none."""
-    answer: str | None = None
-    # One pass: where each box begins is looked up when its closing brace comes by.
-    begins = {match.end() - 1: match.start() for match in _BOX.finditer(text)}
-    if not begins:
+    r"""What the last complete `\boxed{}` holds, boxes around all of it taken off; None if there is none."""
+    boxes = {match.end() - 1 for match in _BOX.finditer(text)}
+    if not boxes:
         return None
     opened: list[int] = []
-    last_end = -1
-    for match in _BRACES.finditer(text, min(begins)):
+    closed_by: dict[int, int] = {}
+    last: int | None = None
+    for match in _BRACES.finditer(text, min(boxes)):
         if match.group() == "{":
             opened.append(match.start())
         elif match.group() == "}" and opened:
-            start = opened.pop()
-            # Of nested boxes the outer one closes last, and replaces what the inner one said.
-            if start in begins and match.start() > last_end:
-                answer, last_end = text[start + 1 : match.start()], match.start()
-    if answer is None:
+            brace = opened.pop()
+            if brace in boxes:
+                # Of nested boxes the outer one closes last, and is the one that counts.
+                closed_by[brace] = match.start()
+                last = brace
+    if last is None:
         return None
-    inner = answer.strip()
-    while (match_inner := _BOX.match(inner)) and inner.endswith("}"):
-        inner = inner[match_inner.end() : -1].strip()
-    return inner
+    start, end = _trimmed(text, last + 1, closed_by[last])
+    while (inner := _BOX.match(text, start)) and closed_by.get(inner.end() - 1) == end - 1:
+        start, end = _trimmed(text, inner.end(), end - 1)
+    return text[start:end]
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
 
 
 def choice_letter(text: str, letters: str = "ABCD") -> str | None:

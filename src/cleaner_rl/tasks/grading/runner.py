@@ -5,11 +5,17 @@ Solutions of the contests are written for judges that import half the standard l
 line numbers, and stdin is its alone unless a function is to be called. The names stand beside the built-in ones: what
 is in the solution's own space is its own, so that no `add` of a library is called in place of one it forgot to write.
 
+The solution stands in the program as readable text, line by line: sandboxes look there for what a run will import.
+
 The marker separates a call's result from whatever the solution prints. It is no secret: who prints a result himself
 still has to print the right one, which this program does not know.
 """
 
 from __future__ import annotations
+
+import re
+
+_SPECIAL = re.compile(r'[\\"\r\0\ud800-\udfff]')
 
 _SHARED = """\
 import importlib, json, sys
@@ -23,7 +29,7 @@ for module in map(importlib.import_module, modules):
     names.update((name, getattr(module, name)) for name in public)
 names.update((name, sys.modules[name]) for name in modules)
 sys.setrecursionlimit(50_000)
-solution = compile(%(solution)r, "solution.py", "exec")
+solution = compile(%(solution)s, "solution.py", "exec")
 """
 
 _PROGRAM = """\
@@ -45,9 +51,14 @@ sys.stdout.write("\\n" + %(marker)r + result + "\\n")
 
 def whole_program(solution: str) -> str:
     """Runs a solution that reads stdin and prints."""
-    return _SHARED % {"solution": solution} + _PROGRAM
+    return _SHARED % {"solution": literal(solution)} + _PROGRAM
 
 
 def one_call(solution: str, entry: str, marker: str) -> str:
     """Calls a solution's function with the arguments on stdin, and prints the marker and the result as JSON."""
-    return _SHARED % {"solution": solution} + _CALL % {"entry": entry, "marker": marker}
+    return _SHARED % {"solution": literal(solution)} + _CALL % {"entry": entry, "marker": marker}
+
+
+def literal(text: str) -> str:
+    """A Python literal of a text that keeps its lines as lines."""
+    return '"""' + _SPECIAL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + '"""'
