@@ -131,7 +131,7 @@ class _Worker:
     def ask(self, truths: Sequence[str], answer: str, seconds: float) -> Verdict:
         """One question; a fault if the process dies or is late."""
         if not self._ready:
-            if self._line(START_SECONDS) is None:
+            if not self._line(START_SECONDS):
                 return self._lost("did not start")
             self._ready = True
         question = json.dumps({"truths": list(truths), "answer": answer, "seconds": seconds})
@@ -142,8 +142,8 @@ class _Worker:
         except OSError:
             return self._lost("died")
         line = self._line(seconds)
-        if line is None:
-            return self._lost("died" if self._process.poll() is not None else f"ran out of its {seconds:g} s")
+        if not line:
+            return self._lost(f"ran out of its {seconds:g} s" if line is None else "died")
         said = json.loads(line)
         if "fault" in said:
             return Verdict(None, said["fault"])
@@ -165,7 +165,7 @@ class _Worker:
         return Verdict(None, f"The verifier {how}.")
 
     def _line(self, seconds: float) -> bytes | None:
-        """The next line from the process; None if it ends or the time does."""
+        """The next line from the process; nothing if the process ends first, None if the time does."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         poll = select.poll()  # unlike `select`, it knows descriptors above 1023
@@ -177,8 +177,7 @@ class _Worker:
                 return None
             chunk = os.read(fd, 65_536)
             if not chunk:
-                self._process.wait(timeout=5)
-                return None
+                return b""
             self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
         return line

@@ -60,5 +60,5 @@ def one_call(solution: str, entry: str, marker: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A Python literal of a text that keeps its lines as lines."""
-    return '"""' + _SPECIAL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + '"""'
+    """A Python literal of a text that keeps its lines as lines, the first one too."""
+    return '"""\\\n' + _SPECIAL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + '"""'
