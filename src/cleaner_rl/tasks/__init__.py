@@ -1,0 +1,97 @@
+"""Problems, data sets and graders: what a model is asked, and whether its final answer is right.
+
+- `task`: one problem as plain data.
+- `datasets`: the papers' data sets by their real columns, from a file or the hub; verl's files both ways.
+- `difficulty`, `contamination`: which tasks are worth training on, and which hold a piece of a benchmark.
+- `prompts`: what is said around a task, as TOML.
+- `grading`: right, wrong, or a fault of the grader's own; mathematics, choices, programs.
+
+Limits: rewards are for outcomes alone. sympy and math-verify are loaded by the first grade that needs algebra, in
+processes of their own; nothing here imports them.
+"""
+
+from cleaner_rl.tasks.contamination import Decontaminated, Match, decontaminate
+from cleaner_rl.tasks.datasets import (
+    DatasetError,
+    Loaded,
+    Skipped,
+    dataset_names,
+    from_verl,
+    load_from_hub,
+    load_tasks,
+    read_verl,
+    to_verl,
+    write_verl,
+)
+from cleaner_rl.tasks.difficulty import RECIPE_7B, Filtered, by_difficulty, with_pass_rates
+from cleaner_rl.tasks.grading import (
+    Case,
+    Cases,
+    CaseVerdict,
+    ChoiceGrader,
+    CodeGrader,
+    CodeRun,
+    Count,
+    Execute,
+    Grade,
+    Grader,
+    MathGrader,
+    MathPool,
+    Outcome,
+    RewardScale,
+    boxed,
+    call_case,
+    choice_letter,
+    count,
+    grade,
+    program,
+)
+from cleaner_rl.tasks.prompts import Prompt, ToolKind, load_prompt, prompt_names
+from cleaner_rl.tasks.task import Message, PassRate, Task
+
+__all__ = [
+    "RECIPE_7B",
+    "Case",
+    "CaseVerdict",
+    "Cases",
+    "ChoiceGrader",
+    "CodeGrader",
+    "CodeRun",
+    "Count",
+    "DatasetError",
+    "Decontaminated",
+    "Execute",
+    "Filtered",
+    "Grade",
+    "Grader",
+    "Loaded",
+    "Match",
+    "MathGrader",
+    "MathPool",
+    "Message",
+    "Outcome",
+    "PassRate",
+    "Prompt",
+    "RewardScale",
+    "Skipped",
+    "Task",
+    "ToolKind",
+    "boxed",
+    "by_difficulty",
+    "call_case",
+    "choice_letter",
+    "count",
+    "dataset_names",
+    "decontaminate",
+    "from_verl",
+    "grade",
+    "load_from_hub",
+    "load_prompt",
+    "load_tasks",
+    "program",
+    "prompt_names",
+    "read_verl",
+    "to_verl",
+    "with_pass_rates",
+    "write_verl",
+]

@@ -1,0 +1,96 @@
+"""Data sets of the papers to tasks, and tasks to verl's files and back.
+
+- `sources`: which data sets there are, and what their columns mean · `rows`: where rows come from, and what is missing.
+- `forms`: test cases in all their forms · `verl`: the rows that verl trains on.
+
+Limits: the hub can't be reached from our tests. What is tested are files made with the documented columns; a data set
+that changes its columns gives an error with the column's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from cleaner_rl.tasks.datasets.rows import DatasetError, Row, SkippedRowError, read_file, read_hub
+from cleaner_rl.tasks.datasets.sources import SOURCES, Source
+from cleaner_rl.tasks.datasets.verl import from_verl, read_verl, to_verl, write_verl
+from cleaner_rl.tasks.task import Task
+
+__all__ = [
+    "DatasetError",
+    "Loaded",
+    "Skipped",
+    "dataset_names",
+    "from_verl",
+    "load_from_hub",
+    "load_tasks",
+    "read_verl",
+    "to_verl",
+    "write_verl",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that did not become a task."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of a data set's rows: tasks + skipped + duplicates are all of them."""
+
+    tasks: tuple[Task, ...]
+    skipped: tuple[Skipped, ...]
+    duplicates: int
+    """Rows that ask what an earlier one asked."""
+
+
+def dataset_names() -> list[str]:
+    """The data sets that can be loaded."""
+    return sorted(SOURCES)
+
+
+def load_tasks(name: str, path: str | Path, *, seed: int = 0) -> Loaded:
+    """The tasks of a data set, from a local .jsonl or .parquet file. The seed orders multiple choices."""
+    source = _source(name)
+    with closing(read_file(Path(path))) as rows:
+        return _tasks(name, source, rows, seed)
+
+
+def load_from_hub(name: str, hub: str | None = None, *, seed: int = 0) -> Loaded:
+    """The same from the hub, through `datasets`; `hub` names a copy elsewhere. It can't be reached from our tests."""
+    source = _source(name)
+    return _tasks(name, source, read_hub(hub or source.hub, source.config, source.split), seed)
+
+
+def _source(name: str) -> Source:
+    if name not in SOURCES:
+        raise LookupError(f"there is no data set '{name}'; available: {', '.join(dataset_names())}")
+    return SOURCES[name]
+
+
+def _tasks(name: str, source: Source, rows: Iterable[Row], seed: int) -> Loaded:
+    tasks: dict[str, Task] = {}
+    skipped: list[Skipped] = []
+    asked: set[str] = set()
+    duplicates = 0
+    for row in rows:
+        try:
+            task = source.read(name, row, seed)
+        except SkippedRowError as reason:
+            skipped.append(Skipped(row.number, str(reason)))
+            continue
+        if task.question in asked:
+            duplicates += 1
+        elif task.id in tasks:
+            raise DatasetError(f"{row.origin}, row {row.number}: another problem has the id '{task.id}' already")
+        else:
+            asked.add(task.question)
+            tasks[task.id] = task
+    return Loaded(tuple(tasks.values()), tuple(skipped), duplicates)

@@ -1,0 +1,132 @@
+"""The forms in which data sets write test cases, all to ours.
+
+- LiveCodeBench: a list of `{input, output, testtype}`, as JSON or as base64 of zlib of a pickled JSON text. Only a text
+  is ever unpickled. A call's input is one JSON value a line.
+- verl's and Skywork-OR1's: `{inputs, outputs, fn_name?}`.
+- Skywork-OR1's assertions: `{assert_case: [...]}` and `{import_prefix, test_code, entry_point}`. As code they would
+  show the program what it should return, so `assert f(1) == 2` is read, never run, as the call and its result.
+
+Limits: assertions that compare anything but one call with one literal make the row be skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import json
+import pickle
+import zlib
+from collections.abc import Mapping, Sequence
+
+from cleaner_rl.tasks.datasets.rows import SkippedRowError
+from cleaner_rl.tasks.grading import Case, Cases, call_case
+
+
+def read_cases(*parts: object, entry: str | None = None) -> Cases:
+    """All test cases of one problem, in any of the forms; `SkippedRowError` if they are in none, or none are there."""
+    found = [_read(_decoded(part), entry) for part in parts]
+    cases = tuple(case for each in found for case in each.cases)
+    if not cases:
+        raise SkippedRowError("there are no test cases")
+    return Cases(cases, found[0].entry)
+
+
+def looks_like_cases(value: object) -> bool:
+    """Whether a reference holds test cases rather than an answer."""
+    try:
+        decoded = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return False
+    return isinstance(decoded, Mapping) and not {"inputs", "assert_case", "test_code"}.isdisjoint(decoded)
+
+
+def _read(value: object, entry: str | None) -> Cases:
+    if isinstance(value, list):
+        value = {"inputs": [each["input"] for each in value], "outputs": [each["output"] for each in value]}
+    if not isinstance(value, Mapping):
+        raise SkippedRowError("the test cases are neither a list nor an object")
+    if "inputs" in value:
+        return _inputs_and_outputs(value, entry)
+    if "assert_case" in value:
+        return _assertions("\n".join(value["assert_case"]), None)
+    if "test_code" in value:
+        return _assertions(str(value["test_code"]), str(value["entry_point"]))
+    raise SkippedRowError(f"test cases with the keys {sorted(value)} have no form that is known")
+
+
+def _decoded(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return _decoded(json.loads(value)) if value.strip() else []
+    except ValueError:
+        pass
+    try:
+        packed = zlib.decompress(base64.b64decode(value, validate=True))
+        return json.loads(_TextOnly(io.BytesIO(packed)).load())
+    except (ValueError, TypeError, zlib.error, pickle.UnpicklingError, EOFError) as error:
+        raise SkippedRowError("the test cases are neither JSON nor a packed JSON text") from error
+
+
+class _TextOnly(pickle.Unpickler):
+    """Unpickles built-in values; a pickle that names a class or function is refused before it can do anything."""
+
+    def find_class(self, module: str, name: str) -> object:
+        raise pickle.UnpicklingError(f"the pickle wants {module}.{name}")
+
+
+def _inputs_and_outputs(value: Mapping[str, object], entry: str | None) -> Cases:
+    inputs, outputs = value["inputs"], value.get("outputs")
+    entry = entry or (str(value["fn_name"]) if value.get("fn_name") else None)
+    if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
+        raise SkippedRowError("inputs and outputs are no two lists of the same length")
+    pairs = zip(inputs, outputs, strict=True)
+    if entry is None:
+        return Cases(tuple(Case(_lines(given), _lines(wanted)) for given, wanted in pairs))
+    try:
+        return Cases(tuple(_call(str(given), str(wanted)) for given, wanted in pairs), entry)
+    except ValueError as error:
+        raise SkippedRowError("a call's arguments or result are no JSON") from error
+
+
+def _call(given: str, wanted: str) -> Case:
+    return call_case([json.loads(line) for line in given.split("\n")], {}, json.loads(wanted))
+
+
+def _lines(value: object) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _assertions(code: str, entry: str | None) -> Cases:
+    """`assert name(args) == literal` as calls; with an `entry`, `name` is the parameter that stands for it."""
+    try:
+        asserts = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assert)]
+        pairs = [_call_and_literal(node.test) for node in asserts]
+        names = {call.func.id for call, _ in pairs if isinstance(call.func, ast.Name)}
+        if len(names) > 1:
+            raise SkippedRowError("the assertions call more than one function")
+        cases = [
+            call_case(
+                [ast.literal_eval(argument) for argument in call.args],
+                {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None},
+                ast.literal_eval(wanted),
+            )
+            for call, wanted in pairs
+        ]
+    except (SyntaxError, ValueError, TypeError, RecursionError) as error:
+        raise SkippedRowError("an assertion compares more than a call with a literal") from error
+    # "Solution().method" names a method; the runner looks for it there by itself.
+    return Cases(tuple(cases), entry.rpartition(".")[2] if entry else next(iter(names), None))
+
+
+def _call_and_literal(test: ast.expr) -> tuple[ast.Call, ast.expr]:
+    if (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.Eq)
+        and len(test.ops) == 1
+        and isinstance(test.left, ast.Call)
+        and isinstance(test.left.func, ast.Name)
+    ):
+        return test.left, test.comparators[0]
+    raise ValueError("not a call compared with a literal")

@@ -1,0 +1,54 @@
+"""Judges final answers: right, wrong, or a fault of the grader's own.
+
+- `grades`: what a grader says, its reward, and grades counted.
+- `extraction`: where the answer stands in the text.
+- `mathematics`, with `integers` and `math_pool`: digits, text, then algebra in killable processes (`math_worker`).
+- `choice`: letters · `programs`, with `cases` and `runner`: test cases in a sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cleaner_rl.tasks.grading.cases import Case, Cases, call_case
+from cleaner_rl.tasks.grading.choice import ChoiceGrader
+from cleaner_rl.tasks.grading.extraction import boxed, choice_letter, program
+from cleaner_rl.tasks.grading.grades import CaseVerdict, Count, Grade, Grader, Outcome, RewardScale, count
+from cleaner_rl.tasks.grading.math_pool import MathPool
+from cleaner_rl.tasks.grading.mathematics import MathGrader
+from cleaner_rl.tasks.grading.programs import CodeGrader, CodeRun, Execute
+from cleaner_rl.tasks.task import Task
+
+__all__ = [
+    "Case",
+    "CaseVerdict",
+    "Cases",
+    "ChoiceGrader",
+    "CodeGrader",
+    "CodeRun",
+    "Count",
+    "Execute",
+    "Grade",
+    "Grader",
+    "MathGrader",
+    "MathPool",
+    "Outcome",
+    "RewardScale",
+    "boxed",
+    "call_case",
+    "choice_letter",
+    "count",
+    "grade",
+    "program",
+]
+
+
+async def grade(task: Task, text: str, graders: Mapping[str, Grader]) -> Grade:
+    """What the task's own grader says of a final turn. A grader that raises has a fault; it doesn't end the run."""
+    if task.grader not in graders:
+        known = ", ".join(f"'{name}'" for name in graders) or "none"
+        raise LookupError(f"task '{task.id}' needs the grader '{task.grader}'; available: {known}")
+    try:
+        return await graders[task.grader].grade(task, text)
+    except Exception as error:  # anybody's grader
+        return Grade(Outcome.FAULT, None, f"The grader '{task.grader}' raised {type(error).__name__}.")

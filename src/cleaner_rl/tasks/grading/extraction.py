@@ -1,0 +1,77 @@
+r"""Where the answer stands in a model's final turn.
+
+- Mathematics: in the last `\boxed{}` (or `\fbox{}`) whose braces balance, wherever in the text it is.
+- Choices: the same box; without one, the last "answer: C" or "answer is (C)".
+- Programs: in the last fenced block marked as Python, or the last fenced block of all.
+
+All are linear in the length of the text. Limits: only the text given is searched, so give the final turn and not the
+whole trajectory; an answer outside of a box is no answer to a mathematical question.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_STATED = re.compile(
+    r"\banswer\b\**\s*(?:is|:)\s*\**\s*[\\$({\[]{0,3}\s*(?:text\{)?\(?([A-Z])\b(?![a-z'’])", re.IGNORECASE
+)
+_LETTER = re.compile(r"\(?([A-Z])\)?(?:[.:)\s].*)?", re.DOTALL)
+_WRAPPERS = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textrm)\s*\{([^{}]*)\}")
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n`]*\n(.*?)^[ \t]*\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+def boxed(text: str) -> str | None:
+    r"""What the last complete `\boxed{}` holds, boxes around all of it taken off; None if there is none."""
+    boxes = {match.end() - 1 for match in _BOX.finditer(text)}
+    if not boxes:
+        return None
+    opened: list[int] = []
+    closed_by: dict[int, int] = {}
+    last: int | None = None
+    for match in _BRACES.finditer(text, min(boxes)):
+        if match.group() == "{":
+            opened.append(match.start())
+        elif match.group() == "}" and opened:
+            brace = opened.pop()
+            if brace in boxes:
+                # Of nested boxes the outer one closes last, and is the one that counts.
+                closed_by[brace] = match.start()
+                last = brace
+    if last is None:
+        return None
+    start, end = _trimmed(text, last + 1, closed_by[last])
+    while (inner := _BOX.match(text, start)) and closed_by.get(inner.end() - 1) == end - 1:
+        start, end = _trimmed(text, inner.end(), end - 1)
+    return text[start:end]
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def choice_letter(text: str, letters: str = "ABCD") -> str | None:
+    """The letter chosen; None if the text chooses none of `letters`."""
+    if (box := boxed(text)) is not None:
+        plain = _WRAPPERS.sub(r"\1", box).replace("$", "").replace("\\", "").strip()
+        found = _LETTER.fullmatch(plain.strip("{} "))
+        letter = found[1] if found else None
+    else:
+        # A letter counts in upper case only: "the answer is a number" chooses nothing.
+        stated = [match[1] for match in _STATED.finditer(text) if match[1].isupper()]
+        letter = stated[-1] if stated else None
+    return letter if letter is not None and letter in letters else None
+
+
+def program(text: str) -> str | None:
+    """The program in the text's last fenced block of Python, or of any or no language; None if there is no block."""
+    blocks = [(match[2].lower(), match[3]) for match in _FENCE.finditer(text)]
+    python = [code for language, code in blocks if language in ("python", "py", "python3")]
+    if python:
+        return python[-1]
+    return blocks[-1][1] if blocks else None

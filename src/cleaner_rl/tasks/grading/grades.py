@@ -1,0 +1,96 @@
+"""What a grader says: right, wrong, or that it can't say.
+
+A *fault* is the grader's own: it ran out of time, its process died, the sandbox was down. It has no reward, so nothing
+can be learnt from it by mistake; `count` keeps it in sight.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from cleaner_rl.tasks.task import Task
+
+
+class Outcome(StrEnum):
+    """What became of an answer."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    FAULT = "fault"
+
+
+class RewardScale(StrEnum):
+    """Which numbers stand for wrong and right."""
+
+    SIGNED = "signed"
+    """{-1, 1}: the CLEANER recipes."""
+    UNIT = "unit"
+    """{0, 1}: GRPO-RoC's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseVerdict:
+    """One test case of a program."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What a grader says of one answer."""
+
+    outcome: Outcome
+    extracted: str | None = None
+    """The answer as it was found in the text; None if none was."""
+    reason: str = ""
+    """One sentence for people; programs look at the outcome."""
+    cases: tuple[CaseVerdict, ...] = ()
+    """Of a program: one verdict for each test case."""
+
+    def reward(self, scale: RewardScale = RewardScale.SIGNED) -> float | None:
+        """The reward; None for a fault, which is neither right nor wrong."""
+        if self.outcome is Outcome.FAULT:
+            return None
+        if self.outcome is Outcome.RIGHT:
+            return 1.0
+        return -1.0 if RewardScale(scale) is RewardScale.SIGNED else 0.0
+
+
+class Grader(Protocol):
+    """Judges the answer in a model's final turn."""
+
+    async def grade(self, task: Task, text: str) -> Grade:
+        """The grade of `text`. It raises nothing about the answer: what can't be judged is a fault."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many answers were right, wrong, or not judged, and why not."""
+
+    right: int = 0
+    wrong: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
+    """By reason."""
+
+    @property
+    def share(self) -> float | None:
+        """Right answers among those judged; None if none was."""
+        judged = self.right + self.wrong
+        return self.right / judged if judged else None
+
+
+def count(grades: Iterable[Grade]) -> Count:
+    """The grades, counted; faults apart from wrong answers."""
+    outcomes: Counter[Outcome] = Counter()
+    faults: Counter[str] = Counter()
+    for grade in grades:
+        outcomes[grade.outcome] += 1
+        if grade.outcome is Outcome.FAULT:
+            faults[grade.reason] += 1
+    return Count(outcomes[Outcome.RIGHT], outcomes[Outcome.WRONG], dict(faults))

@@ -1,0 +1,88 @@
+"""The verifier's own process: reads one question a line, answers one line, dies at its deadline.
+
+It is started as a file, knows nothing of the package, and alone imports sympy and math-verify. Answers are parsed as
+LaTeX only: math-verify's parser for plain expressions ends in sympy's `parse_expr`, which evaluates its text as Python.
+
+Each question arms a timer of the kernel whose default is to kill the process. The parent kills it earlier; the timer is
+for the case that the parent is gone, so that no verifier is left spinning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from typing import TextIO
+
+from math_verify import LatexExtractionConfig, parse, verify
+
+MEMORY_BYTES = 4 << 30
+GRACE_SECONDS = 5.0
+LATEX = [LatexExtractionConfig(boxed_match_priority=0)]
+
+
+def main() -> None:
+    """Answer until the parent closes the pipe."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints must not look like an answer
+    logging.disable(logging.CRITICAL)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    _say(answers, {"ready": True})
+    for line in sys.stdin:
+        question = json.loads(line)
+        signal.setitimer(signal.ITIMER_REAL, question["seconds"] + GRACE_SECONDS)
+        verdict = judge(question["truths"], question["answer"])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _say(answers, verdict)
+
+
+def judge(truths: list[str], answer: str) -> dict[str, object]:
+    """Whether the answer equals one of the truths, and why not; or a fault."""
+    try:
+        given = _parse(answer)
+        if not given:
+            return {"equal": False, "reason": "The answer could not be read as mathematics."}
+        if any(_equal(_parse(truth), given) for truth in truths):
+            return {"equal": True, "reason": "The answer equals the reference."}
+    except (MemoryError, RecursionError) as error:
+        return {"fault": f"The verifier ran into a {type(error).__name__}."}
+    except _UnreadableReferenceError:
+        return {"fault": "The verifier can't compare the reference even with itself."}
+    return {"equal": False, "reason": "The answer differs from the reference."}
+
+
+class _UnreadableReferenceError(Exception):
+    pass
+
+
+def _equal(truth: list[object], given: list[object]) -> bool:
+    try:
+        return bool(verify(truth, given, timeout_seconds=None, raise_on_error=True))
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # a foreign library's: it names its errors as it likes
+        # Either the answer has no value that could be compared (1/0), which makes it wrong, or the reference has none.
+        values = [each for each in truth if not isinstance(each, str)]
+        if not verify(values, values, timeout_seconds=None, raise_on_error=False):
+            raise _UnreadableReferenceError from None
+        return False
+
+
+def _parse(answer: str) -> list[object]:
+    found: list[object] = parse(f"\\boxed{{{answer}}}", LATEX, parsing_timeout=None, raise_on_error=False)
+    return found
+
+
+def _say(answers: TextIO, value: dict[str, object]) -> None:
+    answers.write(json.dumps(value) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Programs, judged by test cases in somebody else's sandbox.
+
+All cases go to the executor in one call, each as a run of its own: one case can't see or disturb another, and how a
+run ended is the executor's word, not the program's. What should come out never leaves this process. So there is nothing
+for a program to forge: to pass a case it has to give the output, from an input alone.
+
+Whatever a program does to its own run (exit early, exhaust a limit, print verdicts) is its failure. A fault is only
+what the executor calls one, an executor that raises, answers short or not at all, or that cut an output which could
+have been right.
+
+Limits: as safe as the executor. Outputs are compared line by line, so a problem with several right outputs needs its
+own grader. Values returned by calls are compared as JSON: a tuple is a list, keys are strings, floats equal or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from cleaner_rl.tasks.grading.cases import Case, Cases, same_output
+from cleaner_rl.tasks.grading.extraction import program
+from cleaner_rl.tasks.grading.grades import CaseVerdict, Grade, Outcome
+from cleaner_rl.tasks.grading.runner import one_call, whole_program
+from cleaner_rl.tasks.task import Task
+from cleaner_rl.tools import Status, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRun:
+    """One program to run, with its own stdin."""
+
+    program: str
+    stdin: str
+    seconds: float
+    """CPU time, best; a limit in wall time makes verdicts depend on what else the machine does."""
+
+
+Execute = Callable[[Sequence[CodeRun]], Awaitable[Sequence[ToolResult]]]
+"""Runs them all, each isolated from the others; results in the same order."""
+
+
+class CodeGrader:
+    """Judges the program in a text by the task's cases: right if it passes them all."""
+
+    def __init__(self, execute: Execute, seconds: float = 6.0, patience: float = 900.0) -> None:
+        self._execute = execute
+        self._seconds = seconds
+        """For one case; LiveCodeBench's limit."""
+        self._patience = patience
+        """For the executor to answer, queueing included. The grader's own limit: running into it is a fault."""
+
+    async def grade(self, task: Task, text: str) -> Grade:
+        """Right if the last fenced program passes all cases."""
+        try:
+            cases = Cases.loads(task.truth)
+        except ValueError as error:
+            return Grade(Outcome.FAULT, None, str(error))
+        if not cases.cases:
+            return Grade(Outcome.FAULT, None, "The task has no test cases.")
+        solution = program(text)
+        if solution is None:
+            return Grade(Outcome.WRONG, None, "There is no fenced program in the final turn.")
+        marker = f"result-{secrets.token_hex(8)}:"
+        code = whole_program(solution) if cases.entry is None else one_call(solution, cases.entry, marker)
+        runs = [CodeRun(code, case.input, self._seconds) for case in cases.cases]
+        try:
+            async with asyncio.timeout(self._patience):
+                results = await self._execute(runs)
+        except TimeoutError:
+            return Grade(Outcome.FAULT, solution, f"The executor did not answer within {self._patience:g} s.")
+        except Exception as error:  # of whatever executor was plugged in
+            return Grade(Outcome.FAULT, solution, f"The executor raised {type(error).__name__}.")
+        if len(results) != len(runs):
+            return Grade(Outcome.FAULT, solution, "The executor gave back another number of results than runs.")
+        by_call = None if cases.entry is None else marker
+        return _summary(
+            solution, tuple(_judge(case, result, by_call) for case, result in zip(cases.cases, results, strict=True))
+        )
+
+
+def _summary(solution: str, verdicts: tuple[CaseVerdict, ...]) -> Grade:
+    """One failed case settles it, whatever became of the others; only then does a fault count."""
+    for outcome in (Outcome.WRONG, Outcome.FAULT):
+        for number, verdict in enumerate(verdicts, 1):
+            if verdict.outcome is outcome:
+                return Grade(outcome, solution, f"Case {number} of {len(verdicts)}: {verdict.reason}", verdicts)
+    return Grade(Outcome.RIGHT, solution, f"All {len(verdicts)} cases passed.", verdicts)
+
+
+def _judge(case: Case, result: ToolResult, marker: str | None) -> CaseVerdict:
+    if result.faulty:
+        return CaseVerdict(Outcome.FAULT, "The executor had a fault.")
+    if result.status is not Status.OK:
+        raised = f" ({result.exception.type})" if result.exception else ""
+        return CaseVerdict(Outcome.WRONG, f"The run ended with '{result.status}'{raised}.")
+    right = same_output(result.output, case.output) if marker is None else _returned(result.output, marker, case.output)
+    if right:
+        return CaseVerdict(Outcome.RIGHT)
+    if _cut_too_early(case, result):
+        return CaseVerdict(Outcome.FAULT, "The executor cut an output that could have been right; let it keep more.")
+    return CaseVerdict(Outcome.WRONG, "The output is not the one wanted.")
+
+
+def _returned(output: str, marker: str, wanted: str) -> bool:
+    """Whether the call's result, the last line with the marker, is the value wanted."""
+    _, found, rest = output.rpartition("\n" + marker)
+    if not found:
+        return False
+    try:
+        value: object = json.loads(rest.partition("\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return bool(value == json.loads(wanted))
+
+
+def _cut_too_early(case: Case, result: ToolResult) -> bool:
+    """Whether the executor kept only a part of an output about as long as the one wanted."""
+    # A program that prints far more than is wanted is wrong however it was cut; it can't make itself a fault that way.
+    length = len(result.output) if result.output_length is None else result.output_length
+    return len(result.output) < length <= 2 * len(case.output) + 1_000

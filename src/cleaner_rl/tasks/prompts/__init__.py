@@ -1,0 +1,73 @@
+"""Prompts as data: what a model is told about its tool and the form of its answer, in TOML files beside this one.
+
+A recipe names its prompt. `stateless` is the papers' tool, where each program runs in a fresh interpreter; `session`
+has a tool that remembers. Your own file has the same keys; give its path instead of a name.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from cleaner_rl.tasks.task import Message, Task
+from cleaner_rl.tools import ToolSpec
+
+_FOLDER = Path(__file__).parent
+
+
+class ToolKind(StrEnum):
+    """What a tool remembers from one call to the next."""
+
+    STATELESS = "stateless"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """All that is said to a model around a task."""
+
+    name: str
+    system: str
+    tool: ToolSpec
+    tool_kind: ToolKind
+    call_format: str
+    """Name of the format that calls are written in (`cleaner_rl.tools.call_format`)."""
+    answer_format: Mapping[str, str]
+    """How to give the answer, by the task's grader; `default` for graders of your own."""
+
+    def messages(self, task: Task) -> tuple[Message, ...]:
+        """The whole first prompt: the system's words, the problem, and how to answer it."""
+        form = self.answer_format.get(task.grader, self.answer_format["default"])
+        *before, last = task.prompt
+        asked = Message(last.role, f"{last.content.rstrip()}\n\n{form.strip()}")
+        return (Message("system", self.system.strip()), *before, asked)
+
+
+def prompt_names() -> list[str]:
+    """The prompts that come with the package."""
+    return sorted(file.stem for file in _FOLDER.glob("*.toml"))
+
+
+def load_prompt(name: str | Path) -> Prompt:
+    """A prompt of the package by name, or one of your own by its file."""
+    file = Path(name) if Path(name).suffix == ".toml" else _FOLDER / f"{name}.toml"
+    if not file.is_file():
+        raise LookupError(
+            f"there is no prompt '{name}'; available: {', '.join(prompt_names())}, or a path to a .toml file"
+        )
+    values = tomllib.loads(file.read_text(encoding="utf-8"))
+    try:
+        tool = values["tool"]
+        return Prompt(
+            name=file.stem,
+            system=values["system"],
+            tool=ToolSpec(tool["name"], tool["parameters"], tool["description"], tool["code_argument"]),
+            tool_kind=ToolKind(tool["kind"]),
+            call_format=values["call_format"],
+            answer_format={"default": values["answer"]["default"], **values["answer"]},
+        )
+    except KeyError as error:
+        raise ValueError(f"{file} lacks the key {error}; see {_FOLDER / 'stateless.toml'} for all of them") from error

@@ -1,0 +1,107 @@
+"""One problem: what the model is asked, and what a grader needs to judge its answer.
+
+A grader is named, not held, and its data is one text (`truth`), so that a task stays plain data: it goes through JSON,
+Parquet and processes, and any grader, yours too, can read it. What the text means is the grader's business:
+
+- `math`: the reference answer in LaTeX; several accepted ones stand on lines of their own.
+- `choice`: the letter.
+- `code`: test cases as JSON (see `cleaner_rl.tasks.grading.cases`).
+
+Limits: `extra` is a mapping of JSON values that is not copied; treat it as read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassRate:
+    """How often some model solved a task."""
+
+    passed: int
+    tries: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.passed <= self.tries or self.tries < 1:
+            raise ValueError(
+                f"{self.passed} of {self.tries} tries can't have passed; give 0 <= passed <= tries, tries > 0"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem."""
+
+    id: str
+    """Unique over all data sets: it begins with the data set's name, and seeds whatever is drawn for this task."""
+    prompt: tuple[Message, ...]
+    """The problem itself, without instructions on tools or format: those come from a `Prompt`."""
+    grader: str
+    truth: str
+    """What the grader compares with. Never shown to a model or to its program."""
+    source: str = ""
+    """The data set, and within a mixture the part of it."""
+    split: str = ""
+    pass_rate: PassRate | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """JSON values that came with it: subject, level, starter code, ..."""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise ValueError("a task needs an id; seeds, caches and reports go by it")
+        if not any(message.content.strip() for message in self.prompt):
+            raise ValueError(f"task '{self.id}' asks nothing; give it a prompt with text")
+
+    @property
+    def question(self) -> str:
+        """The problem as one text: all that the user says."""
+        return "\n\n".join(message.content for message in self.prompt if message.role == "user")
+
+    def to_json(self) -> dict[str, object]:
+        """The task as JSON values."""
+        rate = self.pass_rate
+        return {
+            "id": self.id,
+            "prompt": [{"role": message.role, "content": message.content} for message in self.prompt],
+            "grader": self.grader,
+            "truth": self.truth,
+            "source": self.source,
+            "split": self.split,
+            "pass_rate": None if rate is None else [rate.passed, rate.tries],
+            "extra": dict(self.extra),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, object]) -> Task:
+        """The task that `to_json` wrote."""
+        rate = values.get("pass_rate")
+        extra = values.get("extra")
+        return cls(
+            id=str(values["id"]),
+            prompt=messages(values["prompt"]),
+            grader=str(values["grader"]),
+            truth=str(values["truth"]),
+            source=str(values.get("source", "")),
+            split=str(values.get("split", "")),
+            pass_rate=PassRate(*map(int, rate)) if isinstance(rate, list | tuple) else None,
+            extra=dict(extra) if isinstance(extra, Mapping) else {},
+        )
+
+
+def messages(value: object) -> tuple[Message, ...]:
+    """Chat messages, from a list of role and content, or from a question."""
+    if isinstance(value, str):
+        return (Message("user", value),)
+    if not isinstance(value, list | tuple) or not all(isinstance(each, Mapping) for each in value):
+        raise ValueError("a prompt is a text, or a list of messages with 'role' and 'content'")
+    return tuple(Message(str(each["role"]), str(each["content"])) for each in value)

@@ -1,0 +1,95 @@
+"""Where the answer stands in a text."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner_rl.tasks import boxed, choice_letter, program
+from cleaner_rl.tasks.grading.integers import integer
+
+BALANCED = st.recursive(
+    st.text("abc 123\\frac^_+-", max_size=5).filter(lambda text: "boxed" not in text and not text.endswith("\\")),
+    lambda inner: st.lists(inner, max_size=3).map(lambda parts: "{" + "".join(parts) + "}"),
+    max_leaves=6,
+)
+PROSE = st.text(st.characters(exclude_characters="{}\\", exclude_categories=["Cs"]), max_size=300)
+
+
+@given(PROSE, BALANCED, PROSE)
+def test_g2_a_box_is_found_wherever_it_stands(before: str, answer: str, after: str) -> None:
+    assert boxed(f"{before}\\boxed{{{answer}}}{after}") == answer.strip()
+
+
+@given(BALANCED, BALANCED)
+def test_g2_the_last_box_counts(first: str, last: str) -> None:
+    assert boxed(f"\\boxed{{{first}}} then \\boxed{{{last}}}") == last.strip()
+    assert boxed(f"\\boxed{{{first}}} then \\boxed{{{last}") in (first.strip(), None)
+
+
+def test_g2_the_box_may_stand_far_from_the_end() -> None:
+    assert boxed("\\boxed{\\frac{1}{2}}" + " and so on" * 1_000) == "\\frac{1}{2}"
+
+
+SLOW = {
+    "boxes never closed": "\\boxed{" * 50_000,
+    "boxes in boxes": "\\boxed{" * 50_000 + "}" * 50_000,
+    "braces before a box": "{" * 200_000 + "\\boxed{1",
+    "braces in a box": "\\boxed{" + "{" * 200_000 + "}" * 200_001,
+    "backslashes": "\\" * 200_001,
+    "closing braces": "\\boxed{1}" + "}" * 200_000,
+    "fences": "```\n" * 20_001,
+    "fences of other lengths": "".join("`" * (3 + n % 50) + "\n" for n in range(3_000)),
+    "answers": "answer is " * 50_000,
+}
+
+
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
+def test_g3_texts_made_to_be_slow_are_not(text: str) -> None:
+    begun = time.process_time()
+    boxed(text)
+    choice_letter(text)
+    program(text)
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("```python\nprint(1)\n```", "print(1)\n"),
+        ("```py\n1\n```\n```python\n2\n```\n```text\n3\n```", "2\n"),
+        ("```\n1\n```", "1\n"),
+        ("~~~python\n1\n~~~", "1\n"),
+        ("````python\nx = '''\n```\n'''\n````", "x = '''\n```\n'''\n"),
+        ("print(1)", None),
+        ("```python\nprint(1)", None),
+        ("Use `print`.", None),
+    ],
+)
+def test_a_program_is_the_last_block_of_python(text: str, wanted: str | None) -> None:
+    assert program(text) == wanted
+
+
+@given(st.integers())
+def test_an_integer_has_one_form(number: int) -> None:
+    plain = str(number)
+    for written in (plain, f"${plain}$", f" {number:,} ", plain.replace("-", "−"), f"{plain}.", f"{plain}.00"):
+        assert integer(written) == plain
+    assert integer(f"{number:,}".replace(",", "{,}")) == plain
+
+
+@pytest.mark.parametrize("text", ["", "1/2", "1.5", "x", "1,2", "12,34", "1 2", "--1", "٣", "1e3", "1,2345", "½"])
+def test_what_is_no_integer_goes_to_the_verifier(text: str) -> None:
+    assert integer(text) is None
+
+
+def test_a_million_digits_are_only_digits() -> None:
+    assert integer("7" * 1_000_000) == "7" * 1_000_000
+
+
+def test_a_box_beside_a_box_is_not_taken_for_one_around_it() -> None:
+    assert boxed("\\boxed{\\boxed{5} + \\boxed{6}}") == "\\boxed{5} + \\boxed{6}"
+    assert boxed("\\boxed{ \\boxed{ 5 } }") == "5"

@@ -1,0 +1,176 @@
+"""Verifier processes: deadlines, deaths, threads, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.tasks import MathGrader, MathPool, Outcome, count, grade
+from cleaner_rl.tasks.grading import math_pool
+from tests.tasks.builders import task
+
+HANGS = "\\boxed{9^{9^{9^9}}}"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[MathPool]:
+    with MathPool(workers=1, seconds=60) as made:
+        assert made.ask(["\\frac{1}{2}"], "0.5").equal
+        yield made
+
+
+@pytest.fixture
+def hasty(pool: MathPool, monkeypatch: pytest.MonkeyPatch) -> MathPool:
+    """The same warm process, with a deadline that a hanging answer meets soon."""
+    monkeypatch.setattr(pool, "seconds", 1.5)
+    return pool
+
+
+def test_g1_a_verifier_that_runs_out_of_time_is_a_fault_and_is_counted(hasty: MathPool) -> None:
+    grader = {"math": MathGrader(hasty)}
+    killed = hasty.killed
+    hung = asyncio.run(grade(task(truth="1/3"), HANGS, grader))
+    assert hung.outcome is Outcome.FAULT
+    assert hung.reward() is None
+    assert "1.5 s" in hung.reason
+    assert hasty.killed == killed + 1
+    counted = count([hung, asyncio.run(grade(task(truth="5"), "\\boxed{6}", grader))])
+    assert (counted.right, counted.wrong, dict(counted.faults)) == (0, 1, {hung.reason: 1})
+
+
+def test_g1_a_verifier_that_dies_is_a_fault_and_the_next_answer_is_judged(pool: MathPool) -> None:
+    assert pool.ask(["1/2"], "0.5").equal
+    (worker,) = pool._idle
+    os.kill(worker._process.pid, signal.SIGKILL)
+    assert pool.ask(["1/3"], "0.5").equal is None
+    assert pool.ask(["1/3"], "2/6").equal is True
+
+
+def test_g1_the_deadline_is_the_graders_own_and_waiting_for_a_process_is_not_part_of_it(pool: MathPool) -> None:
+    """Eight answers share one process whose deadline is shorter than all of them together."""
+
+    async def together() -> list[Outcome]:
+        grader = MathGrader(pool)
+        grades = await asyncio.gather(*[grader.grade(task(truth="1/3"), f"\\boxed{{{n}/9}}") for n in range(1, 9)])
+        return [each.outcome for each in grades]
+
+    outcomes = asyncio.run(together())
+    assert [place for place, outcome in enumerate(outcomes, 1) if outcome is Outcome.RIGHT] == [3]
+    assert Outcome.FAULT not in outcomes
+
+
+def test_g3_a_hanging_answer_is_stopped_from_another_thread(hasty: MathPool) -> None:
+    heard: list[object] = []
+    begun = time.monotonic()
+    thread = threading.Thread(target=lambda: heard.append(hasty.ask(["1"], "9^{9^{9^9}}").equal))
+    thread.start()
+    thread.join(60)
+    assert heard == [None]
+    # A start of the process that is killed after it may be part of it, on however busy a machine.
+    assert time.monotonic() - begun < 60
+
+
+def test_g3_an_event_loop_in_another_thread_goes_on_while_an_answer_hangs(hasty: MathPool) -> None:
+    ticks = 0
+
+    async def main() -> Outcome:
+        nonlocal ticks
+        grading = asyncio.create_task(MathGrader(hasty).grade(task(truth="1/3"), HANGS))
+        while not grading.done():
+            ticks += 1
+            await asyncio.sleep(0.01)
+        return grading.result().outcome
+
+    heard: list[Outcome] = []
+    thread = threading.Thread(target=lambda: heard.append(asyncio.run(main())))
+    thread.start()
+    thread.join(60)
+    assert heard == [Outcome.FAULT]
+    assert ticks > 10
+
+
+def test_g3_a_verifier_whose_parent_is_gone_ends_by_itself() -> None:
+    """Without a parent to kill it: a question that hangs, with no time but the worker's own grace."""
+    program = Path(math_pool.WORKER).read_text().replace("GRACE_SECONDS = 5.0", "GRACE_SECONDS = 0.2")
+    worker = subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1)
+    assert worker.stdin
+    assert worker.stdout
+    assert b"ready" in worker.stdout.readline()
+    worker.stdin.write(b'{"truths": ["1"], "answer": "9^{9^{9^9}}", "seconds": 0.3}\n')
+    worker.stdin.close()
+    assert worker.wait(timeout=60) == -signal.SIGALRM
+    worker.stdout.close()
+
+
+def test_g4_text_is_never_run(pool: MathPool, tmp_path: Path) -> None:
+    witness = tmp_path / "ran"
+    for attempt in (
+        f"__import__('os').system('touch {witness}')",
+        f"\\text{{__import__('pathlib').Path('{witness}').touch()}}",
+        f"exec(\"open('{witness}','w')\")",
+        f"[x for x in [open('{witness}','w')]]",
+    ):
+        assert pool.ask(["5"], attempt).equal is False
+        assert pool.ask([attempt], "5").equal is not True
+    assert not witness.exists()
+
+
+def test_g4_the_verifier_never_gets_to_the_parser_that_evaluates() -> None:
+    """sympy's `parse_expr` evaluates; with it broken, the worker must not notice."""
+    program = "\n".join(
+        [
+            "import math_verify.parser, runpy",
+            "def refuse(text, **options): raise SystemExit(f'evaluated {text}')",
+            "math_verify.parser.parse_expr = refuse",
+            f"judge = runpy.run_path({str(math_pool.WORKER)!r})['judge']",
+            "for answer in ['1/2', '0.5', '2/4', 'x+1', 'abs(5)', '5 cm', '1e3', '(1+2)*3']:",
+            "    judge(['1/2'], answer)",
+        ]
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
+
+
+def test_a_closed_pool_says_so_and_leaves_no_process() -> None:
+    with MathPool(workers=1, seconds=60) as made:
+        assert made.ask(["1/2"], "0.5").equal
+        (worker,) = made._idle
+    assert worker._process.returncode is not None
+    with pytest.raises(RuntimeError, match="make a new one"):
+        made.ask(["1/2"], "0.5")
+
+
+def test_a_pool_without_time_or_workers_is_refused() -> None:
+    for workers, seconds in ((0, 1.0), (1, 0.0)):
+        with pytest.raises(ValueError, match="at least one worker"):
+            MathPool(workers, seconds)
+
+
+def test_a_missing_verifier_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(math_pool, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"cleaner-rl\[eval\]"):
+        MathPool()
+
+
+def test_a_reference_that_means_nothing_is_a_fault(pool: MathPool) -> None:
+    assert pool.ask(["\\frac{1}{0}"], "\\frac{1}{2}").equal is None
+
+
+def test_g1_a_verifier_that_cannot_start_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with MathPool(workers=1, seconds=60) as made:
+        monkeypatch.setattr(math_pool, "WORKER", tmp_path / "missing.py")
+        assert made.ask(["1/2"], "0.5") == math_pool.Verdict(None, "The verifier did not start.")
+
+        def refuse(*_args: object, **_options: object) -> None:
+            raise OSError("no more processes")
+
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+        assert made.ask(["1/2"], "0.5").equal is None

@@ -1,0 +1,287 @@
+"""Programs judged by test cases, with attacks on the verdict."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner_rl.tasks import Case, Cases, CodeGrader, CodeRun, Grade, Outcome, Task, call_case
+from cleaner_rl.tasks.grading.cases import same_output
+from cleaner_rl.tasks.grading.runner import literal, whole_program
+from cleaner_rl.tools import Status, ToolResult
+from tests.tasks.builders import LocalExecutor, code_task, fenced, task
+
+DOUBLE = code_task(Case("3\n", "6\n"), Case("10\n", "20\n"))
+ADD = code_task(call_case([1, 2], {}, 3), call_case([5], {"b": 6}, 11), entry="add")
+
+
+def judged(problem: Task, program: str, seconds: float = 30.0) -> Grade:
+    return asyncio.run(CodeGrader(LocalExecutor(), seconds).grade(problem, fenced(program)))
+
+
+def outcomes(grade: Grade) -> list[str]:
+    return [case.outcome.value for case in grade.cases]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print(2 * int(input()))",
+        "import sys\nprint(2 * int(sys.stdin.read()))\nsys.exit(0)",
+        "if __name__ == '__main__':\n    print(float(input()) * 2)",
+        "from __future__ import annotations\nprint(' ', 2 * int(input()), ' ')",
+        "def main():\n    n: List[int] = [int(input())]\n    print(sum(n + n))\nmain()",
+    ],
+)
+def test_a_right_program_passes_all_cases(program: str) -> None:
+    grade = judged(DOUBLE, program)
+    assert grade.outcome is Outcome.RIGHT, grade.reason
+    assert outcomes(grade) == ["right", "right"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def add(a, b): return a + b",
+        "class Solution:\n    def add(self, a: int, b: Optional[int]):\n        print('noise')\n        return a + b",
+        "def add(a, b): return a + b\nif __name__ == '__main__':\n    raise SystemExit(int(input()))",
+    ],
+)
+def test_a_right_function_passes_all_calls(program: str) -> None:
+    grade = judged(ADD, program)
+    assert grade.outcome is Outcome.RIGHT, grade.reason
+
+
+def test_each_case_has_its_own_verdict() -> None:
+    grade = judged(DOUBLE, "n = int(input())\nprint(6 if n == 3 else 1 // 0)")
+    assert grade.outcome is Outcome.WRONG
+    assert outcomes(grade) == ["right", "wrong"]
+    assert grade.reason == "Case 2 of 2: The run ended with 'error'."
+
+
+FORGERIES = {
+    "prints a verdict": """print('{"outcome": "right"}')""",
+    "exits at once": "import sys; sys.exit(0)",
+    "exits hard": "import os; os._exit(0)",
+    "breaks print": "import builtins; builtins.print = lambda *a: None",
+    "writes to all descriptors": r"""
+import os
+for fd in range(1, 8):
+    try:
+        os.write(fd, b"right\nresult-0:3\n")
+    except OSError:
+        pass""",
+    "exits hard in the call": """
+def add(a, b):
+    import os; os._exit(0)""",
+    "exits in the call": """
+def add(a, b):
+    raise SystemExit(0)""",
+    "equals everything": """
+class Equal:
+    def __eq__(self, other): return True
+    def tolist(self): return "x"
+def add(a, b): return Equal()""",
+    "patches json": """
+import json; json.dumps = lambda *a, **k: "true"
+def add(a, b): return 0""",
+    "replaces stdout": """
+import sys
+def add(a, b):
+    class Fake:
+        def write(self, text): pass
+        def flush(self): pass
+    sys.stdout = Fake()
+    return a + b""",
+    "searches memory": """
+import gc
+def add(a, b): return [each for each in gc.get_objects() if isinstance(each, dict) and "output" in each]""",
+    "searches frames": """
+import sys
+def add(a, b):
+    frame = sys._getframe(1)
+    return frame.f_globals.get("wanted", frame.f_locals.get("expected"))""",
+}
+
+
+@pytest.mark.parametrize("program", FORGERIES.values(), ids=FORGERIES)
+@pytest.mark.parametrize("problem", [DOUBLE, ADD], ids=["stdin", "call"])
+def test_g5_a_program_cannot_forge_its_verdict(problem: Task, program: str) -> None:
+    grade = judged(problem, program)
+    assert grade.outcome is Outcome.WRONG
+    assert "right" not in outcomes(grade)
+
+
+@pytest.mark.parametrize("entry", [None, "solve"])
+def test_g5_what_should_come_out_never_reaches_the_executor(entry: str | None) -> None:
+    secret = "7351902846"
+    problem = code_task(
+        Case('{"args": [1], "kwargs": {}}', secret), Case('{"args": [2], "kwargs": {}}', "9"), entry=entry
+    )
+    executor = LocalExecutor()
+    asyncio.run(CodeGrader(executor).grade(problem, fenced("def solve(n): return n")))
+    assert [run.stdin for run in executor.runs] == ['{"args": [1], "kwargs": {}}', '{"args": [2], "kwargs": {}}']
+    assert not any(secret in run.program + run.stdin for run in executor.runs)
+
+
+def test_g5_a_case_is_told_nothing_of_the_others() -> None:
+    executor = LocalExecutor()
+    problem = code_task(Case("alpha", "1"), Case("beta", "2"))
+    asyncio.run(CodeGrader(executor).grade(problem, fenced("pass")))
+    first, second = executor.runs
+    assert "beta" not in first.program + first.stdin
+    assert "alpha" not in second.program + second.stdin
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status not in (Status.OK, Status.FAULT)])
+def test_g5_no_end_of_its_own_making_turns_a_failure_into_a_fault(status: Status) -> None:
+    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        return [ToolResult(status, "6\n", explanation="The tool is not available.") for _ in runs]
+
+    assert asyncio.run(CodeGrader(execute).grade(DOUBLE, fenced("pass"))).outcome is Outcome.WRONG
+
+
+def test_g5_printing_without_end_is_wrong_but_an_output_cut_by_the_executor_a_fault() -> None:
+    wanted = "x" * 5_000
+
+    def answer(kept: str, length: int) -> Outcome:
+        async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+            return [ToolResult(Status.OK, kept, output_length=length) for _ in runs]
+
+        return asyncio.run(CodeGrader(execute).grade(code_task(Case("", wanted)), fenced("pass"))).outcome
+
+    assert answer(wanted[:100], 5_000) is Outcome.FAULT
+    assert answer(wanted[:100], 5_000_000) is Outcome.WRONG
+    assert answer(wanted, 5_000) is Outcome.RIGHT
+
+
+def test_g1_a_broken_executor_is_a_fault() -> None:
+    async def raises(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        raise ConnectionError("down")
+
+    async def short(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        return []
+
+    async def faulty(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        return [ToolResult(Status.OK, "6"), ToolResult(Status.FAULT)]
+
+    async def silent(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        await asyncio.Event().wait()
+        return []
+
+    for execute in (raises, short, faulty, silent):
+        grade = asyncio.run(CodeGrader(execute, patience=0.05).grade(DOUBLE, fenced("pass")))
+        assert grade.outcome is Outcome.FAULT, execute
+        assert grade.reward() is None
+
+
+def test_g1_a_failed_case_settles_it_though_another_had_a_fault() -> None:
+    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        return [ToolResult(Status.FAULT), ToolResult(Status.OK, "21")]
+
+    grade = asyncio.run(CodeGrader(execute).grade(DOUBLE, fenced("pass")))
+    assert grade.outcome is Outcome.WRONG
+    assert outcomes(grade) == ["fault", "wrong"]
+
+
+def test_a_program_that_never_ends_is_wrong() -> None:
+    assert outcomes(judged(code_task(Case("", "1")), "while True: pass", seconds=0.5)) == ["wrong"]
+
+
+def test_no_program_is_wrong_and_no_cases_are_a_fault() -> None:
+    grader = CodeGrader(LocalExecutor())
+    assert asyncio.run(grader.grade(DOUBLE, "print(6)")).outcome is Outcome.WRONG
+    assert asyncio.run(grader.grade(code_task(), fenced("pass"))).outcome is Outcome.FAULT
+    assert asyncio.run(grader.grade(task("code", "6"), fenced("pass"))).outcome is Outcome.FAULT
+
+
+def test_cancelling_reaches_the_executor() -> None:
+    cancelled: list[bool] = []
+
+    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+        return []
+
+    async def main() -> None:
+        grading = asyncio.create_task(CodeGrader(execute).grade(DOUBLE, fenced("pass")))
+        await asyncio.sleep(0)
+        grading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await grading
+
+    asyncio.run(main())
+    assert cancelled == [True]
+
+
+@pytest.mark.parametrize(
+    ("printed", "wanted", "same"),
+    [
+        ("1 2\n3\n", "1 2\n3", True),
+        ("1 2 \n 3", "1 2\n3", True),
+        ("1\n2", "1 2", False),
+        ("1.0 2.50", "1 2.5", True),
+        ("1.0000001", "1", False),
+        ("50000000000000000", "50000000000000001", False),
+        ("yes", "YES", False),
+        ("", "", True),
+        ("", "0", False),
+        ("nan", "nan", True),
+        ("1 a", "1.0 a", False),
+    ],
+)
+def test_outputs_are_compared_by_lines_and_numbers(printed: str, wanted: str, same: bool) -> None:
+    assert same_output(printed, wanted) is same
+
+
+@given(st.text(), st.text())
+def test_outputs_agree_with_themselves_and_both_ways(one: str, other: str) -> None:
+    assert same_output(one, one)
+    assert same_output(one, other) == same_output(other, one)
+
+
+@given(st.lists(st.tuples(st.text(), st.text())), st.none() | st.text())
+def test_cases_survive_their_text(pairs: list[tuple[str, str]], entry: str | None) -> None:
+    cases = Cases(tuple(Case(*pair) for pair in pairs), entry)
+    assert Cases.loads(cases.dumps()) == cases
+
+
+@pytest.mark.parametrize("text", ["", "5", "[]", '{"cases": [1], "entry": null}', '{"cases": []}', "null"])
+def test_other_texts_are_no_cases(text: str) -> None:
+    with pytest.raises(ValueError, match="no test cases"):
+        Cases.loads(text)
+
+
+def test_a_call_keeps_its_arguments_apart() -> None:
+    assert json.loads(call_case([1], {"k": [2]}, None).input) == {"args": [1], "kwargs": {"k": [2]}}
+
+
+@given(st.text() | st.text("\\\"'\r\n\0{}%"))
+def test_a_solution_reaches_its_run_to_the_letter(solution: str) -> None:
+    assert ast.literal_eval(literal(solution)) == solution
+
+
+def test_what_a_solution_imports_can_be_seen_in_the_program() -> None:
+    lines = whole_program("import numpy\nx = 1\nimport sympy").splitlines()
+    assert "import numpy" in lines
+    assert any(line.startswith("import sympy") for line in lines)
+
+
+@pytest.mark.parametrize(("said", "outcome"), [("3", Outcome.RIGHT), ("4", Outcome.WRONG), ("[[", Outcome.WRONG)])
+def test_g5_who_knows_the_marker_still_has_to_know_the_answer(said: str, outcome: Outcome) -> None:
+    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        marker = re.findall(r"result-[0-9a-f]+:", runs[0].program)[0]
+        return [ToolResult(Status.OK, f"noise\n{marker}1\n{marker}{said}\nright\n") for _ in runs]
+
+    problem = code_task(call_case([1, 2], {}, 3), entry="add")
+    assert asyncio.run(CodeGrader(execute).grade(problem, fenced("pass"))).outcome is outcome

@@ -1,0 +1,46 @@
+"""Prompts as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.tasks import ToolKind, load_prompt, prompt_names
+from cleaner_rl.tools import ToolSet, call_format
+from tests.tasks.builders import task
+
+
+@pytest.mark.parametrize("name", prompt_names())
+def test_a_prompt_of_the_package_is_whole(name: str) -> None:
+    prompt = load_prompt(name)
+    assert prompt.name == name
+    assert prompt.tool_kind == name
+    assert call_format(prompt.call_format)
+    call = '<tool_call>\n{"name": "python", "arguments": {"code": "print(1)"}}\n</tool_call>'
+    assert call_format(prompt.call_format).parse(call, ToolSet(prompt.tool)).calls[0].problem is None
+    for grader, form in (("math", "\\boxed{}"), ("choice", "letter"), ("code", "```python"), ("mine", "last line")):
+        system, user = prompt.messages(task(grader))
+        assert (system.role, user.role) == ("system", "user")
+        assert user.content.startswith("How many?\n\n")
+        assert form in user.content
+
+
+def test_both_tools_of_the_recipes_are_there() -> None:
+    assert prompt_names() == ["session", "stateless"]
+    assert load_prompt("session").tool_kind is ToolKind.SESSION
+
+
+def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:
+    source = Path(str(load_prompt.__globals__["_FOLDER"])) / "stateless.toml"
+    file = tmp_path / "mine.toml"
+    file.write_text(source.read_text().replace("[answer]", "[answers]"))
+    with pytest.raises(ValueError, match="lacks the key 'answer'"):
+        load_prompt(file)
+    file.write_text(source.read_text())
+    assert load_prompt(str(file)).name == "mine"
+
+
+def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
+    with pytest.raises(LookupError, match="available: session, stateless"):
+        load_prompt("papers")
