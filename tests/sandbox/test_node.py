@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.sandbox import BARE, Layer, Limits, Node, NodeConfig, PreloadSet, RunRequest, Tier, layout
+from cleaner_rl.sandbox.node import sweep
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import Driver, needs
 
@@ -192,6 +194,17 @@ def test_a_closed_node_leaves_nothing_behind() -> None:
     assert len(pids) == 6
     assert set(Path("/tmp").glob("cleaner-sandbox-*")) <= folders
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_what_a_killed_node_left_is_swept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    kept = [tmp_path / f"cleaner-sandbox-{os.getpid()}-x", tmp_path / "cleaner-sandbox-other", tmp_path / "else"]
+    for path in (*kept, tmp_path / f"cleaner-sandbox-{ended.pid}-y"):
+        (path / "root").mkdir(parents=True)
+    sweep()
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
 def test_descriptors_and_memory_stay_flat() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import shutil
@@ -10,6 +11,7 @@ import signal
 import tempfile
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -27,6 +29,7 @@ from cleaner_rl.sandbox.verdict import Ending, fetched, result_of
 from cleaner_rl.sandbox.zygotes import SlotDiedError
 from cleaner_rl.tools import Status, ToolResult
 
+FOLDER_PREFIX = "cleaner-sandbox-"
 OWN_MEMORY_MB = 256
 OWN_PROCESSES = 4
 """What a slot's cgroup allows beyond the node's maxima, for the supervisor and the interpreter itself."""
@@ -65,7 +68,8 @@ class Node:
         config = self.config
         self._probes = probe()
         self._tier = choose(self._probes, config.tier, config.min_tier)
-        self._folder = tempfile.mkdtemp(prefix="cleaner-sandbox-")
+        sweep()
+        self._folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
         os.chmod(self._folder, 0o711)
         indices = deque(range(config.slots * len(config.preload) + config.sessions + 64))
         groups = None
@@ -239,6 +243,15 @@ class Node:
             request.request_id,
             attempt,
         )
+
+
+def sweep() -> None:
+    """Remove the folders of nodes of this user that were killed and could not do so themselves."""
+    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        owner = path.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if owner.isdigit() and path.stat().st_uid == os.geteuid() and not Path(f"/proc/{owner}").exists():
+                shutil.rmtree(path)
 
 
 def _payload(request: RunRequest, terms: Terms) -> bytes:
