@@ -320,6 +320,19 @@ def test_files_go_in_and_come_out(box: Driver) -> None:
     assert outcome.files == {"out/b.bin": b"cba", "in/a.bin": b"abc"}
 
 
+def test_home_and_temporary_files_are_the_runs_own(box: Driver) -> None:
+    code = """
+import os, tempfile
+open(os.path.expanduser("~/x"), "w").close()
+print(os.path.expanduser("~") == os.getcwd(), os.listdir("."))
+with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+    file.write("here")
+    file.flush()
+    print(open(file.name).read(), os.path.dirname(file.name) != os.getcwd())
+"""
+    assert box.run(code).output == "True ['x']\nhere True\n"
+
+
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a\0b", ".", "x" * 2000])
 def test_file_names_outside_the_folder_are_refused(box: Driver, name: str) -> None:
     assert box.run("print(1)", files={name: b""}).status is Status.REFUSED

@@ -1,7 +1,6 @@
 """Tier 3: one cgroup (version 2) per slot, which bounds memory and processes in the kernel.
 
-**Untested against a kernel**: no machine that this was built on lets a process make cgroups. The tests cover what is
-written where. A node chooses this tier only if told to.
+**Untested against a kernel.** The tests cover what is written where. A node takes this tier only if told to.
 """
 
 from __future__ import annotations

@@ -254,8 +254,7 @@ class Zygote:
 
     def _environment(self) -> dict[str, str]:
         inherited = {} if Layer.ENVIRONMENT in self._settings["layers"] else dict(os.environ)
-        home = {"HOME": f"{self._settings['box']}/work", "PYTHONPATH": os.pathsep.join(self._settings["paths"])}
-        return inherited | _ENVIRONMENT | home
+        return inherited | _ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(self._settings["paths"])}
 
 
 async def _answer(channel: socket.socket) -> Any:

@@ -103,7 +103,9 @@ def become_slot(
     supervisor_uid = settings["first_uid"] + 2 * index
     settings["run_uid"] = supervisor_uid + 1 if "uid" in layers else None
     settings["box"] = settings["box"].format(index=index)
+    os.environ["HOME"] = f"{settings['box']}/work"
     if "mount" not in layers:
+        os.environ["TMPDIR"] = f"{settings['box']}/tmp"  # where runs see the whole file system, /tmp isn't theirs
         folder = os.path.dirname(settings["box"])
         os.makedirs(folder, exist_ok=True)
         if "user" in layers:
