@@ -35,7 +35,6 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYTHONUTF8": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONMALLOC": "malloc",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 """Of the bare fork: what bears on the cost of a fork, as zygotes have it."""
