@@ -103,7 +103,7 @@ def used():
 
 order, shut = json.load(sys.stdin), None
 sys.path += order["paths"]
-[importlib.import_module(name) for name in order["modules"]], exec(order["warm_up"], {"__name__": "warm_up"})
+[importlib.import_module(name) for name in order["modules"]], exec(compile(order["warm_up"], "", "exec"), {})
 gc.collect(), gc.disable(), gc.freeze()
 for low, high in [line.split()[0].split("-") for line in open("/proc/self/maps") if " rw-p " in line]:  # huge pages
     start, end = -(-int(low, 16) >> 21) << 21, int(high, 16) >> 21 << 21
