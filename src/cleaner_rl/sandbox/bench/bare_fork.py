@@ -1,8 +1,7 @@
 """The least that a run can cost: one process that forks per run, bare or shut in as at tier 2. No node, no HTTP.
 
-A program of its own that imports nothing of the sandbox; `measure` runs it beside the service. It reads an order from
-stdin, writes the CPU milliseconds per run, its own and its children's, to descriptor 3, and knows no deadlines, reports
-or verdicts.
+A program of its own, run by `measure` beside the service. It reads an order from stdin, writes the CPU milliseconds per
+run, its own and its children's, to descriptor 3, and knows no deadlines, reports or verdicts.
 """
 
 import ctypes
@@ -13,9 +12,7 @@ import os
 import resource
 import struct
 import sys
-import types
 
-# ruff: noqa: D103
 # mypy: ignore-errors
 
 libc = ctypes.PyDLL(None, use_errno=True)
@@ -91,7 +88,7 @@ def one(code, shut):
             must(libc.prctl(38, 1, 0, 0, 0)), must(libc.syscall(446, ruleset, 0, 0, 0))
             must(libc.close_range(3, 0x7FFFFFFF, 0)), must(libc.prctl(22, 2, program, 0, 0))
             [resource.setrlimit(kind, (value, value)) for kind, value in limits]
-        exec(compile(code, "main.py", "exec"), types.ModuleType("__main__").__dict__)
+        exec(compile(code, "main.py", "exec"), {"__name__": "__main__"})
         sys.stdout.flush(), os._exit(0)
     if os.waitpid(pid, 0)[1] or not os.pread(files[1], 4096, 0):
         raise RuntimeError(os.pread(files[2], 4096, 0))
@@ -106,13 +103,16 @@ def used():
 
 order, shut = json.load(sys.stdin), None
 sys.path += order["paths"]
-[importlib.import_module(name) for name in order["modules"]], exec(order["warm_up"], {"__name__": "warm_up"})
+[importlib.import_module(name) for name in order["modules"]], exec(compile(order["warm_up"], "", "exec"), {})
+gc.collect(), gc.disable(), gc.freeze()
+for low, high in [line.split()[0].split("-") for line in open("/proc/self/maps") if " rw-p " in line]:  # huge pages
+    start, end = -(-int(low, 16) >> 21) << 21, int(high, 16) >> 21 << 21
+    start < end and libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), 25)
 if order["isolated"]:
     enter_world(order["root"], order["folders"], order["uid"])
     code = ctypes.create_string_buffer(bytes.fromhex(order["filter"]))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", (len(code) - 1) // 8, ctypes.addressof(code)))
     shut = ctypes.addressof(program), rules(), order["limits"]
-gc.collect(), gc.disable(), gc.freeze()
 [one(order["code"], shut) for _ in range(5)]
 before = used()
 [one(order["code"], shut) for _ in range(order["runs"])]

@@ -24,6 +24,7 @@ from typing import Any
 from cleaner_rl.sandbox import layout, seccomp
 from cleaner_rl.sandbox.check.runner import descendants
 from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.sandbox.inside.zygote import _COMMON
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.tools import Status
@@ -35,7 +36,6 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYTHONUTF8": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONMALLOC": "malloc",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 """Of the bare fork: what bears on the cost of a fork, as zygotes have it."""
@@ -127,7 +127,7 @@ def _bare_fork(program: Program, isolated: bool) -> float:
     order = {
         "code": program.code,
         "runs": program.runs,
-        "modules": program.preload.modules,
+        "modules": [*_COMMON.split(), *program.preload.modules],  # the same interpreter as a zygote's
         "warm_up": program.preload.warm_up,
         "paths": layout.search_path(layout.packages(program.preload)),
         "isolated": isolated,
