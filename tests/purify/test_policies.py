@@ -30,6 +30,12 @@ def test_s18_the_coin_is_seeded_by_the_rollout_and_fair() -> None:
     assert tossed != other_run
 
 
+def test_s18_the_coin_falls_the_same_in_every_release() -> None:
+    policy = PurifyPolicy(probability=0.7)
+    tossed = (policy.applies(Seeds(1, "task", rollout), 0, Phase.TRAINING) for rollout in range(20))
+    assert "".join(".x"[applies] for applies in tossed) == "xx.xx.xxxxx.xxxx.xxx"
+
+
 def test_s18_evaluation_tosses_no_coin_and_repairs_only_if_told_to() -> None:
     rollouts = [Seeds(1, "task", rollout) for rollout in range(50)]
     for probability in (0.0, 0.5, 1.0):
