@@ -17,10 +17,15 @@ def save(path: Path, figures: Mapping[str, object], settings: Mapping[str, objec
         "figures": figures,
         "settings": settings,
         "commit": commit.stdout.strip(),
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "machine": machine(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2) + "\n")
+
+
+def machine() -> dict[str, object]:
+    """What the figures were measured on."""
+    return {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def _cpu() -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
 import subprocess
 import time
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.code_pairs import PACKAGES, Pair, Release, edits, others, read_packages, slips
+from benchmarks.record import machine
 from cleaner_rl.purify.similarity import ratcliff, similarity
 
 THRESHOLD = 0.5
@@ -61,7 +60,7 @@ def run() -> dict[str, Any]:
         "commit": subprocess.run(
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
         ).stdout.strip(),
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "machine": machine(),
         "max_work": ratcliff.MAX_WORK,
         "sets": {name: _figures(pairs) for name, pairs in sets.items()},
         "exact_by_size": _exact_by_size(releases, rng),
@@ -152,13 +151,6 @@ def _share(truths: np.ndarray[Any, np.dtype[np.bool_]]) -> float:
 
 def _quantiles(values: list[float] | list[int]) -> dict[str, float]:
     return {f"p{percent}": round(float(np.percentile(values, percent)), 4) for percent in (5, 25, 50, 75, 95, 100)}
-
-
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ Limits: ids, mask and log-probs exist for token trajectories only; text trajecto
 step `encode`, which is for supervised training and never for reinforcement learning.
 """
 
+from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory.encoding import encode
 from cleaner_rl.trajectory.ledger import Sampled, cut_before_repairs, raw, undo, without_rescoring
 from cleaner_rl.trajectory.reading import read_text, read_tokens
-from cleaner_rl.trajectory.seeds import Seeds, derive_seed
+from cleaner_rl.trajectory.seeds import Seeds
 from cleaner_rl.trajectory.spans import Floats, Ids, Scores, TextSpan, TokenSpan, token_span
 from cleaner_rl.trajectory.tallies import Tally, failure_reasons, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Ending, Key, Owner, Placed, Trajectory

@@ -1,17 +1,10 @@
-"""Every random choice derives from names, so the same inputs give the same bytes, in any order and on any machine."""
+"""The seeds of a rollout, from (run seed, task, rollout, turn, attempt)."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from hashlib import blake2b
 
-
-def derive_seed(run_seed: int, *path: str | int) -> int:
-    """A seed of 63 bits from the run's seed and the names of what it is for."""
-    # JSON keeps 1 and "1", and ("a", "b") and ("ab",), apart.
-    digest = blake2b(json.dumps([run_seed, *path]).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
+from cleaner_rl.tools import derive_seed
 
 
 @dataclass(frozen=True, slots=True)

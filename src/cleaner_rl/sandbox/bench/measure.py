@@ -24,7 +24,7 @@ from typing import Any
 from cleaner_rl.sandbox import layout, seccomp
 from cleaner_rl.sandbox.check.runner import descendants
 from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.sandbox.inside.zygote import _COMMON
+from cleaner_rl.sandbox.inside.zygote import COMMON
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.tools import Status
@@ -127,7 +127,7 @@ def _bare_fork(program: Program, isolated: bool) -> float:
     order = {
         "code": program.code,
         "runs": program.runs,
-        "modules": [*_COMMON.split(), *program.preload.modules],  # the same interpreter as a zygote's
+        "modules": [*COMMON.split(), *program.preload.modules],  # the same interpreter as a zygote's
         "warm_up": program.preload.warm_up,
         "paths": layout.search_path(layout.packages(program.preload)),
         "isolated": isolated,

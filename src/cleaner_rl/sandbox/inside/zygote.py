@@ -20,7 +20,7 @@ from cleaner_rl.sandbox.inside import kernel, report, run, wire
 from cleaner_rl.sandbox.inside.session import SessionSlot
 from cleaner_rl.sandbox.inside.slot import Slot
 
-_COMMON = """
+COMMON = """
 abc argparse array ast base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime
 decimal enum fractions functools hashlib heapq inspect io itertools json linecache math numbers operator os pathlib
 pickle pprint queue random re shutil signal statistics string struct subprocess sys tempfile textwrap threading time
@@ -63,7 +63,7 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     """Load what runs will want, and leave nothing for the collector to look at."""
     sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
     sys.path += paths
-    for name in (*_COMMON.split(), *modules):
+    for name in (*COMMON.split(), *modules):
         importlib.import_module(name)
     exec(warm_up, {"__name__": "warm_up"})
     report.describe(ValueError("warm-up"))
