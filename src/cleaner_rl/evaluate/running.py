@@ -1,4 +1,4 @@
-"""Runs a model over sets of problems: each problem some times alone, some times with repair, some times after a failure.
+"""Runs a model over sets of problems: each one some times alone, some times with repair, some times after a failure.
 
 The runs with and without repair have the same seeds, so they are the same up to the first failure: their difference is
 repair's doing, as far as the engine repeats itself.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any
 
 from cleaner_rl.evaluate.cache import Cache
 from cleaner_rl.evaluate.measures import Sample, fault_of, measure
@@ -27,7 +27,6 @@ from cleaner_rl.rollout import Model, Purifier, RolloutBudget, Toolbox, finish, 
 from cleaner_rl.tasks import Grader, Prompt, Task
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory import AnyTrajectory, Key, Seeds, Trajectory
-from cleaner_rl.trajectory.spans import S
 
 
 class Way(StrEnum):
@@ -55,7 +54,9 @@ class Plan:
             raise ValueError("an evaluation needs at least one sample, and repair off, on, or both")
         tasks = [task.id for some in self.sets.values() for task in some]
         if len(set(tasks)) != len(tasks):
-            raise ValueError("two problems have the same id; evaluate a set once, and give own problems ids of their own")
+            raise ValueError(
+                "two problems have the same id; evaluate a set once, and give own problems ids of their own"
+            )
 
     def jobs(self) -> Iterator[Job]:
         """All of it; what has the same prompt is close together, because engines keep what they have read."""
@@ -92,10 +93,10 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench(Generic[S]):
+class Bench:
     """What a model is judged with."""
 
-    model: Model[S]
+    model: Model[Any]
     toolbox: Toolbox
     graders: Mapping[str, Grader]
     prompt: Prompt
@@ -104,7 +105,7 @@ class Bench(Generic[S]):
     retries: int = 2
     """How often a rollout that ended in a fault is tried again."""
 
-    async def run(self, job: Job, plan: Plan) -> Trajectory[S]:
+    async def run(self, job: Job, plan: Plan) -> AnyTrajectory:
         """One job, tried again as long as something else than the model fails."""
         for _ in range(self.retries):
             trajectory = await self._once(job, plan)
@@ -112,12 +113,12 @@ class Bench(Generic[S]):
                 return trajectory
         return await self._once(job, plan)
 
-    async def _once(self, job: Job, plan: Plan) -> Trajectory[S]:
-        model: Any = self.model if job.failure is None else PutIn(self.model, job.failure, self.prompt)
+    async def _once(self, job: Job, plan: Plan) -> AnyTrajectory:
+        model: Model[Any] = self.model if job.failure is None else PutIn(self.model, job.failure, self.prompt)
         seeds = job.seeds(plan.seed)
         policy = replace(plan.policy, in_evaluation=job.way is Way.ON)
         purifier = Purifier(policy=policy, phase=Phase.EVALUATION, rescore=False)
-        made: Trajectory[S] = await rollout(
+        made: Trajectory[Any] = await rollout(
             job.task,
             job.key,
             prompt=self.prompt,
@@ -168,9 +169,7 @@ Done = Callable[[AnyTrajectory, bool], None]
 """Told of each rollout, and whether it was there before."""
 
 
-async def evaluate(
-    plan: Plan, bench: Bench[S], caches: Mapping[Way, Cache], done: Done = lambda trajectory, cached: None
-) -> Found:
+async def evaluate(plan: Plan, bench: Bench, caches: Mapping[Way, Cache], done: Done) -> Found:
     """Run what isn't there yet, and say what came of all of it."""
     wanted = {job.key: job for job in plan.jobs()}
     found = Found()
@@ -183,7 +182,7 @@ async def evaluate(
 
     async def work() -> None:
         for job in left:
-            trajectory: Any = await bench.run(job, plan)
+            trajectory = await bench.run(job, plan)
             caches[job.way].add(trajectory, job.task)
             found.add(trajectory)
             done(trajectory, False)

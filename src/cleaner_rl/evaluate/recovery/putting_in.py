@@ -1,4 +1,4 @@
-"""A model whose first turn is ours: the failure is read, run and answered like any turn, and the rest is the model's."""
+"""A model whose first turn is ours: the failure is read, run and answered like any turn; the rest is the model's."""
 
 from __future__ import annotations
 
@@ -43,6 +43,10 @@ class PutIn(Generic[S]):
         if request.context.turns:
             return await self.model.sample(request)
         text = written(self.failure, self.prompt.call_format, self.prompt.tool, request.context.prompt.text)
+        return self.written(text)
+
+    def written(self, text: str) -> Draft[S]:
+        """The model's own."""
         return self.model.written(text)
 
     def observe(self, turn: Turn[S], results: Sequence[str]) -> S:
