@@ -32,12 +32,17 @@ def openai(case: Case) -> Record:
         message: Record = {"role": "assistant", "content": step.said}
         if step.calls:
             message["tool_calls"] = [
-                {"id": each, "type": "function", "function": {"name": call.name, "arguments": json.dumps(call.arguments)}}
+                {
+                    "id": each,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+                }
                 for each, call in zip(ids, step.calls, strict=True)
             ]
         messages.append(message)
         messages += [
-            {"role": "tool", "tool_call_id": each, "content": call.text} for each, call in zip(ids, step.calls, strict=True)
+            {"role": "tool", "tool_call_id": each, "content": call.text}
+            for each, call in zip(ids, step.calls, strict=True)
         ]
         if step.then:
             messages.append({"role": "user", "content": step.then})
@@ -153,7 +158,10 @@ def inspect(case: Case) -> Record:
             "id": f"m{len(messages)}",
             "role": "assistant",
             "source": "generate",
-            "content": [{"type": "reasoning", "reasoning": "Hm.", "signature": "s"}, {"type": "text", "text": step.said}],
+            "content": [
+                {"type": "reasoning", "reasoning": "Hm.", "signature": "s"},
+                {"type": "text", "text": step.said},
+            ],
             "model": "mock/model",
         }
         if step.calls:

@@ -11,7 +11,8 @@ from cleaner_rl.purify import SplicePolicy
 from cleaner_rl.purify.logs.calls import LoggedTools
 from cleaner_rl.purify.logs.cleaning import clean
 from cleaner_rl.purify.logs.formats import Reading, detect
-from cleaner_rl.purify.logs.records import log_of, read_record, write_record
+from cleaner_rl.purify.logs.formats.base import log_of
+from cleaner_rl.purify.logs.records import read_record, write_record
 from cleaner_rl.trajectory import TextSpan, Trajectory, undo
 from tests.purify.logs.cases import CASES, Case
 from tests.purify.logs.rendering import RENDERED

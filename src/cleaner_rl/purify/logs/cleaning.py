@@ -2,13 +2,13 @@
 
 A chain of failures and its correction never reaches across
 
-- **somebody's words**: where a person or a system speaks between failure and correction, collapsing would take those words
-  away, and what came after may answer them;
-- **another tool**: a call of a different tool after a failure is a change of plan more often than a correction. (A call that
-  could not be read may have been meant for any tool.)
+- **somebody's words**: where a person or a system speaks between failure and correction, collapsing would take those
+  words away, and what came after may answer them;
+- **another tool**: a call of a different tool after a failure is a change of plan more often than a correction. (A
+  call that could not be read may have been meant for any tool.)
 
-It also says what it leaves as it is: calls that were made before, with the same result, and failures that the model gave up on.
-"""
+It also says what it leaves as it is: calls that were made before, with the same result, and failures that the model
+gave up on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight
-from cleaner_rl.purify.logs.records import log_of
+from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.policies import SplicePolicy
 from cleaner_rl.trajectory import Trajectory, Turn, without_rescoring
 from cleaner_rl.trajectory.spans import S

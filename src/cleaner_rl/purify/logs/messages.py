@@ -163,7 +163,7 @@ class Reader:
             ids = [None] * len(calls)
         else:
             blanks += [Blank(path, (reasoning.add_apart(text),)) for path, text in self._texts(said)]
-            for path, call_id, name, arguments in _called(said):
+            for path, call_id, name, arguments in called(said):
                 blank, call = self._call(path, name, arguments, action)
                 blanks += blank
                 calls.append(call)
@@ -206,7 +206,7 @@ class Reader:
         results = kept.get("results") if isinstance(kept, dict) else None
         for index, result in enumerate(results if isinstance(results, list) else []):
             where = ("observation", "results", index, "content")
-            texts = list(_leaves(result.get("content"), where)) if isinstance(result, dict) else []
+            texts = list(leaves(result.get("content"), where)) if isinstance(result, dict) else []
             blanks += _response(texts, observation)
             if isinstance(result, dict):
                 extra = result.get("extra")
@@ -231,7 +231,7 @@ class Reader:
         return frame(message, blanks)
 
     def _texts(self, message: Message) -> Iterator[tuple[Path, str]]:
-        return _leaves(message.get(self.dialect.content), (self.dialect.content,))
+        return leaves(message.get(self.dialect.content), (self.dialect.content,))
 
     def _results(
         self, calls: Sequence[ToolCall], ids: Sequence[object], heard: Sequence[Heard]
@@ -254,8 +254,8 @@ class Reader:
         return found.result
 
 
-def written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> tuple[list[Message], list[Message]]:
-    """The prompt's messages, and those of the turns as they stand now."""
+def written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> tuple[list[Message], list[list[Message]]]:
+    """The prompt's messages, and those of each turn as it stands now."""
     kept: Any = trajectory.extra["log"]
     frames = [[Frame.of_json(each) for each in group] for group in kept["turns"]]
     numbers = count()
@@ -271,18 +271,24 @@ def written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> tuple[list[Me
         return [grafted, *groups[-1][1:]]
 
     prompt = [Frame.of_json(each).fill({PROMPT: trajectory.prompt.text}) for each in kept["prompt"]]
-    messages = []
+    groups = []
     for turn in trajectory.turns:
         texts = {
             REASONING: turn.reasoning.text,
             ACTION: "" if turn.action is None else turn.action.text,
             OBSERVATION: "" if turn.observation is None else turn.observation.text,
         }
-        messages += [each.fill(texts) for each in group_of(turn)]
-    return prompt, messages
+        groups.append([each.fill(texts) for each in group_of(turn)])
+    return prompt, groups
 
 
-def _called(said: Message) -> Iterator[tuple[Path, object, str, object]]:
+def all_written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> list[Message]:
+    """All messages, in order."""
+    prompt, groups = written(trajectory, dialect)
+    return [*prompt, *(message for group in groups for message in group)]
+
+
+def called(said: Message) -> Iterator[tuple[Path, object, str, object]]:
     """Calls in a field: where their arguments stand, their ids, names and arguments."""
     calls = said.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else []):
@@ -304,7 +310,7 @@ def _name(named: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _leaves(content: object, path: Path) -> Iterator[tuple[Path, str]]:
+def leaves(content: object, path: Path) -> Iterator[tuple[Path, str]]:
     """The texts of a content: it is one, or has parts."""
     if isinstance(content, str):
         yield path, content

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cleaner_rl.purify.logs.formats import Reading, log_format
-from cleaner_rl.purify.logs.formats.base import LOG
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, log_of
 from cleaner_rl.purify.logs.messages import Unreadable
 from cleaner_rl.trajectory import Key, TextSpan, Trajectory
 
@@ -36,7 +36,7 @@ def write_record(trajectory: Trajectory[TextSpan]) -> Any:
     return log["record"] if OPAQUE in log else log_format(log["format"]).write(trajectory)
 
 
-def log_of(trajectory: Trajectory[Any]) -> dict[str, Any]:
-    """What a trajectory keeps of its record; empty if it isn't from a log."""
-    log = trajectory.extra.get(LOG)
-    return log if isinstance(log, dict) else {}
+def chat_of_record(trajectory: Trajectory[TextSpan]) -> Chat | None:
+    """The trajectory as messages; None if its record can't be read as turns."""
+    log = log_of(trajectory)
+    return None if not log or OPAQUE in log else log_format(log["format"]).chat(trajectory)

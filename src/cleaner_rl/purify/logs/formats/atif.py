@@ -13,8 +13,9 @@ Limits: trajectories of subagents (`subagent_trajectories`, references) are kept
 
 from __future__ import annotations
 
-from cleaner_rl.purify.logs.formats.base import LOG, Reading, Record, first_of, key_of, outcome_of
-from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, written
+from cleaner_rl.purify.logs.chats import chat_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, first_of, key_of, log_of, outcome_of
+from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
 DIALECT = Dialect(role="source", content="message", sampling_fields=("metrics", "timestamp", "llm_call_count"))
@@ -53,10 +54,12 @@ class AtifFormat:
 
     def write(self, trajectory: Trajectory[TextSpan]) -> Record:
         """The object, with the steps of the turns."""
-        log = trajectory.extra[LOG]
-        assert isinstance(log, dict)
-        prompt, steps = written(trajectory, DIALECT)
-        steps = prompt + steps
+        log = log_of(trajectory)
+        steps = all_written(trajectory, DIALECT)
         if log["numbered"]:
             steps = [{**step, "step_id": number} for number, step in enumerate(steps, 1)]
         return {**log["record"], "steps": steps}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """Its steps as messages; the agent's tool definitions, where it has them."""
+        return chat_of(trajectory, DIALECT, log_of(trajectory)["record"].get("agent", {}).get("tool_definitions"))

@@ -30,6 +30,21 @@ class Reading:
     run: str = "log"
 
 
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A trajectory as messages of OpenAI's form, for supervised training."""
+
+    messages: list[Record]
+    turns: list[int | None]
+    """For each message the turn whose words it holds; None if the model didn't say it."""
+    tools: list[Record] | None = None
+
+    def add(self, message: Record, turn: int | None = None) -> None:
+        """One more message."""
+        self.messages.append(message)
+        self.turns.append(turn)
+
+
 class LogFormat(Protocol):
     """A record to a trajectory, and back. Implementations hold no state."""
 
@@ -46,6 +61,16 @@ class LogFormat(Protocol):
     def write(self, trajectory: Trajectory[TextSpan]) -> Record:
         """The record of a trajectory as it stands now; of one without edits, the record it was read from."""
         ...
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """The trajectory as it stands now, as messages of OpenAI's form."""
+        ...
+
+
+def log_of(trajectory: Trajectory[Any]) -> dict[str, Any]:
+    """What a trajectory keeps of its record; empty if it isn't from a log."""
+    log = trajectory.extra.get(LOG)
+    return log if isinstance(log, dict) else {}
 
 
 def key_of(record: Mapping[str, Any], number: int, reading: Reading, prompt: str) -> Key:

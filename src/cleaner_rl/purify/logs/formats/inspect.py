@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cleaner_rl.purify.logs.formats.base import LOG, Reading, Record
-from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, written
+from cleaner_rl.purify.logs.chats import chat_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, log_of
+from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import Ending, Key, TextSpan, Trajectory
 
 DIALECT = Dialect(errors_are_told=True, sampling_fields=("id", "model"))
@@ -56,10 +57,11 @@ class InspectFormat:
 
     def write(self, trajectory: Trajectory[TextSpan]) -> Record:
         """The sample, with the messages of the turns."""
-        prompt, messages = written(trajectory, DIALECT)
-        log = trajectory.extra[LOG]
-        assert isinstance(log, dict)
-        return {**log["record"], "messages": prompt + messages}
+        return {**log_of(trajectory)["record"], "messages": all_written(trajectory, DIALECT)}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """Its messages and tools."""
+        return chat_of(trajectory, DIALECT, log_of(trajectory)["record"].get("tools"))
 
 
 def _reward(scores: object) -> float | None:

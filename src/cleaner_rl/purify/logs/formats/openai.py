@@ -6,8 +6,9 @@ reward and success are taken from the fields in `base`, where there are any."""
 
 from __future__ import annotations
 
-from cleaner_rl.purify.logs.formats.base import LOG, Reading, Record, key_of, outcome_of
-from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, written
+from cleaner_rl.purify.logs.chats import chat_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
+from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
 DIALECT = Dialect()
@@ -35,7 +36,8 @@ class OpenAIFormat:
 
     def write(self, trajectory: Trajectory[TextSpan]) -> Record:
         """The record, with the messages of the turns."""
-        prompt, messages = written(trajectory, DIALECT)
-        log = trajectory.extra[LOG]
-        assert isinstance(log, dict)
-        return {**log["record"], "messages": prompt + messages}
+        return {**log_of(trajectory)["record"], "messages": all_written(trajectory, DIALECT)}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """Its messages and tools."""
+        return chat_of(trajectory, DIALECT, log_of(trajectory)["record"].get("tools"))

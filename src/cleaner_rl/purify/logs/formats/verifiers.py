@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cleaner_rl.purify.logs.formats.base import LOG, Reading, Record, key_of, outcome_of
+from cleaner_rl.purify.logs.chats import chat_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.frames import Message
-from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, written
+from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import Ending, Key, TextSpan, Trajectory
 
 NODE = "node."
@@ -58,15 +59,21 @@ class VerifiersFormat:
 
     def write(self, trajectory: Trajectory[TextSpan]) -> Record:
         """The episode or rollout, with the messages of the turns."""
-        log: Any = trajectory.extra[LOG]
-        prompt, messages = written(trajectory, DIALECT)
-        messages = prompt + messages
+        log = log_of(trajectory)
+        messages = all_written(trajectory, DIALECT)
         record: Record = log["record"]
         if "prompts" in log:
             split = log["prompts"]
             return {**record, "prompt": messages[:split], "completion": messages[split:]}
         trace = {**record["traces"][0], "nodes": [_node(message, index) for index, message in enumerate(messages)]}
         return {**record, "traces": [trace]}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """Its messages and tools."""
+        log = log_of(trajectory)
+        record: Record = log["record"]
+        tools = record.get("tool_defs") if "prompts" in log else record["traces"][0].get("tools")
+        return chat_of(trajectory, DIALECT, tools)
 
 
 def _is_episode(record: object) -> bool:

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import replace
 
 from cleaner_rl.purify.logs.calls import TEXT_FORMATS
-from cleaner_rl.purify.logs.formats.base import LOG, Reading, Record, key_of, outcome_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.judging import judge_call
 from cleaner_rl.purify.logs.messages import RESPONSE, Unreadable
 from cleaner_rl.tools import ToolResult
@@ -29,6 +29,12 @@ OBSERVATION = re.compile(
     r"<tool_response>\n.*?\n</tool_response>"
     r"(?P<words>(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?user\n(?!<tool_response>).*?)?"
     r"(?:(?:<\|im_end\|>)?\n?(?:<\|im_start\|>)?assistant\n|(?:<\|im_end\|>)?\n?\Z)",
+    re.DOTALL,
+)
+
+PROMPT = re.compile(
+    r"(?:(?:<\|im_start\|>)?system\n(?P<system>.*?)(?:<\|im_end\|>)?\n)?(?:<\|im_start\|>)?user\n(?P<user>.*?)"
+    r"(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?assistant\n",
     re.DOTALL,
 )
 
@@ -51,7 +57,7 @@ class VerlFormat:
         judged: Counter[str] = Counter()
         output = record["output"]
         form = next((form for form in _forms(reading) if reading.tools.text_calls(output, form)), None)
-        turns = []
+        turns: list[Turn[TextSpan]] = []
         spoken = []
         position = 0
         for found in OBSERVATION.finditer(output):
@@ -69,10 +75,26 @@ class VerlFormat:
 
     def write(self, trajectory: Trajectory[TextSpan]) -> Record:
         """The record, with the turns' text."""
-        log = trajectory.extra[LOG]
-        assert isinstance(log, dict)
         output = "".join(span.text for turn in trajectory.turns for span in turn.spans())
-        return {**log["record"], "input": trajectory.prompt.text, "output": output}
+        return {**log_of(trajectory)["record"], "input": trajectory.prompt.text, "output": output}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """Its parts as messages: the roles that are left of the template say who speaks."""
+        found = PROMPT.fullmatch(trajectory.prompt.text)
+        system, user = (found["system"], found["user"]) if found else (None, trajectory.prompt.text)
+        messages = [{"role": "system", "content": system}] if system is not None else []
+        messages.append({"role": "user", "content": user})
+        chat = Chat(messages, [None] * len(messages))
+        for number, turn in enumerate(trajectory.turns):
+            chat.add({"role": "assistant", "content": turn.text}, number)
+            observed = "" if turn.observation is None else turn.observation.text
+            for response in RESPONSE.finditer(observed):
+                chat.add({"role": "tool", "content": response[1]})
+            if words := OBSERVATION.fullmatch(observed):
+                spoken = (words["words"] or "").rpartition("user\n")[2]
+                if spoken:
+                    chat.add({"role": "user", "content": spoken})
+        return chat
 
 
 def _forms(reading: Reading) -> tuple[str, ...]:
