@@ -14,7 +14,6 @@ from cleaner_rl.cli.purify_report import as_text
 from cleaner_rl.cli.purify_run import OtherRunError, Task, begin, run
 from cleaner_rl.cli.replaying import ReplayFaultError, Replaying, Words
 from cleaner_rl.purify import SplicePolicy, Which, similarity_measures
-from cleaner_rl.purify.logs.calls import LoggedTools
 from cleaner_rl.purify.logs.containers import LogError
 from cleaner_rl.purify.logs.formats import Reading, log_format_names
 from cleaner_rl.purify.logs.plans import PIECE_BYTES, Plan, plan
@@ -34,14 +33,10 @@ FORMATS = click.Choice(log_format_names())
 @click.option("--python-tool", multiple=True, metavar="NAME", help="A tool that runs Python, beside the usual names.")
 @click.option("--run", "run_name", default="log", show_default=True, help="Name of the run in the store.")
 @click.option("--repair/--no-repair", default=True, help="Without: logs are only converted.")
-@click.option(
-    "--threshold", default=0.5, show_default=True, help="Similarity from which on the action alone is grafted."
-)
+@click.option("--threshold", default=0.5, show_default=True, help="Similarity from which on only the action is taken.")
 @click.option("--measure", type=click.Choice(similarity_measures()), default="difflib", show_default=True)
 @click.option("--refuse-stale", is_flag=True, help="Leave alone what would keep talking of an error that is gone.")
-@click.option(
-    "--which", type=click.Choice(list(Which)), default="all", show_default=True, help="Whose logs are repaired."
-)
+@click.option("--which", type=click.Choice(list(Which)), default="all", show_default=True, help="Whose are repaired.")
 @click.option("--sft", type=click.Choice(list(SftKind)), help="Also write rows for supervised training.")
 @click.option("--clean-only", is_flag=True, help="In these rows: only trajectories without a failed call.")
 @click.option("--same", is_flag=True, help="Also write the logs in the format that they came in.")
@@ -49,9 +44,7 @@ FORMATS = click.Choice(log_format_names())
 @click.option("--session/--fresh", default=None, help="For --verify: one interpreter a trajectory, or one a call.")
 @click.option("--words", type=click.Choice(list(Words)), default="trimmed", show_default=True, help="For --verify.")
 @click.option("--sandbox", metavar="URL", help="For --verify: sandbox nodes; one is started here if not given.")
-@click.option(
-    "--roc", metavar="KEEP", type=int, help="Keep so many attempts of each task, the cleanest successes first."
-)
+@click.option("--roc", metavar="KEEP", type=int, help="Keep so many attempts of each task, by GRPO-RoC.")
 @click.option("--seed", default=0, show_default=True, help="For --roc.")
 @click.option("--jobs", default=1, show_default=True, help="Processes.")
 @click.option("--ray", "on_ray", is_flag=True, help="On a Ray cluster, by Ray Data.")
@@ -61,8 +54,8 @@ FORMATS = click.Choice(log_format_names())
 def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: bool, **options: Any) -> None:
     """Repair logs of agents: collapse each failed call onto the agent's own working correction.
 
-    Reads JSONL, JSON and Parquet of OpenAI's messages, verl's rollout dumps, verifiers' traces, Inspect's .eval logs, ATIF, and
-    our own store; from files, folders or object stores. What can't be read or judged goes through as it is.
+    Reads JSONL, JSON and Parquet of OpenAI's messages, verl's rollout dumps, verifiers' traces, Inspect's .eval logs,
+    ATIF, and our own store; from files, folders or object stores. What can't be read or judged goes through as it is.
 
     \b
     Examples:
@@ -111,7 +104,7 @@ def _plan(paths: tuple[str, ...], options: dict[str, Any]) -> Plan:
 
 def _job(options: dict[str, Any]) -> Job:
     policy = SplicePolicy(options["threshold"], options["measure"], options["refuse_stale"])
-    reading = Reading(LoggedTools(options["python_tool"]), options["calls"], options["run_name"])
+    reading = Reading(tuple(options["python_tool"]), options["calls"], options["run_name"])
     return Job(
         reading,
         policy if options["repair"] else None,

@@ -18,13 +18,12 @@ import atexit
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 from cleaner_rl.purify import ReplayFaultError, ReplayVerdict, replay
-from cleaner_rl.purify.logs.calls import LoggedTools
 from cleaner_rl.purify.logs.cleaning import Cleaned
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.formats.base import log_of
@@ -59,7 +58,7 @@ class Replaying:
     """Whether the value of a last expression is shown; None: in sessions, as notebooks do."""
     url: str | None = None
     """Of sandbox nodes; None: a node of our own."""
-    reading: Reading = Reading(LoggedTools())
+    reading: Reading = field(default_factory=Reading)
     """As the log was read."""
     slots: int = 4
 

@@ -3,6 +3,7 @@
 - `quality`: how clean a rollout is, from the results of its calls and its ledger.
 - `roc`: the cleanest successes and a fair sample of the failures, at an exact size.
 - `groups`: absent faults → size and equal rewards → RoC → advantages; then whole groups to a batch.
+- `verdicts`: why each rollout was kept or not, in words, for the store and the viewer.
 - `draws`: one random number for each rollout, the same in whatever order they come.
 
 It works on repaired groups like on raw ones, so SAAR or hindsight and RoC combine.
@@ -31,6 +32,7 @@ from cleaner_rl.resample.quality import (
     residual_errors,
 )
 from cleaner_rl.resample.roc import Positives, RocPolicy, resample
+from cleaner_rl.resample.verdicts import RocVerdict, verdicts
 from cleaner_rl.trajectory import Tally
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "QualityOf",
     "RefillReason",
     "RocPolicy",
+    "RocVerdict",
     "Selection",
     "Tally",
     "advantages",
@@ -53,4 +56,5 @@ __all__ = [
     "resample",
     "residual_errors",
     "select",
+    "verdicts",
 ]

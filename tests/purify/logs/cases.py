@@ -1,6 +1,6 @@
 """Twenty conversations with known right answers, told once; `rendering` writes each in every format.
 
-A step is what the agent said, the calls it made, and what each gave. `expected` is what must become of the turns, in order:
+A step is what the agent said, the calls it made, and what each gave. `expected` is what must become of the turns:
 
     "keep"     the turn as it was
     "graft"    one turn in place of a failure (or more) and its correction: the first reasoning, the last action
@@ -57,6 +57,12 @@ SLIP = Step("I add.", (py("print(1 + y)", NAME),))
 FIX = Step("Now right.", (py("print(1 + 1)", "2"),))
 OTHER = Step("Another way.", (py("import math\nfor i in range(3):\n    print(math.factorial(i))", "1\n1\n2"),))
 SLIP_AGAIN = Step("Again.", (py("print(1 + z)", raised("NameError: name 'z' is not defined")),))
+SYNTAX = """\
+  File "<stdin>", line 1
+    for i in range(3) print(i)
+                      ^^^^^
+SyntaxError: expected ':'"""
+SIGNS = raised("NameError: name 'y' is not defined", 2, "é\n✓\n")
 
 CASES = (
     Case("a slip and its correction, alike", (SLIP, FIX, ANSWER), ("graft", "keep"), (2,)),
@@ -82,8 +88,16 @@ CASES = (
         (Step("I try.", (py("…", raised("ValueError: x") + "\nrecovered, going on: 3"),)), FIX, ANSWER),
         ("keep",) * 3,
     ),
-    Case("the word error is only printed", (Step("I print.", (py("print(…)", "no error found\n0 errors"),)), FIX), ("keep",) * 2),
-    Case("an error's line without a traceback", (Step("I print.", (py("print(e)", "ValueError: x"),)), FIX), ("keep",) * 2),
+    Case(
+        "the word error is only printed",
+        (Step("I print.", (py("print(…)", "no error found\n0 errors"),)), FIX),
+        ("keep",) * 2,
+    ),
+    Case(
+        "an error's line without a traceback",
+        (Step("I print.", (py("print(e)", "ValueError: x"),)), FIX),
+        ("keep",) * 2,
+    ),
     Case("nothing was printed", (Step("I set.", (py("x = 1", ""),)), FIX, ANSWER), ("keep",) * 3),
     Case("the correction prints nothing", (SLIP, Step("I set.", (py("y = 1", ""),)), ANSWER), ("keep",) * 3),
     Case(
@@ -123,7 +137,7 @@ CASES = (
     Case(
         "a syntax error",
         (
-            Step("I loop.", (py("for i in range(3) print(i)", '  File "<stdin>", line 1\n    for i in range(3) print(i)\n                      ^^^^^\nSyntaxError: expected \':\''),)),
+            Step("I loop.", (py("for i in range(3) print(i)", SYNTAX),)),
             Step("With a colon.", (py("for i in range(3): print(i)", "0\n1\n2"),)),
             ANSWER,
         ),
@@ -133,11 +147,11 @@ CASES = (
     Case(
         "text of many scripts and signs",
         (
-            Step("Ça va → 好 «\"\\n\"» </tool_call> {", (py("print('é\\n✓')\nprint(1 + y)", raised("NameError: name 'y' is not defined", 2, "é\n✓\n")),)),
+            Step('Ça va → 好 «"\\n"» </tool_call> {', (py("print('é\\n✓')\nprint(1 + y)", SIGNS),)),
             Step("Мы снова.", (py("print('é\\n✓')\nprint(1 + 1)", "é\n✓\n2"),)),
             ANSWER,
         ),
         ("graft", "keep"),
         (2,),
     ),
-)  # fmt: skip
+)

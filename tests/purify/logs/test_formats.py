@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cleaner_rl.purify import SplicePolicy
-from cleaner_rl.purify.logs.calls import LoggedTools
 from cleaner_rl.purify.logs.cleaning import clean
 from cleaner_rl.purify.logs.formats import Reading, detect
 from cleaner_rl.purify.logs.formats.base import log_of
@@ -17,7 +16,7 @@ from cleaner_rl.trajectory import TextSpan, Trajectory, undo
 from tests.purify.logs.cases import CASES, Case
 from tests.purify.logs.rendering import RENDERED
 
-READING = Reading(LoggedTools())
+READING = Reading()
 BOTH = [(variant, case) for variant in RENDERED for case in CASES]
 NAMES = [f"{variant}: {case.name}" for variant, case in BOTH]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Protocol, TypeAlias
@@ -24,10 +25,16 @@ SUCCESS_FIELDS = ("success", "resolved", "correct", "passed", "is_correct")
 class Reading:
     """What a log's user says of it."""
 
-    tools: LoggedTools
+    python_tools: tuple[str, ...] = ()
+    """Tools that run Python, beside those with the usual names."""
     call_format: str | None = None
     """Of calls that stand in text; None: Hermes or XML, whichever is there."""
     run: str = "log"
+
+    @property
+    def tools(self) -> LoggedTools:
+        """Every tool that the log may name."""
+        return _tools(self.python_tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,11 @@ class Chat:
         """One more message."""
         self.messages.append(message)
         self.turns.append(turn)
+
+
+@cache
+def _tools(python: tuple[str, ...]) -> LoggedTools:
+    return LoggedTools(python)
 
 
 class LogFormat(Protocol):
