@@ -36,13 +36,27 @@ FORMATS = click.Choice(log_format_names())
 @click.option("--threshold", default=0.5, show_default=True, help="Similarity from which on only the action is taken.")
 @click.option("--measure", type=click.Choice(similarity_measures()), default="difflib", show_default=True)
 @click.option("--refuse-stale", is_flag=True, help="Leave alone what would keep talking of an error that is gone.")
-@click.option("--which", type=click.Choice(list(Which)), default="all", show_default=True, help="Whose are repaired.")
-@click.option("--sft", type=click.Choice(list(SftKind)), help="Also write rows for supervised training.")
+@click.option(
+    "--which",
+    type=click.Choice([each.value for each in Which]),
+    default="all",
+    show_default=True,
+    help="Whose are repaired.",
+)
+@click.option(
+    "--sft", type=click.Choice([each.value for each in SftKind]), help="Also write rows for supervised training."
+)
 @click.option("--clean-only", is_flag=True, help="In these rows: only trajectories without a failed call.")
 @click.option("--same", is_flag=True, help="Also write the logs in the format that they came in.")
 @click.option("--verify", is_flag=True, help="Replay the Python of each trajectory; drop what doesn't give the same.")
 @click.option("--session/--fresh", default=None, help="For --verify: one interpreter a trajectory, or one a call.")
-@click.option("--words", type=click.Choice(list(Words)), default="trimmed", show_default=True, help="For --verify.")
+@click.option(
+    "--words",
+    type=click.Choice([each.value for each in Words]),
+    default="trimmed",
+    show_default=True,
+    help="For --verify.",
+)
 @click.option("--sandbox", metavar="URL", help="For --verify: sandbox nodes; one is started here if not given.")
 @click.option("--roc", metavar="KEEP", type=int, help="Keep so many attempts of each task, by GRPO-RoC.")
 @click.option("--seed", default=0, show_default=True, help="For --roc.")

@@ -24,7 +24,9 @@ SHOWN = 200
 @click.command()
 @click.argument("store", type=click.Path(exists=True))
 @click.option("--session/--fresh", default=None, help="One interpreter a trajectory, or a call; default: as recorded.")
-@click.option("--words", type=click.Choice(list(Words)), default="trimmed", show_default=True, help="Of logs.")
+@click.option(
+    "--words", type=click.Choice([each.value for each in Words]), default="trimmed", show_default=True, help="Of logs."
+)
 @click.option("--echo/--no-echo", default=None, help="Show the value of a last expression; default: in sessions.")
 @click.option("--python-tool", multiple=True, metavar="NAME", help="Of logs: a tool that runs Python.")
 @click.option("--calls", help="Of logs: the format of calls that stand in text, as it was imported with.")

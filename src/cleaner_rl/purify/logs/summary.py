@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from cleaner_rl.purify.logs.cleaning import Cleaned, abandoned, repeated_calls
@@ -81,7 +81,8 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """As one JSON object."""
-        return asdict(self)
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in values}
 
     @classmethod
     def of_json(cls, kept: dict[str, Any]) -> Summary:
