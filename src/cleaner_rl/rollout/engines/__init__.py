@@ -8,7 +8,9 @@ Limits: SGLang does not run on the machines that test this; its client follows i
 against a stand-in. Addresses are plain HTTP; put a proxy in front where the network isn't yours.
 """
 
+from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.rollout.engines.http import Address
+from cleaner_rl.rollout.engines.sglang import SglangPolicy
 from cleaner_rl.rollout.engines.vllm import VllmPolicy
 
-__all__ = ["Address", "VllmPolicy"]
+__all__ = ["Address", "ChatModel", "SglangPolicy", "VllmPolicy"]
