@@ -19,8 +19,8 @@ def main() -> None:
 
 @main.command()
 @click.argument("regime", type=click.Choice(sorted(REGIMES)))
-@click.option("--cache", type=click.Path(path_type=Path), help="Where made folders are kept (default: $CLEANER_TAUGHT).")
-@click.option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A setting of the lessons, e.g. epochs=4.")
+@click.option("--cache", type=click.Path(path_type=Path), help="Where made folders are kept.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="Of the lessons, e.g. epochs=4.")
 def make(regime: str, cache: Path | None, settings: tuple[str, ...]) -> None:
     """Make a world and teach its pupil, e.g. `make drift --set seed=1`. Prints the folder."""
     lessons = Lessons()

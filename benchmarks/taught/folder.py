@@ -70,9 +70,7 @@ def _make(folder: Path, regime: Regime, lessons: Lessons, settings: dict[str, ob
         lines = (json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in chosen)
         (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
         write_verl(folder / f"{split}.parquet", chosen, regime.prompt, AGENT)
-    shown = asyncio.run(
-        demonstrations(regime, lessons.demonstrations, lessons.seed, TRAIN, folder / "libraries")
-    )
+    shown = asyncio.run(demonstrations(regime, lessons.demonstrations, lessons.seed, TRAIN, folder / "libraries"))
     shutil.rmtree(folder / "libraries")
     _write_sft(folder / "sft.parquet", shown, regime)
     model, tokenizer, losses = teach(shown, regime, lessons)

@@ -87,7 +87,7 @@ def source(names: Names, *, hint: bool) -> str:
             "def __getattr__(name):\n"
             "    right = _NAMES.get(name.partition('_')[0])\n"
             "    more = f'; use {right}' if right else ''\n"
-            f"    raise AttributeError(f\"no {MODULE}.{{name}}{{more}}\")\n"
+            f'    raise AttributeError(f"no {MODULE}.{{name}}{{more}}")\n'
         )
     return "\n\n".join(parts)
 

@@ -88,7 +88,6 @@ class Program:
 
     def spoiling(self, how: str) -> str:
         """The first cell, which runs well and spoils the state for the second."""
-        assert self.cell == 0 and self.question.stepwise
         *before, change = self._made()
         if how == "named":
             return _lines(f"import {MODULE}", *before, MODULE + change.removeprefix("x"), f"print({MODULE})")
@@ -167,7 +166,7 @@ class Program:
 
 def call(code: str) -> str:
     """A call as the model writes it."""
-    return f'<tool_call>\n{json.dumps({"name": "python", "arguments": {"code": code}})}\n</tool_call>'
+    return f"<tool_call>\n{json.dumps({'name': 'python', 'arguments': {'code': code}})}\n</tool_call>"
 
 
 def malformed(code: str, draw: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Supervised training of a tiny Qwen3 on demonstrations: plain torch, minutes on two cores. Loss on the model's own words.
+"""Supervised training of a tiny Qwen3 on demonstrations: plain torch, minutes on two cores, loss on its own words.
 
 The sequences are put together by the same `Chat` that rollouts use, from the same pieces: the prompt, the turn's ids
 with their end-of-turn token, the observation. So what is trained on is, id for id, what a rollout will hold.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ def encode(made: Demonstration, regime: Regime, chat: Chat, tokenizer: PreTraine
     """A demonstration as a rollout would hold it."""
     pieces = [(chat.prompt(regime.prompt.messages(task(made.question, regime.name))).ids, False)]
     for number, turn in enumerate(made.turns):
-        ids = np.array([*tokenizer.encode(turn, add_special_tokens=False), chat.end_id], np.int64)
+        ids = np.array([*tokenizer.encode(turn, add_special_tokens=False), chat.end_id], np.int32)
         pieces.append((ids, True))
         if number < len(made.results):
             pieces.append((chat.observation(ids, [made.results[number]]).ids, False))
@@ -107,7 +108,7 @@ def teach(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     losses = []
     model.train()
-    with click.progressbar(length=steps, label="lessons", file=click.get_text_stream("stderr")) as bar:
+    with click.progressbar(length=steps, label="lessons", file=sys.stderr) as bar:
         for epoch in range(lessons.epochs):
             sums = []
             for batch in _batches(sequences, lessons, epoch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,7 +58,7 @@ async def demonstrations(regime: Regime, count: int, seed: int, split: str, fold
     libraries = [regime.known, *(regime.strangers() if regime.strange else [])]
     turns_free = asyncio.Semaphore(AT_ONCE)
     async with workshop(folder, libraries, regime.tool, hint=regime.hint) as toolboxes:
-        with click.progressbar(length=count, label=f"demonstrations of {regime.name}", file=_stderr()) as bar:
+        with click.progressbar(length=count, label=f"demonstrations of {regime.name}", file=sys.stderr) as bar:
 
             async def one(number: int, question: Question) -> Demonstration:
                 draw = random.Random(derive_seed(seed, "demonstration", split, number))
@@ -186,7 +187,3 @@ class _Teacher:
 def texts(made: Sequence[Demonstration]) -> list[str]:
     """All that was said and heard, for a vocabulary."""
     return [text for each in made for text in (each.question.text, *each.turns, *each.results)]
-
-
-def _stderr():  # type: ignore[no-untyped-def]
-    return click.get_text_stream("stderr")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.taught import library
 from benchmarks.taught.library import Names
-from cleaner_rl.rollout import SessionToolbox, StatelessToolbox
+from cleaner_rl.rollout import SessionToolbox, StatelessToolbox, Toolbox
 from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunOutcome, RunRequest, Session, SessionRequest
 from cleaner_rl.tasks import ToolKind
 
@@ -18,7 +18,7 @@ LIMITS = Limits(cpu_seconds=0.1, wall_seconds=20.0, memory_mb=256)
 
 
 class Offering:
-    """A node whose runs and sessions have one of its preload sets, whatever is asked for."""
+    """A node whose runs have one of its preload sets, whatever they import."""
 
     def __init__(self, node: Node, preload: str) -> None:
         self._node, self._preload = node, preload
@@ -36,15 +36,20 @@ class Offering:
 @asynccontextmanager
 async def workshop(
     folder: Path, libraries: Sequence[Names], tool: ToolKind, *, hint: bool, slots: int = 2
-) -> AsyncIterator[list[SessionToolbox | StatelessToolbox]]:
-    """A toolbox for each library; what is written for the sandbox lies below `folder`, which is not in /tmp."""
-    sets = [
-        library.preload(library.write(folder / f"site{number}", names, hint=hint), f"{library.MODULE}{number}")
-        for number, names in enumerate(libraries)
-    ]
-    config = NodeConfig(slots=slots, preload=tuple(sets), limits=LIMITS, sessions=64)
-    kind = SessionToolbox if tool is ToolKind.SESSION else StatelessToolbox
-    async with Node(config) as node:
-        yield [kind(Offering(node, each.name), LIMITS) for each in sets]
+) -> AsyncIterator[list[Toolbox]]:
+    """A toolbox for each library; the libraries are written below `folder`, which must not lie in /tmp."""
+    sites = [library.write(folder / f"site{number}", names, hint=hint) for number, names in enumerate(libraries)]
+    async with offered(sites, tool, slots=slots) as toolboxes:
+        yield toolboxes
 
 
+@asynccontextmanager
+async def offered(sites: Sequence[Path], tool: ToolKind, *, slots: int = 2) -> AsyncIterator[list[Toolbox]]:
+    """A toolbox for each library that lies written below its site."""
+    sets = [library.preload(site, f"{library.MODULE}{number}") for number, site in enumerate(sites)]
+    async with Node(NodeConfig(slots=slots, preload=tuple(sets), limits=LIMITS)) as node:
+        sandboxes = [Offering(node, each.name) for each in sets]
+        if tool is ToolKind.SESSION:
+            yield [SessionToolbox(each, SessionRequest(limits=LIMITS)) for each in sandboxes]
+        else:
+            yield [StatelessToolbox(each, LIMITS) for each in sandboxes]
