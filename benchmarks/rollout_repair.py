@@ -1,6 +1,4 @@
-"""Repair at work, on real mistakes: part of `python -m benchmarks.rollout`, and alone as below.
-
-    python -m benchmarks.rollout_repair --url http://127.0.0.1:8000 --world FOLDER --json
+"""Repair at work, on real mistakes: a part of `python -m benchmarks.rollout`.
 
 A model that was taught to make and to mend ten kinds of mistakes (`benchmarks.taught`) works on held-out tasks in the
 real sandbox, once with repair off and once with it on, over the same tasks with the same seeds. Counted are the failed
