@@ -31,6 +31,8 @@ PATIENCE = 4
 SORRY = 0.3
 """How often a mend's plan speaks of the failure before it."""
 AT_ONCE = 16
+TRIES = 3
+"""Of one demonstration, where the sandbox breaks under it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,16 @@ async def demonstrations(regime: Regime, count: int, seed: int, split: str, fold
         with click.progressbar(length=count, label=f"demonstrations of {regime.name}", file=sys.stderr) as bar:
 
             async def one(number: int, question: Question) -> Demonstration:
-                draw = random.Random(derive_seed(seed, "demonstration", split, number))
-                strange = draw.random() < regime.strange
-                place = draw.randrange(1, len(libraries)) if strange else 0
-                async with turns_free:
-                    made = await _Teacher(regime, question, libraries[place], draw).work(toolboxes[place])
-                bar.update(1)
-                return made
+                for _ in range(TRIES):
+                    draw = random.Random(derive_seed(seed, "demonstration", split, number))
+                    strange = draw.random() < regime.strange
+                    place = draw.randrange(1, len(libraries)) if strange else 0
+                    async with turns_free:
+                        made = await _Teacher(regime, question, libraries[place], draw).work(toolboxes[place])
+                    if made is not None:
+                        bar.update(1)
+                        return made
+                raise RuntimeError("the sandbox broke again and again; try on a machine with less to do")
 
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(one(number, each)) for number, each in enumerate(chosen)]
@@ -86,17 +91,19 @@ class _Teacher:
         self._results: list[str] = []
         self._spoilt = ""
 
-    async def work(self, toolbox: Toolbox) -> Demonstration:
-        """Work the question out."""
-        printed = ""
+    async def work(self, toolbox: Toolbox) -> Demonstration | None:
+        """Work the question out; None if the sandbox broke."""
+        printed: str | None = ""
         async with toolbox.open(Key("teacher", 0, "", 0)) as hands:
             for cell in range(1 + self._question.stepwise):
                 printed = await self._cell(cell, hands)
+                if printed is None:
+                    return None
         self._turns.append(f"\\boxed{{{printed}}}")
         return Demonstration(self._question, tuple(self._turns), tuple(self._results))
 
-    async def _cell(self, cell: int, hands: Hands) -> str:
-        """Try a cell until it runs; what it printed."""
+    async def _cell(self, cell: int, hands: Hands) -> str | None:
+        """Try a cell until it runs; what it printed. None if the sandbox broke."""
         failed: Kind | None = None
         for tried in range(PATIENCE + 2 * len(OPERATIONS)):
             question = self._misheard()
@@ -106,6 +113,8 @@ class _Teacher:
             words = self._plan(cell, failed) + "\n" + self._call(program, kind, spoilt)
             (read,) = self._format.parse(words, self._tools).calls
             (result,) = await hands.run([read])
+            if result.faulty:
+                return None
             self._turns.append(words)
             self._results.append(feedback(result))
             if not result.failed:

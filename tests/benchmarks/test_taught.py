@@ -25,7 +25,7 @@ from benchmarks.taught.workshop import workshop
 from cleaner_rl.purify import code_similarity
 from cleaner_rl.rollout import Chat
 from cleaner_rl.tasks import ToolKind
-from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format
+from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, feedback
 from cleaner_rl.trajectory import Key
 
 NAMES = dict.fromkeys(OPERATIONS, "of")
@@ -90,8 +90,8 @@ def test_drift_moves_exactly_so_many_names(count: int, seed: int) -> None:
 
 def test_right_programs_print_the_answer(site: Path) -> None:
     rows = [[call(Program(each, NAMES).right())] for each in ASKED]
-    found = in_sandbox(site, rows)
-    assert [results[0].output for results in found] == [f"{each.answer}\n" for each in ASKED]
+    found = [(results[0].output, feedback(results[0])) for results in in_sandbox(site, rows)]
+    assert found == [(f"{each.answer}\n", f"{each.answer}") for each in ASKED]
 
 
 def test_every_mistake_is_of_its_kind_in_the_real_sandbox(site: Path) -> None:
