@@ -1,0 +1,1 @@
+"""Training on an unmodified verl: the CPU platform."""
