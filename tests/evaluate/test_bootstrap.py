@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner_rl.evaluate import Estimate, Figure, estimates, mean
+from cleaner_rl.evaluate.bootstrap import bound
+
+SHARES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=2, max_size=12)
+
+
+def test_of_two_problems_one_is_drawn_so_the_interval_is_from_one_to_the_other() -> None:
+    assert mean([0.25, 0.75]) == Estimate(0.5, 0.25, 0.75, problems=2)
+
+
+def test_of_three_problems_the_ends_are_those_of_the_nine_pairs() -> None:
+    # Pairs of 0, 0.3 and 0.9: 0, 0.15 (twice), 0.3, 0.45 (twice), 0.6 (twice), 0.9; each has a ninth, above 2.5 %.
+    outer = mean([0.0, 0.3, 0.9])
+    assert [outer.value, outer.low, outer.high] == pytest.approx([0.4, 0.0, 0.9])
+    # At 70 % the ends cut off 15 %: the least pair (11 %) and the largest are outside, the next are the ends.
+    inner = mean([0.0, 0.3, 0.9], level=0.7)
+    assert [inner.low, inner.high] == pytest.approx([0.15, 0.6])
+
+
+def test_a_ratio_is_of_totals_not_of_ratios() -> None:
+    (estimate,) = estimates([Figure([1.0, 9.0], [1.0, 99.0], share=True)])
+    assert estimate.value == pytest.approx(10 / 100)
+
+
+def test_a_problem_without_a_say_is_not_among_those_that_a_figure_rests_on() -> None:
+    (estimate,) = estimates([Figure([0.0, 1.0, 3.0], [0.0, 2.0, 4.0])])
+    assert estimate.problems == 2
+    assert estimate.value == pytest.approx(4 / 6)
+    assert estimates([Figure([0.0, 0.0], [0.0, 0.0])]) == [Estimate(None)]
+
+
+def test_one_problem_has_no_interval() -> None:
+    assert mean([0.5]) == Estimate(0.5, problems=1)
+    assert estimates([]) == []
+
+
+def test_where_all_problems_fail_the_exact_bound_stands_in() -> None:
+    # 0 of 30: with a true rate of 11.6 %, thirty failures in a row have the chance (1 - 0.116)^30 = 2.5 %.
+    assert bound(30) == pytest.approx(0.1157, abs=1e-4)
+    assert mean([0.0] * 30, share=True) == Estimate(0.0, 0.0, bound(30), problems=30)
+    assert mean([1.0] * 30, share=True) == Estimate(1.0, 1.0 - bound(30), 1.0, problems=30)
+    assert mean([7.0, 7.0]) == Estimate(7.0, 7.0, 7.0, problems=2), "a number of tokens has no such bound"
+
+
+@given(SHARES, st.integers(0, 3))
+def test_an_interval_lies_among_the_problems_values_around_the_mean(values: list[float], seed: int) -> None:
+    estimate = mean(values, seed=seed, draws=500)
+    assert estimate.value == pytest.approx(np.mean(values))
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert min(values) - 1e-12 <= estimate.low <= estimate.high <= max(values) + 1e-12
+
+
+@given(SHARES)
+def test_the_same_seed_gives_the_same_bytes(values: list[float]) -> None:
+    assert mean(values, seed=5, draws=500) == mean(values, seed=5, draws=500)
+
+
+def test_figures_together_are_what_they_are_alone() -> None:
+    first, second = Figure([0.1, 0.5, 0.9]), Figure([3.0, 1.0, 2.0], [4.0, 2.0, 2.0])
+    assert estimates([first, second], seed=3) == [*estimates([first], seed=3), *estimates([second], seed=3)]
+
+
+def test_many_problems_are_drawn_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [float(index % 2) for index in range(100)]
+    whole = mean(values)
+    monkeypatch.setattr("cleaner_rl.evaluate.bootstrap.CELLS", 5_000)
+    assert mean(values) == whole
+
+
+@pytest.mark.parametrize("problems", [15, 30, 100])
+def test_95_of_100_intervals_hold_the_truth(problems: int) -> None:
+    """Simulated models: each problem has its own chance, and 8 samples; the truth is the mean over all problems."""
+    generator = np.random.default_rng(problems)
+    runs, held = 400, 0
+    for run in range(runs):
+        chances = generator.beta(0.8, 1.2, problems)
+        estimate = mean(list(generator.binomial(8, chances) / 8), share=True, seed=run, draws=1_000)
+        assert estimate.low is not None
+        assert estimate.high is not None
+        held += estimate.low <= 0.4 <= estimate.high
+    # Of 400 tries at 95 %, 98 % of the counts are between 92.2 and 97.5 %. Few problems are allowed a little less.
+    assert (0.90 if problems < 30 else 0.92) <= held / runs <= 0.98
+
+
+def test_the_samples_of_a_problem_are_not_taken_for_independent() -> None:
+    """16 copies of the same answer tell no more than one: the interval must not shrink."""
+    answers = [1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
+    (once,) = estimates([Figure(answers, [1.0] * 10)])
+    (copied,) = estimates([Figure([16 * answer for answer in answers], [16.0] * 10)])
+    assert (copied.low, copied.high) == (once.low, once.high)
