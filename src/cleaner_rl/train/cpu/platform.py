@@ -38,7 +38,8 @@ class CpuDevice(ModuleType):
     @staticmethod
     def max_memory_allocated(device: object = None) -> int:  # noqa: ARG004
         """The most the process ever held, in bytes."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        # The kernel updates both counters lazily.
+        return max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, CpuDevice.memory_allocated())
 
     memory_reserved = memory_allocated
     max_memory_reserved = max_memory_allocated
