@@ -107,6 +107,12 @@ def test_a_character_that_breaks_off_ends_where_the_text_does() -> None:
     assert (decoded.text, decoded.offsets.tolist()) == ("a\ufffd", [0, 1, -1, 2])
 
 
+def test_rows_of_a_model_behind_its_vocabulary_say_nothing() -> None:
+    decoded = Vocabulary([b"a", b"b"]).decode(np.array([0, 2, 99, 1], np.int32))
+    assert decoded.text == "ab"
+    assert decoded.offsets.tolist() == [0, 1, 1, 1, 2]
+
+
 def test_no_tokens_are_no_text() -> None:
     decoded = BYTES.decode(as_ids([]))
     assert (decoded.text, decoded.offsets.tolist(), decoded.boundary(0)) == ("", [0], 0)

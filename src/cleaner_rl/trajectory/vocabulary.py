@@ -37,7 +37,7 @@ class Vocabulary:
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         """`tokens[id]` is what the token stands for; of a control token, its name (`<|im_end|>`)."""
-        self._tokens = list(tokens)
+        self._tokens = [*tokens, b""]
         self._lengths = np.fromiter(map(len, self._tokens), np.int64, len(self._tokens))
 
     @classmethod
@@ -55,7 +55,11 @@ class Vocabulary:
         return cls(tokens)
 
     def decode(self, ids_T: Ids) -> Decoded:  # noqa: N803 - the shape is part of the name
-        """Their text, and the boundaries in it; bytes that are no UTF-8 become U+FFFD."""
+        """Their text, and the boundaries in it; bytes that are no UTF-8 become U+FFFD.
+
+        Models have more rows than their vocabulary has tokens; an id behind the last token says nothing.
+        """
+        ids_T = np.minimum(ids_T, len(self._tokens) - 1)  # noqa: N806
         pieces = [self._tokens[token_id] for token_id in ids_T.tolist()]
         data = b"".join(pieces)
         try:

@@ -1,0 +1,119 @@
+"""A policy and its chat as one: turns in, turns out. The loop needs nothing else of a model.
+
+- `TokenModel`: exact ids all the way, for training and for evaluation.
+- `endpoint.ChatModel`: text over somebody's chat API, for evaluation only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from cleaner_rl.purify import Draft, SampleRequest
+from cleaner_rl.purify.rescore import Score
+from cleaner_rl.rollout.chat import Chat
+from cleaner_rl.rollout.policy import Finish, Policy, Sampling
+from cleaner_rl.tasks import Message
+from cleaner_rl.tools import CallFormat, ToolSet
+from cleaner_rl.trajectory import Ids, Key, Scores, TokenSpan, Turn, read_tokens
+from cleaner_rl.trajectory.spans import S
+
+
+class Model(Protocol[S]):
+    """What the loop asks of a model."""
+
+    @property
+    def window(self) -> int:
+        """The longest context, answer included, in the unit of its spans."""
+        ...
+
+    @property
+    def unit(self) -> int:
+        """How much of that unit a token is: 1, or for text a few characters."""
+        ...
+
+    def begin(self, messages: Sequence[Message]) -> S:
+        """The first prompt."""
+        ...
+
+    async def sample(self, request: SampleRequest[S]) -> Draft[S]:
+        """One turn after a context. Raises `EngineFaultError`."""
+        ...
+
+    def observe(self, turn: Turn[S], results: Sequence[str]) -> S:
+        """What the next turn is sampled after: the results of the turn's calls in words, as the chat frames them."""
+        ...
+
+    def answer(self, turn: Turn[S]) -> str:
+        """What the turn says, without its end-of-turn token: what a grader reads."""
+        ...
+
+
+class TokenModel:
+    """A policy that speaks ids, and the chat that makes turns of them."""
+
+    unit = 1
+
+    def __init__(
+        self,
+        policy: Policy,
+        chat: Chat,
+        call_format: CallFormat,
+        *,
+        window: int,
+        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    ) -> None:
+        self.policy, self.chat, self.window, self.sampling = policy, chat, window, sampling
+        self._call_format = call_format
+
+    @property
+    def tools(self) -> ToolSet:
+        """What the model is told of."""
+        return self.chat.tools
+
+    def begin(self, messages: Sequence[Message]) -> TokenSpan:
+        """The first prompt, by the model's own template."""
+        return self.chat.prompt(messages)
+
+    async def sample(self, request: SampleRequest[TokenSpan]) -> Draft[TokenSpan]:
+        """One turn; its ids are those that the engine gave, and are never rendered again."""
+        completion = await self.policy.sample(
+            request.context.ids(),
+            max_tokens=request.max_length,
+            seed=request.seed,
+            sampling=self.sampling,
+            stop_ids=self.chat.stop_ids,
+            request=request_name(request.context.key),
+        )
+        scores = None if completion.logprobs_T is None else Scores(completion.logprobs_T, completion.version)
+        span = TokenSpan("", completion.ids_T, scores)
+        turn = read_tokens(span, self.chat.vocabulary, self._call_format, self.tools, self.chat.stop_ids)
+        return Draft(turn, complete=completion.finish is Finish.STOP)
+
+    def observe(self, turn: Turn[TokenSpan], results: Sequence[str]) -> TokenSpan:
+        """The results, framed by the template; a turn that lacks its end-of-turn token gets it here."""
+        return self.chat.observation(_sampled(turn), results)
+
+    def answer(self, turn: Turn[TokenSpan]) -> str:
+        """What the turn says, without its end-of-turn token."""
+        return self.chat.words(_sampled(turn))
+
+    def scorer(self, key: Key) -> Score:
+        """The policy's `score` for one trajectory, as `purify.rescore` and `purify.gap_gate` take it."""
+
+        async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:  # noqa: N803 - the shape is part of the name
+            return await self.policy.score(prefix_T, suffix_T, request=request_name(key))
+
+        return score
+
+
+def request_name(key: Key) -> str:
+    """The trajectory's name for whoever routes its requests."""
+    return f"{key.run}/{key.step}/{key.task}/{key.rollout}"
+
+
+def _sampled(turn: Turn[TokenSpan]) -> Ids:
+    """The ids that the model sampled."""
+    return turn.reasoning.ids if turn.action is None else np.concatenate([turn.reasoning.ids, turn.action.ids])

@@ -1,0 +1,236 @@
+"""Where calls run: in fresh interpreters, side by side, or in one session that remembers and can go back.
+
+    async with toolbox.open(key) as hands:
+        results = await hands.run(turn.calls)
+        await hands.rollback()                    # to before the first of these calls
+
+`run` answers every call, whatever became of it: a call that can't be read gets its refusal, a sandbox that broke a
+fault. Leaving the block ends what was opened, also on cancellation.
+
+A session that is lost (its node died, it had to make room) is built again from the cells that it had committed, and is
+as good as the lost one only if they give what they gave before; else the call is a fault.
+
+Limits: tools that run no program need a toolbox of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from cleaner_rl.sandbox.limits import Limits
+from cleaner_rl.sandbox.requests import (
+    Cell,
+    CellOutcome,
+    RollbackDeclinedError,
+    RunOutcome,
+    RunRequest,
+    SessionLostError,
+    SessionRequest,
+)
+from cleaner_rl.tools import Status, ToolCall, ToolResult
+from cleaner_rl.trajectory import Key
+
+CLOSING_SECONDS = 10.0
+"""For a session to be ended after its rollout was: a node that doesn't answer ends it by itself later."""
+REBUILDS = 3
+"""How often one call may lose its session before it is a fault."""
+
+
+class Hands(Protocol):
+    """The tools of one rollout."""
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """The results of a turn's calls, in their order."""
+        ...
+
+    async def rollback(self) -> None:
+        """Go back to before the last `run`."""
+        ...
+
+
+class Toolbox(Protocol):
+    """Opens the tools of a rollout."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether a call can see what an earlier one left."""
+        ...
+
+    def open(self, key: Key) -> AbstractAsyncContextManager[Hands]:
+        """The tools of one rollout."""
+        ...
+
+
+class Session(Protocol):
+    """What is needed of a sandbox's session."""
+
+    async def run(self, cell: Cell | str) -> CellOutcome:
+        """Run a cell."""
+        ...
+
+    async def rollback(self, checkpoint: int | None = None) -> int:
+        """Go back."""
+        ...
+
+    async def close(self) -> None:
+        """End it."""
+        ...
+
+
+class Sandbox(Protocol):
+    """What is needed of a sandbox: a node, or the client of many."""
+
+    async def run(self, request: RunRequest | str) -> RunOutcome:
+        """Run a program."""
+        ...
+
+    async def open_session(self, request: SessionRequest | None = None) -> Session:
+        """Open a session."""
+        ...
+
+
+class StatelessToolbox:
+    """Each call in an interpreter of its own, all calls of a turn at once."""
+
+    stateful = False
+
+    def __init__(self, sandbox: Sandbox, limits: Limits | None = None) -> None:
+        self._sandbox, self._limits = sandbox, limits
+
+    @asynccontextmanager
+    async def open(self, key: Key) -> AsyncIterator[Hands]:  # noqa: ARG002 - nothing is kept for a rollout
+        """The tools of one rollout."""
+        yield self
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """The results of a turn's calls, in their order."""
+        if len(calls) == 1:
+            return [await self._run(calls[0])]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._run(call)) for call in calls]
+        return [task.result() for task in tasks]
+
+    async def rollback(self) -> None:
+        """There is nothing to go back from."""
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        if call.refusal is not None:
+            return call.refusal
+        return (await self._sandbox.run(RunRequest(call.code, limits=self._limits))).result
+
+
+class SessionToolbox:
+    """One session for each rollout; calls run in order. A failed call leaves nothing behind."""
+
+    stateful = True
+
+    def __init__(self, sandbox: Sandbox, limits: Limits | None = None) -> None:
+        self._sandbox, self._request = sandbox, SessionRequest(limits=limits)
+
+    @asynccontextmanager
+    async def open(self, key: Key) -> AsyncIterator[Hands]:  # noqa: ARG002 - every session begins alike
+        """A session, opened by the first call."""
+        hands = SessionHands(self._sandbox, self._request)
+        try:
+            yield hands
+        finally:
+            await hands.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A cell that the session holds."""
+
+    code: str
+    result: ToolResult
+
+
+class SessionHands:
+    """The session of one rollout, and the cells that made its state."""
+
+    def __init__(self, sandbox: Sandbox, request: SessionRequest) -> None:
+        self._sandbox, self._request = sandbox, request
+        self._session: Session | None = None
+        self._cells: list[_Kept] = []
+        self._checkpoints = [0]
+        """Of this session, before the first cell and after each; never longer than there are cells."""
+        self._mark = 0
+        """How many cells there were before the last `run`."""
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """The results of a turn's calls, in their order. A call after one that failed still runs."""
+        self._mark = len(self._cells)
+        return [call.refusal or await self._run(call.code) for call in calls]
+
+    async def rollback(self) -> None:
+        """Go back to before the last `run`."""
+        if len(self._cells) == self._mark:
+            return
+        del self._cells[self._mark :], self._checkpoints[self._mark + 1 :]
+        if self._session is None:
+            return
+        try:
+            await self._session.rollback(self._checkpoints[-1])
+        except (RollbackDeclinedError, SessionLostError):
+            await self.close()  # the next call builds it again
+
+    async def close(self) -> None:
+        """End the session, also one that a cancelled rollout leaves."""
+        session, self._session = self._session, None
+        if session is not None:
+            await _end(session)
+
+    async def _run(self, code: str) -> ToolResult:
+        reason = ""
+        for _ in range(REBUILDS):
+            try:
+                session = self._session or await self._build()
+                if session is None:
+                    return _fault("The session was lost, and its cells don't give again what they gave.")
+                outcome = await session.run(Cell(code))
+            except SessionLostError as error:
+                reason = str(error)
+                await self.close()
+                continue
+            if outcome.committed:
+                self._cells.append(_Kept(code, outcome.result))
+                self._checkpoints.append(outcome.checkpoint)
+            return outcome.result
+        return _fault(f"The session was lost {REBUILDS} times: {reason}")
+
+    async def _build(self) -> Session | None:
+        """A session in the state that the last one had; None if it can't be had again."""
+        self._session = session = await self._open()
+        self._checkpoints = [0]
+        for kept in self._cells:
+            outcome = await session.run(Cell(kept.code))
+            if not outcome.committed or outcome.result.observed != kept.result.observed:
+                return None
+            self._checkpoints.append(outcome.checkpoint)
+        return session
+
+    async def _open(self) -> Session:
+        opening = asyncio.ensure_future(self._sandbox.open_session(self._request))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The node may have made it already: wait for its name, because only who knows it can end it.
+            with suppress(Exception):
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    await _end(await opening)
+            opening.cancel()
+            raise
+
+
+async def _end(session: Session) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSING_SECONDS):
+            await session.close()
+
+
+def _fault(explanation: str) -> ToolResult:
+    return ToolResult(Status.FAULT, explanation=explanation)
