@@ -15,6 +15,7 @@ from cleaner_rl import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them."),
+    "train": ("cleaner_rl.cli.train", "Train a model by a recipe, on verl."),
 }
 """Name, the module that holds it under the same name, and its line in the list of commands."""
 

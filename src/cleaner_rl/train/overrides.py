@@ -10,10 +10,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from cleaner_rl.train.plan import AGENT, agent_loops
 from cleaner_rl.train.recipe import Correction, DeviceKind, Dtype, Recipe, TrainerMode
 
-AGENT = "cleaner"
-"""The name of our agent loop in verl."""
 POLL_SECONDS = 0.1
 """Between two looks of the sampler, in every method."""
 ENVIRONMENT = {"VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.plugin", "TOKENIZERS_PARALLELISM": "false"}
@@ -25,7 +24,7 @@ CPU_ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 _A = "actor_rollout_ref"
-_FSDP_DTYPE = {Dtype.FLOAT32: "float32", Dtype.BFLOAT16: "bfloat16", Dtype.FLOAT16: "float16"}
+_SHORT = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16"}
 
 
 def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
@@ -35,7 +34,7 @@ def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         **_model(recipe),
         **_update(recipe),
         **_rollout(recipe, folder),
-        **_sampler(recipe),
+        **_sampler(recipe, folder),
         **_trainer(recipe, folder),
         **(_cpu(recipe) if recipe.device.kind is DeviceKind.CPU else {}),
     }
@@ -73,17 +72,21 @@ def _data(recipe: Recipe) -> dict[str, object]:
 
 
 def _model(recipe: Recipe) -> dict[str, object]:
-    dtype, offload = _FSDP_DTYPE[recipe.model.dtype], recipe.device.offload
+    offload, roles = recipe.device.offload, ("actor", "ref") if recipe.update.kl else ("actor",)
     values: dict[str, object] = {
         f"{_A}.model.path": recipe.model.path,
         f"{_A}.actor.strategy": "fsdp2",
-        f"{_A}.actor.fsdp_config.dtype": dtype,
         f"{_A}.actor.fsdp_config.seed": recipe.seed,
-        f"{_A}.actor.fsdp_config.param_offload": offload,
         f"{_A}.actor.fsdp_config.optimizer_offload": offload,
     }
-    if recipe.update.kl:
-        values |= {f"{_A}.ref.fsdp_config.dtype": dtype, f"{_A}.ref.fsdp_config.param_offload": offload}
+    for role in roles:
+        values |= {
+            f"{_A}.{role}.fsdp_config.param_offload": offload,
+            # verl computes in bfloat16 unless this says otherwise; its key `dtype` alone doesn't.
+            f"+{_A}.{role}.fsdp_config.mixed_precision.param_dtype": _SHORT[recipe.model.dtype],
+            f"+{_A}.{role}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
+            f"+{_A}.{role}.fsdp_config.mixed_precision.buffer_dtype": "fp32",
+        }
     return values
 
 
@@ -134,20 +137,22 @@ def _rollout(recipe: Recipe, folder: Path) -> dict[str, object]:
         f"{_A}.rollout.val_kwargs.do_sample": True,
         f"{_A}.rollout.agent.num_workers": device.workers,
         f"{_A}.rollout.agent.default_agent_loop": AGENT,
-        f"{_A}.rollout.agent.agent_loop_config_path": str(folder / "agent_loop.yaml"),
+        f"{_A}.rollout.agent.agent_loop_config_path": str(agent_loops(folder)),
         f"+{_A}.rollout.agent.agent_loop_manager_class": "cleaner_rl.train.manager.CleanerManager",
         # The grader runs in our loop; verl starts this many of its own reward workers all the same.
         "reward.num_workers": 1,
     }
 
 
-def _sampler(recipe: Recipe) -> dict[str, object]:
+def _sampler(recipe: Recipe, folder: Path) -> dict[str, object]:
     name = "CleanerSampler" if recipe.device.mode is TrainerMode.SYNC else "CleanerSamplerAsync"
     return {
         "trainer.v1.trainer_mode": recipe.device.mode,
         "trainer.v1.sampler.custom_sampler.path": "pkg://cleaner_rl.train.sampler",
         "trainer.v1.sampler.custom_sampler.name": name,
-        "+trainer.v1.sampler.sampler_kwargs.train_batch_size": recipe.batch.prompts,
+        # With it verl fetches prompts one by one, so that any number of groups can be refilled.
+        "trainer.v1.sampler.sync_refill_failed_groups": True,
+        "+trainer.v1.sampler.sampler_kwargs.folder": str(folder),
     }
 
 

@@ -122,10 +122,8 @@ class Budget:
     turns: int = 16
     lookahead_tokens: int = 20_480
     """For all attempts of one rollout; none of it counts against the response."""
-    observation_tokens: int = 1_024
-    """Longer results lose their middle."""
-    seconds: float = 1_800
-    """After which a rollout ends as it stands."""
+    seconds: float = 0
+    """Of wall time, after which a rollout ends and isn't trained on; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +292,15 @@ class Recipe:
         """Rollouts drawn of a prompt."""
         return self.roc.sample if self.method.resamples else self.batch.rollouts
 
+    @property
+    def smallest_group(self) -> int:
+        """Usable rollouts that a group needs; with fewer it is refilled."""
+        return self.batch.rollouts if self.method.resamples else self.faults.min_rollouts
+
     def group_policy(self) -> RocPolicy | PlainPolicy:
         """How a group is thinned out."""
         if not self.method.resamples:
-            return PlainPolicy(self.faults.min_rollouts)
+            return PlainPolicy(self.smallest_group)
         roc = self.roc
         return RocPolicy(self.batch.rollouts, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
 

@@ -81,6 +81,18 @@ def broken_seams() -> list[str]:
     ]
 
 
+def check(arguments: Sequence[str]) -> list[str]:
+    """What stands against a run with these settings on the verl that is installed."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        compose(arguments)
+    except (HydraException, OmegaConfBaseException) as error:
+        return [f"verl doesn't take these settings: {error}", *broken_seams()]
+    return broken_seams()
+
+
 def compose(arguments: Sequence[str]) -> Any:
     """verl's whole configuration with these settings; raises what Hydra raises at a key that verl doesn't know."""
     from hydra import compose as hydra_compose

@@ -1,0 +1,131 @@
+"""Starts a run: the sandbox, the checks that cost nothing, then verl in a process of its own.
+
+verl runs as its own program (`python -m verl.trainer.main_ppo`) with the settings that `cleaner train --dry-run`
+prints, so what is trained is what was shown. It goes on from its last checkpoint if the run's folder holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from cleaner_rl.tasks import load_prompt
+from cleaner_rl.tools import ToolSet
+from cleaner_rl.train.overrides import as_arguments, environment, overrides
+from cleaner_rl.train.plan import Plan
+from cleaner_rl.train.recipe import Recipe, RecipeError
+
+SANDBOX_SECONDS = 120.0
+"""For a node to come up."""
+GRACE_SECONDS = 20.0
+"""For verl to end after it was told to."""
+NEEDED = ("torch", "transformers", "ray", "verl")
+
+
+class TrainingFailedError(RuntimeError):
+    """verl ended with an error; what it was, it has said above."""
+
+
+def run_folder(recipe: Recipe) -> Path:
+    """Where a run lives."""
+    return (Path(recipe.run.folder) / recipe.name).absolute()
+
+
+def train(recipe: Recipe) -> Path:
+    """Run a recipe to its end; returns its folder."""
+    missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
+    if missing:
+        raise RecipeError(f"not installed here: {', '.join(missing)}; see docs/train.md for an environment that works")
+    folder = run_folder(recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    check_template(recipe, folder)
+    with sandbox(recipe, folder) as addresses:
+        Plan(recipe, tuple(addresses), folder).write()
+        _run_verl(recipe, folder)
+    return folder
+
+
+def command(recipe: Recipe, folder: Path) -> list[str]:
+    """verl's own, with all settings."""
+    return [sys.executable, "-m", "verl.trainer.main_ppo", *as_arguments(overrides(recipe, folder))]
+
+
+def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
+    """Raise `ChatError` if the model's template can't be used; what should be known of it otherwise."""
+    from transformers import AutoTokenizer
+
+    from cleaner_rl.rollout import Chat
+
+    tokenizer = AutoTokenizer.from_pretrained(recipe.model.path)
+    chat = Chat(tokenizer, ToolSet(load_prompt(recipe.tasks.prompt).tool), **recipe.model.template)
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
+    return chat.notes
+
+
+@contextmanager
+def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
+    """The addresses of the recipe's sandbox; if it names none, those of a node that lives as long as the block."""
+    if recipe.sandbox.addresses:
+        yield recipe.sandbox.addresses
+        return
+    if recipe.device.nodes > 1:
+        raise RecipeError(
+            f"device.nodes is {recipe.device.nodes}, but a sandbox started here serves this machine alone: start nodes "
+            "(`cleaner sandbox up --ray`) and give sandbox.addresses"
+        )
+    slots = recipe.sandbox.slots or 2 * (os.cpu_count() or 1)
+    serve = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "sandbox", "serve", "--port", "0"]
+    with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
+        node = subprocess.Popen([*serve, "--slots", str(slots)], stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield [_address(node, folder / "sandbox.log")]
+        finally:
+            _end(node)
+
+
+def _address(node: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + SANDBOX_SECONDS
+    while time.monotonic() < deadline and node.poll() is None:
+        found = re.search(r"http://[\w.:]+", log.read_text(encoding="utf-8"))
+        if found:
+            return found[0]
+        time.sleep(0.1)
+    raise RecipeError(f"the sandbox didn't come up; {log} says why")
+
+
+def _run_verl(recipe: Recipe, folder: Path) -> None:
+    # Ray's sockets need a short path, and its files must not outlive the run.
+    temporary = tempfile.mkdtemp(prefix="ray")
+    variables = {**os.environ, **environment(recipe), "RAY_TMPDIR": temporary}
+    verl = subprocess.Popen(command(recipe, folder), env=variables, start_new_session=True)
+    try:
+        code = verl.wait()
+    finally:
+        _end(verl)
+        shutil.rmtree(temporary, ignore_errors=True)
+    if code:
+        raise TrainingFailedError(
+            f"verl ended with code {code}; the reason stands above. The same command goes on from the last checkpoint"
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those it started, politely first."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
