@@ -220,6 +220,10 @@ class Sandbox:
     """URLs, `dns://name:port` or `ray:`; none: start one here."""
     slots: int = 0
     """Of the node started here; 0: two for each core."""
+    packages: list[str] = field(default_factory=list)
+    """What programs may import on the node started here, loaded ahead; none: NumPy and SymPy."""
+    site: str = ""
+    """The folder that these are installed in; empty: this environment."""
     token_file: str = ""
     """A file whose first line is the token to show to nodes by address."""
     cpu_seconds: float = 10.0

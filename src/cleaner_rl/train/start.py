@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
+
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import ToolSet
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
@@ -83,10 +85,10 @@ def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
             f"device.nodes is {recipe.device.nodes}, but a sandbox started here serves this machine alone: start nodes "
             "(`cleaner sandbox up --ray`) and give sandbox.addresses"
         )
-    slots = recipe.sandbox.slots or 2 * (os.cpu_count() or 1)
-    serve = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "sandbox", "serve", "--port", "0"]
+    settings = msgspec.json.encode(recipe.sandbox).decode()
+    serve = [sys.executable, "-m", "cleaner_rl.train.node", settings]
     with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
-        node = subprocess.Popen([*serve, "--slots", str(slots)], stdout=log, stderr=log, start_new_session=True)
+        node = subprocess.Popen(serve, stdout=log, stderr=log, start_new_session=True)
         try:
             yield [_address(node, folder / "sandbox.log")]
         finally:
@@ -128,4 +130,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-

@@ -16,7 +16,7 @@ from cleaner_rl.purify import Phase
 from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, SessionToolbox, StatelessToolbox, TokenModel
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.requests import RunRequest
+from cleaner_rl.sandbox.requests import RunRequest, SessionRequest
 from cleaner_rl.tasks import (
     ChoiceGrader,
     CodeGrader,
@@ -61,8 +61,10 @@ class Workshop:
     def toolbox(self) -> StatelessToolbox | SessionToolbox:
         """Where calls run."""
         limits = Limits(cpu_seconds=self.recipe.sandbox.cpu_seconds, memory_mb=self.recipe.sandbox.memory_mb)
-        stateful = self.prompt.tool_kind is ToolKind.SESSION
-        return SessionToolbox(self.sandbox, limits) if stateful else StatelessToolbox(self.sandbox, limits)
+        if self.prompt.tool_kind is ToolKind.STATELESS:
+            return StatelessToolbox(self.sandbox, limits)
+        preload = "own" if self.recipe.sandbox.packages else "science"
+        return SessionToolbox(self.sandbox, SessionRequest(preload, limits))
 
     def model(self, policy: Any, sampling: Sampling, window: int) -> TokenModel:
         """A policy and the chat as one."""
