@@ -14,6 +14,7 @@ import click
 from cleaner_rl import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "compare": ("cleaner_rl.cli.compare", "What changed from one evaluation to another."),
     "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them."),
     "train": ("cleaner_rl.cli.train", "Train a model by a recipe, on verl."),
 }
