@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import click
 
-from cleaner_rl.train import Recipe, RecipeError, TrainingFailedError, as_arguments, overrides, read_recipe, run_folder
+from cleaner_rl.train import Recipe, RecipeError, TrainingFailedError, as_arguments, parts, read_recipe
 
 
 @click.command()
@@ -36,15 +36,20 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
 
 
 def _show(recipe: Recipe, as_json: bool) -> None:
-    values = overrides(recipe, run_folder(recipe))
-    arguments = as_arguments(values)
-    click.echo(json.dumps(values, indent=2) if as_json else "\n".join(arguments))
+    found = parts(recipe)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        for name, values in found.items():
+            click.echo("\n".join([f"# {name}", *as_arguments(values)]))
     if find_spec("verl") is None:
         click.echo("verl isn't installed here: the settings weren't checked against it.", err=True)
         return
-    from cleaner_rl.train.seams import check
+    from cleaner_rl.train.seams import broken_seams, check
 
-    problems = check(arguments)
+    problems = broken_seams()
+    for name, values in found.items():
+        problems += check(as_arguments(values), "sft_trainer_engine" if name == "cold start" else "ppo_trainer")
     if problems:
         raise RecipeError("\n".join(problems))
     click.echo("The installed verl knows every one of these settings.", err=True)

@@ -13,7 +13,7 @@ engine; the modules that verl's processes load do.
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.reading import read_recipe, to_recipe, to_values
 from cleaner_rl.train.recipe import Method, Recipe, RecipeError
-from cleaner_rl.train.start import TrainingFailedError, run_folder, train
+from cleaner_rl.train.start import TrainingFailedError, parts, run_folder, train
 
 __all__ = [
     "Method",
@@ -23,6 +23,7 @@ __all__ = [
     "as_arguments",
     "environment",
     "overrides",
+    "parts",
     "read_recipe",
     "run_folder",
     "to_recipe",

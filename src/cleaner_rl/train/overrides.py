@@ -24,7 +24,7 @@ CPU_ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 _A = "actor_rollout_ref"
-_SHORT = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16"}
+SHORT = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16"}
 
 
 def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
@@ -83,7 +83,7 @@ def _model(recipe: Recipe) -> dict[str, object]:
         values |= {
             f"{_A}.{role}.fsdp_config.param_offload": offload,
             # verl computes in bfloat16 unless this says otherwise; its key `dtype` alone doesn't.
-            f"+{_A}.{role}.fsdp_config.mixed_precision.param_dtype": _SHORT[recipe.model.dtype],
+            f"+{_A}.{role}.fsdp_config.mixed_precision.param_dtype": SHORT[recipe.model.dtype],
             f"+{_A}.{role}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
             f"+{_A}.{role}.fsdp_config.mixed_precision.buffer_dtype": "fp32",
         }
@@ -170,6 +170,8 @@ def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
         "trainer.test_freq": run.evaluate_every if recipe.tasks.held_out else -1,
         "trainer.val_before_train": bool(recipe.tasks.held_out),
         "trainer.resume_mode": "auto",
+        # With the model in Hugging Face's form beside verl's own, for whoever serves or evaluates it.
+        f"{_A}.actor.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
         "trainer.default_local_dir": str(folder / "checkpoints"),
     }
 

@@ -263,6 +263,34 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdStart:
+    """Supervised fine-tuning before anything else."""
+
+    demonstrations: list[str]
+    """Parquet files with `messages` and `tools`."""
+    epochs: int = 1
+    lr: float = 1e-5
+    warmup: float = 0.03
+    """The share of all updates over which the rate rises."""
+    batch: int = 32
+    micro_batch: int = 1
+    max_tokens: int = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a run, from the model of the part before."""
+
+    name: str
+    steps: int
+    response_tokens: int = 0
+    """0: as the recipe says."""
+    min_pass_rate: float = 0.0
+    max_pass_rate: float = 1.0
+    """Of the stage before: tasks outside these bounds are left out. Tasks that it didn't draw stay."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """One training run."""
 
@@ -281,6 +309,9 @@ class Recipe:
     sandbox: Sandbox = field(default_factory=Sandbox)
     device: Device = field(default_factory=Device)
     run: Run = field(default_factory=Run)
+    cold_start: ColdStart | None = None
+    stages: list[Stage] = field(default_factory=list)
+    """None: all in one."""
     verl: dict[str, object] = field(default_factory=dict)
     """verl's own settings, nested or dotted; they have the last word."""
 
@@ -336,6 +367,8 @@ class Recipe:
             return f"batch.prompts={self.batch.prompts} can't be cut into mini-batches of {self.batch.mini_batch}"
         if self.update.overlong_buffer >= self.budget.response_tokens:
             return "update.overlong_buffer takes up the whole response; make it shorter than budget.response_tokens"
+        if len({stage.name for stage in self.stages}) != len(self.stages):
+            return "two stages have the same name; each has a folder of its own under it"
         return ""
 
     def _engine(self) -> str:

@@ -6,8 +6,8 @@ prints, so what is trained is what was shown. It goes on from its last checkpoin
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,9 +24,11 @@ import msgspec
 
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import ToolSet
+from cleaner_rl.train.cold_start import cold_start_command, cold_start_overrides, trained_model
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe, RecipeError
+from cleaner_rl.train.stages import filtered, pass_rates, stage_recipe
 
 SANDBOX_SECONDS = 120.0
 """For a node to come up."""
@@ -51,10 +54,69 @@ def train(recipe: Recipe) -> Path:
     folder = run_folder(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     check_template(recipe, folder)
+    if recipe.cold_start is not None:
+        recipe = cold_started(recipe, folder)
+    if recipe.stages:
+        _train_stages(recipe, folder)
+    else:
+        _train_once(recipe, folder)
+    return folder
+
+
+def _train_once(recipe: Recipe, folder: Path) -> None:
     with sandbox(recipe, folder) as addresses:
         Plan(recipe, tuple(addresses), folder).write()
-        _run_verl(recipe, folder)
-    return folder
+        _run(command(recipe, folder), recipe)
+
+
+def _train_stages(recipe: Recipe, folder: Path) -> None:
+    """One stage after the other. A finished one is passed over, one that was broken off goes on."""
+    model, tasks = recipe.model.path, list(recipe.tasks.train)
+    before: Path | None = None
+    for stage in recipe.stages:
+        own = folder / f"{recipe.name}-{stage.name}"
+        if before is not None and (stage.min_pass_rate, stage.max_pass_rate) != (0.0, 1.0):
+            tasks = filtered(tasks, pass_rates(before / "trajectories"), stage, own)
+        part = stage_recipe(recipe, stage, model, tasks)
+        if not (own / "done").exists():
+            own.mkdir(parents=True, exist_ok=True)
+            _train_once(part, own)
+            (own / "done").touch()
+        model = str(_model_of(own / "checkpoints"))
+        before = own
+
+
+def _model_of(checkpoints: Path) -> Path:
+    model = trained_model(checkpoints)
+    if model is None:
+        raise TrainingFailedError(f"there is no model below {checkpoints}; set run.save_every so that the last is kept")
+    return model
+
+
+def cold_started(recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe from the model that its cold start gives; made now, unless an earlier run has made it."""
+    checkpoints, done = folder / "cold-start", folder / "cold-start" / "done"
+    if not done.exists():
+        _run(cold_start_command(recipe, checkpoints), recipe)
+        done.touch()
+    return replace(recipe, model=replace(recipe.model, path=str(_model_of(checkpoints))))
+
+
+def parts(recipe: Recipe) -> dict[str, dict[str, object]]:
+    """verl's settings for each part of a run, by its name. Where a later part begins isn't known yet: it is named."""
+    folder = run_folder(recipe)
+    found: dict[str, dict[str, object]] = {}
+    if recipe.cold_start is not None:
+        found["cold start"] = cold_start_overrides(recipe, folder / "cold-start")
+        recipe = replace(recipe, model=replace(recipe.model, path="<the model of the cold start>"))
+    if not recipe.stages:
+        return found | {recipe.name: overrides(recipe, folder)}
+    model = recipe.model.path
+    for stage in recipe.stages:
+        part = stage_recipe(recipe, stage, model, recipe.tasks.train)
+        found[part.name] = overrides(part, folder / part.name)
+        model = f"<the model of {part.name}>"
+    return found
 
 
 def command(recipe: Recipe, folder: Path) -> list[str]:
@@ -98,18 +160,20 @@ def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
 def _address(node: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + SANDBOX_SECONDS
     while time.monotonic() < deadline and node.poll() is None:
-        found = re.search(r"http://[\w.:]+", log.read_text(encoding="utf-8"))
-        if found:
-            return found[0]
+        # The first line of a node is the event "ready" with its address.
+        line, newline, _ = log.read_text(encoding="utf-8").partition("\n")
+        if newline and line.startswith('{"event":"ready"'):
+            host, port = json.loads(line)["address"]
+            return f"http://{host}:{port}"
         time.sleep(0.1)
     raise RecipeError(f"the sandbox didn't come up; {log} says why")
 
 
-def _run_verl(recipe: Recipe, folder: Path) -> None:
+def _run(arguments: list[str], recipe: Recipe) -> None:
     # Ray's sockets need a short path, and its files must not outlive the run.
     temporary = tempfile.mkdtemp(prefix="ray")
     variables = {**os.environ, **environment(recipe), "RAY_TMPDIR": temporary}
-    verl = subprocess.Popen(command(recipe, folder), env=variables, start_new_session=True)
+    verl = subprocess.Popen(arguments, env=variables, start_new_session=True)
     try:
         code = verl.wait()
     finally:

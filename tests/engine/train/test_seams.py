@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 
-from cleaner_rl.train import seams
+import pytest
+
+from cleaner_rl.train import as_arguments, parts, read_recipe, seams
+
+RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 
 
 def test_every_seam_is_where_and_as_it_was() -> None:
@@ -23,3 +28,15 @@ def test_a_seam_that_moved_is_named() -> None:
 
     assert problems[0] == "verl.utils.distributed:initialize_global_process_group_ray lacks rendezvous"
     assert problems[1].startswith("verl.utils.distributed:start_everything isn't there")
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_verl_knows_every_setting_of_every_recipe(file: Path) -> None:
+    for name, values in parts(read_recipe(file)).items():
+        trainer = "sft_trainer_engine" if name == "cold start" else "ppo_trainer"
+        assert seams.check(as_arguments(values), trainer) == []
+
+
+def test_a_setting_that_verl_doesnt_know_is_named() -> None:
+    (problem,) = seams.check(["trainer.balance_bach=true"])
+    assert "balance_bach" in problem
