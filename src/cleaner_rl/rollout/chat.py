@@ -118,6 +118,11 @@ class Chat:
         text = self._render([{"role": each.role, "content": each.content} for each in messages])
         return token_span(text, self._tokenizer.encode(text, add_special_tokens=False))
 
+    def written(self, text: str) -> TokenSpan:
+        """A turn that the model did not sample, as ids that it could have: calls in its own tokens, then its end."""
+        ids = [*self._ids(text), self.end_id]
+        return token_span(self.vocabulary.decode(token_span("", ids).ids).text, ids)
+
     def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:  # noqa: N803 - the shape is in the name
         """The results of a turn's calls, framed, with the opening of the next turn.
 
