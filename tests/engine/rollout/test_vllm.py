@@ -32,10 +32,10 @@ from cleaner_rl.rollout.engines import Address, VllmPolicy
 from cleaner_rl.tasks import ChoiceGrader, Message, Task, load_prompt
 from cleaner_rl.tools import ExceptionInfo, ParsedText, Status, ToolCall, ToolResult, ToolSet
 from cleaner_rl.trajectory import Floats, Ids, Key, Mode, Seeds, TokenSpan, Trajectory, raw
-from tests.engine.serving import Record, Served, free_port, serve
+from tests.engine.rollout.serving import Record, Served, free_port, serve
 from tests.sandbox.serving import until
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 PROMPT = load_prompt("stateless")
 
 
