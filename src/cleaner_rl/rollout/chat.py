@@ -127,7 +127,7 @@ class Chat:
         ids = [*self._ids(text), self.end_id]
         return token_span(self.vocabulary.decode(token_span("", ids).ids).text, ids)
 
-    def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:  # noqa: N803 - the shape is in the name
+    def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:
         """The results of a turn's calls, framed, with the opening of the next turn.
 
         `turn_T` are the ids that the model sampled. Where they lack the end-of-turn token, because the turn was cut off
@@ -138,7 +138,7 @@ class Chat:
         span = token_span("", ids)
         return token_span(self.vocabulary.decode(span.ids).text, ids)
 
-    def words(self, turn_T: Ids) -> str:  # noqa: N803
+    def words(self, turn_T: Ids) -> str:
         """What a turn says, without its end-of-turn token."""
         length = len(turn_T)
         while length and int(turn_T[length - 1]) in self.stop_ids:
@@ -180,13 +180,7 @@ class Chat:
         return list(self._tokenizer.encode(text, add_special_tokens=False)) if text else []
 
     def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        schemas = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-            }
-            for tool in self.tools.values()
-        ]
+        schemas = [tool.schema for tool in self.tools.values()]
         rendered: str = self._tokenizer.apply_chat_template(
             list(messages),
             tools=(schemas or None) if self._in_template else None,
