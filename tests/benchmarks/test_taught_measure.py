@@ -19,7 +19,7 @@ SLOW = ToolResult(Status.TIMEOUT)
 
 def repaired(*original: Turn[TokenSpan]) -> Turn[TokenSpan]:
     tried = tuple(replace(turn, attempt=number) for number, turn in enumerate(original))
-    return replace(tried[-1], edit=Edit(Mode.LIVE, Granularity.SHALLOW, tried, similarity=0.9))
+    return replace(tried[-1], edit=Edit(Mode.LIVE, Granularity.GRAFT, tried, similarity=0.9))
 
 
 def in_vain(*original: Turn[TokenSpan]) -> Turn[TokenSpan]:
@@ -45,7 +45,7 @@ def test_a_repair_leaves_nothing_and_its_attempts_are_tries() -> None:
     assert made.left == {}
     assert made.first == {Kind.NAME: 1}
     assert made.mended == {Kind.NAME: 0, Kind.TIMEOUT: 1}
-    assert made.edits == {"shallow": 1}
+    assert made.edits == {"graft": 1}
 
 
 def test_attempts_kept_in_vain_are_left() -> None:
