@@ -72,14 +72,21 @@ class Tokenizer(Protocol):
 class Chat:
     """The template of one model, for one set of tools."""
 
-    def __init__(self, tokenizer: Tokenizer, tools: ToolSet, *, in_template: bool = True, **options: object) -> None:
-        """`options` go to the template, such as `enable_thinking=False`. Raises `ChatError` if it doesn't fit.
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        tools: ToolSet,
+        *,
+        in_template: bool = True,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """`options` go to the template, such as `{"enable_thinking": False}`. Raises `ChatError` if it doesn't fit.
 
         `in_template`: whether the template tells the model of the tools; otherwise the prompt has to.
         """
         self.tools = tools
         self._in_template = in_template
-        self._tokenizer, self._options = tokenizer, options
+        self._tokenizer, self._options = tokenizer, dict(options or {})
         self.vocabulary = _vocabulary(tokenizer)
         # Runs of blanks can be added tokens too; they are text like any other.
         self._control = {token: number for token, number in tokenizer.get_added_vocab().items() if token.strip()}
