@@ -27,10 +27,7 @@ TEXTS = st.one_of(
 
 
 def rendered(tokens: Any, messages: list[dict[str, str]], options: dict[str, bool]) -> str:
-    schemas = [
-        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
-        for t in TOOLS.values()
-    ]
+    schemas = [tool.schema for tool in TOOLS.values()]
     text: str = tokens.apply_chat_template(
         messages, tools=schemas, add_generation_prompt=True, tokenize=False, **options
     )

@@ -10,7 +10,6 @@ from cleaner_rl.tasks import ToolKind, load_prompt, prompt_names
 from cleaner_rl.tools import ToolSet, call_format
 from tests.tasks.builders import task
 
-
 CALLS = {
     "hermes": '<tool_call>\n{"name": "python", "arguments": {"code": "print(1)"}}\n</tool_call>',
     "fenced": "```python\nprint(1)\n```",

@@ -72,14 +72,21 @@ class Tokenizer(Protocol):
 class Chat:
     """The template of one model, for one set of tools."""
 
-    def __init__(self, tokenizer: Tokenizer, tools: ToolSet, *, in_template: bool = True, **options: object) -> None:
-        """`options` go to the template, such as `enable_thinking=False`. Raises `ChatError` if it doesn't fit.
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        tools: ToolSet,
+        *,
+        in_template: bool = True,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """`options` go to the template, such as `{"enable_thinking": False}`. Raises `ChatError` if it doesn't fit.
 
         `in_template`: whether the template tells the model of the tools; otherwise the prompt has to.
         """
         self.tools = tools
         self._in_template = in_template
-        self._tokenizer, self._options = tokenizer, options
+        self._tokenizer, self._options = tokenizer, dict(options or {})
         self.vocabulary = _vocabulary(tokenizer)
         # Runs of blanks can be added tokens too; they are text like any other.
         self._control = {token: number for token, number in tokenizer.get_added_vocab().items() if token.strip()}
@@ -127,7 +134,7 @@ class Chat:
         ids = [*self._ids(text), self.end_id]
         return token_span(self.vocabulary.decode(token_span("", ids).ids).text, ids)
 
-    def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:  # noqa: N803 - the shape is in the name
+    def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:
         """The results of a turn's calls, framed, with the opening of the next turn.
 
         `turn_T` are the ids that the model sampled. Where they lack the end-of-turn token, because the turn was cut off
@@ -138,7 +145,7 @@ class Chat:
         span = token_span("", ids)
         return token_span(self.vocabulary.decode(span.ids).text, ids)
 
-    def words(self, turn_T: Ids) -> str:  # noqa: N803
+    def words(self, turn_T: Ids) -> str:
         """What a turn says, without its end-of-turn token."""
         length = len(turn_T)
         while length and int(turn_T[length - 1]) in self.stop_ids:
@@ -180,13 +187,7 @@ class Chat:
         return list(self._tokenizer.encode(text, add_special_tokens=False)) if text else []
 
     def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        schemas = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-            }
-            for tool in self.tools.values()
-        ]
+        schemas = [tool.schema for tool in self.tools.values()]
         rendered: str = self._tokenizer.apply_chat_template(
             list(messages),
             tools=(schemas or None) if self._in_template else None,

@@ -150,7 +150,7 @@ class TokenModel:
                 "without top-k, or leave moved tokens without log-probs and don't train on them"
             )
 
-        async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:  # noqa: N803 - the shape is part of the name
+        async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:
             return await self.policy.score(prefix_T, suffix_T, request=request_name(key))
 
         return score

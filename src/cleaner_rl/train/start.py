@@ -131,7 +131,8 @@ def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
     from cleaner_rl.rollout import Chat
 
     tokenizer = AutoTokenizer.from_pretrained(recipe.model.path)
-    chat = Chat(tokenizer, ToolSet(load_prompt(recipe.tasks.prompt).tool), **recipe.model.template)
+    prompt = load_prompt(recipe.tasks.prompt)
+    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
     return chat.notes
 

@@ -85,7 +85,7 @@ async def workshop(plan: Plan, tokenizer: Any) -> Workshop:
 async def _open(plan: Plan, tokenizer: Any) -> Workshop:
     recipe = plan.recipe
     prompt = load_prompt(recipe.tasks.prompt)
-    chat = Chat(tokenizer, ToolSet(prompt.tool), **recipe.model.template)
+    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
     token = _token(recipe.sandbox.token_file)
     sandbox = await SandboxClient(plan.sandbox, token=token).__aenter__()
 
