@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
-from cleaner_rl.sandbox.inside.slot import FILES, FIRST_LOOK, LOOK_EVERY, SEALABLE, Slot
+from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot
 from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -172,7 +172,7 @@ class SessionSlot(Slot):
         poll = select.poll()
         for each in (cell.pidfd, cell.channel, self._control):
             poll.register(each, select.POLLIN)
-        reason, status, pause, said, checks = wire.EXITED, -1, FIRST_LOOK, b"", 0
+        reason, status, pause, said, checks = wire.EXITED, -1, LOOK_EVERY, b"", 0
         while reason == wire.EXITED and status < 0:
             ready = {descriptor for descriptor, _ in poll.poll(pause)}
             if self._control.fileno() in ready:

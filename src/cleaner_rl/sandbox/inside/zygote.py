@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, report, run, wire
+from cleaner_rl.sandbox.inside import kernel, pages, report, run, wire
 from cleaner_rl.sandbox.inside.session import SessionSlot
 from cleaner_rl.sandbox.inside.slot import Slot
 
@@ -39,7 +39,7 @@ def main(channel: int) -> NoReturn:
             build_root(settings)
         settings.update(measure(), versions=versions(settings["report_versions"]))
         if "seccomp" in settings["layers"]:
-            settings["program"] = kernel.Program(settings["filter"])
+            settings["filters"] = [kernel.Program(code) for code in settings["filters"]]
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     except Exception as error:
@@ -74,8 +74,10 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
         del sys.modules[name]
     gc.collect()
     gc.disable()
+    pages.fill_holes()
     gc.freeze()
-    kernel.use_huge_pages()
+    pages.own_code()
+    pages.use_huge_pages()
 
 
 def measure() -> dict[str, int]:
