@@ -108,9 +108,9 @@ def zygote_settings(config: NodeConfig, layers: frozenset[Layer], preload: Prelo
     }
 
 
-def _filters(layers: frozenset[Layer]) -> tuple[bytes, bytes] | None:
-    """Seccomp programs for supervisors, which their runs inherit, and for runs."""
+def _filters(layers: frozenset[Layer]) -> tuple[bytes, bytes, bytes] | None:
+    """Seccomp programs for supervisors, which all below them inherit, for runs, and for sessions."""
     if Layer.SECCOMP not in layers:
         return None
     processes = Layer.PID in layers
-    return seccomp.build(processes, supervisor=True), seccomp.take_back(processes)
+    return seccomp.build(processes, supervisor=True), seccomp.take_back(processes), seccomp.take_back(processes, True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
 import tempfile
 from typing import Any
@@ -80,20 +81,27 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     for option in PRCTLS + (SUPERVISOR_PRCTLS if supervisor else ()):
         program.add_rule(allow, "prctl", argument(0, equal, option))
     # Only about itself: where supervisor and run have the same uid, the kernel would let it reach the supervisor.
-    program.add_rule(allow, "prlimit64", argument(0, equal, 0))
+    program.add_rule(allow, "prlimit64", *(() if supervisor else (argument(0, equal, 0),)))
     program.add_rule(allow, "sched_setaffinity", argument(0, equal, 0))
     return _exported(program)
 
 
-def take_back(processes: bool) -> bytes:
-    """What makes a supervisor's list a run's: it takes away all that the one has and the other hasn't."""
+def take_back(processes: bool, session: bool = False) -> bytes:
+    """What makes a supervisor's list a run's: it takes away all that the one has and the other hasn't. `session`: also
+    the changing of the limit on processes, which is the supervisor's to set there."""
     import pyseccomp
 
     program, refuse = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.ERRNO(errno.ENOSYS)
+    argument, equal, unequal = pyseccomp.Arg, pyseccomp.EQ, pyseccomp.NE
     for name in _SUPERVISORS.split():
         program.add_rule(refuse, name)
     for option in SUPERVISOR_PRCTLS:
-        program.add_rule(refuse, "prctl", pyseccomp.Arg(0, pyseccomp.EQ, option))
+        program.add_rule(refuse, "prctl", argument(0, equal, option))
+    program.add_rule(refuse, "prlimit64", argument(0, unequal, 0))
+    if session:
+        forbid = pyseccomp.ERRNO(errno.EPERM)
+        program.add_rule(forbid, "setrlimit", argument(0, equal, resource.RLIMIT_NPROC))
+        program.add_rule(forbid, "prlimit64", argument(1, equal, resource.RLIMIT_NPROC), argument(2, unequal, 0))
     if not processes:
         _refuse_processes(program)
     return _exported(program)

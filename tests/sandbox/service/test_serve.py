@@ -84,6 +84,7 @@ def test_a_node_with_a_token_file_answers_only_who_has_a_token_and_logs_code_if_
 def test_the_front_comes_back_by_itself_on_the_same_address() -> None:
     with serving() as (process, url, _):
         (front,) = children(process.pid)
+        call(url, {"code": "print(1)"})
         os.kill(front, signal.SIGKILL)
         # No waiting for it: the connection is taken by the socket's backlog and answered by the next front.
         assert call(url, {"code": "print(2)"})["output"] == "2\n"

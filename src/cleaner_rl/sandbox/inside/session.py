@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -40,6 +41,7 @@ class SessionSlot(Slot):
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size)
         settings["folders"] = ()  # they are in the first layer
+        settings["filter"] = settings.get("session_filter")
         self._states: list[State] = []
         self._begin()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
@@ -124,6 +126,7 @@ class SessionSlot(Slot):
         None if that has ended already and isn't even waited for, because the program ignores its children's ends.
         """
         name = f"cell{current.number + 1}.py"
+        self._limit_processes(current, len(self._states) - in_place)
         if in_place:
             current.command((state.IN_PLACE, None, name, *request), files)
             hear(current.channel, state.STARTED)
@@ -150,6 +153,17 @@ class SessionSlot(Slot):
         socket.send_fds(self._control, [done], handed)
         for descriptor in (*files, *handed[3:]):
             os.close(descriptor)
+
+    def _limit_processes(self, current: State, others: int) -> None:
+        """Let the next cell start as many processes as it may, not counting the states that wait.
+
+        The kernel counts them all as the session's. Only the soft limit can go up and down with their number, and cells
+        can't change it.
+        """
+        if "rlimits" in self._layers:
+            *_, allowed, _ = self._settings["session_limits"]
+            _, most = resource.prlimit(current.pid, resource.RLIMIT_NPROC)
+            resource.prlimit(current.pid, resource.RLIMIT_NPROC, (allowed + others, most))
 
     def _freeze(self, current: State) -> tuple[str, Opened] | None:
         """Make the current state a checkpoint; what its fork has to open again if its files go to a new layer."""

@@ -107,7 +107,7 @@ class Slot:
         if "uid" in self._layers:
             os.setgroups([])
         if "seccomp" in self._layers:
-            self._settings["filters"][0].install()
+            self._settings["supervisor_filter"].install()
 
     def _fork(self, main: Callable[[dict[str, Any], list[int]], NoReturn], files: list[int]) -> int:
         """A process that shuts itself in, says so, and waits for its request."""
