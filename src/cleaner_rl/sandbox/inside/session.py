@@ -126,7 +126,7 @@ class SessionSlot(Slot):
         None if that has ended already and isn't even waited for, because the program ignores its children's ends.
         """
         name = f"cell{current.number + 1}.py"
-        self._limit_processes(current, len(self._states) - in_place)
+        self._limit_processes(current, in_place)
         if in_place:
             current.command((state.IN_PLACE, None, name, *request), files)
             hear(current.channel, state.STARTED)
@@ -154,16 +154,17 @@ class SessionSlot(Slot):
         for descriptor in (*files, *handed[3:]):
             os.close(descriptor)
 
-    def _limit_processes(self, current: State, others: int) -> None:
+    def _limit_processes(self, current: State, in_place: bool) -> None:
         """Let the next cell start as many processes as it may, not counting the states that wait.
 
-        The kernel counts them all as the session's. Only the soft limit can go up and down with their number, and cells
-        can't change it.
+        The kernel counts them all as the session's, and the dead ones that nobody has waited for. Only the soft limit
+        can go up and down with their number, and cells can't change it.
         """
         if "rlimits" in self._layers:
             *_, allowed, _ = self._settings["session_limits"]
+            others = len(self._states) - in_place + sum(map(self._proc.dead, self._tree(self._states).pids()))
             _, most = resource.prlimit(current.pid, resource.RLIMIT_NPROC)
-            resource.prlimit(current.pid, resource.RLIMIT_NPROC, (allowed + others, most))
+            resource.prlimit(current.pid, resource.RLIMIT_NPROC, (min(allowed + others, most), most))
 
     def _freeze(self, current: State) -> tuple[str, Opened] | None:
         """Make the current state a checkpoint; what its fork has to open again if its files go to a new layer."""

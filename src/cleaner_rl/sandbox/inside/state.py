@@ -24,6 +24,7 @@ from cleaner_rl.sandbox.inside.proc import Opened
 CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 CELL, IN_PLACE, RESTORE = range(3)
+MOST_OTHERS = 64
 CLOCKS = (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF)
 
 
@@ -46,7 +47,7 @@ def limit(settings: dict[str, Any]) -> None:
         (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * run.MEGABYTE),
         (resource.RLIMIT_FSIZE, disk),
         # Every kept state is a process of the session's own: the supervisor sets the soft limit before each cell.
-        (resource.RLIMIT_NPROC, processes + settings["checkpoints"] + 3),
+        (resource.RLIMIT_NPROC, processes + settings["checkpoints"] + MOST_OTHERS),
         (resource.RLIMIT_NOFILE, open_files),
         (resource.RLIMIT_SIGPENDING, 4 * processes),
     ):
