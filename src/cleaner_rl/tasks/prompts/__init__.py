@@ -35,6 +35,8 @@ class Prompt:
     tool_kind: ToolKind
     call_format: str
     """Name of the format that calls are written in (`cleaner_rl.tools.call_format`)."""
+    in_template: bool
+    """Whether the model's chat template tells of the tool, or the system's words do."""
     answer_format: Mapping[str, str]
     """How to give the answer, by the task's grader; `default` for graders of your own."""
 
@@ -67,6 +69,7 @@ def load_prompt(name: str | Path) -> Prompt:
             tool=ToolSpec(tool["name"], tool["parameters"], tool["description"], tool["code_argument"]),
             tool_kind=ToolKind(tool["kind"]),
             call_format=values["call_format"],
+            in_template=tool.get("in_template", True),
             answer_format={"default": values["answer"]["default"], **values["answer"]},
         )
     except KeyError as error:

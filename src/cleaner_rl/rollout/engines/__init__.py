@@ -1,0 +1,16 @@
+"""Inference engines over HTTP.
+
+- `http`: one engine's address: retries, patience, and errors that are faults.
+- `vllm`, `sglang`: policies, ids in and ids out.
+- `endpoint`: any OpenAI-compatible chat API, as text, for evaluation only.
+
+Limits: SGLang does not run on the machines that test this; its client follows its documented contract and is tested
+against a stand-in. Addresses are plain HTTP; put a proxy in front where the network isn't yours.
+"""
+
+from cleaner_rl.rollout.engines.endpoint import ChatModel
+from cleaner_rl.rollout.engines.http import Address
+from cleaner_rl.rollout.engines.sglang import SglangPolicy
+from cleaner_rl.rollout.engines.vllm import VllmPolicy
+
+__all__ = ["Address", "ChatModel", "SglangPolicy", "VllmPolicy"]

@@ -1,0 +1,69 @@
+"""Hands prompts to the workers that run rollouts: oversampled where groups are thinned out, and named for seeds.
+
+verl's `rollout.n` stays the number of rollouts that are trained on, by which it sizes its mini-batches; how many are
+drawn of each prompt goes with the batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+from tensordict.tensorclass import NonTensorData, NonTensorStack
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+
+from cleaner_rl.purify import Phase
+from cleaner_rl.train.agent import PHASE, ROUND
+from cleaner_rl.train.plan import AGENT, read_plan
+
+SAMPLED = "__rollout_n__"
+"""verl's own column for the number of rollouts of a prompt."""
+
+
+class WorkerLostError(RuntimeError):
+    """A process that ran rollouts is gone, and with it the groups that it had begun."""
+
+
+class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
+    """verl's manager, for our agent loop."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._recipe = read_plan(str(self.config.trainer.v1.sampler.sampler_kwargs.folder)).recipe
+        if self.rollout_config.agent.default_agent_loop != AGENT:
+            raise RuntimeError(f"rollout.agent.default_agent_loop must be '{AGENT}' for this manager")
+        self._seen: Counter[tuple[int, int]] = Counter()
+
+    def generate_sequences(self, prompts: Any) -> None:
+        """Start the rollouts of a batch of prompts, and don't wait for them."""
+        validating = bool(prompts["validate"]) if "validate" in prompts else False
+        prompts[PHASE] = NonTensorData(str(Phase.EVALUATION if validating else Phase.TRAINING))
+        # Rows that name another loop, verl's own tool loop for one, would run without any of this.
+        prompts["agent_name"] = NonTensorData(AGENT)
+        if not validating:
+            prompts[SAMPLED] = NonTensorData(self._recipe.sampled)
+            prompts[ROUND] = NonTensorStack(*self._rounds(prompts))
+        super().generate_sequences(prompts)
+
+    def check_workers(self) -> None:
+        """Raise `WorkerLostError` if a worker is gone. One that is only busy is not asked to answer."""
+        for worker in self.agent_loop_workers:
+            answered, _ = ray.wait([worker.__ray_ready__.remote()], timeout=0)
+            try:
+                ray.get(answered)
+            except RayActorError as error:
+                raise WorkerLostError(
+                    f"an agent-loop worker is gone, and the rollouts that it ran with it: {error}. "
+                    "Run the same command again; the run goes on from its last checkpoint"
+                ) from None
+
+    def _rounds(self, prompts: Any) -> list[int]:
+        step = int(prompts["global_steps"])
+        rounds = []
+        for index in prompts["index"]:
+            name = (step, int(index))
+            rounds.append(self._seen[name])
+            self._seen[name] += 1
+        return rounds
