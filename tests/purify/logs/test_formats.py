@@ -78,7 +78,6 @@ def test_what_is_written_after_a_repair_reads_as_the_repaired_conversation(varia
 
 
 def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that_is_true_of_neither() -> None:
-    arguments = '{"code": "print(1 + 1)"}'
     _, openai = imported("openai", CASES[0])
     record = write_record(clean(openai, SplicePolicy()).trajectory)
     assert record["messages"][2] == {
