@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,9 +31,6 @@ def _queue() -> Iterator[None]:
 
     from cleaner_rl.train.seams import compose
 
-    # Ray puts pytest's own filters back for whatever is imported after its start.
-    with warnings.catch_warnings(action="ignore"):
-        import_module("cleaner_rl.train.sampler")
     settings = ["transfer_queue.backend.SimpleStorage.num_data_storage_units=1", "actor_rollout_ref.rollout.name=vllm"]
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         ray.init(num_cpus=4, include_dashboard=False, _temp_dir=folder, _node_ip_address="127.0.0.1")
