@@ -1,4 +1,6 @@
-"""Repair at work, on real mistakes: a part of `python -m benchmarks.rollout`.
+"""Repair at work, on real mistakes: a part of `python -m benchmarks.rollout`, and alone, with a server that runs:
+
+    python -m benchmarks.rollout_repair http://127.0.0.1:8000 FOLDER --tasks 500
 
 A model that was taught to make and to mend ten kinds of mistakes (`benchmarks.taught`) works on held-out tasks in the
 real sandbox, once with repair off and once with it on, over the same tasks with the same seeds. Counted are the failed
@@ -7,6 +9,7 @@ calls that stand in the final histories; every repaired trajectory is replayed i
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
@@ -18,6 +21,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.record import save
 from benchmarks.taught.folder import tasks
 from benchmarks.taught.measure import Figures, figures
 from benchmarks.taught.questions import TEST
@@ -25,6 +29,7 @@ from benchmarks.taught.regimes import REGIMES, Regime
 from benchmarks.taught.workshop import offered
 from cleaner_rl.purify import Phase, PurifyPolicy, ReplayVerdict, replay
 from cleaner_rl.rollout import Chat, Policy, Purifier, RolloutBudget, TokenModel, Toolbox, finish, rollout
+from cleaner_rl.rollout.engines import Address, VllmPolicy
 from cleaner_rl.rollout.finish import calls_of
 from cleaner_rl.tasks import Grader, MathGrader, MathPool, Task
 from cleaner_rl.tools import ToolSet, call_format
@@ -160,3 +165,27 @@ async def _replayed(
 def _regime(world: Path) -> Regime:
     name = json.loads((world / "world.json").read_text())["regime"]["name"]
     return REGIMES[name]
+
+
+async def at(url: str, world: Path, count: int) -> dict[str, object]:
+    """The figures with a model that vLLM serves."""
+    async with Address(url) as address:
+        return await measure(VllmPolicy(address), world, count)
+
+
+def main() -> None:
+    """Measure, and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", help="of a vLLM server with the world's model")
+    parser.add_argument("world", type=Path, help="a folder of `python -m benchmarks.taught make mistakes`")
+    parser.add_argument("--tasks", type=int, default=500)
+    parser.add_argument("--save", type=Path, help="also write the figures to this file, with commit and machine")
+    arguments = parser.parse_args()
+    found = asyncio.run(at(arguments.url, arguments.world, arguments.tasks))
+    if arguments.save:
+        save(arguments.save, found, {"tasks": arguments.tasks, "world": arguments.world.name})
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,9 @@
     sft.parquet       the demonstrations: `messages` and `tools`
     world.json        the settings, and the losses
 
-Where folders are kept: `--cache`, else the environment's `CLEANER_TAUGHT`, else `.cache/taught` below this checkout.
+Beside the folders lie the demonstrations, one file for each regime, count and seed. Where folders are kept: `--cache`,
+else the environment's `CLEANER_TAUGHT`, else `.cache/taught` below this checkout. Not in /tmp: programs in the sandbox
+have one of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -43,16 +46,31 @@ def cache_folder() -> Path:
 
 def made(regime: Regime, lessons: Lessons, cache: Path | None = None) -> Path:
     """The folder of this world and pupil; made now if it isn't there."""
+    cache = cache or cache_folder()
     settings = {"format": FORMAT, "regime": regime.to_json(), "lessons": lessons.to_json()}
-    digest = blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
-    folder = (cache or cache_folder()) / f"{regime.name}-{digest}"
+    folder = cache / f"{regime.name}-{_digest(settings)}"
     if not (folder / "world.json").exists():
         part = folder.with_name(f"{folder.name}.part{os.getpid()}")
         _make(part, regime, lessons, settings)
-        if folder.exists():  # a half-made one, or somebody was quicker with the same
+        if folder.exists():  # somebody was quicker with the same
             shutil.rmtree(folder)
         part.rename(folder)
     return folder
+
+
+def shown(regime: Regime, count: int, seed: int, cache: Path | None = None) -> list[Demonstration]:
+    """The first demonstrations of a seed, kept in a file of their own: pupils of any size learn from the same."""
+    cache = cache or cache_folder()
+    settings = {"format": FORMAT, "regime": regime.to_json(), "count": count, "seed": seed}
+    file = cache / f"{regime.name}-shown-{_digest(settings)}.jsonl"
+    if not file.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f"{file.name}.part{os.getpid()}")
+        with tempfile.TemporaryDirectory(dir=cache, prefix="libraries-") as libraries:
+            fresh = asyncio.run(demonstrations(regime, count, seed, TRAIN, Path(libraries)))
+        part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in fresh))
+        part.rename(file)
+    return [Demonstration.from_json(json.loads(line)) for line in file.read_text().splitlines()]
 
 
 def tasks(regime: Regime, split: str, count: int, seed: int = 0) -> list[Task]:
@@ -70,16 +88,19 @@ def _make(folder: Path, regime: Regime, lessons: Lessons, settings: dict[str, ob
         lines = (json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in chosen)
         (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
         write_verl(folder / f"{split}.parquet", chosen, regime.prompt, AGENT)
-    shown = asyncio.run(demonstrations(regime, lessons.demonstrations, lessons.seed, TRAIN, folder / "libraries"))
-    shutil.rmtree(folder / "libraries")
-    _write_sft(folder / "sft.parquet", shown, regime)
-    model, tokenizer, losses = teach(shown, regime, lessons)
+    lesson = shown(regime, lessons.demonstrations, lessons.seed, folder.parent)
+    _write_sft(folder / "sft.parquet", lesson, regime)
+    model, tokenizer, losses = teach(lesson, regime, lessons)
     save(model, tokenizer, folder / "model")
     world = {**settings, "losses": losses, "parameters": sum(each.numel() for each in model.parameters())}
     (folder / "world.json").write_text(json.dumps(world, indent=2) + "\n")
 
 
-def _write_sft(path: Path, shown: Sequence[Demonstration], regime: Regime) -> None:
+def _digest(settings: Mapping[str, object]) -> str:
+    return blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
+def _write_sft(path: Path, lesson: Sequence[Demonstration], regime: Regime) -> None:
     """As verl's trainer for supervised learning reads it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -93,6 +114,6 @@ def _write_sft(path: Path, shown: Sequence[Demonstration], regime: Regime) -> No
             "messages": [{"role": each.role, "content": each.content} for each in one.messages(regime)],
             "tools": json.dumps([{"type": "function", "function": schema}]),
         }
-        for one in shown
+        for one in lesson
     ]
     pq.write_table(pa.Table.from_pylist(rows, columns), path)

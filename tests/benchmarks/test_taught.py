@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Sequence
 from itertools import islice
@@ -150,6 +151,7 @@ def shown(site: Path) -> list[Demonstration]:
 def test_demonstrations_are_the_same_for_a_seed_and_end_with_an_answer(shown: list[Demonstration], site: Path) -> None:
     again = asyncio.run(demonstrations(MISTAKES, 8, 0, TRAIN, site))
     assert again == shown[:8]
+    assert [Demonstration.from_json(json.loads(json.dumps(each.to_json()))) for each in shown] == shown
     assert all(each.turns[-1] == f"\\boxed{{{each.question.answer}}}" for each in shown)
     assert all(len(each.results) == len(each.turns) - 1 for each in shown)
     roles = [message.role for message in shown[0].messages(MISTAKES)]
