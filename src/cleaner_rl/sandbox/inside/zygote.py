@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, pages, report, run, wire
+from cleaner_rl.sandbox.inside import kernel, report, run, wire
 from cleaner_rl.sandbox.inside.session import SessionSlot
 from cleaner_rl.sandbox.inside.slot import Slot
 
@@ -39,8 +39,7 @@ def main(channel: int) -> NoReturn:
             build_root(settings)
         settings.update(measure(), versions=versions(settings["report_versions"]))
         if "seccomp" in settings["layers"]:
-            names = ("supervisor_filter", "filter", "session_filter")
-            settings |= {name: kernel.Program(code) for name, code in zip(names, settings["filters"], strict=True)}
+            settings["program"] = kernel.Program(settings["filter"])
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     except Exception as error:
@@ -48,10 +47,7 @@ def main(channel: int) -> NoReturn:
         raise
     control.sendall(wire.pack({"versions": settings["versions"]}))
     while True:
-        try:
-            message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, 2)
-        except ConnectionError:
-            message = b""
+        message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, 2)
         if not message:
             os._exit(0)
         if kernel.fork() == 0:
@@ -78,10 +74,8 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
         del sys.modules[name]
     gc.collect()
     gc.disable()
-    pages.fill_holes()
     gc.freeze()
-    pages.own_code()
-    pages.use_huge_pages()
+    kernel.use_huge_pages()
 
 
 def measure() -> dict[str, int]:
@@ -126,11 +120,7 @@ def become_slot(
         os._exit(0)  # a pid namespace begins with its maker's next child; the zygote inherits that one
     if "uts" in layers:
         socket.sethostname("sandbox")
-    slot = kind(settings, control, requests, own_proc("pid" in layers, "mount" in layers))
-    try:
-        slot.serve()
-    except ConnectionError:  # the node is gone, in the midst of a message
-        os._exit(0)
+    kind(settings, control, requests, own_proc("pid" in layers, "mount" in layers)).serve()
 
 
 NAMESPACES = {
