@@ -14,7 +14,9 @@ import click
 from cleaner_rl import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "compare": ("cleaner_rl.cli.compare", "What changed from one evaluation to another."),
     "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them."),
+    "view": ("cleaner_rl.cli.view", "See trajectories, what was changed in them, and runs, in a browser."),
 }
 """Name, the module that holds it under the same name, and its line in the list of commands."""
 

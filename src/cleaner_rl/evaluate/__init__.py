@@ -2,6 +2,7 @@
 
 - `passing`, `bootstrap`, `paired`: pass@k, intervals over problems, and two runs compared problem by problem.
 - `measures`: what one trajectory says · `scores`: many of them to figures · `results`: the figures as plain data.
+- `comparison`: two evaluations · `recovery`: how a model gets over failures · `report`: JSON, Markdown and a page.
 
 The figure to claim is the one with repair off: what the model does alone.
 
@@ -9,6 +10,7 @@ Limits: a score is of a model with its prompt, its tool and its budgets; the set
 """
 
 from cleaner_rl.evaluate.bootstrap import Estimate, Figure, estimates, mean
+from cleaner_rl.evaluate.comparison import Comparison, compare
 from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.paired import Difference, difference, sign_flip
 from cleaner_rl.evaluate.passing import ks, pass_at_k
@@ -26,6 +28,7 @@ from cleaner_rl.evaluate.scores import score, score_set
 
 __all__ = [
     "Arm",
+    "Comparison",
     "Difference",
     "Estimate",
     "Evaluation",
@@ -36,6 +39,7 @@ __all__ = [
     "ResultsError",
     "Sample",
     "SetResult",
+    "compare",
     "difference",
     "estimates",
     "ks",

@@ -56,6 +56,8 @@ class Arm:
     """Samples that are in no figure, by what broke."""
     endings: Mapping[str, int] = field(default_factory=dict)
     """Why the judged samples ended."""
+    mended: Mapping[str, Rate] = field(default_factory=dict)
+    """Of the recovery benchmark: by problem, failures recovered from among those put in."""
 
     @property
     def rates(self) -> dict[str, Fraction]:
@@ -147,4 +149,5 @@ def _arm(values: Mapping[str, Any]) -> Arm:
         figures={name: Estimate(**estimate) for name, estimate in values["figures"].items()},
         faults=values["faults"],
         endings=values["endings"],
+        mended={problem: Rate(**rate) for problem, rate in values["mended"].items()},
     )

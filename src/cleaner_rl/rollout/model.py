@@ -6,18 +6,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 
-from cleaner_rl.purify import Draft, SampleRequest
+from cleaner_rl.purify import Draft, SampleRequest, gap_gate, refuse_wide_gaps, rescore
+from cleaner_rl.purify.live import Gate
 from cleaner_rl.purify.rescore import Score
 from cleaner_rl.rollout.chat import Chat
-from cleaner_rl.rollout.policy import Finish, Policy, Sampling
+from cleaner_rl.rollout.policy import EngineFaultError, Finish, Policy, Sampling
 from cleaner_rl.tasks import Message
 from cleaner_rl.tools import CallFormat, ToolSet
-from cleaner_rl.trajectory import Ids, Key, Scores, TokenSpan, Turn, read_tokens
+from cleaner_rl.trajectory import Ids, Key, Scores, TokenSpan, Trajectory, Turn, read_tokens
 from cleaner_rl.trajectory.spans import S
 
 
@@ -49,6 +51,18 @@ class Model(Protocol[S]):
     def answer(self, turn: Turn[S]) -> str:
         """What the turn says, without its end-of-turn token: what a grader reads."""
         ...
+
+    def gate(self, key: Key, max_gap: float | None) -> Gate[S] | None:
+        """For `repair`: gives a correction its log-probs before it is committed, and refuses it above this gap."""
+        ...
+
+    async def rescored(self, trajectory: Trajectory[S], max_gap: float | None) -> Trajectory[S]:
+        """Log-probs for whatever edits moved; edits in hindsight above this gap are undone."""
+        ...
+
+
+class RescoringRefusedError(ValueError):
+    """Log-probs that were sampled and log-probs that were scored would be of two distributions."""
 
 
 class TokenModel:
@@ -100,13 +114,49 @@ class TokenModel:
         """What the turn says, without its end-of-turn token."""
         return self.chat.words(_sampled(turn))
 
-    def scorer(self, key: Key) -> Score:
-        """The policy's `score` for one trajectory, as `purify.rescore` and `purify.gap_gate` take it."""
+    def gate(self, key: Key, max_gap: float | None) -> Gate[TokenSpan]:
+        """Re-scores a correction at the best moment: what stands before it is cached, and the next turn needs it."""
+        score = self._scorer(key)
+        measured = None if max_gap is None else gap_gate(score, max_gap)
+
+        async def gate(candidate: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:
+            with _single_fault():
+                return await (rescore(candidate, score) if measured is None else measured(candidate))
+
+        return gate
+
+    async def rescored(self, trajectory: Trajectory[TokenSpan], max_gap: float | None) -> Trajectory[TokenSpan]:
+        """Log-probs for whatever edits moved and nobody has scored yet."""
+        score = self._scorer(trajectory.key)
+        with _single_fault():
+            if max_gap is None:
+                return await rescore(trajectory, score)
+            return await refuse_wide_gaps(trajectory, score, max_gap)
+
+    def _scorer(self, key: Key) -> Score:
+        if not self.sampling.exact:
+            raise RescoringRefusedError(
+                f"re-scoring is refused for {self.sampling}: log-probs are scored at temperature 1 over all tokens, so "
+                "beside sampled ones they would be of another distribution. Sample at temperature 1, top-p 1 and "
+                "without top-k, or leave moved tokens without log-probs and don't train on them"
+            )
 
         async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:  # noqa: N803 - the shape is part of the name
             return await self.policy.score(prefix_T, suffix_T, request=request_name(key))
 
         return score
+
+
+@contextmanager
+def _single_fault() -> Iterator[None]:
+    """Requests that run side by side fail as a group; for the caller the engine broke once."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        faults = group.subgroup(EngineFaultError)
+        if faults is None:
+            raise
+        raise EngineFaultError(str(faults.exceptions[0])) from group
 
 
 def request_name(key: Key) -> str:

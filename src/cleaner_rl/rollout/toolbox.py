@@ -84,7 +84,7 @@ class Session(Protocol):
 class Sandbox(Protocol):
     """What is needed of a sandbox: a node, or the client of many."""
 
-    async def run(self, request: RunRequest | str) -> RunOutcome:
+    async def run(self, request: RunRequest) -> RunOutcome:
         """Run a program."""
         ...
 
@@ -128,8 +128,8 @@ class SessionToolbox:
 
     stateful = True
 
-    def __init__(self, sandbox: Sandbox, limits: Limits | None = None) -> None:
-        self._sandbox, self._request = sandbox, SessionRequest(limits=limits)
+    def __init__(self, sandbox: Sandbox, request: SessionRequest = SessionRequest()) -> None:  # noqa: B008 - frozen
+        self._sandbox, self._request = sandbox, request
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[Hands]:  # noqa: ARG002 - every session begins alike

@@ -26,11 +26,16 @@ __all__ = [
     "dataset_names",
     "from_verl",
     "load_from_hub",
+    "load_named",
     "load_tasks",
     "read_verl",
     "to_verl",
     "write_verl",
 ]
+
+
+SHORT_NAMES = {"gpqa": "gpqa-diamond"}
+"""What people write for short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,32 @@ def load_from_hub(name: str, hub: str | None = None, *, seed: int = 0) -> Loaded
     """The same from the hub, through `datasets`; `hub` names a copy elsewhere. It can't be reached from our tests."""
     source = _source(name)
     return _tasks(name, source, read_hub(hub or source.hub, source.config, source.split), seed)
+
+
+def load_named(named: str, *, seed: int = 0) -> tuple[str, Loaded]:
+    """Tasks as a command line names them, and what to call them.
+
+    `aime24` is from the hub, `aime24=aime.parquet` from a local file with the same columns. `mine.jsonl` (one
+    `Task.to_json()` a line) and `mine.parquet` (from `write_verl`) are tasks of your own.
+    """
+    name, of_file, path = named.partition("=")
+    if not of_file and Path(name).suffix in (".jsonl", ".parquet"):
+        return Path(name).stem, _own(Path(name))
+    name = SHORT_NAMES.get(name, name)
+    return name, load_tasks(name, path, seed=seed) if of_file else load_from_hub(name, seed=seed)
+
+
+def _own(path: Path) -> Loaded:
+    if path.suffix == ".parquet":
+        return Loaded(tuple(read_verl(path)), (), 0)
+    tasks = []
+    with closing(read_file(path)) as rows:
+        for row in rows:
+            try:
+                tasks.append(Task.from_json(row.values))
+            except KeyError as error:
+                raise row.error(f"reads tasks as `Task.to_json` writes them, and needs the column {error}") from None
+    return Loaded(tuple(tasks), (), 0)
 
 
 def _source(name: str) -> Source:

@@ -1,0 +1,92 @@
+"""Two evaluations of the same problems: what changed from the first to the second, and whether it is more than chance.
+
+Claims rest on repair off, so that is what is compared first; repair on and recovery stand beside it.
+
+Limits: many comparisons at once make some p-values small by chance; none is corrected for that here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+from cleaner_rl.evaluate.paired import Difference, difference
+from cleaner_rl.evaluate.results import Evaluation, Rate, Repair, ResultsError, SetResult
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The second evaluation minus the first."""
+
+    before: str
+    after: str
+    sets: Mapping[str, Difference]
+    """pass@1 with repair off, by set."""
+    repaired: Mapping[str, Difference]
+    """The same with repair on."""
+    recovery: Mapping[str, Difference]
+    """Failures recovered from, by kind, and over `all`."""
+    notes: tuple[str, ...] = ()
+    """What keeps this from being like with like."""
+
+    def to_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def compare(before: Evaluation, after: Evaluation, *, seed: int = 0) -> Comparison:
+    """What changed, problem by problem, in the sets that both have."""
+    firsts, seconds = ({each.name: each for each in evaluation.sets} for evaluation in (before, after))
+    common = [name for name in firsts if name in seconds]
+    if not common:
+        raise ResultsError(
+            f"the two have no set of problems in common: one has {', '.join(firsts) or 'none'}, "
+            f"the other {', '.join(seconds) or 'none'}; evaluate both on the same"
+        )
+
+    def by_set(repair: Repair) -> dict[str, Difference]:
+        return {
+            name: difference(firsts[name].arms[repair].rates, seconds[name].arms[repair].rates, seed=seed)
+            for name in common
+            if repair in firsts[name].arms and repair in seconds[name].arms
+        }
+
+    notes = [*_settings(before, after), *(note for name in common for note in _missing(firsts[name], seconds[name]))]
+    return Comparison(
+        before=before.model,
+        after=after.model,
+        sets=by_set(Repair.OFF),
+        repaired=by_set(Repair.ON),
+        recovery=_recovery(before, after, seed),
+        notes=tuple(notes),
+    )
+
+
+def _recovery(before: Evaluation, after: Evaluation, seed: int) -> dict[str, Difference]:
+    if before.recovery is None or after.recovery is None:
+        return {}
+    first, second = before.recovery, after.recovery
+    pairs = {kind: (first.kinds[kind], second.kinds[kind]) for kind in first.kinds if kind in second.kinds}
+    pairs["all"] = first.overall, second.overall
+    return {kind: difference(_shares(a.mended), _shares(b.mended), seed=seed) for kind, (a, b) in pairs.items()}
+
+
+def _shares(rates: Mapping[str, Rate]) -> dict[str, Fraction]:
+    return {problem: rate.share for problem, rate in rates.items()}
+
+
+def _settings(before: Evaluation, after: Evaluation) -> list[str]:
+    names = [name for name in {**before.settings, **after.settings} if name != "model"]
+    return [
+        f"{name} differs: {before.settings.get(name)} and {after.settings.get(name)}"
+        for name in names
+        if before.settings.get(name) != after.settings.get(name)
+    ]
+
+
+def _missing(first: SetResult, second: SetResult) -> list[str]:
+    if Repair.OFF not in first.arms or Repair.OFF not in second.arms:
+        return [f"{first.name}: one of the two was not run with repair off"]
+    left_out = first.arms[Repair.OFF].problems.keys() ^ second.arms[Repair.OFF].problems.keys()
+    return [f"{first.name}: {len(left_out)} problems are in one of the two only, and are left out"] if left_out else []

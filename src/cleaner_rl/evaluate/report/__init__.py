@@ -1,0 +1,39 @@
+"""What an evaluation found, for machines (JSON), for a paper (Markdown) and for people (one HTML page with plots).
+
+- `words`, `tables`: figures in words, the same in every form · `markdown`, `page`, `plots`: the forms.
+- `compared`: two evaluations side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from cleaner_rl.evaluate.comparison import Comparison
+from cleaner_rl.evaluate.report import compared, markdown, page
+from cleaner_rl.evaluate.results import Evaluation
+
+__all__ = ["write_comparison", "write_report"]
+
+
+def write_report(evaluation: Evaluation, folder: Path) -> None:
+    """`results.json`, `report.md` and `report.html`."""
+    _write(folder / "results.json", json.dumps(evaluation.to_json(), indent=1, ensure_ascii=False) + "\n")
+    _write(folder / "report.md", markdown.markdown(evaluation))
+    _write(folder / "report.html", page.page(evaluation))
+
+
+def write_comparison(comparison: Comparison, folder: Path) -> None:
+    """`comparison.json`, `comparison.md` and `comparison.html`."""
+    _write(folder / "comparison.json", json.dumps(comparison.to_json(), indent=1, ensure_ascii=False) + "\n")
+    _write(folder / "comparison.md", compared.markdown(comparison))
+    _write(folder / "comparison.html", compared.page(comparison))
+
+
+def _write(path: Path, text: str) -> None:
+    """A whole file or none: who reads while we write sees the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

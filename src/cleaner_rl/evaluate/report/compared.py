@@ -1,0 +1,66 @@
+"""Two evaluations side by side, for a paper and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from cleaner_rl.evaluate.comparison import Comparison
+from cleaner_rl.evaluate.paired import Difference
+from cleaner_rl.evaluate.report import markdown as set_in_markdown
+from cleaner_rl.evaluate.report import page as set_in_html
+from cleaner_rl.evaluate.report import plots, words
+from cleaner_rl.evaluate.report.tables import Table
+
+HEADINGS = {
+    "sets": "pass@1, repair off: the claim",
+    "repaired": "pass@1, repair on",
+    "recovery": "failures put in, recovered from",
+}
+READING = (
+    f"Percent points with {words.level()} intervals, over the problems that both have; *p* is of a two-sided paired "
+    "sign-flip test, not corrected for the number of rows."
+)
+
+
+def table(found: Mapping[str, Difference]) -> Table:
+    """Differences, one a row."""
+    rows = [
+        [name, str(each.problems), words.gain(each), words.chance(each), f"{each.better} / {each.worse}"]
+        for name, each in found.items()
+    ]
+    return Table(["", "problems", "difference", "p", "better / worse"], rows)
+
+
+def markdown(comparison: Comparison) -> str:
+    """The comparison for a paper, and for the terminal."""
+    parts = [f"# {comparison.after} against {comparison.before}", READING]
+    for name, heading in HEADINGS.items():
+        if found := getattr(comparison, name):
+            parts += [
+                f"## {heading.capitalize() if name == 'recovery' else heading}",
+                set_in_markdown.table(table(found)),
+            ]
+    if comparison.notes:
+        parts += ["## Not like with like", "\n".join(f"- {note}" for note in comparison.notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def page(comparison: Comparison) -> str:
+    """The comparison as one page."""
+    title = f"{comparison.after} against {comparison.before}"
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="muted">{escape(READING.replace("*p*", "p"))}</p>']
+    for name, heading in HEADINGS.items():
+        if found := getattr(comparison, name):
+            plot = set_in_html.figure(
+                "Difference", "in percent points, to the right is better", plots.gains(heading, found)
+            )
+            parts += [
+                f"<h2>{escape(heading)}</h2>",
+                set_in_html.table(table(found)),
+                f'<div class="plots">{plot}</div>',
+            ]
+    if comparison.notes:
+        notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
+        parts += ["<h2>Not like with like</h2>", f"<ul>{notes}</ul>"]
+    return set_in_html.document(title, "\n".join(parts))

@@ -1,0 +1,48 @@
+"""The report for a paper: tables in Markdown, each figure with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cleaner_rl.evaluate.report import tables, words
+from cleaner_rl.evaluate.results import Evaluation
+
+
+def markdown(evaluation: Evaluation) -> str:
+    """The whole report."""
+    return "\n\n".join(_parts(evaluation)) + "\n"
+
+
+def table(of: tables.Table) -> str:
+    """One table; figures stand to the right."""
+    lines = [of.head, ["---", *["---:"] * (len(of.head) - 1)], *of.rows]
+    return "\n".join(f"| {' | '.join(_cell(each) for each in line)} |" for line in lines)
+
+
+def _parts(evaluation: Evaluation) -> Iterator[str]:
+    yield f"# {evaluation.model}"
+    yield (
+        f"Shares in percent, with {words.level()} intervals in brackets (bootstrap over problems). "
+        f"{words.CLAIM.capitalize()}. *p* is of a paired sign-flip test over problems."
+    )
+    yield table(tables.scores(evaluation))
+    if len(words.passing_names(evaluation)) > 1:
+        yield "## pass@k"
+        yield table(tables.passing(evaluation))
+    yield "## Tools (per trajectory)"
+    yield table(tables.tools(evaluation))
+    yield "## Cost (per trajectory)"
+    yield table(tables.cost(evaluation))
+    if evaluation.recovery is not None:
+        yield "## Recovery from failures put in"
+        yield "Each trajectory begins with a failed call that the model did not make; then it is alone, repair off."
+        yield table(tables.recovery(evaluation.recovery))
+    broken = tables.faults(evaluation)
+    yield "## Faults"
+    yield table(broken) if broken.rows else "None: every sample is in the figures."
+    yield "## Settings"
+    yield table(tables.settings(evaluation))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,93 @@
+"""The tables of a report, as rows of text; how they are set is the writer's business."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cleaner_rl.evaluate.report import words
+from cleaner_rl.evaluate.results import Arm, Evaluation, RecoveryResult, Repair
+
+PROBLEMS = "problems"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A head and rows; the first column is words, the others are figures."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def scores(evaluation: Evaluation) -> Table:
+    """pass@1 with repair off and on, side by side."""
+    repairs = [repair for repair in Repair if any(repair in each.arms for each in evaluation.sets)]
+    both = len(repairs) == 2
+    head = ["set", PROBLEMS, "samples", *(f"pass@1, {words.REPAIR[repair]}" for repair in repairs)]
+    rows = []
+    for each in evaluation.sets:
+        problems = str(max(len(arm.problems) for arm in each.arms.values()))
+        figures = (_figure(each.arms.get(repair), "pass@1") for repair in repairs)
+        more = [words.gain(each.difference), words.chance(each.difference)] if both else []
+        rows.append([each.name, problems, str(each.samples), *figures, *more])
+    return Table([*head, "difference", "p"] if both else head, rows)
+
+
+def passing(evaluation: Evaluation) -> Table:
+    """pass@k for every k."""
+    return _by_set(evaluation, {name: name for name in words.passing_names(evaluation)})
+
+
+def tools(evaluation: Evaluation) -> Table:
+    """How often calls fail, and what the model makes of it."""
+    names = ("calls", "errors_first", "errors_residual", "error_share", "recovery", "right_after_error")
+    return _by_set(evaluation, {name: words.LABELS[name] + (", %" if words.is_share(name) else "") for name in names})
+
+
+def cost(evaluation: Evaluation) -> Table:
+    """What a trajectory takes."""
+    unit = " or ".join(sorted({each.unit for each in evaluation.sets}))
+    units = {"turns": "", "sampled": f", {unit}", "lookahead": f", {unit}", "tool_seconds": ", s", "latency": ", s"}
+    return _by_set(evaluation, {name: words.LABELS[name] + own for name, own in units.items()})
+
+
+def recovery(result: RecoveryResult) -> Table:
+    """What followed failures that were put in, by kind."""
+    names = {"retried": "called again", "ran_next": "next call ran", "recovery": "recovered", "pass@1": "right"}
+    rows = [
+        [kind, str(len(arm.problems)), *(_figure(arm, name) for name in names)]
+        for kind, arm in (*result.kinds.items(), ("all", result.overall))
+    ]
+    return Table(["kind", PROBLEMS, *names.values()], rows)
+
+
+def faults(evaluation: Evaluation) -> Table:
+    """What broke and is in no figure."""
+    rows = [
+        [each.name, words.REPAIR[repair], reason, str(count)]
+        for each in evaluation.sets
+        for repair, arm in each.arms.items()
+        for reason, count in arm.faults.items()
+    ]
+    if evaluation.recovery is not None:
+        rows += [["recovery", "repair off", *map(str, each)] for each in evaluation.recovery.overall.faults.items()]
+    return Table(["set", "", "what broke", "samples"], rows)
+
+
+def settings(evaluation: Evaluation) -> Table:
+    """What the figures depend on."""
+    return Table(["setting", "value"], [[name, str(value)] for name, value in evaluation.settings.items()])
+
+
+def _by_set(evaluation: Evaluation, names: Mapping[str, str]) -> Table:
+    """One row for each way that a set was run; `names` are figures with their headings."""
+    rows = [
+        [each.name, words.REPAIR[repair], *(_figure(arm, name) for name in names)]
+        for each in evaluation.sets
+        for repair, arm in each.arms.items()
+    ]
+    return Table(["set", "", *names.values()], rows)
+
+
+def _figure(arm: Arm | None, name: str) -> str:
+    return words.NOTHING if arm is None else words.whole(name, arm.figures.get(name))

@@ -1,0 +1,92 @@
+"""Figures in words: one way to write a number for the terminal, the paper and the page."""
+
+from __future__ import annotations
+
+from cleaner_rl.evaluate.bootstrap import LEVEL, Estimate
+from cleaner_rl.evaluate.paired import Difference
+from cleaner_rl.evaluate.results import Evaluation, Repair
+
+NOTHING = "–"
+CLAIM = "repair off is the model alone, and the figure to claim"
+MINUS = "−"
+
+LABELS = {
+    "errors_first": "failed calls, as made",
+    "errors_residual": "failed calls, left",
+    "error_share": "calls that fail",
+    "recovery": "recovered from",
+    "right_after_error": "right after a failed call",
+    "calls": "calls",
+    "turns": "turns",
+    "sampled": "sampled",
+    "lookahead": "sampled to look ahead",
+    "tool_seconds": "tool time",
+    "latency": "latency",
+}
+SHARES = ("error_share", "recovery", "right_after_error", "retried", "ran_next")
+REPAIR = {Repair.OFF: "repair off", Repair.ON: "repair on"}
+
+
+def is_share(figure: str) -> bool:
+    """Whether a figure is written in percent."""
+    return figure in SHARES or figure.startswith("pass@")
+
+
+def value(figure: str, number: float | None) -> str:
+    """A figure's value: shares in percent, the rest to three digits."""
+    if number is None:
+        return NOTHING
+    return f"{100 * number:.1f}" if is_share(figure) else plain(number)
+
+
+def plain(number: float) -> str:
+    """A number for people: at least three digits, no exponent."""
+    if not number:
+        return "0"
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
+
+
+def interval(figure: str, estimate: Estimate | None) -> str:
+    """The ends of an interval, in the unit of the value."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{value(figure, estimate.low)}, {value(figure, estimate.high)}]"
+
+
+def whole(figure: str, estimate: Estimate | None) -> str:
+    """A value with its interval."""
+    if estimate is None or estimate.value is None:
+        return NOTHING
+    return f"{value(figure, estimate.value)} {interval(figure, estimate)}".rstrip()
+
+
+def signed(share: float) -> str:
+    """A difference of shares in percent points."""
+    points = f"{abs(100 * share):.1f}"
+    return points if points == "0.0" else f"{MINUS if share < 0 else '+'}{points}"
+
+
+def gain(found: Difference | None) -> str:
+    """A difference with its interval."""
+    if found is None or found.value is None:
+        return NOTHING
+    ends = "" if found.low is None or found.high is None else f" [{signed(found.low)}, {signed(found.high)}]"
+    return signed(found.value) + ends
+
+
+def chance(found: Difference | None) -> str:
+    """A p-value."""
+    if found is None or found.p is None:
+        return NOTHING
+    return "< 0.001" if found.p < 0.001 else f"{found.p:.3f}"
+
+
+def level() -> str:
+    """The level of all intervals."""
+    return f"{100 * LEVEL:.0f} %"
+
+
+def passing_names(evaluation: Evaluation) -> list[str]:
+    """The pass@k of an evaluation, by k."""
+    names = {name for each in evaluation.sets for arm in each.arms.values() for name in arm.figures}
+    return sorted((name for name in names if name.startswith("pass@")), key=lambda name: int(name[5:]))

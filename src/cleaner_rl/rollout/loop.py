@@ -1,0 +1,166 @@
+"""The agent loop: sample, parse, execute, repair, observe, until an answer or the end of a budget.
+
+    answered     the model ended a turn without a call
+    turn_limit   the last turn that it had has a call; the call ran, nobody saw what it gave
+    token_limit  a turn was cut off, or there is no room for what its calls gave
+    time_limit   wall time was over; the history ends with the last turn that was whole
+    dropped      a failure that nobody mended, under the policy that drops such rollouts
+    fault        the engine or a tool broke; `extra["fault"]` says what
+
+It knows nothing of who serves the model or where calls run. Leaving it, by whatever way, leaves no task, no session and
+no request behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cleaner_rl.purify import Budget, PurifyPolicy, Repair, SampleRequest, Unrepaired, Verdict, repair
+from cleaner_rl.rollout.model import Model
+from cleaner_rl.rollout.policy import EngineFaultError
+from cleaner_rl.rollout.settings import Purifier, RolloutBudget
+from cleaner_rl.rollout.toolbox import Hands, Toolbox
+from cleaner_rl.tasks import Prompt, Task
+from cleaner_rl.tools import feedback
+from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Seeds, Trajectory, Turn
+from cleaner_rl.trajectory.spans import S
+
+
+async def rollout(
+    task: Task,
+    key: Key,
+    *,
+    prompt: Prompt,
+    model: Model[S],
+    toolbox: Toolbox,
+    seeds: Seeds,
+    budget: RolloutBudget = RolloutBudget(),  # noqa: B008 - frozen
+    purifier: Purifier | None = None,
+) -> Trajectory[S]:
+    """One trajectory, not graded yet. Raises nothing about the model, the engine or the tools: those are endings."""
+    begun = time.monotonic()
+    trajectory = Trajectory(model.begin(prompt.messages(task)), key=key)
+    live = None if purifier is None else purifier.live(seeds, key.step)
+    gate = model.gate(key, purifier.max_gap) if live and purifier and purifier.rescore else None
+    most = min(len(trajectory) + budget.tokens * model.unit, model.window)
+    lookahead = budget.lookahead * model.unit
+    ending, fault = Ending.TURN_LIMIT, ""
+    if len(trajectory) >= model.window:
+        ending, fault = Ending.FAULT, f"the prompt alone, {len(trajectory)}, fills the model's window, {model.window}"
+    clock = asyncio.timeout(budget.seconds)
+    try:
+        async with clock, toolbox.open(key) as hands:
+
+            async def run(turn: Turn[S]) -> Turn[S]:
+                results = tuple(await hands.run(turn.calls))
+                words = [feedback(result) for result in results]
+                return replace(turn, results=results, observation=model.observe(turn, words))
+
+            async def run_again(turn: Turn[S]) -> Turn[S]:
+                await hands.rollback()
+                return await run(turn)
+
+            while not fault and len(trajectory.turns) < budget.turns:
+                room = most - len(trajectory)
+                if room <= 0:
+                    ending = Ending.TOKEN_LIMIT
+                    break
+                seed = seeds.request(len(trajectory.turns))
+                draft = await model.sample(SampleRequest(trajectory, seed, room, attempt=0))
+                if not draft.complete or not draft.turn.calls:
+                    ending = Ending.ANSWERED if draft.complete else Ending.TOKEN_LIMIT
+                    trajectory = _grown(trajectory, draft.turn)
+                    break
+                turn = await run(draft.turn)
+                mended = Repair(Verdict.FAULT if turn.faulty else Verdict.UNREPAIRED, (turn,), 0)
+                if turn.failed and live is not None:
+                    mended = await repair(
+                        trajectory,
+                        turn,
+                        sample=model.sample,
+                        execute=run_again,
+                        policy=_within(live, budget.turns - len(trajectory.turns)),
+                        budget=Budget(lookahead, model.window, room),
+                        seeds=seeds,
+                        gate=gate,
+                    )
+                    lookahead -= mended.lookahead
+                    if mended.verdict is Verdict.UNREPAIRED and toolbox.stateful:
+                        mended = await _restated(mended, hands)
+                trajectory = _grown(trajectory, *mended.turns)
+                if mended.verdict in (Verdict.FAULT, Verdict.DROPPED):
+                    ending = Ending.FAULT if mended.verdict is Verdict.FAULT else Ending.DROPPED
+                    fault = _first_fault(mended.turns)
+                    break
+                if len(trajectory) > most:
+                    # What nobody can answer to is left out; the results stay with their calls.
+                    ending = Ending.TOKEN_LIMIT
+                    trajectory = _without_last_observation(trajectory)
+                    break
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        ending = Ending.TIME_LIMIT
+    except EngineFaultError as error:
+        ending, fault = Ending.FAULT, str(error)
+    extra: dict[str, object] = {
+        "seconds": round(time.monotonic() - begun, 3),
+        "lookahead": budget.lookahead * model.unit - lookahead,
+    }
+    return replace(trajectory, ending=ending, extra=extra | ({"fault": fault} if fault else {}))
+
+
+def _within(policy: PurifyPolicy, turns: int) -> PurifyPolicy:
+    """The policy for a failure with so many turns left: attempts are kept only if there is room for all of them."""
+    if policy.unrepaired is Unrepaired.KEEP_ATTEMPTS and turns < 1 + policy.attempts:
+        return replace(policy, unrepaired=Unrepaired.KEEP_FIRST)
+    return policy
+
+
+async def _restated(mended: Repair[S], hands: Hands) -> Repair[S]:
+    """The turns of a repair that failed, with the tools in the state that they lead to.
+
+    Each attempt ran from before the failure. In the history they stand one after the other, so if something in them
+    worked, they run again in that order. Where that gives something else, the attempts can't stand there: the failure
+    alone does, with them in its ledger.
+    """
+    await hands.rollback()
+    if await _run_again(mended.turns, hands) or len(mended.turns) == 1:
+        return mended
+    await hands.rollback()
+    original = tuple(each for turn in mended.turns for each in (turn.edit.original if turn.edit else (turn,)))
+    first = mended.turns[0]
+    refusal = first.edit.refusal if first.edit else ""
+    alone = replace(first, edit=Edit(Mode.LIVE, Granularity.NONE, original, refusal=refusal))
+    await _run_again((alone,), hands)
+    return replace(mended, turns=(alone,))
+
+
+async def _run_again(turns: Sequence[Turn[S]], hands: Hands) -> bool:
+    """Run the calls of these turns, unless none of them left anything; false if a result is another one now."""
+    results = [result for turn in turns for result in turn.results]
+    if all(result.failed for result in results):
+        return True
+    again = await hands.run([call for turn in turns for call in turn.calls])
+    return [result.observed for result in results] == [result.observed for result in again]
+
+
+def _grown(trajectory: Trajectory[S], *turns: Turn[S]) -> Trajectory[S]:
+    return replace(trajectory, turns=(*trajectory.turns, *turns))
+
+
+def _without_last_observation(trajectory: Trajectory[S]) -> Trajectory[S]:
+    *before, last = trajectory.turns
+    return replace(trajectory, turns=(*before, replace(last, observation=None)))
+
+
+def _first_fault(turns: Sequence[Turn[S]]) -> str:
+    for turn in turns:
+        for each in turn.edit.original if turn.edit else (turn,):
+            for result in each.results:
+                if result.faulty:
+                    return result.explanation or "a tool broke"
+    return ""

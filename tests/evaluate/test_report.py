@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.evaluate import Estimate, Evaluation, RecoveryResult, Repair, read_results, score, score_set
+from cleaner_rl.evaluate.report import markdown, page, words, write_report
+from tests.evaluate.builders import evaluation, sample, simulated
+
+VOID = {"meta", "link", "br", "path", "use", "rect", "img"}
+
+
+class Checker(HTMLParser):
+    """Whether tags are closed in order, ids are unique, and nothing is asked of the outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.asked: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(str(value))
+            if name in ("src", "href", "xlink:href", "action") and not str(value).startswith("#"):
+                self.asked.append(str(value))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def checked(html: str) -> Checker:
+    checker = Checker()
+    checker.feed(html)
+    assert not checker.open
+    assert len(set(checker.ids)) == len(checker.ids)
+    assert not checker.asked
+    assert not re.search(r"url\((?!#)|@import|<script", html)
+    return checker
+
+
+def whole() -> Evaluation:
+    """An evaluation with everything in it."""
+    arm = score(simulated(20, 2))
+    extra = {"retried": Estimate(0.9, 0.8, 1.0, 20), "ran_next": Estimate(0.5, 0.4, 0.6, 20)}
+    arm = replace(arm, figures={**arm.figures, **extra}, faults={"node gone": 3})
+    return replace(evaluation(), recovery=RecoveryResult(arm, {"syntax": arm, "lost_state": arm}))
+
+
+def test_the_page_is_whole_and_asks_nobody_for_anything() -> None:
+    text = checked(page.page(whole())).text
+    assert "pass@1, repair off" in text
+    assert "lost state" in text
+    assert "node gone" in text
+
+
+def test_the_page_forbids_the_browser_to_load_anything() -> None:
+    assert "Content-Security-Policy\" content=\"default-src 'none'" in page.page(evaluation(("aime24",)))
+
+
+def test_names_from_outside_are_text_on_the_page() -> None:
+    hostile = '<img src="x" onerror="alert(1)">$x^2$'
+    found = replace(evaluation((hostile,)), model=hostile, settings={hostile: hostile})
+    assert checked(page.page(found)).text.count("onerror") >= 4
+
+
+def test_the_same_results_give_the_same_page() -> None:
+    assert page.page(whole()) == page.page(whole())
+
+
+def test_the_claim_is_repair_off_and_says_so() -> None:
+    off = [sample(f"p{n}", 0, n < 2) for n in range(8)]
+    on = [sample(f"p{n}", 0, True) for n in range(8)]
+    found = Evaluation("m", {}, (score_set("set", {Repair.OFF: off, Repair.ON: on}, 1),))
+    html, text = page.page(found), markdown.markdown(found)
+    big = re.search(r'<div class="big">([^<]*)<', html)
+    assert big is not None
+    assert big[1].strip() == "25.0"
+    assert "repair off is the model alone" in text.lower()
+    assert "| set | 8 | 1 | 25.0 [" in text
+
+
+@pytest.mark.parametrize("repair", list(Repair))
+def test_one_way_of_running_is_enough(repair: Repair) -> None:
+    found = Evaluation("m", {}, (score_set("set", {repair: simulated(5, 1)}, 1),))
+    checked(page.page(found))
+    assert "difference" not in markdown.markdown(found)
+
+
+def test_nothing_but_faults_is_still_a_report() -> None:
+    broken = [sample("p", 0, None, fault="node gone")]
+    found = Evaluation("m", {}, (score_set("set", {Repair.OFF: broken}, 1),))
+    assert "node gone" in checked(page.page(found)).text
+    assert "| node gone | 1 |" in markdown.markdown(found)
+
+
+def test_all_three_files_are_written(tmp_path: Path) -> None:
+    found = whole()
+    write_report(found, tmp_path / "new")
+    assert {file.name for file in (tmp_path / "new").iterdir()} == {"results.json", "report.md", "report.html"}
+    assert read_results(tmp_path / "new") == found
+    assert json.loads((tmp_path / "new" / "results.json").read_text())["model"] == found.model
+
+
+def test_every_table_of_the_paper_has_as_many_cells_in_each_row() -> None:
+    widths: list[set[int]] = [set()]
+    for line in markdown.markdown(whole()).splitlines():
+        if line.startswith("|"):
+            widths[-1].add(line.count(" | "))
+        elif widths[-1]:
+            widths.append(set())
+    assert all(len(width) <= 1 for width in widths)
+
+
+def test_numbers_in_words() -> None:
+    assert words.whole("pass@1", Estimate(0.631, 0.55, 0.702)) == "63.1 [55.0, 70.2]"
+    assert words.whole("sampled", Estimate(7012.4, 6900, 7100.2)) == "7,012 [6,900, 7,100]"
+    assert words.whole("errors_first", Estimate(0.5)) == "0.50"
+    assert words.whole("latency", Estimate(None)) == "–"
+    assert words.signed(-0.021) == "−2.1"
+    assert words.signed(0.0001) == "0.0"

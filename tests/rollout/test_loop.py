@@ -1,0 +1,344 @@
+"""The loop, with a scripted model and the real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cleaner_rl.purify import PurifyPolicy, Unrepaired
+from cleaner_rl.rollout import EngineFaultError, Purifier, RolloutBudget, Sampling, StatelessToolbox, rollout
+from cleaner_rl.rollout.model import RescoringRefusedError
+from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.tools import Status, ToolResult
+from cleaner_rl.trajectory import Ending, Granularity, TokenSpan, Trajectory, raw, residual_tally
+from tests.rollout.scripted import (
+    KEY,
+    SEEDS,
+    STATELESS,
+    TASK,
+    Reply,
+    ScriptedPolicy,
+    call,
+    logprobs_of,
+    node,
+    tasks_left,
+    token_model,
+)
+from tests.sandbox.serving import asynchronous, until
+
+LIVE = Purifier()
+
+
+class FakeSandbox:
+    """A stand-in that answers without running anything: `ok`, or what the code names."""
+
+    def __init__(self) -> None:
+        self.programs: list[str] = []
+
+    async def run(self, request: RunRequest) -> RunOutcome:
+        self.programs.append(request.code)
+        status = Status(request.code) if request.code in set(Status) else Status.OK
+        return RunOutcome(ToolResult(status, output=f"{len(request.code)}\n"))
+
+    async def open_session(self, request: SessionRequest | None = None) -> Any:
+        raise AssertionError("nobody asked for a session")
+
+
+async def rolled(policy: ScriptedPolicy, sandbox: Any = None, **options: Any) -> Trajectory[TokenSpan]:
+    window = options.pop("window", 20_000)
+    return await rollout(
+        TASK,
+        KEY,
+        prompt=STATELESS,
+        model=token_model(policy, window),
+        toolbox=StatelessToolbox(sandbox or FakeSandbox()),
+        seeds=SEEDS,
+        **options,
+    )
+
+
+def assert_exact(trajectory: Trajectory[TokenSpan]) -> None:
+    """Every sampled token has the log-prob that it has where it stands now."""
+    ids, mask = trajectory.ids(), trajectory.loss_mask()
+    wanted = np.concatenate([logprobs_of(ids[:1], ids[1:])])
+    assert mask[0] == 0
+    assert np.array_equal(trajectory.logprobs()[1:][mask[1:]], wanted[mask[1:]])
+
+
+@asynchronous
+async def test_each_request_holds_exactly_the_ids_of_the_history() -> None:
+    policy = ScriptedPolicy([call("print(6 * 7)"), call("print('é' * 3)"), "It is C."])
+    async with node() as sandbox:
+        trajectory = await rolled(policy, sandbox)
+    assert trajectory.ending is Ending.ANSWERED
+    assert [turn.results[0].output for turn in trajectory.turns[:2]] == ["42\n", "ééé\n"]
+    for index, asked in enumerate(policy.asked):
+        before = replace(trajectory, turns=trajectory.turns[:index])
+        assert asked.prompt == before.ids().tolist()
+        assert asked.seed == SEEDS.request(index)
+        assert asked.request == "run/3/test/1/1"
+    assert "<tool_response>\n42\n</tool_response>" in trajectory.text
+    assert_exact(trajectory)
+
+
+@asynchronous
+async def test_a_failure_is_repaired_and_the_next_turn_sees_a_clean_history() -> None:
+    fixed = call("x = 3\nprint(x)", "I see.\n")
+    policy = ScriptedPolicy([call("x = 3\nprint(y)"), "Hm, no call.", call("print(z)"), fixed, "C."])
+    async with node() as sandbox:
+        trajectory = await rolled(policy, sandbox, purifier=LIVE)
+    assert trajectory.ending is Ending.ANSWERED
+    turn, answer = trajectory.turns
+    assert turn.edit is not None
+    assert turn.edit.granularity is Granularity.GRAFT
+    assert turn.results[0].output == "3\n"
+    assert answer.text == "C.<|im_end|>"
+    assert residual_tally(trajectory).failed == 0
+    # The clean history is what the next request held, and all of it is scored where it stands.
+    assert policy.asked[-1].prompt == replace(trajectory, turns=(turn,)).ids().tolist()
+    assert_exact(trajectory)
+    # Every turn that was sampled is in the ledger, after the context that its request held.
+    sampled = list(raw(trajectory))
+    assert [each.turn.attempt for each in sampled] == [0, 1, 2, 3, 0]
+    for each, asked in zip(sampled, policy.asked, strict=True):
+        context = replace(trajectory, turns=each.context)
+        assert context.ids().tolist() == asked.prompt
+    assert [asked.seed for asked in policy.asked[1:4]] == [SEEDS.request(0, attempt) for attempt in (1, 2, 3)]
+
+
+@asynchronous
+async def test_re_scoring_asks_for_the_grafted_tokens_alone() -> None:
+    policy = ScriptedPolicy([call("error"), call("errors"), "C."])
+    trajectory = await rolled(policy, purifier=LIVE)
+    ((prefix, suffix),) = policy.scored
+    turn = trajectory.turns[0]
+    assert turn.action is not None
+    assert suffix == turn.action.ids.tolist()
+    assert prefix == [*trajectory.prompt.ids.tolist(), *turn.reasoning.ids.tolist()]
+
+
+@asynchronous
+async def test_without_repair_or_off_the_coin_nothing_is_edited() -> None:
+    for purifier in (None, Purifier(policy=PurifyPolicy(probability=0.0))):
+        policy = ScriptedPolicy([call("error"), call("fine"), "C."])
+        trajectory = await rolled(policy, purifier=purifier)
+        assert len(trajectory.turns) == 3
+        assert not trajectory.edits
+        assert not policy.scored
+
+
+@asynchronous
+async def test_re_scoring_after_another_sampling_is_refused_with_the_reason() -> None:
+    model = token_model(ScriptedPolicy(["C."]), sampling=Sampling(temperature=0.7))
+
+    async def under(purifier: Purifier) -> Trajectory[TokenSpan]:
+        toolbox = StatelessToolbox(FakeSandbox())
+        return await rollout(TASK, KEY, prompt=STATELESS, model=model, toolbox=toolbox, seeds=SEEDS, purifier=purifier)
+
+    with pytest.raises(RescoringRefusedError, match="another distribution"):
+        await under(LIVE)
+    unscored = await under(Purifier(rescore=False))
+    assert unscored.ending is Ending.ANSWERED
+
+
+@pytest.mark.parametrize("purifier", [None, LIVE])
+@asynchronous
+async def test_s2_a_fault_ends_the_rollout_and_is_never_repaired(purifier: Purifier | None) -> None:
+    policy = ScriptedPolicy([call("fault"), "C."])
+    trajectory = await rolled(policy, purifier=purifier)
+    assert trajectory.ending is Ending.FAULT
+    assert not trajectory.usable
+    assert len(policy.asked) == 1
+    assert trajectory.extra["fault"]
+
+
+@asynchronous
+async def test_s2_a_fault_under_an_attempt_ends_it_too() -> None:
+    policy = ScriptedPolicy([call("error"), call("fault"), "C."])
+    trajectory = await rolled(policy, purifier=LIVE)
+    assert trajectory.ending is Ending.FAULT
+    assert len(policy.asked) == 2
+    assert trajectory.extra["fault"]
+
+
+@asynchronous
+async def test_an_engine_that_breaks_is_a_fault_and_what_came_before_is_kept() -> None:
+    policy = ScriptedPolicy([call("fine"), EngineFaultError("no replica answers")])
+    trajectory = await rolled(policy)
+    assert trajectory.ending is Ending.FAULT
+    assert trajectory.extra["fault"] == "no replica answers"
+    assert len(trajectory.turns) == 1
+
+
+@asynchronous
+async def test_s3_a_malformed_call_gets_feedback_and_a_repair() -> None:
+    broken = 'So.\n<tool_call>\n{"name": "python", "arguments": {"code": "print(1)}\n</tool_call>'
+    policy = ScriptedPolicy([broken, call("print(1)"), "C."])
+    raw_one = await rolled(ScriptedPolicy([broken, "C."]))
+    assert raw_one.turns[0].results[0].status is Status.MALFORMED
+    assert "not valid JSON" in raw_one.turns[0].observation.text  # type: ignore[union-attr]
+    repaired = await rolled(policy, purifier=LIVE)
+    assert residual_tally(repaired).failed == 0
+
+
+@asynchronous
+async def test_s5_every_call_of_a_turn_has_its_own_result() -> None:
+    two = call("error") + "\n" + call("fine", "")
+    trajectory = await rolled(ScriptedPolicy([two, "C."]))
+    turn = trajectory.turns[0]
+    assert [result.status for result in turn.results] == [Status.ERROR, Status.OK]
+    assert turn.observation is not None
+    assert turn.observation.text.count("<tool_response>") == 2
+
+
+@asynchronous
+async def test_calls_of_a_turn_run_side_by_side_on_a_stateless_tool() -> None:
+    class Meeting(FakeSandbox):
+        """Answers only once two calls are there."""
+
+        barrier = asyncio.Barrier(2)
+
+        async def run(self, request: RunRequest) -> RunOutcome:
+            async with asyncio.timeout(10):
+                await self.barrier.wait()
+            return await super().run(request)
+
+    trajectory = await rolled(ScriptedPolicy([call("a") + call("b", ""), "C."]), Meeting())
+    assert trajectory.ending is Ending.ANSWERED
+
+
+@asynchronous
+async def test_s12_an_attempt_without_a_call_switches_nothing_off() -> None:
+    policy = ScriptedPolicy([call("error"), "No.", "No.", "No.", call("error"), call("fine"), "C."])
+    trajectory = await rolled(policy, purifier=LIVE)
+    first, second, _ = trajectory.turns
+    assert first.failed
+    assert first.edit is not None
+    assert not first.edit.commits
+    assert second.verified
+    assert second.edit is not None
+    assert second.edit.commits
+
+
+@asynchronous
+async def test_s13_a_repair_in_the_last_turn_is_kept_and_no_call_dangles() -> None:
+    policy = ScriptedPolicy([call("fine"), call("error"), call("fixed"), "C."])
+    trajectory = await rolled(policy, budget=RolloutBudget(turns=2), purifier=LIVE)
+    assert trajectory.ending is Ending.TURN_LIMIT
+    assert len(trajectory.turns) == 2
+    assert all(turn.results and turn.observation is not None for turn in trajectory.turns)
+    assert trajectory.turns[1].verified
+
+
+@pytest.mark.parametrize("unrepaired", [Unrepaired.KEEP_ATTEMPTS, Unrepaired.KEEP_FIRST])
+@pytest.mark.parametrize("turns", [1, 2, 3, 4, 5, 6])
+@asynchronous
+async def test_a_history_holds_as_many_turns_with_repair_as_without(turns: int, unrepaired: Unrepaired) -> None:
+    never = [call("error")]
+    budget = RolloutBudget(turns=turns)
+    without = await rolled(ScriptedPolicy(never), budget=budget)
+    purifier = Purifier(policy=PurifyPolicy(unrepaired=unrepaired))
+    with_repair = await rolled(ScriptedPolicy(never), budget=budget, purifier=purifier)
+    assert len(without.turns) == len(with_repair.turns) == turns
+    assert without.ending is with_repair.ending is Ending.TURN_LIMIT
+
+
+@asynchronous
+async def test_a_dropped_rollout_says_so() -> None:
+    purifier = Purifier(policy=PurifyPolicy(unrepaired=Unrepaired.DROP))
+    trajectory = await rolled(ScriptedPolicy([call("error")]), purifier=purifier)
+    assert trajectory.ending is Ending.DROPPED
+    assert not trajectory.usable
+
+
+@asynchronous
+async def test_s14_no_request_is_longer_than_the_window_whatever_is_tried() -> None:
+    replies: list[Reply] = [call("error"), call("fine" * 40), call("error"), call("fine"), "It is C." * 30]
+    ended = set()
+    start = len(token_model(ScriptedPolicy(["C."])).begin(STATELESS.messages(TASK)))
+    for window in range(start - 2, start + 700, 13):
+        policy = ScriptedPolicy(replies)
+        trajectory = await rolled(policy, window=window, purifier=LIVE)
+        ended.add(trajectory.ending)
+        assert all(len(asked.prompt) + asked.max_tokens <= window for asked in policy.asked)
+        assert all(asked.max_tokens > 0 for asked in policy.asked)
+        assert len(trajectory) <= max(window, start)
+    assert ended == {Ending.FAULT, Ending.TOKEN_LIMIT, Ending.ANSWERED}
+
+
+@asynchronous
+async def test_the_response_keeps_its_budget_and_ends_with_a_sampled_token_or_whole() -> None:
+    replies: list[Reply] = [call("error"), call("fine"), call("fine"), "It is C."]
+    for tokens in range(1, 420, 7):
+        for purifier in (None, LIVE):
+            trajectory = await rolled(
+                ScriptedPolicy(replies), budget=RolloutBudget(tokens=tokens, lookahead=150), purifier=purifier
+            )
+            assert len(trajectory) - len(trajectory.prompt) <= tokens
+            if trajectory.ending is Ending.TOKEN_LIMIT and trajectory.turns:
+                last = trajectory.turns[-1]
+                assert bool(last.results) or not last.observation
+
+
+@asynchronous
+async def test_a_prompt_that_does_not_fit_is_nobodys_failure() -> None:
+    policy = ScriptedPolicy(["C."])
+    trajectory = await rolled(policy, window=10)
+    assert trajectory.ending is Ending.FAULT
+    assert "fills the model's window" in str(trajectory.extra["fault"])
+    assert not policy.asked
+
+
+@asynchronous
+async def test_the_wall_clock_ends_a_request_that_never_answers() -> None:
+    policy = ScriptedPolicy([call("fine"), None])
+    before = tasks_left()
+    trajectory = await rolled(policy, budget=RolloutBudget(seconds=0.3))
+    assert trajectory.ending is Ending.TIME_LIMIT
+    assert len(trajectory.turns) == 1
+    assert policy.waiting == 0
+    assert tasks_left() == before
+
+
+@asynchronous
+async def test_s22_a_rollout_leaves_no_task_however_it_ends() -> None:
+    async with node() as sandbox:
+        before = tasks_left()
+        for replies in ([call("print(1)") * 3, "C."], [EngineFaultError("x")], [call("error"), call("print(1)"), "C."]):
+            await rolled(ScriptedPolicy(replies), sandbox, purifier=LIVE)
+        assert tasks_left() == before
+        policy = ScriptedPolicy([call("import time; time.sleep(60)") * 2])
+        task = asyncio.create_task(rolled(policy, sandbox))
+        await until(lambda: sandbox.status.busy == 2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: sandbox.status.busy == 0)
+        await until(lambda: tasks_left() <= before)  # the node replaces the slots that it stopped
+
+
+@asynchronous
+async def test_a_cancelled_rollout_gives_its_request_up() -> None:
+    policy = ScriptedPolicy([None])
+    before = tasks_left()
+    task = asyncio.create_task(rolled(policy))
+    await until(lambda: policy.waiting == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert policy.waiting == 0
+    assert tasks_left() == before
+
+
+@asynchronous
+async def test_the_same_seeds_give_the_same_trajectory() -> None:
+    def bare(trajectory: Trajectory[TokenSpan]) -> Trajectory[TokenSpan]:
+        return replace(trajectory, extra={})
+
+    replies: list[Reply] = [call("error"), call("error"), call("fine"), "C."]
+    one, two = [await rolled(ScriptedPolicy(replies), purifier=LIVE) for _ in range(2)]
+    assert bare(one) == bare(two)
