@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,23 @@ def test_an_eval_log_keeps_its_other_members(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "off/same/run.eval") as archive:
         assert {name: json.loads(archive.read(name)) for name in archive.namelist()} == members
     assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
+
+
+def test_members_that_inspect_compressed_with_zstd_are_read(tmp_path: Path) -> None:
+    sample = json.dumps(inspect(CASES[0])).encode()
+    packed = pa.compress(sample, "zstd", asbytes=True)
+    name = b"samples/s_epoch_1.json"
+    sizes = struct.pack("<IIIHH", zlib.crc32(sample), len(packed), len(sample), len(name), 0)
+    local = b"PK\x03\x04" + struct.pack("<HHHHH", 63, 0, 93, 0, 0) + sizes + name
+    central = b"PK\x01\x02" + struct.pack("<HHHHHH", 63, 63, 0, 93, 0, 0) + sizes + bytes(14) + name
+    end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local) + len(packed), 0)
+    (tmp_path / "run.eval").write_bytes(local + packed + central + end)
+    assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "out", "--same")["edits"] == {"graft": 1}
+    with zipfile.ZipFile(tmp_path / "out/same/run.eval") as archive:
+        assert len(json.loads(archive.read(name.decode()))["messages"]) == 4
+    (tmp_path / "bad.eval").write_bytes(local + packed[:-9] + bytes(9) + central + end)
+    ran = CliRunner().invoke(main, ["purify", str(tmp_path / "bad.eval"), "--out", str(tmp_path / "x")])
+    assert ran.exit_code == 1
 
 
 def test_our_own_store_is_repaired_too(tmp_path: Path) -> None:
