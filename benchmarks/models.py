@@ -60,14 +60,21 @@ def write_tiny_qwen3(folder: Path, *, seed: int = 0, vocabulary: int = 1024) -> 
     return save(qwen3(tokenizer, width=128, layers=4, heads=4, seed=seed), tokenizer, folder)
 
 
-def train_tokenizer(lines: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE, each digit a token, with ChatML's control tokens; the same lines give the same vocabulary."""
+def train_tokenizer(lines: Sequence[str], vocabulary: int, *, longest: int | None = None) -> PreTrainedTokenizerFast:
+    """A byte-level BPE, each digit a token, with ChatML's control tokens; the same lines give the same vocabulary.
+
+    Tokens end where words end, or, with `longest`, only at that many characters: a small world's phrases become one
+    token each.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=longest is None),
+        ]
     )
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -75,6 +82,7 @@ def train_tokenizer(lines: Sequence[str], vocabulary: int) -> PreTrainedTokenize
         special_tokens=list(CONTROL),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
+        max_token_length=longest,
     )
     backend.train_from_iterator(lines, trainer)
     backend.add_tokens([AddedToken(tag, normalized=False) for tag in TAGS])

@@ -42,4 +42,4 @@ def tokenizer(template: str, frames: bool = True) -> Any:
 
 @cache
 def chat(template: str = "qwen3", frames: bool = True, **options: bool) -> Chat:
-    return Chat(tokenizer(template, frames), TOOLS, **options)
+    return Chat(tokenizer(template, frames), TOOLS, options=options)

@@ -29,7 +29,7 @@ def call(code: str, said: str = "Let me see.\n") -> str:
     return f"{said}<tool_call>\n{json.dumps({'name': 'python', 'arguments': {'code': code}})}\n</tool_call>"
 
 
-def logprobs_of(prefix_T: Ids, suffix_T: Ids) -> Floats:  # noqa: N803
+def logprobs_of(prefix_T: Ids, suffix_T: Ids) -> Floats:
     """Of each token after all before it: any function of them that can't be guessed."""
     values = []
     state = zlib.crc32(prefix_T.astype(np.int32).tobytes())
@@ -63,7 +63,7 @@ class ScriptedPolicy:
 
     async def sample(
         self,
-        prompt_T: Ids,  # noqa: N803
+        prompt_T: Ids,
         *,
         max_tokens: int,
         seed: int,
@@ -85,13 +85,13 @@ class ScriptedPolicy:
         finish = Finish.STOP if ids[-1] == stop_ids[0] else Finish.LENGTH
         return Completion(ids, logprobs_of(prompt_T, ids), finish, version=4)
 
-    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
         self.scored.append((prefix_T.tolist(), suffix_T.tolist()))
         return Scores(logprobs_of(prefix_T, suffix_T), version=4)
 
 
 class BrokenScores(ScriptedPolicy):
-    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
         raise EngineFaultError("the engine is gone")
 
 

@@ -27,10 +27,7 @@ TEXTS = st.one_of(
 
 
 def rendered(tokens: Any, messages: list[dict[str, str]], options: dict[str, bool]) -> str:
-    schemas = [
-        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
-        for t in TOOLS.values()
-    ]
+    schemas = [tool.schema for tool in TOOLS.values()]
     text: str = tokens.apply_chat_template(
         messages, tools=schemas, add_generation_prompt=True, tokenize=False, **options
     )
@@ -154,6 +151,7 @@ def test_a_tokenizer_that_swallows_blanks_beside_its_tokens_is_refused() -> None
 def test_a_vocabulary_that_is_not_byte_level_is_refused() -> None:
     class Spaced:
         eos_token_id = 0
+        backend_tokenizer = None
 
         def get_vocab(self) -> dict[str, int]:
             return {"▁the": 0}
@@ -177,3 +175,12 @@ def test_what_one_should_know_of_a_template_is_noted() -> None:
     assert "nothing of the tools" in Chat(silent, TOOLS).notes[0]
     forgetful = changed("qwen3", "loop.index0 > scan.last and", "loop.last and")
     assert "strips thinking" in Chat(forgetful, TOOLS).notes[0]
+
+
+def test_tools_that_the_prompt_tells_of_are_not_in_the_template() -> None:
+    asked = [Message("user", "Why?")]
+    silent = Chat(tokenizer("qwen3"), TOOLS, in_template=False)
+    assert "python" not in silent.prompt(asked).text
+    assert "python" in chat().prompt(asked).text
+    assert not silent.notes
+    assert silent.tools is TOOLS, "its calls are read all the same"

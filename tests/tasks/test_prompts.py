@@ -10,16 +10,20 @@ from cleaner_rl.tasks import ToolKind, load_prompt, prompt_names
 from cleaner_rl.tools import ToolSet, call_format
 from tests.tasks.builders import task
 
+CALLS = {
+    "hermes": '<tool_call>\n{"name": "python", "arguments": {"code": "print(1)"}}\n</tool_call>',
+    "fenced": "```python\nprint(1)\n```",
+}
+
 
 @pytest.mark.parametrize("name", prompt_names())
 def test_a_prompt_of_the_package_is_whole(name: str) -> None:
     prompt = load_prompt(name)
     assert prompt.name == name
-    assert prompt.tool_kind == name
-    assert call_format(prompt.call_format)
-    call = '<tool_call>\n{"name": "python", "arguments": {"code": "print(1)"}}\n</tool_call>'
+    assert prompt.tool_kind == ("session" if name == "session" else "stateless")
+    call = CALLS[prompt.call_format]
     assert call_format(prompt.call_format).parse(call, ToolSet(prompt.tool)).calls[0].problem is None
-    for grader, form in (("math", "\\boxed{}"), ("choice", "letter"), ("code", "```python"), ("mine", "last line")):
+    for grader, form in (("math", "\\boxed{}"), ("choice", "letter"), ("code", "final program"), ("mine", "last line")):
         system, user = prompt.messages(task(grader))
         assert (system.role, user.role) == ("system", "user")
         assert user.content.startswith("How many?\n\n")
@@ -27,7 +31,7 @@ def test_a_prompt_of_the_package_is_whole(name: str) -> None:
 
 
 def test_both_tools_of_the_recipes_are_there() -> None:
-    assert prompt_names() == ["session", "stateless"]
+    assert prompt_names() == ["fenced", "session", "stateless"]
     assert load_prompt("session").tool_kind is ToolKind.SESSION
 
 
@@ -42,5 +46,15 @@ def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:
 
 
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LookupError, match="available: session, stateless"):
+    with pytest.raises(LookupError, match="available: fenced, session, stateless"):
         load_prompt("papers")
+
+
+def test_examples_stand_before_the_problem(tmp_path: Path) -> None:
+    source = Path(str(load_prompt.__globals__["_FOLDER"])) / "fenced.toml"
+    file = tmp_path / "mine.toml"
+    shown = '[[examples]]\nrole = "user"\ncontent = "One?"\n\n[[examples]]\nrole = "assistant"\ncontent = "1"\n\n[tool]'
+    file.write_text(source.read_text().replace("[tool]", shown, 1))
+    messages = load_prompt(file).messages(task("math"))
+    assert [each.role for each in messages] == ["system", "user", "assistant", "user"]
+    assert messages[2].content == "1"

@@ -29,6 +29,7 @@ from cleaner_rl.trajectory import (
 SECONDS = "seconds"
 """The entry of `Trajectory.extra` that holds a rollout's wall time."""
 NOT_GRADED = "It was not graded."
+OUT_OF_TIME = "It ran out of wall time, which is the machine's doing too."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def fault_of(trajectory: AnyTrajectory) -> str:
         # Dropped rollouts have no success either: leaving them out would flatter the model.
         if trajectory.ending is Ending.DROPPED:
             raise ValueError(f"rollout {trajectory.key} was dropped; evaluate with a policy that keeps failures")
-        return str(reason or NOT_GRADED)
+        return OUT_OF_TIME if trajectory.ending is Ending.TIME_LIMIT else str(reason or NOT_GRADED)
     return ""
 
 

@@ -32,6 +32,8 @@ class Reason(StrEnum):
     """Some of its calls worked, and the correction doesn't repeat them: collapsing it would lose their results."""
     STALE = "stale"
     """The correction's reasoning talks of the error, and the policy refuses that."""
+    UNSUCCESSFUL = "unsuccessful"
+    """The task was not solved, and the policy leaves such rollouts raw."""
     UNUSABLE = "unusable"
     """The trajectory ended in a fault or was dropped: it is not to be used at all."""
 

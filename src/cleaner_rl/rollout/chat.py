@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any, Protocol
 
 from cleaner_rl.tasks import Message
@@ -52,6 +53,11 @@ class Tokenizer(Protocol):
         """The id of the end-of-sequence token, or None."""
         ...
 
+    @property
+    def backend_tokenizer(self) -> Any:
+        """The fast tokenizer below it."""
+        ...
+
     def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
         """Render messages."""
         ...
@@ -72,10 +78,21 @@ class Tokenizer(Protocol):
 class Chat:
     """The template of one model, for one set of tools."""
 
-    def __init__(self, tokenizer: Tokenizer, tools: ToolSet, **options: object) -> None:
-        """`options` go to the template, such as `enable_thinking=False`. Raises `ChatError` if it doesn't fit."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        tools: ToolSet,
+        *,
+        in_template: bool = True,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """`options` go to the template, such as `{"enable_thinking": False}`. Raises `ChatError` if it doesn't fit.
+
+        `in_template`: whether the template tells the model of the tools; otherwise the prompt has to.
+        """
         self.tools = tools
-        self._tokenizer, self._options = tokenizer, options
+        self._in_template = in_template
+        self._tokenizer, self._options = tokenizer, dict(options or {})
         self.vocabulary = _vocabulary(tokenizer)
         # Runs of blanks can be added tokens too; they are text like any other.
         self._control = {token: number for token, number in tokenizer.get_added_vocab().items() if token.strip()}
@@ -103,7 +120,7 @@ class Chat:
     def notes(self) -> tuple[str, ...]:
         """What somebody should know about this template, though it can be used."""
         notes = []
-        if self.tools and not all(name in self._render(INSTRUCTED) for name in self.tools):
+        if self._in_template and not all(name in self._render(INSTRUCTED) for name in self.tools):
             notes.append("the template says nothing of the tools: the prompt must say how to call them")
         thought = {"role": "assistant", "content": f"<think>\n{PROBE}\n</think>\n\nSo."}
         if PROBE not in self._render([*ASKED, thought, {"role": "tool", "content": "1"}]):
@@ -118,7 +135,12 @@ class Chat:
         text = self._render([{"role": each.role, "content": each.content} for each in messages])
         return token_span(text, self._tokenizer.encode(text, add_special_tokens=False))
 
-    def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:  # noqa: N803 - the shape is in the name
+    def written(self, text: str) -> TokenSpan:
+        """A turn that the model did not sample, as ids that it could have: calls in its own tokens, then its end."""
+        ids = [*self._ids(text), self.end_id]
+        return token_span(self.vocabulary.decode(token_span("", ids).ids).text, ids)
+
+    def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:
         """The results of a turn's calls, framed, with the opening of the next turn.
 
         `turn_T` are the ids that the model sampled. Where they lack the end-of-turn token, because the turn was cut off
@@ -129,12 +151,16 @@ class Chat:
         span = token_span("", ids)
         return token_span(self.vocabulary.decode(span.ids).text, ids)
 
-    def words(self, turn_T: Ids) -> str:  # noqa: N803
+    def words(self, turn_T: Ids) -> str:
         """What a turn says, without its end-of-turn token."""
         length = len(turn_T)
         while length and int(turn_T[length - 1]) in self.stop_ids:
             length -= 1
         return self.vocabulary.decode(turn_T[:length]).text
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """Put a copy of the tokenizer beside a run's trajectories, for whoever looks at their tokens."""
+        self._tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
 
     def _framed(self, results: Sequence[str]) -> Iterator[tuple[str, bool]]:
         """Pieces of text, each with whether it is the template's own."""
@@ -171,15 +197,13 @@ class Chat:
         return list(self._tokenizer.encode(text, add_special_tokens=False)) if text else []
 
     def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        schemas = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-            }
-            for tool in self.tools.values()
-        ]
+        schemas = [tool.schema for tool in self.tools.values()]
         rendered: str = self._tokenizer.apply_chat_template(
-            list(messages), tools=schemas or None, add_generation_prompt=True, tokenize=False, **self._options
+            list(messages),
+            tools=(schemas or None) if self._in_template else None,
+            add_generation_prompt=True,
+            tokenize=False,
+            **self._options,
         )
         return rendered
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from cleaner_rl.purify import Budget, PurifyPolicy, Repair, SampleRequest, Unrepaired, Verdict, repair
 from cleaner_rl.rollout.model import Model
@@ -42,7 +42,8 @@ async def rollout(
 ) -> Trajectory[S]:
     """One trajectory, not graded yet. Raises nothing about the model, the engine or the tools: those are endings."""
     begun = time.monotonic()
-    trajectory = Trajectory(model.begin(prompt.messages(task)), key=key)
+    messages = prompt.messages(task)
+    trajectory = Trajectory(model.begin(messages), key=key)
     live = None if purifier is None else purifier.live(seeds, key.step)
     gate = model.gate(key, purifier.max_gap) if live and purifier and purifier.rescore else None
     most = min(len(trajectory) + budget.tokens * model.unit, model.window)
@@ -109,6 +110,11 @@ async def rollout(
     extra: dict[str, object] = {
         "seconds": round(time.monotonic() - begun, 3),
         "lookahead": budget.lookahead * model.unit - lookahead,
+        # What it takes to replay it, or to show it to another model.
+        "stateful": toolbox.stateful,
+        "limits": None if toolbox.limits is None else asdict(toolbox.limits),
+        "messages": [{"role": each.role, "content": each.content} for each in messages],
+        "tools": [prompt.tool.schema],
     }
     return replace(trajectory, ending=ending, extra=extra | ({"fault": fault} if fault else {}))
 

@@ -44,6 +44,10 @@ class Model(Protocol[S]):
         """One turn after a context. Raises `EngineFaultError`."""
         ...
 
+    def written(self, text: str) -> Draft[S]:
+        """A turn that is put into the model's mouth."""
+        ...
+
     def observe(self, turn: Turn[S], results: Sequence[str]) -> S:
         """What the next turn is sampled after: the results of the turn's calls in words, as the chat frames them."""
         ...
@@ -102,9 +106,11 @@ class TokenModel:
             request=request_name(request.context.key),
         )
         scores = None if completion.logprobs_T is None else Scores(completion.logprobs_T, completion.version)
-        span = TokenSpan("", completion.ids_T, scores)
-        turn = read_tokens(span, self.chat.vocabulary, self._call_format, self.tools, self.chat.stop_ids)
-        return Draft(turn, complete=completion.finish is Finish.STOP)
+        return Draft(self._read(TokenSpan("", completion.ids_T, scores)), complete=completion.finish is Finish.STOP)
+
+    def written(self, text: str) -> Draft[TokenSpan]:
+        """A turn that is put into the model's mouth: without log-probs, because nobody sampled it."""
+        return Draft(self._read(self.chat.written(text)))
 
     def observe(self, turn: Turn[TokenSpan], results: Sequence[str]) -> TokenSpan:
         """The results, framed by the template; a turn that lacks its end-of-turn token gets it here."""
@@ -133,6 +139,9 @@ class TokenModel:
                 return await rescore(trajectory, score)
             return await refuse_wide_gaps(trajectory, score, max_gap)
 
+    def _read(self, span: TokenSpan) -> Turn[TokenSpan]:
+        return read_tokens(span, self.chat.vocabulary, self._call_format, self.tools, self.chat.stop_ids)
+
     def _scorer(self, key: Key) -> Score:
         if not self.sampling.exact:
             raise RescoringRefusedError(
@@ -141,7 +150,7 @@ class TokenModel:
                 "without top-k, or leave moved tokens without log-probs and don't train on them"
             )
 
-        async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:  # noqa: N803 - the shape is part of the name
+        async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:
             return await self.policy.score(prefix_T, suffix_T, request=request_name(key))
 
         return score

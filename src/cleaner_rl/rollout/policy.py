@@ -45,9 +45,9 @@ class Finish(StrEnum):
 class Completion:
     """What one request gave."""
 
-    ids_T: Ids  # noqa: N815 - the shape is part of the name
+    ids_T: Ids
     """With the stop token, where there is one."""
-    logprobs_T: Floats | None  # noqa: N815
+    logprobs_T: Floats | None
     """Of each id as it was drawn; None where the engine gives none."""
     finish: Finish
     version: int | None = None
@@ -58,12 +58,16 @@ class EngineFaultError(RuntimeError):
     """The engine broke, or refused what it was sent. The rollout is a fault: it says nothing about the model."""
 
 
+class EngineRefusedError(EngineFaultError):
+    """The engine won't take the request itself, and no other would."""
+
+
 class Policy(Protocol):
     """Samples after a prefix, and scores a suffix after a prefix."""
 
     async def sample(
         self,
-        prompt_T: Ids,  # noqa: N803 - the shape is part of the name
+        prompt_T: Ids,
         *,
         max_tokens: int,
         seed: int,
@@ -78,7 +82,7 @@ class Policy(Protocol):
         """
         ...
 
-    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
         """The log-prob of each id of the suffix after all ids before it, at temperature 1 and top-p 1.
 
         The prefix holds at least one id. Scores of one trajectory may be asked for at the same time.

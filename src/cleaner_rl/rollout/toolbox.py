@@ -60,6 +60,11 @@ class Toolbox(Protocol):
         """Whether a call can see what an earlier one left."""
         ...
 
+    @property
+    def limits(self) -> Limits | None:
+        """What a call may use, where it isn't the sandbox's default."""
+        ...
+
     def open(self, key: Key) -> AbstractAsyncContextManager[Hands]:
         """The tools of one rollout."""
         ...
@@ -99,7 +104,7 @@ class StatelessToolbox:
     stateful = False
 
     def __init__(self, sandbox: Sandbox, limits: Limits | None = None) -> None:
-        self._sandbox, self._limits = sandbox, limits
+        self._sandbox, self.limits = sandbox, limits
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[Hands]:  # noqa: ARG002 - nothing is kept for a rollout
@@ -120,7 +125,7 @@ class StatelessToolbox:
     async def _run(self, call: ToolCall) -> ToolResult:
         if call.refusal is not None:
             return call.refusal
-        return (await self._sandbox.run(RunRequest(call.code, limits=self._limits))).result
+        return (await self._sandbox.run(RunRequest(call.code, limits=self.limits))).result
 
 
 class SessionToolbox:
@@ -130,6 +135,7 @@ class SessionToolbox:
 
     def __init__(self, sandbox: Sandbox, request: SessionRequest = SessionRequest()) -> None:  # noqa: B008 - frozen
         self._sandbox, self._request = sandbox, request
+        self.limits = request.limits
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[Hands]:  # noqa: ARG002 - every session begins alike

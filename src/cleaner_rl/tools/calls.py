@@ -33,6 +33,12 @@ class ToolSpec:
         names = self.parameters.get("required", ())
         return tuple(str(name) for name in names) if isinstance(names, list | tuple) else ()
 
+    @property
+    def schema(self) -> dict[str, object]:
+        """The tool as chat templates and chat APIs take it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
+
     def type_of(self, argument: str) -> str | None:
         """The JSON type that the schema names for an argument."""
         properties = self.parameters.get("properties")

@@ -2,13 +2,15 @@
 
 - `failures`: what goes wrong, made from the task by a seed, the same for every model.
 - `writing`: a failure as a turn in the model's call format.
+- `putting_in`: a model whose first turn is such a failure.
 - `scoring`: what the model made of it, by kind of failure.
 
 It shows what a score can't: whether training on clean trajectories cost a model the skill to mend its errors.
 """
 
 from cleaner_rl.evaluate.recovery.failures import KINDS, Failure, failures
+from cleaner_rl.evaluate.recovery.putting_in import PutIn
 from cleaner_rl.evaluate.recovery.scoring import KIND, Recovered, recovered, score_recovery
 from cleaner_rl.evaluate.recovery.writing import written
 
-__all__ = ["KIND", "KINDS", "Failure", "Recovered", "failures", "recovered", "score_recovery", "written"]
+__all__ = ["KIND", "KINDS", "Failure", "PutIn", "Recovered", "failures", "recovered", "score_recovery", "written"]

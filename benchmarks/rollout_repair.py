@@ -1,0 +1,191 @@
+"""Repair at work, on real mistakes: a part of `python -m benchmarks.rollout`, and alone, with a server that runs:
+
+    python -m benchmarks.rollout_repair http://127.0.0.1:8000 FOLDER --tasks 500
+
+A model that was taught to make and to mend ten kinds of mistakes (`benchmarks.taught`) works on held-out tasks in the
+real sandbox, once with repair off and once with it on, over the same tasks with the same seeds. Counted are the failed
+calls that stand in the final histories; every repaired trajectory is replayed in a fresh session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from benchmarks.record import save
+from benchmarks.taught.folder import tasks
+from benchmarks.taught.measure import Figures, figures
+from benchmarks.taught.questions import TEST
+from benchmarks.taught.regimes import REGIMES, Regime
+from benchmarks.taught.workshop import offered
+from cleaner_rl.purify import Phase, PurifyPolicy, ReplayVerdict, replay
+from cleaner_rl.rollout import Chat, Policy, Purifier, RolloutBudget, TokenModel, Toolbox, finish, rollout
+from cleaner_rl.rollout.engines import Address, VllmPolicy
+from cleaner_rl.rollout.finish import calls_of
+from cleaner_rl.tasks import Grader, MathGrader, MathPool, Task
+from cleaner_rl.tools import ToolSet, call_format
+from cleaner_rl.trajectory import Key, Seeds, TokenSpan, Trajectory
+
+PAPERS_OVERHEAD = 0.088
+"""Latency that repair costs at test time, as the CLEANER paper reports it for its own error rate on GPUs."""
+WINDOW = 2_048
+TURNS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """All tasks once."""
+
+    trajectories: list[Trajectory[TokenSpan]]
+    seconds: float
+    """Wall time of the whole pass."""
+
+    @property
+    def latency(self) -> float:
+        """Mean seconds of a rollout."""
+        spent = [float(str(each.extra["seconds"])) for each in self.trajectories]
+        return sum(spent) / len(spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What both passes share."""
+
+    regime: Regime
+    model: TokenModel
+    toolbox: Toolbox
+    graders: Mapping[str, Grader]
+    at_once: int
+
+    async def work(self, chosen: Sequence[Task], name: str, seed: int, purifier: Purifier | None = None) -> Pass:
+        """Roll every task out, `at_once` of them at a time, and grade."""
+        free = asyncio.Semaphore(self.at_once)
+        with click.progressbar(length=len(chosen), label=name, file=sys.stderr) as bar:
+
+            async def one(task: Task) -> Trajectory[TokenSpan]:
+                async with free:
+                    made = await self._one(task, Seeds(seed, task.id, 0), purifier)
+                bar.update(1)
+                return made
+
+            begun = time.monotonic()
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(one(task)) for task in chosen]
+            return Pass([each.result() for each in running], time.monotonic() - begun)
+
+    async def _one(self, task: Task, seeds: Seeds, purifier: Purifier | None) -> Trajectory[TokenSpan]:
+        made = await rollout(
+            task,
+            Key("repair", 0, task.id, 0),
+            prompt=self.regime.prompt,
+            model=self.model,
+            toolbox=self.toolbox,
+            seeds=seeds,
+            budget=RolloutBudget(turns=TURNS, tokens=WINDOW, lookahead=WINDOW),
+            purifier=purifier,
+        )
+        return await finish(
+            made,
+            task,
+            model=self.model,
+            toolbox=self.toolbox,
+            graders=self.graders,
+            seeds=seeds,
+            purifier=purifier,
+        )
+
+
+async def measure(policy: Policy, world: Path, count: int, *, at_once: int = 32, seed: int = 0) -> dict[str, object]:
+    """Both passes, counted, compared and replayed."""
+    from transformers import AutoTokenizer
+
+    regime = _regime(world)
+    chat = Chat(AutoTokenizer.from_pretrained(world / "model"), ToolSet(regime.prompt.tool))
+    model = TokenModel(policy, chat, call_format(regime.prompt.call_format), window=WINDOW)
+    chosen = tasks(regime, TEST, count)
+    repairing = Purifier(policy=PurifyPolicy(in_evaluation=True), phase=Phase.EVALUATION)
+    with MathPool(1) as pool:
+        async with offered([world / "site"], regime.tool) as (toolbox,):
+            setting = Setting(regime, model, toolbox, {"math": MathGrader(pool)}, at_once)
+            await setting.work(chosen[:at_once], "warm-up", seed + 1)
+            off = await setting.work(chosen, "repair off", seed)
+            on = await setting.work(chosen, "repair on", seed, repairing)
+            verdicts = await _replayed(on.trajectories, toolbox, at_once)
+    return report(off, on, verdicts)
+
+
+def report(off: Pass, on: Pass, verdicts: Counter[ReplayVerdict]) -> dict[str, object]:
+    """The figures of `benchmarks.rollout` that repair has, and all that they rest on."""
+    without, with_ = figures(off.trajectories), figures(on.trajectories)
+    proven, undecided = verdicts[ReplayVerdict.SAME], verdicts[ReplayVerdict.NONDETERMINISTIC]
+    decided = verdicts.total() - undecided
+    return {
+        "errors_off": _left(without),
+        "errors_on": _left(with_),
+        "errors_on_over_off": round(sum(with_.left.values()) / max(1, sum(without.left.values())), 4),
+        "replayed": round(proven / decided, 4) if decided else None,
+        "nondeterministic": round(undecided / verdicts.total(), 4) if verdicts else None,
+        "repaired_trajectories": verdicts.total(),
+        "repair_overhead": round(on.latency / off.latency - 1, 4),
+        "repair_overhead_wall": round(on.seconds / off.seconds - 1, 4),
+        "papers_overhead": PAPERS_OVERHEAD,
+        "off": without.to_json(),
+        "on": with_.to_json(),
+    }
+
+
+def _left(counted: Figures) -> float:
+    """Failed calls per trajectory of the final history."""
+    return round(sum(counted.left.values()) / max(1, counted.trajectories - counted.faults), 4)
+
+
+async def _replayed(
+    trajectories: Sequence[Trajectory[TokenSpan]], toolbox: Toolbox, at_once: int
+) -> Counter[ReplayVerdict]:
+    """What a fresh session finds of each repaired trajectory."""
+    free = asyncio.Semaphore(at_once)
+
+    async def one(trajectory: Trajectory[TokenSpan]) -> ReplayVerdict:
+        async with free:
+            return (await replay(trajectory, lambda: calls_of(toolbox, trajectory.key))).verdict
+
+    repaired = [each for each in trajectories if each.usable and any(edit.commits for _, edit in each.edits)]
+    return Counter(await asyncio.gather(*map(one, repaired)))
+
+
+def _regime(world: Path) -> Regime:
+    name = json.loads((world / "world.json").read_text())["regime"]["name"]
+    return REGIMES[name]
+
+
+async def at(url: str, world: Path, count: int) -> dict[str, object]:
+    """The figures with a model that vLLM serves."""
+    async with Address(url) as address:
+        return await measure(VllmPolicy(address), world, count)
+
+
+def main() -> None:
+    """Measure, and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", help="of a vLLM server with the world's model")
+    parser.add_argument("world", type=Path, help="a folder of `python -m benchmarks.taught make mistakes`")
+    parser.add_argument("--tasks", type=int, default=500)
+    parser.add_argument("--save", type=Path, help="also write the figures to this file, with commit and machine")
+    arguments = parser.parse_args()
+    found = asyncio.run(at(arguments.url, arguments.world, arguments.tasks))
+    if arguments.save:
+        save(arguments.save, found, {"tasks": arguments.tasks, "world": arguments.world.name})
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

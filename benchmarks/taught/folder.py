@@ -1,0 +1,119 @@
+"""A world and its pupil, made once and kept: a folder named by a hash of all settings that went into it.
+
+    model/            what vLLM, SGLang, verl and transformers load
+    site/             the library of today, as a distribution that a sandbox offers (`library.preload`)
+    prompt.toml       what the model is told
+    train.jsonl, test.jsonl        tasks, one a line, as `cleaner rollout` and `cleaner eval` read them
+    train.parquet, test.parquet    the same as verl's rows
+    sft.parquet       the demonstrations: `messages` and `tools`
+    world.json        the settings, and the losses
+
+Beside the folders lie the demonstrations, one file for each regime, count and seed. Where folders are kept: `--cache`,
+else the environment's `CLEANER_TAUGHT`, else `.cache/taught` below this checkout. Not in /tmp: programs in the sandbox
+have one of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.models import save
+from benchmarks.taught import library
+from benchmarks.taught.pupil import Lessons, teach
+from benchmarks.taught.questions import TEST, TRAIN, questions, task
+from benchmarks.taught.regimes import Regime
+from benchmarks.taught.teacher import Demonstration, demonstrations
+from cleaner_rl.tasks import Task, write_verl
+
+FORMAT = 1
+"""Raised when the same settings give another folder."""
+TASKS = {TRAIN: 4_096, TEST: 1_024}
+AGENT = "cleaner"
+
+
+def cache_folder() -> Path:
+    """Where made folders are kept."""
+    return Path(os.environ.get("CLEANER_TAUGHT") or Path(__file__).parents[2] / ".cache" / "taught")
+
+
+def made(regime: Regime, lessons: Lessons, cache: Path | None = None) -> Path:
+    """The folder of this world and pupil; made now if it isn't there."""
+    cache = cache or cache_folder()
+    settings = {"format": FORMAT, "regime": regime.to_json(), "lessons": lessons.to_json()}
+    folder = cache / f"{regime.name}-{_digest(settings)}"
+    if not (folder / "world.json").exists():
+        part = folder.with_name(f"{folder.name}.part{os.getpid()}")
+        _make(part, regime, lessons, settings)
+        if folder.exists():  # somebody was quicker with the same
+            shutil.rmtree(folder)
+        part.rename(folder)
+    return folder
+
+
+def shown(regime: Regime, count: int, seed: int, cache: Path | None = None) -> list[Demonstration]:
+    """The first demonstrations of a seed, kept in a file of their own: pupils of any size learn from the same."""
+    cache = cache or cache_folder()
+    settings = {"format": FORMAT, "regime": regime.to_json(), "count": count, "seed": seed}
+    file = cache / f"{regime.name}-shown-{_digest(settings)}.jsonl"
+    if not file.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f"{file.name}.part{os.getpid()}")
+        with tempfile.TemporaryDirectory(dir=cache, prefix="libraries-") as libraries:
+            fresh = asyncio.run(demonstrations(regime, count, seed, TRAIN, Path(libraries)))
+        part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in fresh))
+        part.rename(file)
+    return [Demonstration.from_json(json.loads(line)) for line in file.read_text().splitlines()]
+
+
+def tasks(regime: Regime, split: str, count: int, seed: int = 0) -> list[Task]:
+    """Tasks of a split. Those of the training split are other questions than the demonstrations', by their seed."""
+    asked = questions(seed + 1, split, changes=regime.changes, stepwise=regime.stepwise)
+    return [task(each, regime.name) for each in islice(asked, count)]
+
+
+def _make(folder: Path, regime: Regime, lessons: Lessons, settings: dict[str, object]) -> None:
+    folder.mkdir(parents=True)
+    library.write(folder / "site", regime.current, hint=regime.hint)
+    shutil.copy(Path(__file__).with_name(f"prompt_{regime.tool}.toml"), folder / "prompt.toml")
+    for split, count in TASKS.items():
+        chosen = tasks(regime, split, count)
+        lines = (json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in chosen)
+        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+        write_verl(folder / f"{split}.parquet", chosen, regime.prompt, AGENT)
+    lesson = shown(regime, lessons.demonstrations, lessons.seed, folder.parent)
+    _write_sft(folder / "sft.parquet", lesson, regime)
+    model, tokenizer, losses = teach(lesson, regime, lessons)
+    save(model, tokenizer, folder / "model")
+    world = {**settings, "losses": losses, "parameters": sum(each.numel() for each in model.parameters())}
+    (folder / "world.json").write_text(json.dumps(world, indent=2) + "\n")
+
+
+def _digest(settings: Mapping[str, object]) -> str:
+    return blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
+def _write_sft(path: Path, lesson: Sequence[Demonstration], regime: Regime) -> None:
+    """As verl's trainer for supervised learning reads it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tool = regime.prompt.tool
+    schema = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    text = pa.string()
+    columns = pa.schema({"messages": pa.list_(pa.struct({"role": text, "content": text})), "tools": text})
+    rows = [
+        {
+            "messages": [{"role": each.role, "content": each.content} for each in one.messages(regime)],
+            "tools": json.dumps([{"type": "function", "function": schema}]),
+        }
+        for one in lesson
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, columns), path)

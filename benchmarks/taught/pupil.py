@@ -1,0 +1,151 @@
+"""Supervised training of a tiny Qwen3 on demonstrations: plain torch, minutes on two cores, loss on its own words.
+
+The sequences are put together by the same `Chat` that rollouts use, from the same pieces: the prompt, the turn's ids
+with their end-of-turn token, the observation. So what is trained on is, id for id, what a rollout will hold.
+
+Limits: bitwise the same result only for the same number of threads and the same versions of torch and tokenizers.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.models import TEMPLATE, qwen3, train_tokenizer
+from benchmarks.taught.questions import task
+from benchmarks.taught.regimes import Regime
+from benchmarks.taught.teacher import Demonstration, texts
+from cleaner_rl.rollout import Chat
+from cleaner_rl.tools import ToolSet, derive_seed
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+IGNORED = -100
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """How large the pupil is and how long it learns."""
+
+    demonstrations: int = 4_000
+    epochs: int = 8
+    batch: int = 32
+    lr: float = 3e-3
+    width: int = 128
+    layers: int = 3
+    heads: int = 4
+    vocabulary: int = 1024
+    longest: int = 24
+    """Characters of a token at most: phrases are tokens, so that a trajectory has a few hundred of them."""
+    seed: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """One demonstration as ids, and which of them the pupil learns to say."""
+
+    ids: npt.NDArray[np.int64]
+    own: npt.NDArray[np.bool_]
+
+
+def vocabulary(made: Sequence[Demonstration], regime: Regime, lessons: Lessons) -> PreTrainedTokenizerFast:
+    """A vocabulary of the phrases that will be said, those of the prompt and of the template among them."""
+    template = TEMPLATE.read_text(encoding="utf-8")
+    plain = train_tokenizer([], 512)
+    plain.chat_template = template
+    chat = Chat(plain, ToolSet(regime.prompt.tool))
+    prompts = [chat.prompt(regime.prompt.messages(task(each.question, regime.name))).text for each in made]
+    tokenizer = train_tokenizer([*texts(made), *prompts], lessons.vocabulary, longest=lessons.longest)
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def encode(made: Demonstration, regime: Regime, chat: Chat, tokenizer: PreTrainedTokenizerFast) -> Lesson:
+    """A demonstration as a rollout would hold it."""
+    pieces = [(chat.prompt(regime.prompt.messages(task(made.question, regime.name))).ids, False)]
+    for number, turn in enumerate(made.turns):
+        ids = np.array([*tokenizer.encode(turn, add_special_tokens=False), chat.end_id], np.int32)
+        pieces.append((ids, True))
+        if number < len(made.results):
+            pieces.append((chat.observation(ids, [made.results[number]]).ids, False))
+    return Lesson(
+        np.concatenate([ids for ids, _ in pieces]).astype(np.int64),
+        np.concatenate([np.full(len(ids), own) for ids, own in pieces]),
+    )
+
+
+def teach(
+    made: Sequence[Demonstration], regime: Regime, lessons: Lessons
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast, list[float]]:
+    """A model and its tokenizer, and the mean loss of each epoch."""
+    import torch
+
+    tokenizer = vocabulary(made, regime, lessons)
+    chat = Chat(tokenizer, ToolSet(regime.prompt.tool))
+    sequences = [encode(each, regime, chat, tokenizer) for each in made]
+    model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lessons.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    steps = lessons.epochs * math.ceil(len(sequences) / lessons.batch)
+    warm = max(1, steps // 20)
+
+    def rate(step: int) -> float:
+        return min(1.0, (step + 1) / warm) * (0.5 + 0.5 * math.cos(math.pi * min(1.0, step / steps)))
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    losses = []
+    model.train()
+    with click.progressbar(length=steps, label="lessons", file=sys.stderr) as bar:
+        for epoch in range(lessons.epochs):
+            sums = []
+            for batch in _batches(sequences, lessons, epoch):
+                loss = _loss(model, batch, tokenizer.pad_token_id)
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+                sums.append(loss.item())
+                bar.update(1)
+            losses.append(sum(sums) / len(sums))
+    return model.eval(), tokenizer, losses
+
+
+def _batches(sequences: Sequence[Lesson], lessons: Lessons, epoch: int) -> Iterator[list[Lesson]]:
+    """All sequences once, those of like length together, in random order."""
+    draw = random.Random(derive_seed(lessons.seed, "epoch", epoch))
+    order = sorted(range(len(sequences)), key=lambda each: (len(sequences[each].ids) // 32, draw.random()))
+    batches = [order[start : start + lessons.batch] for start in range(0, len(order), lessons.batch)]
+    draw.shuffle(batches)
+    for batch in batches:
+        yield [sequences[each] for each in batch]
+
+
+def _loss(model: PreTrainedModel, batch: Sequence[Lesson], pad: int) -> torch.Tensor:
+    """The mean over the model's own tokens; the vocabulary is only looked at where it counts."""
+    import torch
+
+    longest = max(len(each.ids) for each in batch)
+    ids_BT = np.full((len(batch), longest), pad, np.int64)  # noqa: N806 - the shape is part of the name
+    labels_BT = np.full((len(batch), longest), IGNORED, np.int64)  # noqa: N806
+    for row, each in enumerate(batch):
+        ids_BT[row, : len(each.ids)] = each.ids
+        labels_BT[row, : len(each.ids)][each.own] = each.ids[each.own]
+    # Padding stands at the end, where nothing that counts looks: no mask, and the quick causal attention.
+    hidden = model.model(input_ids=torch.from_numpy(ids_BT), use_cache=False).last_hidden_state[:, :-1]
+    wanted = torch.from_numpy(labels_BT)[:, 1:]
+    counts = wanted != IGNORED
+    return torch.nn.functional.cross_entropy(model.lm_head(hidden[counts]), wanted[counts])

@@ -1,0 +1,113 @@
+"""The worlds as settings: how often which mistake is made and mended, and whether the library is what it was.
+
+- `mistakes`: a session, all ten kinds. What shows a repair at work.
+- `drift`: the demonstrations know old names, half of which have changed since; errors that feedback can teach away.
+  `drift-unhinted` is the same with a library that doesn't say the right name.
+- `slips`: the names are known, the programs longer, the mistakes random: a model that knows better.
+
+A rate is the teacher's. What the model learns of it is measured (`measure`), not assumed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from benchmarks.taught.library import changed, random_names
+from benchmarks.taught.mistakes import TAUGHT, Kind
+from cleaner_rl.tasks import Prompt, ToolKind, load_prompt
+from cleaner_rl.tools import derive_seed
+
+MEND = {
+    Kind.SYNTAX: 0.85,
+    Kind.NAME: 0.85,
+    Kind.TYPE: 0.8,
+    Kind.VALUE: 0.8,
+    Kind.IMPORT: 0.85,
+    Kind.ATTRIBUTE: 0.75,
+    Kind.INDEX: 0.75,
+    Kind.STATE: 0.75,
+    Kind.TIMEOUT: 0.6,
+    Kind.MALFORMED: 0.8,
+}
+"""Mends a try: between the easy ones, whose message says it all, and a limit, whose message says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """One world, and how its teacher behaves in it."""
+
+    name: str
+    tool: ToolKind = ToolKind.STATELESS
+    changes: int = 1
+    """Operations before the one that gives the number."""
+    stepwise: float = 0.0
+    """The share of questions that take two calls."""
+    spoilt: float = 0.0
+    """Of those, the share whose first call runs well and spoils the state."""
+    first: float = 0.6
+    """How often a call that follows no failure has a mistake."""
+    kinds: Mapping[Kind, float] = field(default_factory=lambda: dict.fromkeys(TAUGHT, 1.0))
+    """Which mistake, by weight, among those that can be made."""
+    mend: Mapping[Kind, float] = field(default_factory=lambda: dict(MEND))
+    """How often a try after such a failure has no further mistake."""
+    far: float = 0.35
+    """How often a mistake is a wrong approach, where its kind has one."""
+    silent: float = 0.0
+    """How often a call takes another operation than was asked for: it runs, and the answer is wrong."""
+    drifted: int = 0
+    """Of the twenty names, how many have changed since the demonstrations."""
+    strange: float = 0.0
+    """The share of demonstrations with a library of random names, so that reading a hint is learnt."""
+    hint: bool = True
+    """Whether the library answers a wrong name with the right one."""
+    calls: int = 6
+    """The budget that rollouts are meant to have."""
+    seed: int = 0
+    """Of the names."""
+
+    @property
+    def prompt(self) -> Prompt:
+        """What the model is told."""
+        return load_prompt(Path(__file__).with_name(f"prompt_{self.tool}.toml"))
+
+    @property
+    def known(self) -> dict[str, str]:
+        """The names that the demonstrations know."""
+        return random_names(random.Random(derive_seed(self.seed, "known names")))
+
+    @property
+    def current(self) -> dict[str, str]:
+        """The names that the library has when the model is at work."""
+        return changed(self.known, self.drifted, random.Random(derive_seed(self.seed, "changed names")))
+
+    def strangers(self, count: int = 6) -> list[dict[str, str]]:
+        """Libraries with random names, for the demonstrations only."""
+        return [random_names(random.Random(derive_seed(self.seed, "strange names", each))) for each in range(count)]
+
+    def to_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return asdict(self)
+
+
+_DRIFT = Regime(
+    "drift",
+    first=0.3,
+    kinds={Kind.SYNTAX: 1.0, Kind.TYPE: 2.0, Kind.NAME: 1.0, Kind.IMPORT: 1.0, Kind.ATTRIBUTE: 1.0},
+    far=0.3,
+    silent=0.08,
+    drifted=10,
+    strange=0.4,
+    calls=2,
+)
+REGIMES = {
+    each.name: each
+    for each in (
+        Regime("mistakes", tool=ToolKind.SESSION, stepwise=0.3, spoilt=0.5, kinds=dict.fromkeys(TAUGHT, 1.0)),
+        _DRIFT,
+        replace(_DRIFT, name="drift-unhinted", hint=False, strange=0.0),
+        Regime("slips", changes=2, first=0.45, silent=0.08, far=0.3, calls=2),
+    )
+}

@@ -1,0 +1,218 @@
+"""Replays trajectories' Python in the sandbox, for `cleaner purify --verify` and `cleaner verify`.
+
+Two questions. Does the history say what its results say? A turn's observation must hold the words of its results; a
+log's turns must be what its own text reads to. Then: do its calls, run again cell by cell, give those results?
+
+Our own stores are compared as they are: status, output, stderr, exception with line and traceback, explanation. A log
+of another tool has only words, so both sides are put into its words first: what was printed, and of an exception its
+type and message. `--words trimmed` also cuts the line breaks at the end of what was printed, on both sides, as most
+such tools do.
+
+Limits: a trajectory with calls of other tools, or with results that nobody could tell, can't be replayed, and is
+called so."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, NamedTuple, Self
+
+from cleaner_rl.cli.replay_settings import Replaying, Words
+from cleaner_rl.purify import ReplayVerdict, replay
+from cleaner_rl.purify.logs.cleaning import Cleaned
+from cleaner_rl.purify.logs.formats import Reading
+from cleaner_rl.purify.logs.formats.base import log_of
+from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
+from cleaner_rl.purify.logs.work import Check
+from cleaner_rl.purify.replay import Difference, ExecuteCall
+from cleaner_rl.sandbox import Cell, Commit, Node, NodeConfig, RunRequest, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult, feedback
+from cleaner_rl.trajectory import Mode, Trajectory, undo
+
+NOT_REPLAYABLE = "not_replayable"
+UNDONE = "undone"
+TAMPERED = "the text of turn {} is not what its calls and results say"
+
+
+class Found(NamedTuple):
+    """What a replay found."""
+
+    verdict: str
+    difference: Difference | None = None
+    reason: str = ""
+
+
+class Replayer:
+    """A sandbox, and the event loop that it lives in; a context manager."""
+
+    def __init__(self, settings: Replaying) -> None:
+        self._settings = settings
+        self._runner = asyncio.Runner()
+        self._sandbox: Any = Node(NodeConfig(slots=settings.slots)) if settings.url is None else None
+        if settings.url is not None:
+            self._sandbox = SandboxClient(settings.url)
+
+    def __enter__(self) -> Self:
+        self._runner.run(self._sandbox.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._sandbox.__aexit__(None, None, None))
+        self._runner.close()
+
+    def replay_all(self, trajectories: Sequence[Trajectory[Any]]) -> list[Found]:
+        """What each of them gives. Raises `ReplayFaultError` if the sandbox broke."""
+
+        async def together() -> list[Found]:
+            free = asyncio.Semaphore(self._settings.slots)
+
+            async def one(trajectory: Trajectory[Any]) -> Found:
+                async with free:
+                    return await self._replay(trajectory)
+
+            return list(await asyncio.gather(*map(one, trajectories)))
+
+        return self._runner.run(together())
+
+    async def _replay(self, trajectory: Trajectory[Any]) -> Found:
+        if (reason := self._unreplayable(trajectory)) is not None:
+            return Found(NOT_REPLAYABLE, reason=reason)
+        if (turn := self._tampered(trajectory)) is not None:
+            return Found(ReplayVerdict.DIFFERENT, reason=TAMPERED.format(turn))
+        of_log = bool(log_of(trajectory))
+        stateful = self._settings.session
+        if stateful is None:
+            stateful = bool(trajectory.extra.get("stateful", False))
+        if of_log:
+            trajectory = _in_words(trajectory, self._settings.words)
+        commit = Commit.ALWAYS if of_log else Commit.ON_SUCCESS
+        found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log))
+        return Found(found.verdict, found.difference)
+
+    def _unreplayable(self, trajectory: Trajectory[Any]) -> str | None:
+        log = log_of(trajectory)
+        if OPAQUE in log:
+            return "it was not read as turns"
+        if not trajectory.usable:
+            return "it ended in a fault, or was dropped"
+        for turn in trajectory.turns:
+            if turn.calls and not turn.results:
+                return "nobody knows how some of its calls ended"
+            for call in turn.calls:
+                if log and call.problem is None and not self._settings.reading.tools.runs_python(call.name):
+                    return f"its tool '{call.name}' is not Python"
+        return None
+
+    def _tampered(self, trajectory: Trajectory[Any]) -> int | None:
+        """The first turn whose text isn't what its calls and results say."""
+        log = log_of(trajectory)
+        if log:
+            return _differs_from_its_log(trajectory, self._settings.reading)
+        for index, turn in enumerate(trajectory.turns):
+            shown = "" if turn.observation is None else turn.observation.text
+            if turn.observation is not None and any(feedback(each).strip() not in shown for each in turn.results):
+                return index
+        return None
+
+    @asynccontextmanager
+    async def _fresh(self, stateful: bool, commit: Commit, of_log: bool) -> AsyncIterator[ExecuteCall]:
+        """A fresh environment for one replay."""
+        echo = stateful if self._settings.echo is None else self._settings.echo
+        session = await self._sandbox.open_session(SessionRequest(commit=commit)) if stateful else None
+
+        async def execute(call: ToolCall) -> ToolResult:
+            try:
+                if session is None:
+                    outcome = await self._sandbox.run(RunRequest(call.code, echo_last_expression=echo))
+                else:
+                    outcome = await session.run(Cell(call.code, echo_last_expression=echo))
+            except SessionLostError as error:
+                return ToolResult(Status.FAULT, explanation=str(error))
+            result: ToolResult = outcome.result
+            return _worded(result, self._settings.words) if of_log and not result.faulty else result
+
+        try:
+            yield execute
+        finally:
+            if session is not None:
+                await session.close()
+
+
+@cache
+def replayer(settings: Replaying) -> Replayer:
+    """The process' own, started when it is first needed and kept from unit to unit."""
+    made = Replayer(settings).__enter__()
+    atexit.register(made.__exit__)
+    return made
+
+
+def checker(settings: Replaying, counts: Counter[str]) -> Check:
+    """For `run_unit`: keep what replays to the same, undo edits that don't, drop what doesn't even raw.
+
+    What can't be replayed is kept; so is what is nondeterministic. `extra["replay"]` says which it is.
+    """
+
+    def check(cleaned: Sequence[Cleaned[Any]]) -> list[Cleaned[Any] | None]:
+        mine = replayer(settings)
+        found = mine.replay_all([each.trajectory for each in cleaned])
+        wrong = [index for index, each in enumerate(found) if each.verdict == ReplayVerdict.DIFFERENT]
+        raw = {index: without_hindsight(cleaned[index].trajectory) for index in wrong}
+        again = dict(zip(wrong, mine.replay_all([raw[index] for index in wrong]), strict=True))
+        kept: list[Cleaned[Any] | None] = []
+        for index, (each, first) in enumerate(zip(cleaned, found, strict=True)):
+            trajectory, verdict = each.trajectory, first.verdict
+            if index in again and trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
+                trajectory, verdict = raw[index], UNDONE
+            counts[verdict] += 1
+            marked = replace(trajectory, extra={**trajectory.extra, "replay": str(verdict)})
+            kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(each, trajectory=marked))
+        return kept
+
+    return check
+
+
+def without_hindsight(trajectory: Trajectory[Any]) -> Trajectory[Any]:
+    """The trajectory before any edit in hindsight."""
+    for index, edit in reversed(trajectory.edits):
+        if edit.mode is Mode.HINDSIGHT:
+            trajectory = undo(trajectory, index)
+    return trajectory
+
+
+def _differs_from_its_log(trajectory: Trajectory[Any], reading: Reading) -> int | None:
+    """The first turn of the raw trajectory that its own record, written and read again, tells otherwise."""
+    raw = without_hindsight(trajectory)
+    again = read_record(write_record(raw), log_of(raw)["format"], raw.key.rollout, reading)
+    if again.turns == raw.turns:
+        return None
+    pairs = enumerate(zip(raw.turns, again.turns, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), len(again.turns))
+
+
+def _in_words(trajectory: Trajectory[Any], words: Words) -> Trajectory[Any]:
+    turns = []
+    for turn in trajectory.turns:
+        results = [
+            call.refusal or _worded(result, words) for call, result in zip(turn.calls, turn.results, strict=False)
+        ]
+        turns.append(replace(turn, results=tuple(results)))
+    return replace(trajectory, turns=tuple(turns))
+
+
+def _worded(result: ToolResult, words: Words) -> ToolResult:
+    """All that a log's words can tell of a result."""
+    printed = [result.output, result.stderr]
+    if words is Words.TRIMMED:
+        printed = [text.rstrip("\n") for text in printed]
+    exception = result.exception
+    if exception is not None:
+        # A traceback names an exception with its module, and sets long messages as they are.
+        name = exception.type.rpartition(".")[2]
+        exception = ExceptionInfo(name, exception.message.strip() if words is Words.TRIMMED else exception.message)
+    return ToolResult(result.status, "\n".join(text for text in printed if text), exception=exception)

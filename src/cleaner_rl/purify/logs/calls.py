@@ -1,0 +1,94 @@
+"""Calls as logs have them: of tools that nobody described, in fields or in text.
+
+A log rarely says which of its tools runs Python, so that is gone by: the name, out of `PYTHON_TOOLS` or out of those
+that the user gives, and then the argument, out of `CODE_ARGUMENTS` or the only one that is a text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from cleaner_rl.tools import CallFormat, ToolCall, ToolSet, ToolSpec, call_format
+
+PYTHON_TOOLS = frozenset(
+    {
+        "code_interpreter",
+        "execute_ipython_cell",
+        "execute_python",
+        "execute_python_code",
+        "ipython",
+        "jupyter",
+        "notebook",
+        "python",
+        "python_exec",
+        "python_interpreter",
+        "python_repl",
+        "run_python",
+        "run_python_code",
+    }
+)
+SHELL_TOOLS = frozenset({"bash", "bash_session", "execute_bash", "run_command", "sh", "shell", "terminal"})
+CODE_ARGUMENTS = ("code", "source", "script", "program", "cell", "python_code", "input", "query")
+TEXT_FORMATS = ("hermes", "xml")
+"""Call formats that are looked for in text unless one is named. Fenced Python is talk as often as not: name it."""
+
+
+class LoggedTools(ToolSet):
+    """Every tool that a log may name."""
+
+    __slots__ = ("_python",)
+
+    def __init__(self, python: Collection[str] = ()) -> None:
+        self._python = PYTHON_TOOLS | set(python)
+        super().__init__(*(ToolSpec(name, code_argument="code") for name in sorted(self._python)))
+
+    def __getitem__(self, name: str) -> ToolSpec:
+        return ToolSpec(name)
+
+    def runs_python(self, name: str) -> bool:
+        """Whether a tool of this name runs Python."""
+        return name.lower() in self._python
+
+    def runs_programs(self, name: str) -> bool:
+        """Whether it runs Python, or a shell's commands."""
+        return self.runs_python(name) or name.lower() in SHELL_TOOLS
+
+    def call(self, name: str, arguments: object, start: int, end: int) -> ToolCall:
+        """A call in a field; arguments that are a text hold JSON, or are a problem."""
+        problem = None
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments or "{}")
+            except (ValueError, RecursionError) as error:
+                problem = f"The call's arguments are not valid JSON: {error}."
+        if problem is None and not isinstance(arguments, Mapping):
+            problem = "The call's arguments are not a JSON object."
+        if problem is not None or not isinstance(arguments, Mapping):
+            return ToolCall(name, {}, arguments if isinstance(arguments, str) else "", start, end, problem)
+        return ToolCall(name, arguments, self._code(name, arguments), start, end)
+
+    def text_calls(self, text: str, form: str) -> tuple[ToolCall, ...]:
+        """The calls in a text of this call format."""
+        parsed = _call_format(form).parse(text, self)
+        return tuple(
+            call if call.problem else replace(call, code=self._code(call.name, call.arguments)) for call in parsed.calls
+        )
+
+    def _code(self, name: str, arguments: Mapping[str, Any]) -> str:
+        if self.runs_python(name):
+            for each in CODE_ARGUMENTS:
+                if isinstance(arguments.get(each), str):
+                    return str(arguments[each])
+            texts = [value for value in arguments.values() if isinstance(value, str)]
+            if len(texts) == 1:
+                return texts[0]
+        return ToolSpec(name).code_of(arguments)
+
+
+@cache
+def _call_format(name: str) -> CallFormat:
+    """Looking for a plug-in takes longer than reading a turn."""
+    return call_format(name)

@@ -1,0 +1,92 @@
+"""Hindsight on a logged trajectory: the same function as in training, between two borders that a log needs.
+
+A chain of failures and its correction never reaches across
+
+- **somebody's words**: where a person or a system speaks between failure and correction, collapsing would take those
+  words away, and what came after may answer them;
+- **another tool**: a call of a different tool after a failure is a change of plan more often than a correction. (A
+  call that could not be read may have been meant for any tool.)
+
+It also says what it leaves as it is: calls that were made before, with the same result, and failures that the model
+gave up on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight
+from cleaner_rl.purify.logs.formats.base import log_of
+from cleaner_rl.purify.policies import SplicePolicy
+from cleaner_rl.trajectory import Trajectory, Turn, without_rescoring
+from cleaner_rl.trajectory.spans import S
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned(Generic[S]):
+    """A purified trajectory, and what was left as it is."""
+
+    trajectory: Trajectory[S]
+    left_alone: tuple[LeftAlone, ...]
+
+
+def clean(trajectory: Trajectory[S], policy: SplicePolicy) -> Cleaned[S]:
+    """Collapse every failure that the model itself mended, within the borders above."""
+    trajectory = without_rescoring(trajectory)
+    turns: list[Turn[S]] = []
+    left: list[LeftAlone] = []
+    for stretch in _stretches(trajectory):
+        # Faults and dropped rollouts count for the whole, not for a stretch of it.
+        purified = hindsight(replace(trajectory, turns=stretch), policy) if trajectory.usable else None
+        found = left_of(stretch, Reason.UNUSABLE) if purified is None else purified.left_alone
+        left += [replace(each, turn=each.turn + len(turns)) for each in found]
+        turns += stretch if purified is None else purified.trajectory.turns
+    return Cleaned(replace(trajectory, turns=tuple(turns)), tuple(left))
+
+
+def left_of(turns: Sequence[Turn[S]], reason: Reason) -> tuple[LeftAlone, ...]:
+    """Each failed turn, as left alone for this reason."""
+    return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns) if turn.failed)
+
+
+def repeated_calls(trajectory: Trajectory[Any]) -> int:
+    """Turns whose calls were all made before in one turn, with the same results."""
+    seen: Counter[str] = Counter()
+    for turn in trajectory.turns:
+        if turn.results:
+            calls = [(call.name, call.arguments) for call in turn.calls]
+            seen[json.dumps([calls, [result.observed for result in turn.results]], default=repr, sort_keys=True)] += 1
+    return sum(seen.values()) - len(seen)
+
+
+def abandoned(cleaned: Cleaned[Any]) -> int:
+    """Chains of failures that nothing mended although the model went on: ways that it gave up."""
+    failed = {each.turn for each in cleaned.left_alone}
+    last = len(cleaned.trajectory.turns) - 1
+    return sum(index < last and index + 1 not in failed for index in failed)
+
+
+def _stretches(trajectory: Trajectory[S]) -> Iterator[tuple[Turn[S], ...]]:
+    spoken = set(log_of(trajectory).get("spoken", ()))
+    start = raw = 0
+    for index, turn in enumerate(trajectory.turns):
+        raw += _sampled(turn)
+        following = trajectory.turns[index + 1 : index + 2]
+        if not following or raw - 1 in spoken or _turns_away(turn, following[0]):
+            yield trajectory.turns[start : index + 1]
+            start = index + 1
+
+
+def _sampled(turn: Turn[S]) -> int:
+    """How many turns of the log it stands for."""
+    return 1 if turn.edit is None else sum(map(_sampled, turn.edit.original))
+
+
+def _turns_away(failed: Turn[S], following: Turn[S]) -> bool:
+    """Whether a turn after a failure uses other tools."""
+    if not failed.failed or not following.calls or any(call.problem for call in failed.calls):
+        return False
+    return {call.name for call in failed.calls} != {call.name for call in following.calls}

@@ -1,0 +1,234 @@
+"""How records lie in files, told by their first bytes: JSONL, JSON, Parquet, Inspect's zip, and our own store.
+
+A *piece* is as much of a file as one worker takes: some megabytes of lines, a row group, a whole zip. Its records come
+in chunks, so that memory stays constant; and a *sink* writes them again as they came: the same lines, the same columns
+(with types that JSON has no words for carried over as they are), the same members of the zip.
+
+Limits: a JSON document is read as a whole, and so is each sample of a zip. Inspect's chunked samples, which it writes
+for very long ones, aren't read; convert such a log with `inspect log convert` first."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleaner_rl.purify.logs.places import Found, open_file
+from cleaner_rl.trajectory.store.schema import VERSION_KEY
+
+CHUNK = 256
+"""Records at a time."""
+PIECE_BYTES = 32 << 20
+SAMPLES = "samples/"
+ZSTD, LOCAL_HEADER = 93, 30
+"""Of a zip: the number of a compression, and the bytes before a member's name."""
+PARQUET_MAGIC, ZIP_MAGIC = b"PAR1", b"PK\x03\x04"
+
+
+class Kind(StrEnum):
+    """What a file is."""
+
+    JSONL = "jsonl"
+    JSON = "json"
+    PARQUET = "parquet"
+    EVAL = "eval"
+    STORE = "store"
+    """Trajectories as we store them, in Parquet or JSONL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file."""
+
+    uri: str
+    name: str
+    """The file's path below the place that it was found in."""
+    kind: Kind
+    start: int = 0
+    """The first byte, or row group."""
+    end: int | None = None
+    number: int = 0
+    """Which of its file's pieces it is."""
+    whole: bool = True
+    """Whether it is all of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLine:
+    """A line that is no JSON."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some records, and for the sink what they came from."""
+
+    records: Sequence[Any]
+    source: Any = field(default=None, repr=False)
+
+
+class LogError(Exception):
+    """A log that can't be read; the message says what happened and what to do."""
+
+
+def kind_of(found: Found) -> Kind:
+    """What a file is, by its content."""
+    with closing(open_file(found.uri)) as file:
+        head = file.read(4)
+        file.seek(0)
+        if head == PARQUET_MAGIC:
+            metadata = pq.read_schema(file).metadata or {}
+            return Kind.STORE if VERSION_KEY in metadata else Kind.PARQUET
+        if head == ZIP_MAGIC:
+            with zipfile.ZipFile(file) as archive:
+                if any(name.startswith(SAMPLES) for name in archive.namelist()):
+                    return Kind.EVAL
+            raise LogError(f"{found.uri} is a zip without samples, so it is no log of Inspect's")
+        first = file.readline().strip()
+        while not first and file.tell() < found.size:
+            first = file.readline().strip()
+    try:
+        record = json.loads(first)
+    except (ValueError, RecursionError):
+        if first[:1] in (b"{", b"["):
+            return Kind.JSON
+        raise LogError(
+            f"{found.uri} is neither JSONL, JSON, Parquet nor a zip: it begins with {first[:40]!r}; "
+            "leave it out, or convert it"
+        ) from None
+    if isinstance(record, dict) and isinstance(record.get("schema_version"), int) and "turns" in record:
+        return Kind.STORE
+    return Kind.JSON if isinstance(record, list) or _is_log(record) else Kind.JSONL
+
+
+def pieces_of(found: Found, kind: Kind, size: int = PIECE_BYTES) -> Iterator[Piece]:
+    """A file in pieces of about this many bytes, where its kind can be split."""
+    if kind is Kind.JSONL:
+        starts = range(0, found.size, size)
+        for number, start in enumerate(starts):
+            yield Piece(found.uri, found.name, kind, start, min(start + size, found.size), number, len(starts) == 1)
+    elif kind is Kind.PARQUET:
+        with closing(open_file(found.uri)) as file:
+            groups = pq.ParquetFile(file).num_row_groups
+        for number in range(groups):
+            yield Piece(found.uri, found.name, kind, number, number + 1, number, groups == 1)
+    else:
+        yield Piece(found.uri, found.name, kind)
+
+
+def chunks_of(piece: Piece) -> Iterator[Chunk]:
+    """The records of a piece, in order."""
+    with closing(open_file(piece.uri)) as file:
+        if piece.kind is Kind.JSONL:
+            lines = _lines(file, piece)
+            while records := list(islice(lines, CHUNK)):
+                yield Chunk(records)
+        elif piece.kind is Kind.PARQUET:
+            yield from _rows(file, piece)
+        elif piece.kind is Kind.EVAL:
+            with zipfile.ZipFile(file) as archive:
+                for name in _samples(archive):
+                    yield Chunk([json.loads(read_member(archive, name))], name)
+        else:
+            document = json.load(file)
+            yield Chunk(_records(document), document)
+
+
+def first_record(piece: Piece) -> Any:
+    """The first record, to tell its format by; None if there is none."""
+    for chunk in chunks_of(piece):
+        for record in chunk.records:
+            if not isinstance(record, BrokenLine):
+                return record
+    return None
+
+
+def plain_columns(schema: pa.Schema) -> list[str]:
+    """The columns that JSON has words for."""
+    return [each.name for each in schema if _is_plain(each.type)]
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A member of a zip; Inspect compresses them with zstd, which Python's own reader learns in 3.14."""
+    info = archive.getinfo(name)
+    if info.compress_type != ZSTD:
+        return archive.read(info)
+    file: Any = archive.fp
+    file.seek(info.header_offset + LOCAL_HEADER - 4)
+    name_length, extra_length = struct.unpack("<HH", file.read(4))
+    file.seek(name_length + extra_length, os.SEEK_CUR)
+    data: bytes = pa.decompress(file.read(info.compress_size), info.file_size, "zstd", asbytes=True)
+    if zlib.crc32(data) != info.CRC:
+        raise LogError(f"{name} is damaged: its checksum is wrong; restore the log from a copy")
+    return data
+
+
+def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:
+    """The lines that begin in the piece."""
+    end = piece.end or 0
+    if piece.start:
+        # A line that begins right here follows a line break; one that began before belongs to the piece before.
+        file.seek(piece.start - 1)
+        file.readline()
+    while file.tell() < end and (line := file.readline()):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except (ValueError, RecursionError):
+                yield BrokenLine(line.rstrip(b"\r\n").decode(errors="replace"))
+
+
+def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
+    with pq.ParquetFile(file) as parquet:
+        plain = plain_columns(parquet.schema_arrow)
+        for batch in parquet.iter_batches(
+            CHUNK, use_threads=False, row_groups=list(range(piece.start, piece.end or 0))
+        ):
+            yield Chunk(batch.select(plain).to_pylist(), batch)
+
+
+def _samples(archive: zipfile.ZipFile) -> list[str]:
+    names = [name for name in archive.namelist() if name.startswith(SAMPLES)]
+    if any(name.count("/") > 1 for name in names):
+        raise LogError("the log has chunked samples; convert it with `inspect log convert` first")
+    return names
+
+
+def _is_log(document: Any) -> bool:
+    """Whether it is one of Inspect's JSON logs."""
+    return isinstance(document, dict) and isinstance(document.get("samples"), list) and "eval" in document
+
+
+def _records(document: Any) -> list[Any]:
+    if _is_log(document):
+        return list(document["samples"])
+    return document if isinstance(document, list) else [document]
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_is_plain(kind.field(index).type) for index in range(kind.num_fields))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _is_plain(kind.value_type)
+    if pa.types.is_dictionary(kind):
+        return _is_plain(kind.value_type)
+    return bool(
+        pa.types.is_null(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+    )

@@ -1,0 +1,110 @@
+"""What every format of a log shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from math import isfinite
+from typing import Any, Protocol, TypeAlias
+
+from cleaner_rl.purify.logs.calls import LoggedTools
+from cleaner_rl.trajectory import Key, TextSpan, Trajectory
+
+Record: TypeAlias = dict[str, Any]
+LOG = "log"
+"""The entry of `Trajectory.extra` that holds what a trajectory's turns don't."""
+TASK_FIELDS = ("task_id", "task", "instance_id", "question_id", "prompt_id", "example_id", "uid")
+ROLLOUT_FIELDS = ("rollout", "attempt", "epoch", "sample_index")
+REWARD_FIELDS = ("reward", "score")
+SUCCESS_FIELDS = ("success", "resolved", "correct", "passed", "is_correct")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a log's user says of it."""
+
+    python_tools: tuple[str, ...] = ()
+    """Tools that run Python, beside those with the usual names."""
+    call_format: str | None = None
+    """Of calls that stand in text; None: Hermes or XML, whichever is there."""
+    run: str = "log"
+
+    @property
+    def tools(self) -> LoggedTools:
+        """Every tool that the log may name."""
+        return _tools(self.python_tools)
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A trajectory as messages of OpenAI's form, for supervised training."""
+
+    messages: list[Record]
+    turns: list[int | None]
+    """For each message the turn whose words it holds; None if the model didn't say it."""
+    tools: list[Record] | None = None
+
+    def add(self, message: Record, turn: int | None = None) -> None:
+        """One more message."""
+        self.messages.append(message)
+        self.turns.append(turn)
+
+
+@cache
+def _tools(python: tuple[str, ...]) -> LoggedTools:
+    return LoggedTools(python)
+
+
+class LogFormat(Protocol):
+    """A record to a trajectory, and back. Implementations hold no state."""
+
+    name: str
+
+    def detects(self, record: object) -> bool:
+        """Whether a record is of this format, by its content."""
+        ...
+
+    def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
+        """The trajectory of a record, the `number`-th of its file. Raises `Unreadable` if it has none."""
+        ...
+
+    def write(self, trajectory: Trajectory[TextSpan]) -> Record:
+        """The record of a trajectory as it stands now; of one without edits, the record it was read from."""
+        ...
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """The trajectory as it stands now, as messages of OpenAI's form."""
+        ...
+
+
+def log_of(trajectory: Trajectory[Any]) -> dict[str, Any]:
+    """What a trajectory keeps of its record; empty if it isn't from a log."""
+    log = trajectory.extra.get(LOG)
+    return log if isinstance(log, dict) else {}
+
+
+def key_of(record: Mapping[str, Any], number: int, reading: Reading, prompt: str) -> Key:
+    """Which rollout this is. Attempts at one prompt are attempts at one task where nothing says otherwise."""
+    task = first_of(record, TASK_FIELDS, (str, int))
+    rollout = first_of(record, ROLLOUT_FIELDS, (int,))
+    step = first_of(record, ("step",), (int,))
+    name = f"prompt-{blake2b(prompt.encode(), digest_size=8).hexdigest()}" if task is None else str(task)
+    return Key(reading.run, step or 0, name, number if rollout is None else rollout)
+
+
+def outcome_of(record: Mapping[str, Any]) -> tuple[float | None, bool | None]:
+    """Reward and success, where a record says them."""
+    reward = first_of(record, REWARD_FIELDS, (int, float))
+    success = next((record[name] for name in SUCCESS_FIELDS if isinstance(record.get(name), bool)), None)
+    return (None if reward is None or not isfinite(reward) else float(reward)), success
+
+
+def first_of(record: Mapping[str, Any], names: Iterable[str], kinds: tuple[type, ...]) -> Any:
+    """The first of these fields that is of such a type; a boolean is no number."""
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, kinds) and not isinstance(value, bool):
+            return value
+    return None

@@ -1,0 +1,138 @@
+"""`verifiers`: rollouts of Prime Intellect's verifiers, of both generations.
+
+- `traces.jsonl` of version 1: an episode a line. Its trace is a graph of messages; `rewards` are scores with weights.
+- `results.jsonl` of version 0: a rollout a line, with `prompt`, `completion`, `reward` and `example_id`.
+
+A trace's nodes are written again as a chain. A grafted node has no token ids and log-probs: nobody sampled it as a
+whole.
+
+Limits: an episode of several traces, or whose graph has branches (subagents, compaction), is passed through as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cleaner_rl.purify.logs.chats import chat_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
+from cleaner_rl.purify.logs.frames import Message
+from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
+from cleaner_rl.trajectory import Ending, Key, TextSpan, Trajectory
+
+NODE = "node."
+TOKEN_FIELDS = ("token_ids", "mask", "is_content", "logprobs", "advantages", "reference_logprobs", "trainer_logprobs")
+DIALECT = Dialect(
+    sampling_fields=(
+        "provider_state",
+        *(NODE + name for name in (*TOKEN_FIELDS, "entropies", "loss_weights", "timestamp")),
+    )
+)
+
+
+class VerifiersFormat:
+    """Episodes with a trace, or rollouts with a prompt and a completion."""
+
+    name = "verifiers"
+
+    def detects(self, record: object) -> bool:
+        """The fields of either generation."""
+        return _is_episode(record) or _is_rollout(record)
+
+    def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
+        """The assistant's messages as turns."""
+        if _is_episode(record):
+            return _read_episode(record, number, reading)
+        if not _is_rollout(record):
+            raise Unreadable("it is neither an episode nor a rollout of messages")
+        found = Reader(reading.tools, DIALECT, reading.call_format).read(record["prompt"], record["completion"])
+        reward, success = outcome_of(record)
+        log = {
+            "format": self.name,
+            "record": {**record, "prompt": None, "completion": None},
+            "prompts": len(record["prompt"]),
+            **found.kept,
+        }
+        key = key_of(record, number, reading, found.prompt.text)
+        ending = Ending.FAULT if record.get("error") else None
+        return Trajectory(found.prompt, found.turns, key, reward, success, ending, {LOG: log})
+
+    def write(self, trajectory: Trajectory[TextSpan]) -> Record:
+        """The episode or rollout, with the messages of the turns."""
+        log = log_of(trajectory)
+        messages = all_written(trajectory, DIALECT)
+        record: Record = log["record"]
+        if "prompts" in log:
+            split = log["prompts"]
+            return {**record, "prompt": messages[:split], "completion": messages[split:]}
+        trace = {**record["traces"][0], "nodes": [_node(message, index) for index, message in enumerate(messages)]}
+        return {**record, "traces": [trace]}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """Its messages and tools."""
+        log = log_of(trajectory)
+        record: Record = log["record"]
+        tools = record.get("tool_defs") if "prompts" in log else record["traces"][0].get("tools")
+        return chat_of(trajectory, DIALECT, tools)
+
+
+def _is_episode(record: object) -> bool:
+    traces = record.get("traces") if isinstance(record, dict) else None
+    return isinstance(traces, list) and all(isinstance(each, dict) and "nodes" in each for each in traces)
+
+
+def _is_rollout(record: object) -> bool:
+    if not isinstance(record, dict) or "reward" not in record:
+        return False
+    parts = record.get("prompt"), record.get("completion")
+    return all(isinstance(part, list) and all(isinstance(each, dict) for each in part) for part in parts)
+
+
+def _read_episode(record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
+    if len(record["traces"]) != 1:
+        raise Unreadable("an episode of several traces")
+    trace = record["traces"][0]
+    nodes = trace["nodes"]
+    if any(node.get("parent") != (index - 1 if index else None) for index, node in enumerate(nodes)):
+        raise Unreadable("a trace with branches")
+    messages = [_message(node) for node in nodes]
+    # What the model didn't sample is context, whoever it is put into the mouth of.
+    first = next((index for index, node in enumerate(nodes) if node.get("sampled")), len(nodes))
+    found = Reader(reading.tools, DIALECT, reading.call_format).read(messages[:first], messages[first:])
+    rewards = trace.get("rewards") or {}
+    scores = [each for each in rewards.values() if each is not None]
+    reward = sum(each["score"] * each.get("weight", 1.0) for each in scores) if scores else None
+    task = record.get("task") or {}
+    log = {
+        "format": VerifiersFormat.name,
+        "record": {**record, "traces": [{**trace, "nodes": None}]},
+        **found.kept,
+    }
+    key = Key(reading.run, _step(record), str(task.get("key") or _index(task)), number)
+    # The errors of an episode are its environment's or its provider's, never the model's.
+    ending = Ending.FAULT if record.get("errors") else None
+    return Trajectory(found.prompt, found.turns, key, reward, None, ending, {LOG: log})
+
+
+def _step(record: Record) -> int:
+    run = record.get("run")
+    work = run.get("work") if isinstance(run, Mapping) else None
+    step = work.get("step") if isinstance(work, Mapping) else None
+    return step if isinstance(step, int) else 0
+
+
+def _index(task: Mapping[str, Any]) -> object:
+    data = task.get("data")
+    return data.get("idx", data.get("name", "")) if isinstance(data, Mapping) else ""
+
+
+def _message(node: Mapping[str, Any]) -> Message:
+    """A node's message, with the node's other fields beside it."""
+    rest = {NODE + name: value for name, value in node.items() if name not in ("message", "parent")}
+    return {**node["message"], **rest}
+
+
+def _node(message: Message, index: int) -> Record:
+    own = {name.removeprefix(NODE): value for name, value in message.items() if name.startswith(NODE)}
+    words = {name: value for name, value in message.items() if not name.startswith(NODE)}
+    return {**({"parent": index - 1} if index else {}), "message": words, **own}

@@ -1,0 +1,128 @@
+"""`verl`: what verl writes to `trainer.rollout_data_dir`, one `{step}.jsonl` a step: `input`, `output`, `gts`,
+`score`, `step`, …
+
+`output` is the whole response as decoded text, without special tokens: turns are cut out of it where a tool's response
+stands between an assistant's words, as the ChatML templates of Qwen, Hermes and SmolLM2 write it. Put together again
+they are that text, character for character.
+
+verl sorts a step by `uid` ("sample_rollout_output"): its first part is the task, the second the rollout. Without one,
+attempts with the same `input` are attempts at one task.
+
+Limits: other templates' responses aren't found; such an output is one turn with calls of which nobody knows the
+results, and stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+from cleaner_rl.purify.logs.calls import TEXT_FORMATS
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
+from cleaner_rl.purify.logs.judging import judge_call
+from cleaner_rl.purify.logs.messages import RESPONSE, Unreadable
+from cleaner_rl.tools import ToolResult
+from cleaner_rl.trajectory import Key, TextSpan, Trajectory, Turn
+
+OBSERVATION = re.compile(
+    r"(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?(?:user|tool)\n"
+    r"<tool_response>\n.*?\n</tool_response>"
+    r"(?P<words>(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?user\n(?!<tool_response>).*?)?"
+    r"(?:(?:<\|im_end\|>)?\n?(?:<\|im_start\|>)?assistant\n|(?:<\|im_end\|>)?\n?\Z)",
+    re.DOTALL,
+)
+
+PROMPT = re.compile(
+    r"(?:(?:<\|im_start\|>)?system\n(?P<system>.*?)(?:<\|im_end\|>)?\n)?(?:<\|im_start\|>)?user\n(?P<user>.*?)"
+    r"(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?assistant\n",
+    re.DOTALL,
+)
+
+
+class VerlFormat:
+    """Records with an input's and an output's text."""
+
+    name = "verl"
+
+    def detects(self, record: object) -> bool:
+        """The fields that every dump has."""
+        if not isinstance(record, dict) or not {"score", "step"} <= set(record):
+            return False
+        return isinstance(record.get("input"), str) and isinstance(record.get("output"), str)
+
+    def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
+        """The output's parts as turns."""
+        if not self.detects(record):
+            raise Unreadable("input and output are no texts")
+        judged: Counter[str] = Counter()
+        output = record["output"]
+        form = next((form for form in _forms(reading) if reading.tools.text_calls(output, form)), None)
+        turns: list[Turn[TextSpan]] = []
+        spoken = []
+        position = 0
+        for found in OBSERVATION.finditer(output):
+            if found["words"]:
+                spoken.append(len(turns))
+            turns.append(_turn(output[position : found.start()], found[0], form, reading, judged))
+            position = found.end()
+        if position < len(output) or not turns:
+            turns.append(_turn(output[position:], None, form, reading, judged))
+        reward, success = outcome_of(record)
+        rest = {**record, "input": None, "output": None}
+        log = {"format": self.name, "record": rest, "spoken": spoken, "judged": dict(judged)}
+        key = _key(record, number, reading)
+        return Trajectory(TextSpan(record["input"]), tuple(turns), key, reward, success, extra={LOG: log})
+
+    def write(self, trajectory: Trajectory[TextSpan]) -> Record:
+        """The record, with the turns' text."""
+        output = "".join(span.text for turn in trajectory.turns for span in turn.spans())
+        return {**log_of(trajectory)["record"], "input": trajectory.prompt.text, "output": output}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
+        """Its parts as messages: the roles that are left of the template say who speaks."""
+        found = PROMPT.fullmatch(trajectory.prompt.text)
+        system, user = (found["system"], found["user"]) if found else (None, trajectory.prompt.text)
+        messages = [{"role": "system", "content": system}] if system is not None else []
+        messages.append({"role": "user", "content": user})
+        chat = Chat(messages, [None] * len(messages))
+        for number, turn in enumerate(trajectory.turns):
+            chat.add({"role": "assistant", "content": turn.text}, number)
+            observed = "" if turn.observation is None else turn.observation.text
+            for response in RESPONSE.finditer(observed):
+                chat.add({"role": "tool", "content": response[1]})
+            if words := OBSERVATION.fullmatch(observed):
+                spoken = (words["words"] or "").rpartition("user\n")[2]
+                if spoken:
+                    chat.add({"role": "user", "content": spoken})
+        return chat
+
+
+def _forms(reading: Reading) -> tuple[str, ...]:
+    return TEXT_FORMATS if reading.call_format is None else (reading.call_format,)
+
+
+def _turn(text: str, observed: str | None, form: str | None, reading: Reading, judged: Counter[str]) -> Turn[TextSpan]:
+    calls = () if form is None else reading.tools.text_calls(text, form)
+    observation = None if observed is None else TextSpan(observed)
+    if not calls:
+        return Turn(TextSpan(text), None, observation)
+    cut = calls[0].start
+    placed = tuple(replace(call, start=call.start - cut, end=call.end - cut) for call in calls)
+    responses = [] if observed is None else [found[1] for found in RESPONSE.finditer(observed)]
+    known: list[ToolResult] = []
+    for call, response in zip(calls, responses if len(responses) == len(calls) else (), strict=False):
+        found = judge_call(reading.tools, call, response, {})
+        judged[found.by] += 1
+        if found.result is not None:
+            known.append(found.result)
+    results = tuple(known) if len(known) == len(calls) else ()
+    return Turn(TextSpan(text[:cut]), TextSpan(text[cut:]), observation, placed, results)
+
+
+def _key(record: Record, number: int, reading: Reading) -> Key:
+    key = key_of(record, number, reading, record["input"])
+    uid = record.get("uid")
+    parts = uid.rsplit("_", 2) if isinstance(uid, str) else []
+    if len(parts) == 3 and parts[1].isdecimal():
+        return replace(key, task=parts[0], rollout=int(parts[1]))
+    return replace(key, task=key_of({}, number, reading, record["input"]).task)

@@ -1,0 +1,340 @@
+"""Chat messages to a trajectory, and back: what all logs of messages share.
+
+A turn is an assistant's message with all that follows it up to the next one. Its *reasoning* is what the message says,
+its *action* are its calls, and its *observation* is what followed: results, and whatever a person or a system put in.
+
+Calls stand in a field (`tool_calls`, in the shapes of OpenAI, Inspect, verifiers and ATIF) or in the text itself, as
+`<tool_call>` blocks. Results are messages of the role `tool`, a step's own `observation`, or `<tool_response>` blocks
+in a user's message.
+
+Limits: a conversation with calls in fields and in text can't be grafted; it is passed through as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, NamedTuple
+
+from cleaner_rl.purify.logs.calls import TEXT_FORMATS, LoggedTools
+from cleaner_rl.purify.logs.frames import (
+    ACTION,
+    OBSERVATION,
+    PROMPT,
+    REASONING,
+    Blank,
+    Frame,
+    Message,
+    Path,
+    SpanText,
+    frame,
+    graft,
+)
+from cleaner_rl.purify.logs.judging import judge_call
+from cleaner_rl.tools import ToolCall, ToolResult
+from cleaner_rl.trajectory import Granularity, TextSpan, Trajectory, Turn
+
+ACTION_FIELDS = ("tool_calls", "observation")
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+PART_FIELDS = {"text": "text", "output_text": "text", "reasoning": "reasoning", "thinking": "thinking"}
+"""Of a content's part by its type, the field that holds its text."""
+ASSISTANTS = ("assistant", "agent")
+TOOLS = ("tool", "function", "ipython")
+OPENING = re.compile(r"<tool_call>|<function=")
+RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a source's messages are written."""
+
+    role: str = "role"
+    content: str = "content"
+    errors_are_told: bool = False
+    """Whether a result without an error is a success; not of tools that run programs, whose errors are output."""
+    sampling_fields: tuple[str, ...] = ("id", "logprobs", "metrics", "usage")
+    """What describes the sampling of a message, and isn't true of a graft."""
+
+
+class Unreadable(Exception):  # noqa: N818 - it ends no run: the record is passed through as it is
+    """A record that can't be read as turns; the message says why."""
+
+
+class Heard(NamedTuple):
+    """One result as logged."""
+
+    call_id: object
+    text: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages as turns, and what it takes to write them again."""
+
+    prompt: TextSpan
+    turns: tuple[Turn[TextSpan], ...]
+    kept: dict[str, Any]
+    """The frames, as JSON."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads the messages of one record."""
+
+    tools: LoggedTools
+    dialect: Dialect = Dialect()
+    form: str | None = None
+    """The call format of calls in text; None: whichever of `TEXT_FORMATS` the record has."""
+    judged: Counter[str] = field(default_factory=Counter)
+
+    def read(self, before: Sequence[Message], messages: Sequence[Message]) -> Conversation:
+        """`before` belongs to the prompt whoever says it; so do the messages up to the first assistant's."""
+        first = next((index for index, each in enumerate(messages) if self._speaks(each)), len(messages))
+        prompt = SpanText(PROMPT)
+        frames = [self._plain(message, prompt) for message in (*before, *messages[:first])]
+        groups: list[list[Message]] = []
+        for message in messages[first:]:
+            if self._speaks(message):
+                groups.append([message])
+            else:
+                groups[-1].append(message)
+        form = self._form(groups)
+        turns, kept = [], []
+        spoken = []
+        for number, group in enumerate(groups):
+            turn, group_frames, others = self._turn(group, form)
+            turns.append(turn)
+            kept.append([each.as_json() for each in group_frames])
+            if others:
+                spoken.append(number)
+        return Conversation(
+            TextSpan(prompt.text),
+            tuple(turns),
+            {
+                "prompt": [each.as_json() for each in frames],
+                "turns": kept,
+                "spoken": spoken,
+                "judged": dict(self.judged),
+            },
+        )
+
+    def _speaks(self, message: Message) -> bool:
+        return message.get(self.dialect.role) in ASSISTANTS
+
+    def _form(self, groups: Sequence[Sequence[Message]]) -> str | None:
+        """The format of calls in text; None if calls stand in fields, or there are none."""
+        in_fields = any(group[0].get("tool_calls") for group in groups)
+        contents = [group[0].get(self.dialect.content) for group in groups]
+        texts = [text for text in contents if isinstance(text, str)]
+        if self.form is None:
+            texts = [text for text in texts if OPENING.search(text)]
+        for form in (self.form,) if self.form is not None else TEXT_FORMATS:
+            if any(self.tools.text_calls(text, form) for text in texts):
+                if in_fields:
+                    raise Unreadable("calls stand in fields and in text")
+                return form
+        return None
+
+    def _turn(self, group: Sequence[Message], form: str | None) -> tuple[Turn[TextSpan], list[Frame], bool]:
+        """A turn, its frames, and whether somebody else spoke in it."""
+        said = group[0]
+        reasoning, action, observation = SpanText(REASONING), SpanText(ACTION), SpanText(OBSERVATION)
+        blanks = [
+            Blank((name,), (reasoning.add_apart(said[name]),))
+            for name in REASONING_FIELDS
+            if isinstance(said.get(name), str)
+        ]
+        calls: list[ToolCall] = []
+        ids: list[object] = []
+        content = said.get(self.dialect.content)
+        found = self.tools.text_calls(content, form) if form is not None and isinstance(content, str) else ()
+        if found and isinstance(content, str):
+            cut = found[0].start
+            start = reasoning.add_apart(content[:cut])[1]
+            action.add(content[cut:])
+            # To their ends, so that a graft fills it with the correction's calls, however long they are.
+            blanks.append(Blank((self.dialect.content,), ((REASONING, start, None), (ACTION, 0, None))))
+            calls = [replace(call, start=call.start - cut, end=call.end - cut) for call in found]
+            ids = [None] * len(calls)
+        else:
+            blanks += [Blank(path, (reasoning.add_apart(text),)) for path, text in self._texts(said)]
+            for path, call_id, name, arguments in called(said):
+                blank, call = self._call(path, name, arguments, action)
+                blanks += blank
+                calls.append(call)
+                ids.append(call_id)
+        heard: list[Heard] = []
+        blanks += self._own_results(said, observation, heard)
+        frames = [frame(said, blanks)]
+        others = False
+        for message in group[1:]:
+            known = len(heard)
+            frames.append(self._answer(message, observation, heard, bool(found)))
+            others = others or len(heard) == known
+        turn = Turn(
+            TextSpan(reasoning.text),
+            TextSpan(action.text) if calls else None,
+            TextSpan(observation.text) if observation.length or len(group) > 1 else None,
+            tuple(calls),
+            self._results(calls, ids, heard),
+        )
+        return turn, frames, others
+
+    def _call(self, path: Path, name: str, arguments: object, action: SpanText) -> tuple[list[Blank], ToolCall]:
+        """A call in a field, set into the action's text as Hermes writes it."""
+        if action.length:
+            action.glue("\n")
+        start = action.length
+        action.glue(f'<tool_call>{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": ')
+        blanks = []
+        if isinstance(arguments, str):
+            blanks.append(Blank(path, (action.add(arguments),)))
+        elif isinstance(arguments, dict):
+            blanks.append(Blank(path, (action.add(json.dumps(arguments, ensure_ascii=False)),)))
+        action.glue("}</tool_call>")
+        return blanks, self.tools.call(name, arguments, start, action.length)
+
+    def _own_results(self, said: Message, observation: SpanText, heard: list[Heard]) -> list[Blank]:
+        """The results that a step holds itself."""
+        blanks = []
+        kept = said.get("observation")
+        results = kept.get("results") if isinstance(kept, dict) else None
+        for index, result in enumerate(results if isinstance(results, list) else []):
+            where = ("observation", "results", index, "content")
+            texts = list(leaves(result.get("content"), where)) if isinstance(result, dict) else []
+            blanks += _response(texts, observation)
+            if isinstance(result, dict):
+                extra = result.get("extra")
+                fields = {**result, **(extra if isinstance(extra, dict) else {})}
+                heard.append(Heard(result.get("source_call_id"), _joined(texts), fields))
+        return blanks
+
+    def _answer(self, message: Message, observation: SpanText, heard: list[Heard], in_text: bool) -> Frame:
+        """A message that follows: results, or somebody's words."""
+        texts = list(self._texts(message))
+        if message.get(self.dialect.role) in TOOLS:
+            heard.append(Heard(message.get("tool_call_id"), _joined(texts), message))
+            return frame(message, _response(texts, observation))
+        if in_text and message.get(self.dialect.role) == "user":
+            heard += [Heard(None, found[1], {}) for _, text in texts for found in RESPONSE.finditer(text)]
+        return self._plain(message, observation)
+
+    def _plain(self, message: Message, span: SpanText) -> Frame:
+        span.glue(f"{message.get(self.dialect.role, '')}: ")
+        blanks = [Blank(path, (span.add_apart(text),)) for path, text in self._texts(message)]
+        span.glue("\n")
+        return frame(message, blanks)
+
+    def _texts(self, message: Message) -> Iterator[tuple[Path, str]]:
+        return leaves(message.get(self.dialect.content), (self.dialect.content,))
+
+    def _results(
+        self, calls: Sequence[ToolCall], ids: Sequence[object], heard: Sequence[Heard]
+    ) -> tuple[ToolResult, ...]:
+        """One result for each call, or none at all where one of them can't be told."""
+        if not calls:
+            return ()
+        matched = _matched(ids, heard)
+        judged = [None] * len(calls) if matched is None else list(map(self._result, calls, matched))
+        results = [each for each in judged if each is not None]
+        return tuple(results) if len(results) == len(calls) else ()
+
+    def _result(self, call: ToolCall, heard: Heard) -> ToolResult | None:
+        found = judge_call(self.tools, call, heard.text, heard.fields, told=self.dialect.errors_are_told)
+        self.judged[found.by] += 1
+        return found.result
+
+
+def written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> tuple[list[Message], list[list[Message]]]:
+    """The prompt's messages, and those of each turn as it stands now."""
+    kept: Any = trajectory.extra["log"]
+    frames = [[Frame.of_json(each) for each in group] for group in kept["turns"]]
+    numbers = count()
+
+    def group_of(turn: Turn[TextSpan]) -> list[Frame]:
+        # Turns are numbered as they were sampled: under an edit stand the turns that it replaced.
+        if turn.edit is None or not turn.edit.commits:
+            return frames[next(numbers)]
+        groups = [group_of(each) for each in turn.edit.original]
+        if turn.edit.granularity is Granularity.REPLACE:
+            return groups[-1]
+        grafted = graft(groups[0][0], groups[-1][0], ACTION_FIELDS, dialect.sampling_fields)
+        return [grafted, *groups[-1][1:]]
+
+    prompt = [Frame.of_json(each).fill({PROMPT: trajectory.prompt.text}) for each in kept["prompt"]]
+    groups = []
+    for turn in trajectory.turns:
+        texts = {
+            REASONING: turn.reasoning.text,
+            ACTION: "" if turn.action is None else turn.action.text,
+            OBSERVATION: "" if turn.observation is None else turn.observation.text,
+        }
+        groups.append([each.fill(texts) for each in group_of(turn)])
+    return prompt, groups
+
+
+def all_written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> list[Message]:
+    """All messages, in order."""
+    prompt, groups = written(trajectory, dialect)
+    return [*prompt, *(message for group in groups for message in group)]
+
+
+def called(said: Message) -> Iterator[tuple[Path, object, str, object]]:
+    """Calls in a field: where their arguments stand, their ids, names and arguments."""
+    calls = said.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else []):
+        if not isinstance(call, dict):
+            raise Unreadable("a tool call is no object")
+        path: Path = ("tool_calls", index, "arguments")
+        call_id = call.get("id", call.get("tool_call_id"))
+        function = call.get("function")
+        if isinstance(function, dict):
+            yield ("tool_calls", index, "function", "arguments"), call_id, _name(function), function.get("arguments")
+        elif isinstance(function, str):
+            yield path, call_id, function, call.get("arguments")
+        else:
+            yield path, call_id, _name(call), call.get("arguments")
+
+
+def _name(named: Mapping[str, Any]) -> str:
+    name = named.get("name", named.get("function_name"))
+    return name if isinstance(name, str) else ""
+
+
+def leaves(content: object, path: Path) -> Iterator[tuple[Path, str]]:
+    """The texts of a content: it is one, or has parts."""
+    if isinstance(content, str):
+        yield path, content
+    elif isinstance(content, list):
+        for index, part in enumerate(content):
+            name = PART_FIELDS.get(str(part.get("type"))) if isinstance(part, dict) else None
+            if name is not None and isinstance(part.get(name), str):
+                yield (*path, index, name), part[name]
+
+
+def _response(texts: Sequence[tuple[Path, str]], observation: SpanText) -> list[Blank]:
+    observation.glue("<tool_response>\n")
+    blanks = [Blank(path, (observation.add_apart(text),)) for path, text in texts]
+    observation.glue("\n</tool_response>\n")
+    return blanks
+
+
+def _joined(texts: Sequence[tuple[Path, str]]) -> str:
+    return "\n".join(text for _, text in texts)
+
+
+def _matched(ids: Sequence[object], heard: Sequence[Heard]) -> list[Heard] | None:
+    """The result of each call: by its id where they all have one, else by their order; None if they don't pair up."""
+    if len(heard) != len(ids):
+        return None
+    by_id = {each.call_id: each for each in heard if isinstance(each.call_id, str)}
+    if len(by_id) == len(ids) and all(call_id in by_id for call_id in ids if isinstance(call_id, str)):
+        named = [by_id[call_id] for call_id in ids if isinstance(call_id, str)]
+        if len(named) == len(ids):
+            return named
+    return list(heard) if not by_id or not any(isinstance(call_id, str) for call_id in ids) else None

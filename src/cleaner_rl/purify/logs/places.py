@@ -1,0 +1,77 @@
+"""Files, here or in an object store: what pyarrow's file systems reach by a URI (`s3://`, `gs://`, `abfs://`,
+`hdfs://`, `file://`).
+
+A path without a scheme is a local one. Files whose name begins with a dot or an underscore are not logs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from pyarrow import fs
+
+from cleaner_rl.trajectory.store.files import publish
+
+
+class Found(NamedTuple):
+    """A file."""
+
+    uri: str
+    size: int
+    name: str
+    """Its path below the place that was asked for."""
+
+
+def is_remote(uri: str) -> bool:
+    """Whether it has a scheme, so that nothing but pyarrow can open it."""
+    return "://" in uri
+
+
+def find(uri: str) -> Iterator[Found]:
+    """The file of this name, or all files below this folder, in the order of their names."""
+    system, path = _system(uri)
+    info = system.get_file_info(path)
+    if info.type == fs.FileType.NotFound:
+        raise FileNotFoundError(f"there is nothing at {uri}")
+    if info.type == fs.FileType.File:
+        yield Found(uri, info.size, info.base_name)
+        return
+    prefix = uri.rstrip("/")
+    for each in sorted(system.get_file_info(fs.FileSelector(path, recursive=True)), key=lambda each: each.path):
+        name = each.path[len(path.rstrip("/")) + 1 :]
+        hidden = any(part.startswith((".", "_")) for part in name.split("/"))
+        if each.type == fs.FileType.File and not hidden:
+            yield Found(f"{prefix}/{name}", each.size, name)
+
+
+def open_file(uri: str) -> BinaryIO:
+    """A file to read, from any position."""
+    if not is_remote(uri):
+        return open(uri, "rb")
+    system, path = _system(uri)
+    return cast("BinaryIO", io.BufferedReader(system.open_input_file(path), 1 << 20))
+
+
+def put(file: Path, uri: str) -> None:
+    """Move a whole local file to its place; there it appears at once, and replaces what an earlier try left."""
+    if not is_remote(uri):
+        Path(uri).parent.mkdir(parents=True, exist_ok=True)
+        publish(file, Path(uri))
+        return
+    system, path = _system(uri)
+    system.create_dir(os.path.dirname(path), recursive=True)
+    with file.open("rb") as source, system.open_output_stream(path) as target:
+        while block := source.read(1 << 22):
+            target.write(block)
+    file.unlink()
+
+
+def _system(uri: str) -> tuple[fs.FileSystem, str]:
+    if is_remote(uri):
+        system, path = fs.FileSystem.from_uri(uri)
+        return system, path
+    return fs.LocalFileSystem(), os.path.abspath(uri)

@@ -1,0 +1,95 @@
+"""Which logs there are, cut into units of work. The same inputs give the same plan, which is what a resumed run goes
+by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cleaner_rl.purify.logs.containers import Kind, LogError, Piece, first_record, kind_of, pieces_of
+from cleaner_rl.purify.logs.formats import detect, log_format_names
+from cleaner_rl.purify.logs.places import Found, find
+from cleaner_rl.purify.logs.work import Unit
+
+PIECE_BYTES = 8 << 20
+PIECES_IN_UNIT = 4096
+"""Of small files, so many share a unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Units of work, and the files that are no logs."""
+
+    units: tuple[Unit, ...]
+    files: tuple[Found, ...]
+    skipped: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """For a file, to compare with."""
+        return {
+            "files": [[each.uri, each.size] for each in self.files],
+            "units": [[[asdict(piece), form] for piece, form in unit.pieces] for unit in self.units],
+        }
+
+
+def plan(
+    places: Iterable[str], form: str | None, size: int = PIECE_BYTES, seen: Callable[[Found], None] = lambda _: None
+) -> Plan:
+    """Look at all files of these places.
+
+    What is named must be a log; what lies in a folder and is none is skipped and reported, since logs lie beside
+    settings and results.
+    """
+    files: list[Found] = []
+    skipped: list[str] = []
+    weighed: list[tuple[Piece, str, int]] = []
+    for place in places:
+        try:
+            inside = list(find(place))
+        except (OSError, ValueError) as error:
+            raise LogError(str(error)) from error
+        for found in inside:
+            seen(found)
+            try:
+                pieces = list(_pieces(found, form, size))
+            except LogError as error:
+                if found.uri == place:
+                    raise
+                skipped.append(str(error))
+                continue
+            files.append(found)
+            weighed += [(piece, kind, found.size // len(pieces)) for piece, kind in pieces]
+    if not files:
+        raise LogError(f"there is no log at {', '.join(places)}; {skipped[0] if skipped else 'the folder is empty'}")
+    return Plan(tuple(_units(weighed, size)), tuple(files), tuple(skipped))
+
+
+def _pieces(found: Found, form: str | None, size: int) -> Iterator[tuple[Piece, str]]:
+    kind = kind_of(found)
+    known = "store" if kind is Kind.STORE else form
+    for piece in pieces_of(found, kind, size):
+        if known is None:
+            record = first_record(piece)
+            known = detect(record)
+        if known is None:
+            fields = f"with the fields {', '.join(map(repr, list(record)[:8]))}" if isinstance(record, dict) else ""
+            raise LogError(
+                f"{found.uri} is {kind.value} {fields} of no format that is known here; "
+                f"name one with --from ({', '.join(log_format_names())}), or leave the file out"
+            )
+        yield piece, known
+
+
+def _units(weighed: Iterable[tuple[Piece, str, int]], size: int) -> Iterator[Unit]:
+    """Pieces in order, together as long as they are small."""
+    number = weight = 0
+    taken: list[tuple[Piece, str]] = []
+    for piece, form, each in weighed:
+        if taken and (weight + each > size or len(taken) == PIECES_IN_UNIT):
+            yield Unit(number, tuple(taken))
+            number, weight, taken = number + 1, 0, []
+        taken.append((piece, form))
+        weight += each
+    if taken:
+        yield Unit(number, tuple(taken))

@@ -1,0 +1,45 @@
+"""One record of a log to a trajectory and back, whatever it holds: what can't be read travels untouched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cleaner_rl.purify.logs.chats import chat_of_rollout
+from cleaner_rl.purify.logs.formats import Reading, log_format
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, log_of
+from cleaner_rl.purify.logs.messages import Unreadable
+from cleaner_rl.trajectory import Key, TextSpan, Trajectory
+
+OPAQUE = "opaque"
+NO_UNICODE = "text that is no Unicode (a lone surrogate)"
+NO_OBJECT = "it is no JSON object"
+
+
+def read_record(record: Any, form: str, number: int, reading: Reading) -> Trajectory[TextSpan]:
+    """The trajectory of a record, the `number`-th of its file; one without turns if it can't be read."""
+    reason = NO_OBJECT
+    if isinstance(record, dict):
+        try:
+            trajectory = log_format(form).read(record, number, reading)
+            trajectory.text.encode()
+            return trajectory
+        except UnicodeEncodeError:
+            reason = NO_UNICODE
+        except Unreadable as error:
+            reason = str(error)
+    log = {"format": form, OPAQUE: reason, "record": record}
+    return Trajectory(TextSpan(""), (), Key(reading.run, 0, "", number), extra={LOG: log})
+
+
+def write_record(trajectory: Trajectory[TextSpan]) -> Any:
+    """The record of a trajectory as it stands; if it has no edits, the one that it was read from."""
+    log = log_of(trajectory)
+    return log["record"] if OPAQUE in log else log_format(log["format"]).write(trajectory)
+
+
+def chat_of_record(trajectory: Trajectory[Any]) -> Chat | None:
+    """The trajectory as messages; None if its record can't be read as turns."""
+    log = log_of(trajectory)
+    if not log:
+        return chat_of_rollout(trajectory)
+    return None if OPAQUE in log else log_format(log["format"]).chat(trajectory)

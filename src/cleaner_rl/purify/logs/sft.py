@@ -1,0 +1,159 @@
+"""Purified trajectories as rows for supervised training: `messages`, `tools`, and a loss mask with one entry a
+message.
+
+A row can be read by Hugging Face datasets and by verl's multi-turn SFT trainer. `loss_mask` is 1 where the model's own
+words should be learnt from, and 0 where somebody else speaks, and at turns with a call that failed and stayed: a
+failing call is context, not an example. verl's own data set trains on every assistant message and knows no such
+column; give it rows without failures (`clean_only`).
+
+In Parquet, tools of one set share a type, so files are apart by tool set, in a folder each. A set whose tools Arrow
+can't hold side by side without inventing empty fields (two tools with different parameters) is JSON text there; JSONL
+has it as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleaner_rl.purify.logs.formats.base import Record
+from cleaner_rl.purify.logs.records import chat_of_record
+from cleaner_rl.trajectory import Trajectory
+
+ROWS_IN_GROUP = 1024
+MESSAGE = pa.struct(
+    [
+        ("role", pa.string()),
+        ("content", pa.string()),
+        ("reasoning_content", pa.string()),
+        (
+            "tool_calls",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("id", pa.string()),
+                        ("type", pa.string()),
+                        ("function", pa.struct([("name", pa.string()), ("arguments", pa.string())])),
+                    ]
+                )
+            ),
+        ),
+        ("tool_call_id", pa.string()),
+    ]
+)
+
+
+class SftKind(StrEnum):
+    """What files the rows go to."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record | None:
+    """The row of a trajectory; None if it isn't read as turns, says nothing, or has failures where none are wanted."""
+    if not trajectory.usable or not trajectory.turns or (clean_only and any(turn.failed for turn in trajectory.turns)):
+        return None
+    chat = chat_of_record(trajectory)
+    if chat is None:
+        return None
+    mask = [int(turn is not None and not trajectory.turns[turn].failed) for turn in chat.turns]
+    key = trajectory.key
+    return {
+        "messages": chat.messages,
+        "tools": chat.tools,
+        "loss_mask": mask,
+        "task": key.task,
+        "rollout": key.rollout,
+        "reward": trajectory.reward,
+        "edits": len(trajectory.edits),
+    }
+
+
+class SftWriter:
+    """Writes rows below a folder; a context manager."""
+
+    def __init__(self, folder: Path, kind: SftKind) -> None:
+        self._folder, self._kind = folder, kind
+        self._stack = ExitStack()
+        self._lines: BinaryIO | None = None
+        self._columns: dict[str, _Columns] = {}
+
+    def write(self, row: Record) -> None:
+        """Add one row."""
+        if self._kind is SftKind.JSONL:
+            if self._lines is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._lines = self._stack.enter_context((self._folder / "part.jsonl").open("wb"))
+            self._lines.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            return
+        tools = row["tools"]
+        name = "none" if tools is None else blake2b(json.dumps(tools).encode(), digest_size=4).hexdigest()
+        if name not in self._columns:
+            path = self._folder / f"tools-{name}" / "part.parquet"
+            self._columns[name] = self._stack.enter_context(_Columns(path, tools))
+        self._columns[name].write(row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+class _Columns:
+    """One Parquet file, of rows with one tool set."""
+
+    def __init__(self, path: Path, tools: list[Record] | None) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._tools: Any = tools
+        kind = pa.null() if tools is None else pa.infer_type([tools])
+        if tools is not None and pa.array([tools], kind).to_pylist() != [tools]:
+            kind, self._tools = pa.string(), json.dumps(tools, ensure_ascii=False)
+        columns = [
+            ("messages", pa.list_(MESSAGE)),
+            ("tools", kind),
+            ("loss_mask", pa.list_(pa.int8())),
+            ("task", pa.string()),
+            ("rollout", pa.int64()),
+            ("reward", pa.float64()),
+            ("edits", pa.int32()),
+        ]
+        self._schema = pa.schema([column for column in columns if tools is not None or column[0] != "tools"])
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+        self._rows: list[Record] = []
+
+    def write(self, row: Record) -> None:
+        self._rows.append({**row, "tools": self._tools})
+        if len(self._rows) == ROWS_IN_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+        self._writer.close()
+
+
+def parts(folder: Path) -> Iterator[Path]:
+    """The files that a writer left."""
+    return (path for path in sorted(folder.rglob("part.*")) if path.is_file())

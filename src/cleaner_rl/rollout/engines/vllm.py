@@ -1,0 +1,182 @@
+"""vLLM by its token route, `POST /inference/v1/generate`: ids in, ids and log-probs out.
+
+Scoring asks for the log-probs of a prompt while reading the prefix cache, so that only the suffix is computed. vLLM
+then answers with rows for the whole prompt, of which those of cached tokens are uninitialised memory. With c tokens
+cached, the row of token i is right for i > c alone: the first one behind the cache was predicted by a cached position.
+So what counts is `cached_tokens`, which a server reports under `--enable-prompt-tokens-details`; without it, or where
+the cache holds some of the suffix itself, the whole prompt is computed.
+
+Serve with `vllm serve MODEL --enable-prompt-tokens-details`. Tested with vLLM 0.27.1; 0.32 wants `--enable-scale-out`.
+
+Limits: vLLM reports no version of its weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cleaner_rl.rollout.engines.http import Address, EngineBrokeError
+from cleaner_rl.rollout.policy import Completion, EngineFaultError, Finish, Sampling
+from cleaner_rl.trajectory import Floats, Ids, Scores
+
+ROUTE = "/inference/v1/generate"
+PROMPT = {"max_tokens": 1, "prompt_logprobs": 0, "seed": 0}
+"""Log-probs of the prompt; an engine has to draw something, too."""
+
+
+class _TopLogprob(msgspec.Struct):
+    token: str
+    logprob: float
+
+
+class _Logprob(msgspec.Struct):
+    logprob: float
+    top_logprobs: list[_TopLogprob] = []
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Logprob]
+
+
+class _Choice(msgspec.Struct):
+    token_ids: list[int]
+    finish_reason: str
+    logprobs: _Logprobs | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: _Details | None = None
+
+
+class _Row(msgspec.Struct):
+    logprob: float
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Choice]
+    usage: _Usage
+    prompt_logprobs: list[dict[int, _Row] | None] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Answer)
+
+
+class VllmPolicy:
+    """One vLLM server."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._numbers = itertools.count()
+        self._reports_cache = True
+
+    async def window(self) -> int:
+        """The longest context that the server takes."""
+        models = msgspec.json.decode(await self.address.get("/v1/models"))
+        return int(models["data"][0]["max_model_len"])
+
+    async def sample(
+        self,
+        prompt_T: Ids,
+        *,
+        max_tokens: int,
+        seed: int,
+        sampling: Sampling,
+        stop_ids: tuple[int, ...],
+        request: str,
+    ) -> Completion:
+        """Draw up to `max_tokens` ids."""
+        settings = {
+            "max_tokens": max_tokens,
+            "seed": seed,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k or 0,
+            "stop_token_ids": list(stop_ids),
+            "logprobs": 0,
+        }
+        answer = await self._ask(prompt_T, settings, request)
+        choice = answer.choices[0]
+        if choice.finish_reason not in ("stop", "length") or choice.logprobs is None:
+            raise EngineFaultError(f"{self.address.url} ended a request with '{choice.finish_reason}'")
+        logprobs = np.fromiter((each.logprob for each in choice.logprobs.content), np.float32)
+        return Completion(np.array(choice.token_ids, np.int32), logprobs, Finish(choice.finish_reason))
+
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
+        """The log-probs of a suffix, computed from the end of the cached prefix on."""
+        ids_T = np.concatenate([prefix_T, suffix_T])
+        first = len(prefix_T)
+        request = f"{request}/score"
+        answer, cached = await self._from_cache(ids_T, request)
+        if answer is not None and cached < first:
+            return Scores(self._rows(answer, ids_T, first))
+        if answer is not None and cached == first:
+            # A prefix of whole blocks: of the suffix, its first token alone is missing.
+            missing = await self._next(prefix_T, int(suffix_T[0]), request)
+            return Scores(np.array([missing, *self._rows(answer, ids_T, first + 1)], np.float32))
+        whole = await self._ask(ids_T, PROMPT | {"skip_reading_prefix_cache": True}, request)
+        return Scores(self._rows(whole, ids_T, first))
+
+    async def _from_cache(self, ids_T: Ids, request: str) -> tuple[_Answer | None, int]:
+        """A prompt computed from behind what is cached, and how much that is; None if it can't be used."""
+        if not self._reports_cache:
+            return None, 0
+        try:
+            settings = PROMPT | {"skip_reading_prefix_cache": False}
+            answer = await self._ask(ids_T, settings, request, again_if_broken=False)
+        except EngineBrokeError:
+            # Uninitialised rows may hold what JSON can't, and the server breaks on that.
+            return None, 0
+        details = answer.usage.prompt_tokens_details
+        if details is None or details.cached_tokens is None:
+            self._reports_cache = False
+            return None, 0
+        return answer, details.cached_tokens
+
+    def _rows(self, answer: _Answer, ids_T: Ids, first: int) -> Floats:
+        """The log-probs of a prompt's tokens from one on."""
+        rows = (answer.prompt_logprobs or [])[first:]
+        tokens = ids_T[first:].tolist()
+        if len(rows) != len(tokens) or any(
+            row is None or token not in row for row, token in zip(rows, tokens, strict=True)
+        ):
+            raise EngineFaultError(f"{self.address.url} did not give the log-probs of the prompt that it was asked for")
+        return np.fromiter((row[token].logprob for row, token in zip(rows, tokens, strict=True) if row), np.float32)
+
+    async def _next(self, prefix_T: Ids, token: int, request: str) -> float:
+        """The log-prob of one token after a prefix."""
+        # The server shows two: that of the token it drew, and that of the first one in this list.
+        listed = [token, 0 if token else 1]
+        settings = {"max_tokens": 1, "logprobs": 2, "logprob_token_ids": listed, "seed": 0}
+        answer = await self._ask(prefix_T, settings, request)
+        shown = answer.choices[0].logprobs
+        for each in shown.content[0].top_logprobs if shown is not None else ():
+            if each.token == f"token_id:{token}":
+                return each.logprob
+        raise EngineFaultError(f"{self.address.url} gave no log-prob of the token that was asked for")
+
+    async def _ask(
+        self,
+        prompt_T: Ids,
+        settings: dict[str, Any],
+        request: str,
+        *,
+        again_if_broken: bool = True,
+    ) -> _Answer:
+        body = {
+            "request_id": f"{request}/{next(self._numbers)}",
+            "token_ids": prompt_T.tolist(),
+            "sampling_params": {**settings, "detokenize": False},
+        }
+        answer = await self.address.post(ROUTE, body, again_if_broken=again_if_broken)
+        try:
+            return _decoder.decode(answer)
+        except msgspec.DecodeError as error:
+            raise EngineFaultError(f"{self.address.url} answers in another form than vLLM 0.27: {error}") from error

@@ -1,0 +1,66 @@
+"""verl's agent loop, thin over `cleaner_rl.rollout`: verl's servers are the policy, the sandbox the tool.
+
+The grader runs here and sets the reward, so that verl's reward workers have nothing to do. Whatever isn't the model's
+doing (engine, tool, grader) returns no row at all: a masked row would still count in its group's mean and deviation.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+
+from cleaner_rl.train.outputs import Graded, Row, to_row
+from cleaner_rl.train.plan import read_plan
+from cleaner_rl.train.policy import VerlPolicy
+from cleaner_rl.train.rolls import roll
+from cleaner_rl.train.workshop import workshop
+
+_log = logging.getLogger(__name__)
+
+
+class CleanerOutput(AgentLoopOutput):  # type: ignore[misc]
+    """verl's output, with the trajectory that it was made of."""
+
+    trajectory: bytes = b""
+
+
+class CleanerAgentLoop(AgentLoopBase):  # type: ignore[misc]
+    """One rollout."""
+
+    def __init__(self, *, folder: str, **options: Any) -> None:
+        """`folder` is the run's; verl gives the rest."""
+        super().__init__(**options)
+        self._plan = read_plan(folder)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[CleanerOutput]:
+        """One rollout of a row: one output, or none if anything but the model failed."""
+        shop = await workshop(self._plan, self.tokenizer)
+        policy = VerlPolicy(self.server_manager, self.rollout_config.name)
+        trajectory = await roll(shop, policy, row, sampling_params, int(self.rollout_config.max_model_len))
+        made = to_row(trajectory, self._plan.recipe)
+        if made is None:
+            why = trajectory.extra.get("fault", "no reward")
+            _log.warning("no row of %s: %s, %s", trajectory.key, trajectory.ending, why)
+            return []
+        return [_output(made, trajectory)]
+
+
+def _output(row: Row, trajectory: Graded) -> CleanerOutput:
+    oldest, newest = row.versions
+    return CleanerOutput(
+        prompt_ids=row.prompt_ids,
+        response_ids=row.response_ids,
+        response_mask=row.response_mask,
+        response_logprobs=row.logprobs,
+        reward_score=row.reward,
+        num_turns=len(trajectory.turns),
+        metrics=AgentLoopMetrics(),
+        extra_fields={
+            "min_global_steps": oldest,
+            "max_global_steps": newest,
+            "reward_extra_info": {"acc": float(bool(trajectory.success))},
+        },
+        trajectory=row.packed,
+    )

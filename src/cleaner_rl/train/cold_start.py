@@ -1,0 +1,76 @@
+"""The cold start: supervised fine-tuning on demonstrations, by verl's own SFT trainer.
+
+Demonstrations are `messages` and `tools`, as `cleaner purify` and others write them. verl renders each message by the
+model's template and learns from the assistant's alone: what tools said is masked.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cleaner_rl.train.overrides import SHORT, as_arguments
+from cleaner_rl.train.recipe import ColdStart, DeviceKind, Recipe
+
+
+def cold_start_command(recipe: Recipe, folder: Path) -> list[str]:
+    """verl's SFT trainer under torchrun, with all settings."""
+    device = recipe.device
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={device.per_node}"]
+    return [*run, "-m", "verl.trainer.sft_trainer", *as_arguments(cold_start_overrides(recipe, folder))]
+
+
+def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
+    """verl's settings for the SFT trainer."""
+    assert recipe.cold_start is not None
+    start: ColdStart = recipe.cold_start
+    values: dict[str, object] = {
+        "data.train_files": start.demonstrations,
+        "data.custom_cls.path": "pkg://cleaner_rl.train.demonstrations",
+        "data.custom_cls.name": "Demonstrations",
+        "data.train_batch_size": start.batch,
+        "data.micro_batch_size_per_gpu": start.micro_batch,
+        "data.use_dynamic_bsz": False,
+        "data.max_length": start.max_tokens,
+        # verl renders each message alone; a template that writes them otherwise together is an error.
+        "data.ignore_input_ids_mismatch": False,
+        "model.path": recipe.model.path,
+        "optim.lr": start.lr,
+        "optim.lr_warmup_steps_ratio": start.warmup,
+        "optim.lr_scheduler_type": "cosine",
+        "engine.strategy": "fsdp2",
+        "engine.seed": recipe.seed,
+        "+engine.mixed_precision.param_dtype": SHORT[recipe.model.dtype],
+        "+engine.mixed_precision.reduce_dtype": "fp32",
+        "+engine.mixed_precision.buffer_dtype": "fp32",
+        "checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        "trainer.default_local_dir": str(folder),
+        "trainer.total_epochs": start.epochs,
+        "trainer.project_name": "cleaner-rl",
+        "trainer.experiment_name": f"{recipe.name}-cold-start",
+        "trainer.logger": recipe.run.loggers,
+        "trainer.seed": recipe.seed,
+        "trainer.nnodes": recipe.device.nodes,
+        "trainer.n_gpus_per_node": recipe.device.per_node,
+        **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in recipe.model.template.items()},
+    }
+    if recipe.device.kind is DeviceKind.CPU:
+        values |= {
+            "data.num_workers": 0,
+            "+model.override_config.attn_implementation": "sdpa",
+            "model.use_remove_padding": False,
+            "model.enable_gradient_checkpointing": False,
+            "engine.use_torch_compile": False,
+            "trainer.device": "cpu",
+        }
+    return values
+
+
+def trained_model(folder: Path) -> Path | None:
+    """The newest model in Hugging Face's form below a folder of verl's checkpoints; None if there is none yet."""
+    steps = sorted(folder.glob("global_step_*"), key=lambda path: int(path.name.removeprefix("global_step_")))
+    for step in reversed(steps):
+        for model in (step / "huggingface", step / "actor" / "huggingface"):
+            if any(model.glob("*.safetensors")):
+                return model
+    return None

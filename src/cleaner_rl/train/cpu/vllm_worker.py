@@ -1,0 +1,24 @@
+"""vLLM's worker on a processor, when its weights change while it serves.
+
+vLLM-CPU packs each linear layer's weight for its kernels once and drops the original, so that a later load of new
+weights hangs or is lost (with tied embeddings the head silently keeps the old ones). Here layers use torch's own
+product on the weight itself. vLLM finds the class by its name (`worker_extension_cls`), in its own process and before
+the model is loaded.
+"""
+
+from __future__ import annotations
+
+import torch
+from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+from vllm.model_executor.layers import utils
+
+
+def _unpacked(layer: torch.nn.Module, remove_weight: bool) -> None:  # noqa: ARG001 (vLLM's signature)
+    layer.cpu_linear = torch.nn.functional.linear
+
+
+utils.dispatch_cpu_unquantized_gemm = _unpacked
+
+
+class CpuWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]
+    """verl's extension, in a process whose layers keep their weights."""

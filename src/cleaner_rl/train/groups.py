@@ -1,0 +1,162 @@
+"""What a step drew, and what became of it: to the store for people, as metrics for curves.
+
+One line a step goes to `metrics.jsonl` beside the store, and the same figures to verl, under `cleaner/`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+
+from cleaner_rl.purify import gap
+from cleaner_rl.resample import PlainPolicy, RocPolicy, Selection, verdicts
+from cleaner_rl.train.outputs import Graded
+from cleaner_rl.train.recipe import Recipe
+from cleaner_rl.trajectory import Granularity, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory.store import ParquetWriter
+
+
+class TooManyFaultsError(RuntimeError):
+    """The infrastructure breaks more often than the recipe bears."""
+
+
+class StepRecord:
+    """Collects a step's groups; `finish` writes them down."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self._recipe, self._folder = recipe, folder
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows: list[Graded] = []
+        self._kept: list[Graded] = []
+        self._evaluated: list[Graded] = []
+        self._absent = 0
+        self._groups = 0
+        self._evicted: Counter[str] = Counter()
+
+    def evicted(self, why: str, absent: int) -> None:
+        """A group went back; `absent` of its rollouts were faults."""
+        self._evicted[why] += 1
+        self._absent += max(0, absent)
+        self._groups += 1
+
+    def selected(
+        self, rows: Sequence[Graded], selection: Selection, policy: RocPolicy | PlainPolicy, absent: int
+    ) -> None:
+        """A group was selected from; `absent` of its rollouts were faults."""
+        told = [
+            replace(row, extra={**row.extra, "roc": dict(verdict)})
+            for row, verdict in zip(rows, verdicts(selection, policy), strict=True)
+        ]
+        self._rows += told
+        self._kept += [told[index] for index in selection.kept]
+        self._absent += max(0, absent)
+        self._groups += 1
+
+    def evaluated(self, rows: Iterable[Graded]) -> None:
+        """Rollouts on held-out tasks."""
+        self._evaluated += rows
+
+    def fault_share(self) -> float:
+        """Of the rollouts of this step's groups so far."""
+        drawn = self._groups * self._recipe.sampled
+        return self._absent / drawn if drawn else 0.0
+
+    def check_faults(self) -> None:
+        """Raise if too many were; a step's worth of groups is needed to say so."""
+        share, bearable = self.fault_share(), self._recipe.faults.max_share
+        if self._groups >= self._recipe.batch.prompts and share > bearable:
+            raise TooManyFaultsError(
+                f"{share:.0%} of this step's rollouts were faults, more than the {bearable:.0%} of faults.max_share; "
+                "the workers' log says which. Nothing of them was trained on: mend what broke and run the same command "
+                "again, it goes on from the last checkpoint"
+            )
+
+    def finish(self, step: int, partition: str) -> dict[str, float]:
+        """Write what was collected; the step's figures."""
+        self.check_faults()
+        rows = self._evaluated if partition == "val" else self._rows
+        with ParquetWriter(self._folder / "trajectories") as writer:
+            for row in rows:
+                writer.write(row)
+        if partition == "val":
+            self._begin()
+            return {}
+        figures = figures_of(rows) | {
+            f"roc/{name}_{side}": value
+            for side, side_rows in (("kept", self._kept), ("drawn", rows))
+            for name, value in _quality(side_rows).items()
+        }
+        figures |= {
+            "faults": float(self._absent),
+            "fault_share": self.fault_share(),
+            **{f"groups/{why}": float(self._evicted[why]) for why in ("stale", "equal_rewards", "too_small")},
+        }
+        figures = {name: value for name, value in figures.items() if isfinite(value)}
+        self._append(step, figures)
+        self._begin()
+        return {f"cleaner/{name}": value for name, value in figures.items()}
+
+    def _append(self, step: int, figures: dict[str, float]) -> None:
+        line = json.dumps({"run": self._recipe.name, "step": step, "metrics": figures})
+        with (self._folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def figures_of(rows: Sequence[Graded]) -> dict[str, float]:
+    """Means over some trajectories; NaN where there is nothing to take a mean of."""
+    edits = [edit for row in rows for _, edit in row.edits]
+    tried = [edit for edit in edits if len(edit.original) > 1 or edit.refusal]
+    first = [first_attempt_tally(row) for row in rows]
+    gaps = [value for row in rows for value in _gaps(row)]
+    alike = [edit.similarity for edit in edits if edit.similarity is not None]
+    failed = sum(tally.failed for tally in first)
+    calls = sum(tally.calls for tally in first)
+    return {
+        "reward": _mean([row.reward or 0.0 for row in rows]),
+        "accuracy": _mean([float(bool(row.success)) for row in rows]),
+        "tokens": _mean([float(len(row)) for row in rows]),
+        "turns": _mean([float(len(row.turns)) for row in rows]),
+        "errors_per_trajectory": _mean([float(residual_tally(row).failed) for row in rows]),
+        "first_attempt_errors_per_trajectory": _mean([float(tally.failed) for tally in first]),
+        "first_attempt_success": 1 - failed / calls if calls else float("nan"),
+        "recovery": _mean([float(edit.commits) for edit in tried]),
+        "repairs_tried": _mean([float(sum(1 for _, edit in row.edits)) for row in rows]),
+        "grafts": _count(rows, Granularity.GRAFT),
+        "replacements": _count(rows, Granularity.REPLACE),
+        "refused": _count(rows, Granularity.NONE),
+        "similarity": _mean(alike),
+        "graft_gap": _mean(gaps),
+        "graft_gap_max": max(gaps, default=float("nan")),
+        "lookahead_tokens": _mean([_number(row.extra.get("lookahead")) for row in rows]),
+        "seconds": _mean([_number(row.extra.get("seconds")) for row in rows]),
+    }
+
+
+def _quality(rows: Sequence[Graded]) -> dict[str, float]:
+    return {
+        "errors": _mean([float(residual_tally(row).failed) for row in rows]),
+        "accuracy": _mean([float(bool(row.success)) for row in rows]),
+    }
+
+
+def _gaps(row: Graded) -> list[float]:
+    values = [gap(turn) for turn in row.turns if turn.edit is not None and turn.edit.commits]
+    return [value for value in values if value is not None]
+
+
+def _count(rows: Sequence[Graded], granularity: Granularity) -> float:
+    return _mean([float(sum(edit.granularity is granularity for _, edit in row.edits)) for row in rows])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

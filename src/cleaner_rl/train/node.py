@@ -1,0 +1,40 @@
+"""The sandbox node of a run, as a program: `python -m cleaner_rl.train.node SETTINGS`, settings as JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+
+import msgspec
+
+from cleaner_rl.sandbox import BARE, SCIENCE, Limits, NodeConfig, PreloadSet
+from cleaner_rl.sandbox.service import Keeper, ServiceConfig, bind
+from cleaner_rl.train.recipe import Sandbox
+
+
+def node_config(settings: Sandbox) -> NodeConfig:
+    """A node by a recipe's settings."""
+    limits = Limits(cpu_seconds=settings.cpu_seconds, memory_mb=settings.memory_mb)
+    own = PreloadSet("own", tuple(settings.packages), tuple(settings.packages), settings.site or None)
+    config = NodeConfig(
+        slots=settings.slots or 2 * (os.cpu_count() or 1),
+        preload=(BARE, own if settings.packages else SCIENCE),
+        limits=limits,
+    )
+    maxima = replace(
+        config.maxima,
+        cpu_seconds=max(config.maxima.cpu_seconds, limits.cpu_seconds),
+        memory_mb=max(config.maxima.memory_mb, limits.memory_mb),
+    )
+    return replace(config, maxima=maxima)
+
+
+def main(settings: str) -> int:
+    """Serve until told to stop."""
+    config = ServiceConfig(node_config(msgspec.json.decode(settings, type=Sandbox)))
+    return Keeper(bind("127.0.0.1", 0, config), config).run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

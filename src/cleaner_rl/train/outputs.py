@@ -1,0 +1,87 @@
+"""From a finished trajectory to what verl takes, and what travels with it. Pure; knows nothing of verl."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cleaner_rl.train.recipe import GraftLogprobs, Recipe
+from cleaner_rl.trajectory import TokenSpan, Trajectory
+
+Graded = Trajectory[TokenSpan]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One trajectory as verl's columns."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    response_mask: list[int]
+    logprobs: list[float]
+    reward: float
+    versions: tuple[int, int]
+    """The oldest and the newest weights that had a part in it."""
+    packed: bytes
+    """The trajectory itself, for the sampler and the store."""
+
+
+def to_row(trajectory: Graded, recipe: Recipe) -> Row | None:
+    """The trajectory as a row; None if nothing may be learnt from it."""
+    length = len(trajectory.prompt)
+    if not trajectory.usable or trajectory.reward is None or len(trajectory) == length:
+        return None
+    mask = trajectory.loss_mask()[length:]
+    logprobs = rollout_logprobs(trajectory, recipe)[length:]
+    if not mask.any() or np.isnan(logprobs[mask]).any():
+        return None
+    shaped = shape(trajectory, recipe)
+    versions = _versions(shaped)
+    assert shaped.reward is not None
+    return Row(
+        prompt_ids=trajectory.prompt.ids.tolist(),
+        response_ids=trajectory.ids()[length:].tolist(),
+        response_mask=mask.astype(int).tolist(),
+        logprobs=logprobs.tolist(),
+        reward=shaped.reward,
+        versions=(min(versions), max(versions)),
+        packed=pack(shaped),
+    )
+
+
+def rollout_logprobs(trajectory: Graded, recipe: Recipe) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """What verl takes for the log-probs of the rollout, by the recipe's choice."""
+    if recipe.purify.graft_logprobs is GraftLogprobs.SAMPLED:
+        return trajectory.behaviour_logprobs()
+    return trajectory.logprobs()
+
+
+def shape(trajectory: Graded, recipe: Recipe) -> Graded:
+    """The trajectory with DAPO's soft penalty on a response that reaches into its last tokens."""
+    buffer, most = recipe.update.overlong_buffer, recipe.budget.response_tokens
+    beyond = len(trajectory) - len(trajectory.prompt) - (most - buffer)
+    if buffer == 0 or beyond <= 0 or trajectory.reward is None:
+        return trajectory
+    penalty = recipe.update.overlong_penalty * beyond / buffer
+    extra = {**trajectory.extra, "overlong": penalty}
+    return replace(trajectory, reward=trajectory.reward - penalty, extra=extra)
+
+
+def pack(trajectory: Graded) -> bytes:
+    """Between our own processes."""
+    return pickle.dumps(trajectory, pickle.HIGHEST_PROTOCOL)
+
+
+def unpack(packed: bytes) -> Graded:
+    """What `pack` made."""
+    trajectory = pickle.loads(packed)
+    assert isinstance(trajectory, Trajectory)
+    return trajectory
+
+
+def _versions(trajectory: Graded) -> list[int]:
+    """The weights that sampled or scored its tokens; 0 where the engine didn't say."""
+    scores = [scores for turn in trajectory.turns for span in turn.spans() for scores in (span.sampled, span.rescored)]
+    return [scores.version for scores in scores if scores is not None and scores.version is not None] or [0]

@@ -1,0 +1,228 @@
+"""From a recipe to verl's configuration: a flat mapping of dotted keys, as Hydra takes them.
+
+A key that begins with "+" is one that verl's own files don't list. The same mapping serves `--dry-run`, where verl
+isn't needed, and a run; whether verl knows each key is checked by composing it (`cleaner_rl.train.seams`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from cleaner_rl.train.plan import AGENT, agent_loops
+from cleaner_rl.train.recipe import Correction, DeviceKind, Dtype, Recipe, TrainerMode
+
+POLL_SECONDS = 0.1
+"""Between two looks of the sampler, in every method."""
+ENVIRONMENT = {"VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.plugin", "TOKENIZERS_PARALLELISM": "false"}
+CPU_ENVIRONMENT = {
+    **ENVIRONMENT,
+    "VERL_PLATFORM": "cpu",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+_A = "actor_rollout_ref"
+SHORT = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16"}
+
+
+def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
+    """verl's settings for a recipe whose run lives in `folder`."""
+    values = {
+        **_data(recipe),
+        **_model(recipe),
+        **_update(recipe),
+        **_rollout(recipe, folder),
+        **_sampler(recipe, folder),
+        **_trainer(recipe, folder),
+        **(_cpu(recipe) if recipe.device.kind is DeviceKind.CPU else {}),
+    }
+    for key, value in _flat(recipe.verl).items():
+        # The last word: under either spelling of the key.
+        values.pop(key.removeprefix("+"), None)
+        known = f"+{key.removeprefix('+')}"
+        values[known if known in values else key] = value
+    return values
+
+
+def as_arguments(values: Mapping[str, object]) -> list[str]:
+    """As Hydra reads them from a command line."""
+    return [f"{key}={_hydra(value)}" for key, value in values.items()]
+
+
+def environment(recipe: Recipe) -> Mapping[str, str]:
+    """What each of verl's processes needs in its environment."""
+    return CPU_ENVIRONMENT if recipe.device.kind is DeviceKind.CPU else ENVIRONMENT
+
+
+def _data(recipe: Recipe) -> dict[str, object]:
+    return {
+        "data.train_files": recipe.tasks.train,
+        "data.val_files": recipe.tasks.held_out or recipe.tasks.train,
+        "data.train_batch_size": recipe.batch.prompts,
+        "data.max_prompt_length": recipe.budget.prompt_tokens,
+        "data.max_response_length": recipe.budget.response_tokens,
+        "data.filter_overlong_prompts": False,
+        "data.truncation": "error",
+        "data.return_raw_chat": True,
+        "data.seed": recipe.seed,
+        **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in recipe.model.template.items()},
+    }
+
+
+def _model(recipe: Recipe) -> dict[str, object]:
+    offload, roles = recipe.device.offload, ("actor", "ref") if recipe.update.kl else ("actor",)
+    values: dict[str, object] = {
+        f"{_A}.model.path": recipe.model.path,
+        f"{_A}.actor.strategy": "fsdp2",
+        f"{_A}.actor.fsdp_config.seed": recipe.seed,
+        f"{_A}.actor.fsdp_config.optimizer_offload": offload,
+    }
+    for role in roles:
+        values |= {
+            f"{_A}.{role}.fsdp_config.param_offload": offload,
+            # verl computes in bfloat16 unless this says otherwise; its key `dtype` alone doesn't.
+            f"+{_A}.{role}.fsdp_config.mixed_precision.param_dtype": SHORT[recipe.model.dtype],
+            f"+{_A}.{role}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
+            f"+{_A}.{role}.fsdp_config.mixed_precision.buffer_dtype": "fp32",
+        }
+    return values
+
+
+def _update(recipe: Recipe) -> dict[str, object]:
+    update, batch = recipe.update, recipe.batch
+    return {
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.use_kl_in_reward": False,
+        "algorithm.filter_groups.enable": batch.dynamic_sampling,
+        "algorithm.filter_groups.metric": "reward",
+        "algorithm.rollout_correction.rollout_is": None if update.correction is Correction.NONE else update.correction,
+        "algorithm.rollout_correction.rollout_is_threshold": update.correction_threshold,
+        f"{_A}.actor.ppo_mini_batch_size": batch.mini_batch,
+        f"{_A}.actor.ppo_micro_batch_size_per_gpu": batch.micro_batch,
+        f"{_A}.actor.optim.lr": update.lr,
+        f"{_A}.actor.optim.lr_warmup_steps": update.warmup_steps,
+        f"{_A}.actor.clip_ratio_low": update.clip_low,
+        f"{_A}.actor.clip_ratio_high": update.clip_high,
+        f"{_A}.actor.clip_ratio_c": update.clip_c,
+        f"{_A}.actor.loss_agg_mode": update.loss,
+        f"{_A}.actor.use_kl_loss": bool(update.kl),
+        f"{_A}.actor.kl_loss_coef": update.kl,
+        f"{_A}.actor.entropy_coeff": 0,
+        f"{_A}.actor.data_loader_seed": recipe.seed,
+    }
+
+
+def _rollout(recipe: Recipe, folder: Path) -> dict[str, object]:
+    device, budget = recipe.device, recipe.budget
+    return {
+        f"{_A}.rollout.name": device.engine,
+        f"{_A}.rollout.dtype": recipe.model.dtype,
+        f"{_A}.rollout.n": recipe.batch.rollouts,
+        f"{_A}.rollout.seed": recipe.seed,
+        f"{_A}.rollout.temperature": recipe.sampling.temperature,
+        f"{_A}.rollout.top_p": recipe.sampling.top_p,
+        f"{_A}.rollout.calculate_log_probs": True,
+        f"{_A}.rollout.tensor_model_parallel_size": device.tensor_parallel,
+        f"{_A}.rollout.gpu_memory_utilization": device.memory_share,
+        f"{_A}.rollout.log_prob_micro_batch_size_per_gpu": recipe.batch.micro_batch,
+        # A lookahead stands beside the response while it lasts.
+        f"{_A}.rollout.max_model_len": budget.prompt_tokens
+        + budget.response_tokens
+        + (budget.lookahead_tokens if recipe.method.live else 0),
+        f"{_A}.rollout.val_kwargs.n": recipe.run.evaluation_samples,
+        f"{_A}.rollout.val_kwargs.temperature": 1.0,
+        f"{_A}.rollout.val_kwargs.top_p": 1.0,
+        f"{_A}.rollout.val_kwargs.do_sample": True,
+        f"{_A}.rollout.agent.num_workers": device.workers,
+        f"{_A}.rollout.agent.default_agent_loop": AGENT,
+        f"{_A}.rollout.agent.agent_loop_config_path": str(agent_loops(folder)),
+        f"+{_A}.rollout.agent.agent_loop_manager_class": "cleaner_rl.train.manager.CleanerManager",
+        # The grader runs in our loop; verl starts this many of its own reward workers all the same.
+        "reward.num_workers": 1,
+    }
+
+
+def _sampler(recipe: Recipe, folder: Path) -> dict[str, object]:
+    name = "CleanerSampler" if recipe.device.mode is TrainerMode.SYNC else "CleanerSamplerAsync"
+    return {
+        "trainer.v1.trainer_mode": recipe.device.mode,
+        "trainer.v1.sampler.custom_sampler.path": "pkg://cleaner_rl.train.sampler",
+        "trainer.v1.sampler.custom_sampler.name": name,
+        # With it verl fetches prompts one by one, so that any number of groups can be refilled.
+        "trainer.v1.sampler.sync_refill_failed_groups": True,
+        "+trainer.v1.sampler.sampler_kwargs.folder": str(folder),
+    }
+
+
+def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
+    run, device = recipe.run, recipe.device
+    return {
+        "trainer.project_name": "cleaner-rl",
+        "trainer.experiment_name": recipe.name,
+        "trainer.logger": run.loggers,
+        "trainer.nnodes": device.nodes,
+        "trainer.n_gpus_per_node": device.per_node,
+        "trainer.total_epochs": run.epochs,
+        "trainer.total_training_steps": run.steps or None,
+        "trainer.save_freq": run.save_every or -1,
+        "trainer.test_freq": run.evaluate_every if recipe.tasks.held_out else -1,
+        "trainer.val_before_train": bool(recipe.tasks.held_out),
+        "trainer.resume_mode": "auto",
+        # With the model in Hugging Face's form beside verl's own, for whoever serves or evaluates it.
+        f"{_A}.actor.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        "trainer.default_local_dir": str(folder / "checkpoints"),
+    }
+
+
+def _cpu(recipe: Recipe) -> dict[str, object]:
+    """What verl and vLLM need to be told on a machine without an accelerator (`cleaner_rl.train.cpu`)."""
+    ranks = recipe.device.nodes * recipe.device.per_node
+    vllm = f"+{_A}.rollout.engine_kwargs.vllm"
+    return {
+        "data.dataloader_num_workers": 0,
+        f"+{_A}.model.override_config.attn_implementation": "sdpa",
+        f"{_A}.model.use_remove_padding": False,
+        f"{_A}.model.enable_gradient_checkpointing": False,
+        f"{_A}.actor.use_torch_compile": False,
+        f"{_A}.actor.fsdp_config.use_torch_compile": False,
+        f"{_A}.ref.fsdp_config.use_torch_compile": False,
+        f"{_A}.ref.log_prob_micro_batch_size_per_gpu": recipe.batch.micro_batch,
+        f"{_A}.rollout.enforce_eager": True,
+        f"{_A}.rollout.free_cache_engine": False,
+        f"+{_A}.rollout.enable_sleep_mode": False,
+        f"{_A}.rollout.load_format": "auto",
+        f"{_A}.rollout.max_num_seqs": 128,
+        f"{_A}.rollout.max_num_batched_tokens": 4_096,
+        f"{_A}.rollout.checkpoint_engine.update_weights_bucket_megabytes": 256,
+        f"{vllm}.worker_extension_cls": "cleaner_rl.train.cpu.vllm_worker.CpuWorkerExtension",
+        f"{vllm}.block_size": 32,
+        f"{vllm}.compilation_config.cudagraph_mode": "NONE",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "trainer.device": "cpu",
+        # Logical: what Ray places, not what the machine has.
+        "ray_kwargs.ray_init.num_cpus": 8 + 4 * ranks + recipe.device.workers,
+        "+ray_kwargs.ray_init.num_gpus": ranks,
+        "+ray_kwargs.ray_init.include_dashboard": False,
+        "+ray_kwargs.ray_init._node_ip_address": "127.0.0.1",
+    }
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            plus = "+" if name.startswith("+") else ""
+            flat |= {f"{plus}{inner}": each for inner, each in _flat(value, f"{name.removeprefix('+')}.").items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _hydra(value: object) -> str:
+    """A value in Hydra's grammar: JSON, but for words without anything special in them, and null."""
+    if isinstance(value, str) and value and all(sign.isalnum() or sign in "-_./:" for sign in value):
+        return value
+    return json.dumps(value, ensure_ascii=False)

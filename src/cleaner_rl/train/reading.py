@@ -1,0 +1,114 @@
+"""A recipe from YAML: typed, and strict. A key that isn't one is an error that names the nearest.
+
+Texts may name variables of the environment (`$DATA/train.parquet`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+import yaml
+
+from cleaner_rl.train.recipe import Recipe, RecipeError
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML as people write it: 1e-6 is a number (for YAML 1.1 it is a text)."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
+    """The recipe of a file, with `settings` ("a.b=c") laid over it."""
+    file = Path(path)
+    try:
+        values = _load(file.read_text(encoding="utf-8"), str(file))
+    except OSError as error:
+        raise RecipeError(f"{file} can't be read: {error.strerror}") from None
+    values = _expanded(values)
+    if not isinstance(values, dict):
+        raise RecipeError(f"{file} holds no settings; a recipe has at least name, method, model and tasks")
+    for setting in settings:
+        _set(values, setting)
+    return to_recipe(values)
+
+
+def to_recipe(values: Mapping[str, object]) -> Recipe:
+    """A recipe from plain values."""
+    _check_keys(values, Recipe, "")
+    try:
+        return msgspec.convert(values, Recipe)
+    except msgspec.ValidationError as error:
+        raise RecipeError(_plain(str(error))) from None
+
+
+def to_values(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as plain values, which `to_recipe` reads again."""
+    values = msgspec.to_builtins(recipe)
+    assert isinstance(values, dict)
+    return values
+
+
+def _load(text: str, where: str) -> object:
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{where} is no YAML: {error}") from None
+
+
+def _expanded(value: object) -> object:
+    """The values with variables of the environment put in, `$NAME` or `${NAME}`."""
+    if isinstance(value, dict):
+        return {key: _expanded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_expanded(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    text = os.path.expandvars(value)
+    if left := re.search(r"\$\{?(\w+)", text):
+        raise RecipeError(f"'{value}' needs the environment's variable {left[1]}, which isn't set")
+    return text
+
+
+def _set(values: dict[str, Any], setting: str) -> None:
+    name, equals, text = setting.partition("=")
+    if not equals or not name:
+        raise RecipeError(f"'{setting}' sets nothing; write --set section.key=value")
+    *sections, last = name.split(".")
+    if sections[:1] == ["verl"]:  # its keys are verl's, dotted or not
+        sections, last = ["verl"], name.removeprefix("verl.")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise RecipeError(f"'{name}' can't be set: '{section}' isn't a section")
+    values[last] = _load(text, f"the value of {name}")
+
+
+def _check_keys(values: Mapping[str, object], kind: type, where: str) -> None:
+    """Raise for the first key that `kind` doesn't have."""
+    hints = get_type_hints(kind)
+    for key, value in values.items():
+        if key not in hints:
+            nearest = get_close_matches(str(key), hints, 1)
+            advice = f"did you mean '{where}{nearest[0]}'?" if nearest else f"it can hold: {', '.join(hints)}"
+            raise RecipeError(f"there is no setting '{where}{key}'; {advice}")
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(hints[key]):
+            _check_keys(value, hints[key], f"{where}{key}.")
+
+
+def _plain(message: str) -> str:
+    """msgspec's words without its notation: "Expected `int`, got `str` - at `$.batch.prompts`"."""
+    what, _, where = message.partition(" - at `$")
+    where = where.strip("`").lstrip(".")
+    what = what.replace("`", "'")
+    return f"{where}: {what[:1].lower()}{what[1:]}" if where else what[:1].lower() + what[1:]

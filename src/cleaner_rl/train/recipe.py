@@ -1,0 +1,380 @@
+"""A recipe: everything that makes a training run, as typed data. `reading` fills it from YAML, `overrides` makes verl's
+configuration of it.
+
+Defaults are the CLEANER paper's where it has the setting. Whatever isn't here is verl's: the mapping `verl` passes it
+on and has the last word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from cleaner_rl.purify import PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
+from cleaner_rl.resample import PlainPolicy, Positives, QualityOf, RocPolicy
+from cleaner_rl.tasks import RewardScale
+
+
+class RecipeError(ValueError):
+    """A recipe that can't be run; the message says why, and what to change."""
+
+
+class Method(StrEnum):
+    """What is done with failed calls, and with groups."""
+
+    DAPO = "dapo"
+    ROC = "roc"
+    CLEANER = "cleaner"
+    HINDSIGHT = "hindsight"
+    CLEANER_ROC = "cleaner+roc"
+    HINDSIGHT_ROC = "hindsight+roc"
+
+    @property
+    def live(self) -> bool:
+        """Whether failures are repaired while the rollout runs (SAAR)."""
+        return self in (Method.CLEANER, Method.CLEANER_ROC)
+
+    @property
+    def hindsight(self) -> bool:
+        """Whether failures are collapsed afterwards."""
+        return self in (Method.HINDSIGHT, Method.HINDSIGHT_ROC)
+
+    @property
+    def edits(self) -> bool:
+        """Whether trajectories are edited at all."""
+        return self.live or self.hindsight
+
+    @property
+    def resamples(self) -> bool:
+        """Whether groups are oversampled and thinned out (GRPO-RoC)."""
+        return self in (Method.ROC, Method.CLEANER_ROC, Method.HINDSIGHT_ROC)
+
+
+class Dtype(StrEnum):
+    """The numbers that a model is trained and served in."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+class GraftLogprobs(StrEnum):
+    """Which log-prob of a moved token the trainer takes for the rollout's."""
+
+    RESCORED = "rescored"
+    """In the clean context, as if it had been sampled there: the paper."""
+    SAMPLED = "sampled"
+    """As it was really drawn, so that a token's importance weight is π_old(clean) over π(lookahead)."""
+
+
+class Correction(StrEnum):
+    """verl's importance correction between rollout and trainer."""
+
+    NONE = "none"
+    TOKEN = "token"
+    SEQUENCE = "sequence"
+
+
+class DeviceKind(StrEnum):
+    """What the model runs on."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+
+
+class TrainerMode(StrEnum):
+    """How rollouts and updates take turns: verl's own names."""
+
+    SYNC = "sync"
+    COLOCATE_ASYNC = "colocate_async"
+    SEPARATE_ASYNC = "separate_async"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is trained."""
+
+    path: str
+    """A folder in Hugging Face's form, or a name on the hub."""
+    dtype: Dtype = Dtype.BFLOAT16
+    template: dict[str, object] = field(default_factory=dict)
+    """Options of its chat template, such as `enable_thinking: false`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """What it is trained and judged on."""
+
+    train: list[str]
+    """verl's Parquet files, as `cleaner_rl.tasks.write_verl` makes them."""
+    held_out: list[str] = field(default_factory=list)
+    prompt: str = "stateless"
+    """What the model is told about its tool: a name or a TOML file (`cleaner_rl.tasks.load_prompt`)."""
+    reward: RewardScale = RewardScale.SIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a rollout may use."""
+
+    prompt_tokens: int = 2_560
+    response_tokens: int = 20_480
+    turns: int = 16
+    lookahead_tokens: int = 20_480
+    """For all attempts of one rollout; none of it counts against the response."""
+    seconds: float = 0
+    """Of wall time, after which a rollout ends and isn't trained on; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How rollouts are drawn."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How much goes into a step."""
+
+    prompts: int = 128
+    mini_batch: int = 32
+    """Prompts per update of the weights."""
+    rollouts: int = 16
+    """Rollouts of a prompt that are trained on."""
+    micro_batch: int = 1
+    """Sequences that a device takes at a time."""
+    dynamic_sampling: bool = True
+    """Refill groups of equal rewards, which teach nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How the weights change."""
+
+    lr: float = 1e-6
+    warmup_steps: int = 20
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    clip_c: float = 10.0
+    loss: str = "token-mean"
+    kl: float = 0.0
+    correction: Correction = Correction.TOKEN
+    correction_threshold: float = 2.0
+    overlong_buffer: int = 4_096
+    """The last tokens of a response, over which the reward falls by up to `overlong_penalty`; 0: none."""
+    overlong_penalty: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Purify:
+    """SAAR's and hindsight's settings; the method says which of the two applies."""
+
+    attempts: int = 3
+    threshold: float = 0.5
+    measure: str = "difflib"
+    refuse_stale: bool = False
+    probability: float = 1.0
+    schedule: list[tuple[int, float]] = field(default_factory=list)
+    """(step, probability) points instead of one probability."""
+    which: Which = Which.ALL
+    unrepaired: Unrepaired = Unrepaired.KEEP_ATTEMPTS
+    graft_logprobs: GraftLogprobs = GraftLogprobs.RESCORED
+
+    def policy(self) -> PurifyPolicy:
+        """As the purifier takes it."""
+        probability = Schedule(tuple(self.schedule)) if self.schedule else self.probability
+        splice = SplicePolicy(self.threshold, self.measure, self.refuse_stale)
+        return PurifyPolicy(self.attempts, splice, probability, self.which, self.unrepaired)
+
+
+@dataclass(frozen=True, slots=True)
+class Roc:
+    """GRPO-RoC's settings; `batch.rollouts` says how many are kept."""
+
+    sample: int = 32
+    min_positive: int = 2
+    min_negative: int = 2
+    positives: Positives = Positives.CLEANEST
+    quality_of: QualityOf = QualityOf.FIRST_ATTEMPT
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What is done when the infrastructure breaks."""
+
+    min_rollouts: int = 2
+    """A group with fewer usable rollouts is refilled. With RoC it is `batch.rollouts`."""
+    max_share: float = 0.2
+    """Of a step's rollouts; above it the run stops."""
+    stall_minutes: float = 60
+    """Without a finished group for so long, the run stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """Where calls run: a node started here, or nodes by their addresses."""
+
+    addresses: list[str] = field(default_factory=list)
+    """URLs, `dns://name:port` or `ray:`; none: start one here."""
+    slots: int = 0
+    """Of the node started here; 0: two for each core."""
+    packages: list[str] = field(default_factory=list)
+    """What programs may import on the node started here, loaded ahead; none: NumPy and SymPy."""
+    site: str = ""
+    """The folder that these are installed in; empty: this environment."""
+    token_file: str = ""
+    """A file whose first line is the token to show to nodes by address."""
+    cpu_seconds: float = 10.0
+    memory_mb: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What it runs on."""
+
+    kind: DeviceKind = DeviceKind.GPU
+    nodes: int = 1
+    per_node: int = 8
+    engine: str = "vllm"
+    """`vllm` or `sglang` on GPUs, `vllm` on CPUs."""
+    tensor_parallel: int = 1
+    mode: TrainerMode = TrainerMode.SYNC
+    workers: int = 8
+    """Processes that run rollouts."""
+    offload: bool = False
+    memory_share: float = 0.7
+    """Of a GPU's memory, for the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long, and where to."""
+
+    steps: int = 0
+    """0: as many as `epochs` give."""
+    epochs: int = 1
+    folder: str = "runs"
+    save_every: int = 20
+    evaluate_every: int = 20
+    evaluation_samples: int = 1
+    loggers: list[str] = field(default_factory=lambda: ["console"])
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStart:
+    """Supervised fine-tuning before anything else."""
+
+    demonstrations: list[str]
+    """Parquet files with `messages` and `tools`."""
+    epochs: int = 1
+    lr: float = 1e-5
+    warmup: float = 0.03
+    """The share of all updates over which the rate rises."""
+    batch: int = 32
+    micro_batch: int = 1
+    max_tokens: int = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a run, from the model of the part before."""
+
+    name: str
+    steps: int
+    response_tokens: int = 0
+    """0: as the recipe says."""
+    min_pass_rate: float = 0.0
+    max_pass_rate: float = 1.0
+    """Of the stage before: tasks outside these bounds are left out. Tasks that it didn't draw stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One training run."""
+
+    name: str
+    method: Method
+    model: Model
+    tasks: Tasks
+    seed: int = 1
+    budget: Budget = field(default_factory=Budget)
+    sampling: Sampling = field(default_factory=Sampling)
+    batch: Batch = field(default_factory=Batch)
+    update: Update = field(default_factory=Update)
+    purify: Purify = field(default_factory=Purify)
+    roc: Roc = field(default_factory=Roc)
+    faults: Faults = field(default_factory=Faults)
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    device: Device = field(default_factory=Device)
+    run: Run = field(default_factory=Run)
+    cold_start: ColdStart | None = None
+    stages: list[Stage] = field(default_factory=list)
+    """None: all in one."""
+    verl: dict[str, object] = field(default_factory=dict)
+    """verl's own settings, nested or dotted; they have the last word."""
+
+    def __post_init__(self) -> None:
+        for refusal in (self._exactness(), self._correction(), self._sizes(), self._engine()):
+            if refusal:
+                raise RecipeError(refusal)
+        # The policies check themselves; ask them now rather than in a worker.
+        self.group_policy(), self.purify.policy()
+
+    @property
+    def sampled(self) -> int:
+        """Rollouts drawn of a prompt."""
+        return self.roc.sample if self.method.resamples else self.batch.rollouts
+
+    @property
+    def smallest_group(self) -> int:
+        """Usable rollouts that a group needs; with fewer it is refilled."""
+        return self.batch.rollouts if self.method.resamples else self.faults.min_rollouts
+
+    def group_policy(self) -> RocPolicy | PlainPolicy:
+        """How a group is thinned out."""
+        if not self.method.resamples:
+            return PlainPolicy(self.smallest_group)
+        roc = self.roc
+        return RocPolicy(self.batch.rollouts, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
+
+    def with_method(self, method: Method) -> Recipe:
+        """The same run with another method, and nothing else changed."""
+        return replace(self, method=method)
+
+    def _exactness(self) -> str:
+        if self.method.edits and (self.sampling.temperature != 1 or self.sampling.top_p != 1):
+            return (
+                f"sampling.temperature is {self.sampling.temperature} and sampling.top_p {self.sampling.top_p}, but "
+                "edited tokens are re-scored, and an engine scores at temperature 1 and top-p 1 only: set both to 1"
+            )
+        return ""
+
+    def _correction(self) -> str:
+        sampled = self.purify.graft_logprobs is GraftLogprobs.SAMPLED
+        if self.method.edits and sampled and self.update.correction is Correction.SEQUENCE:
+            return (
+                "purify.graft_logprobs is sampled, which weighs grafted tokens one by one, but update.correction is "
+                "sequence, where a graft's weight would spread over its whole trajectory: take token, or rescored"
+            )
+        return ""
+
+    def _sizes(self) -> str:
+        if self.method.resamples and self.roc.sample < self.batch.rollouts:
+            return f"roc.sample is {self.roc.sample}, fewer than the batch.rollouts={self.batch.rollouts} that are kept"
+        if self.batch.prompts % self.batch.mini_batch:
+            return f"batch.prompts={self.batch.prompts} can't be cut into mini-batches of {self.batch.mini_batch}"
+        if self.update.overlong_buffer >= self.budget.response_tokens:
+            return "update.overlong_buffer takes up the whole response; make it shorter than budget.response_tokens"
+        if len({stage.name for stage in self.stages}) != len(self.stages):
+            return "two stages have the same name; each has a folder of its own under it"
+        return ""
+
+    def _engine(self) -> str:
+        engines = ("vllm",) if self.device.kind is DeviceKind.CPU else ("vllm", "sglang")
+        if self.device.engine not in engines:
+            return f"device.engine is '{self.device.engine}'; on a {self.device.kind} it can be {' or '.join(engines)}"
+        if self.device.kind is DeviceKind.CPU and self.model.dtype is not Dtype.FLOAT32:
+            return "model.dtype must be float32 on a cpu: there, lower precision costs exactness and gains nothing"
+        return ""

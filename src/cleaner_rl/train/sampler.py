@@ -1,0 +1,174 @@
+"""verl's sampler with groups made our way: absent rows, GRPO-RoC, dynamic sampling, and an end to waiting.
+
+verl polls its queue until enough groups have ended, and gives a custom sampler none of its own filter settings. Here
+
+- a group with too few rows, because the rest were faults, goes back and another prompt takes its place;
+- a group of equal rewards does too, under dynamic sampling (verl's own rule, wired again);
+- of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
+- more faults than the recipe bears, a worker that is gone, or no group for long end the run with the reason;
+- what was drawn goes to the store with what became of it, and to the step's metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from typing import Any, ClassVar
+
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+
+from cleaner_rl.resample import group_of, select
+from cleaner_rl.train.groups import StepRecord
+from cleaner_rl.train.outputs import Graded, unpack
+from cleaner_rl.train.overrides import POLL_SECONDS
+from cleaner_rl.train.plan import read_plan
+
+CHECK_SECONDS = 10.0
+"""Between two looks at whether the workers are alive."""
+
+
+class StalledError(RuntimeError):
+    """Nothing has moved for too long."""
+
+
+class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
+    """For trainer mode `sync`."""
+
+    made: ClassVar = False
+    """Whether this process has one: the manager, which lives in the same, refuses to start without."""
+
+    def __init__(self, *, sampler_kwargs: Any, **options: Any) -> None:
+        plan = read_plan(str(sampler_kwargs.folder))
+        self._recipe = plan.recipe
+        batch = self._recipe.batch
+        CleanerSampler.made = True
+        super().__init__(
+            sampler_kwargs=sampler_kwargs,
+            poll_interval=POLL_SECONDS,
+            filter_groups_metric="reward" if batch.dynamic_sampling else None,
+            train_batch_size=batch.prompts,
+            gen_batch_size=1,
+            sync_refill_failed_groups=True,
+            **options,
+        )
+        self._record = StepRecord(plan.recipe, plan.folder)
+        self._step = 0
+        self._moved = self._checked = time.monotonic()
+        self._last_seen: Counter[str] = Counter()
+
+    # ---- verl's hooks
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        """A batch of groups, and what there is to say of them."""
+        self._step, self._moved = global_steps, time.monotonic()
+        batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        return batch, metrics | self._record.finish(global_steps, partition_id)
+
+    def _terminal_eviction_reasons(
+        self, global_steps: int, partition_id: str
+    ) -> tuple[set[str], set[str], set[str], Counter[float]]:
+        small = self._too_small(partition_id)
+        # verl takes a finished group without rows for an error.
+        self.finished_keys[partition_id] -= small
+        self.failure_keys[partition_id] -= small
+        stale, equal, failed, counts = super()._terminal_eviction_reasons(global_steps, partition_id)
+        self.finished_keys[partition_id] |= small
+        return stale, equal, failed | small, counts
+
+    def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
+        rows = self._rows(partition_id)
+        for uids, why in zip(eviction_reasons[:3], ("stale", "equal_rewards", "too_small"), strict=True):
+            for uid in uids:
+                self._record.evicted(why, self._recipe.sampled - len(rows[uid]))
+        # Here and not while it waits: where all groups break at once, it never does.
+        self._record.check_faults()
+        return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        self._watch(partition_id)
+        return super()._wait_for_next_poll(partition_id, last_debug_time)  # type: ignore[no-any-return]
+
+    def _materialize_batch(
+        self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, dict[str, Any]]
+    ) -> KVBatchMeta:
+        batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
+        trajectories = _trajectories(batch)
+        if partition_id == "val":
+            self._record.evaluated(trajectories.values())
+            return batch
+        kept = self._kept(selected_prompt_uids, trajectories)
+        tags = dict(zip(batch.keys, batch.tags, strict=True))
+        dropped = [key for key in batch.keys if key not in kept]
+        if dropped:
+            tq.kv_clear(partition_id=partition_id, keys=dropped)
+        left = [key for key in batch.keys if key in kept]
+        return KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
+
+    # ---- ours
+
+    def _too_small(self, partition_id: str) -> set[str]:
+        if partition_id == "val":
+            return set()
+        rows = self._rows(partition_id)
+        ended = self.finished_keys[partition_id] | self.failure_keys[partition_id]
+        return {uid for uid in ended if len(rows[uid]) < self._recipe.smallest_group}
+
+    def _rows(self, partition_id: str) -> dict[str, list[str]]:
+        rows: dict[str, list[str]] = defaultdict(list)
+        for key in self.partitions[partition_id]:
+            rows[key.split("_")[0]].append(key)
+        return rows
+
+    def _kept(self, uids: list[str], trajectories: dict[str, Graded]) -> set[str]:
+        """The keys to train on."""
+        keys: dict[str, list[str]] = defaultdict(list)
+        for key in trajectories:
+            keys[key.split("_")[0]].append(key)
+        kept: set[str] = set()
+        for uid in uids:
+            rows = [trajectories[key] for key in keys[uid]]
+            group = group_of(rows, [_answers(row) for row in rows])
+            policy = self._recipe.group_policy()
+            selection = select(group, policy, self._recipe.seed, dynamic_sampling=False)
+            self._record.selected(rows, selection, policy, absent=self._recipe.sampled - len(rows))
+            kept.update(keys[uid][index] for index in selection.kept)
+        return kept
+
+    def _watch(self, partition_id: str) -> None:
+        """End a run that can't go on."""
+        now = time.monotonic()
+        seen = Counter(
+            pending=len(self.pending_keys[partition_id]),
+            running=len(self.running_keys[partition_id]),
+            ended=len(self.finished_keys[partition_id]) + len(self.failure_keys[partition_id]),
+            rows=len(self.partitions[partition_id]),
+        )
+        if seen != self._last_seen:
+            self._last_seen, self._moved = seen, now
+        if now - self._moved > 60 * self._recipe.faults.stall_minutes:
+            raise StalledError(
+                f"no rollout has ended for {self._recipe.faults.stall_minutes:g} minutes (faults.stall_minutes); "
+                f"{seen['running']} prompts are running, {seen['pending']} wait, {seen['ended']} have ended"
+            )
+        if now - self._checked > CHECK_SECONDS:
+            self._checked = now
+            # verl hands its sampler nothing but this function; the trainer behind it knows the manager.
+            self.refill_fn.__self__.agent_loop_manager.check_workers()
+
+
+class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[misc]
+    """For trainer modes `colocate_async` and `separate_async`: verl's other sampler stands behind ours."""
+
+
+def _trajectories(batch: KVBatchMeta) -> dict[str, Graded]:
+    if not batch.keys:
+        return {}
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["trajectory"])
+    packed = [getattr(value, "data", value) for value in data["trajectory"]]
+    return {key: unpack(value) for key, value in zip(batch.keys, packed, strict=True)}
+
+
+def _answers(trajectory: Graded) -> int:
+    return 0 if trajectory.extra.get("answer") is None else 1

@@ -1,0 +1,128 @@
+"""Every place at which this room touches verl and vLLM, by name, with the shape it counts on.
+
+A new release moves such places. `broken_seams` says which, all at once and in words; the tests and the start of a run
+both ask it. Keys of verl's configuration are checked by composing a recipe's settings (`compose`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+VERL_VERSION = "0.9.1"
+"""What this was written for and tested with."""
+
+_LOOP = "verl.experimental.agent_loop.agent_loop"
+_BUFFER = "verl.trainer.ppo.v1.replay_buffer"
+_BUFFER_ARGUMENTS = (
+    "trainer_mode trainer_config max_off_policy_threshold max_off_policy_strategy sampler_kwargs poll_interval "
+    "refill_fn filter_groups_metric train_batch_size gen_batch_size max_inflight_gen_batches sync_refill_failed_groups"
+)
+_SERVER = "verl.workers.rollout.vllm_rollout.vllm_async_server"
+_ROUTER = "verl.workers.rollout.router:RequestLoadBalancer"
+
+SIGNATURES: dict[str, str] = {
+    # the CPU platform and its bridges
+    "verl.plugin.platform:PlatformRegistry.register": "platform",
+    "verl.utils.distributed:initialize_global_process_group_ray": "timeout_second backend",
+    "verl.utils.distributed:initialize_global_process_group": "timeout_second",
+    "vllm.model_executor.layers.utils:dispatch_cpu_unquantized_gemm": "layer remove_weight",
+    # the agent loop
+    f"{_LOOP}:AgentLoopBase.__init__": "trainer_config server_manager tokenizer processor dataset_cls data_config",
+    f"{_LOOP}:AgentLoopBase.run": "sampling_params",
+    "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ._init_agent_loop_workers": "",
+    "verl.workers.rollout.llm_server:LLMServerClient.generate": "request_id prompt_ids sampling_params",
+    "verl.workers.rollout.llm_server:FullyAsyncLLMServerClient.generate": "request_id prompt_ids sampling_params",
+    f"{_SERVER}:vLLMHttpServer.generate": "prompt_ids sampling_params request_id",
+    # the cold start
+    "verl.utils.dataset.multiturn_sft_dataset:MultiTurnSFTDataset._read_files_and_process": "",
+    # groups
+    "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ.generate_sequences": "prompts",
+    f"{_BUFFER}:ReplayBuffer.__init__": _BUFFER_ARGUMENTS,
+    f"{_BUFFER}:ReplayBuffer.sample": "global_steps partition_id batch_size",
+    f"{_BUFFER}:ReplayBuffer._sync_metadata_from_transfer_queue": "",
+    f"{_BUFFER}:ReplayBuffer._terminal_eviction_reasons": "global_steps partition_id",
+    f"{_BUFFER}:ReplayBuffer._evict_terminal_groups": "global_steps partition_id eviction_reasons",
+    f"{_BUFFER}:ReplayBuffer._dapo_filtered_keys": "partition_id",
+    f"{_BUFFER}:ReplayBuffer._clear_groups": "partition_id uids",
+    f"{_BUFFER}:ReplayBuffer._wait_for_next_poll": "partition_id last_debug_time",
+    f"{_BUFFER}:ReplayBuffer._materialize_batch": "partition_id selected_prompt_uids partition_snapshot",
+    f"{_BUFFER}:ReplayBufferAsync._terminal_eviction_reasons": "global_steps partition_id",
+    # the router
+    f"{_ROUTER}.acquire_server": "request_id extra",
+    f"{_ROUTER}.release_server": "server_id request_id",
+    f"{_ROUTER}.require_acquire_fields": "",
+    f"{_ROUTER}.require_release_fields": "",
+    f"{_ROUTER}.add_servers": "servers",
+    f"{_ROUTER}.remove_servers": "server_ids",
+    f"{_ROUTER}.get_all_servers": "",
+    f"{_ROUTER}.get_status": "",
+    f"{_ROUTER}.clear_sticky_cache": "",
+    f"{_ROUTER}.get_total_inflight": "",
+}
+"""Callables, each with the parameters that are passed to it or taken over from it."""
+
+FIELDS: dict[str, str] = {
+    f"{_LOOP}:AgentLoopOutput": (
+        "prompt_ids response_ids response_mask response_logprobs reward_score num_turns metrics extra_fields"
+    ),
+    f"{_LOOP}:AgentLoopMetrics": "generate_sequences tool_calls compute_score num_preempted",
+    "verl.workers.rollout.replica:TokenOutput": "token_ids log_probs stop_reason extra_fields",
+}
+"""Data classes, each with the fields that are read or set."""
+
+
+def broken_seams() -> list[str]:
+    """What isn't there any more, or has another shape; empty if all is well."""
+    return [
+        *_problems(SIGNATURES, lambda found: inspect.signature(found).parameters),
+        *_problems(FIELDS, lambda found: found.model_fields),
+        *_platform_problems(),
+    ]
+
+
+def check(arguments: Sequence[str], trainer: str = "ppo_trainer") -> list[str]:
+    """What stands against a run with these settings on the verl that is installed."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        compose(arguments, trainer)
+    except (HydraException, OmegaConfBaseException) as error:
+        return [f"verl doesn't take these settings: {error}"]
+    return []
+
+
+def compose(arguments: Sequence[str], trainer: str = "ppo_trainer") -> Any:
+    """verl's whole configuration with these settings; raises what Hydra raises at a key that verl doesn't know."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return hydra_compose(trainer, overrides=list(arguments))
+
+
+def _problems(seams: dict[str, str], names: Any) -> list[str]:
+    problems = []
+    for place, wanted in seams.items():
+        module, _, path = place.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in path.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError) as error:
+            problems.append(f"{place} isn't there: {error}")
+            continue
+        missing = [name for name in wanted.split() if name not in names(found)]
+        if missing:
+            problems.append(f"{place} lacks {', '.join(missing)}")
+    return problems
+
+
+def _platform_problems() -> list[str]:
+    from cleaner_rl.train.cpu.platform import PlatformCPU
+
+    missing = sorted(PlatformCPU.__abstractmethods__)
+    return [f"PlatformCPU doesn't implement {', '.join(missing)}"] if missing else []

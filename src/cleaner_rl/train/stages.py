@@ -1,0 +1,54 @@
+"""Stages: a recipe in parts, each from the model of the one before, on the tasks that are still worth it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cleaner_rl.tasks import PassRate, read_verl
+from cleaner_rl.train.recipe import Recipe, Stage
+from cleaner_rl.trajectory.store import read
+
+
+def stage_recipe(recipe: Recipe, stage: Stage, model: str, train: Sequence[str]) -> Recipe:
+    """One stage as a recipe of its own: it lives below the whole's folder and begins with `model`."""
+    budget = recipe.budget
+    return replace(
+        recipe,
+        name=f"{recipe.name}-{stage.name}",
+        stages=[],
+        cold_start=None,
+        model=replace(recipe.model, path=model),
+        tasks=replace(recipe.tasks, train=list(train)),
+        budget=replace(budget, response_tokens=stage.response_tokens or budget.response_tokens),
+        run=replace(recipe.run, steps=stage.steps, folder=str(Path(recipe.run.folder) / recipe.name)),
+    )
+
+
+def pass_rates(store: Path) -> dict[str, PassRate]:
+    """How often each task was solved in a stage, before RoC chose among its rollouts."""
+    solved: dict[str, list[bool]] = defaultdict(list)
+    for trajectory in read(store):
+        if trajectory.usable and trajectory.success is not None and not trajectory.key.run.endswith("-evaluation"):
+            solved[trajectory.key.task].append(trajectory.success)
+    return {task: PassRate(sum(each), len(each)) for task, each in solved.items()}
+
+
+def filtered(files: Sequence[str], rates: dict[str, PassRate], stage: Stage, folder: Path) -> list[str]:
+    """verl's files with the tasks whose rate is within the stage's bounds; a task without a rate stays."""
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, file in enumerate(files):
+        keep = [_within(rates.get(task.id), stage) for task in read_verl(file)]
+        path = folder / f"train-{number}.parquet"
+        pq.write_table(pq.read_table(file).filter(keep), path)
+        written.append(str(path))
+    return written
+
+
+def _within(rate: PassRate | None, stage: Stage) -> bool:
+    return rate is None or stage.min_pass_rate <= rate.passed / rate.tries <= stage.max_pass_rate

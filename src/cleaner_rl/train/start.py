@@ -1,0 +1,197 @@
+"""Starts a run: the sandbox, the checks that cost nothing, then verl in a process of its own.
+
+verl runs as its own program (`python -m verl.trainer.main_ppo`) with the settings that `cleaner train --dry-run`
+prints, so what is trained is what was shown. It goes on from its last checkpoint if the run's folder holds one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from cleaner_rl.tasks import load_prompt
+from cleaner_rl.tools import ToolSet
+from cleaner_rl.train.cold_start import cold_start_command, cold_start_overrides, trained_model
+from cleaner_rl.train.overrides import as_arguments, environment, overrides
+from cleaner_rl.train.plan import Plan
+from cleaner_rl.train.recipe import Recipe, RecipeError
+from cleaner_rl.train.stages import filtered, pass_rates, stage_recipe
+
+SANDBOX_SECONDS = 120.0
+"""For a node to come up."""
+GRACE_SECONDS = 20.0
+"""For verl to end after it was told to."""
+NEEDED = ("torch", "transformers", "ray", "verl")
+
+
+class TrainingFailedError(RuntimeError):
+    """verl ended with an error; what it was, it has said above."""
+
+
+def run_folder(recipe: Recipe) -> Path:
+    """Where a run lives."""
+    return (Path(recipe.run.folder) / recipe.name).absolute()
+
+
+def train(recipe: Recipe) -> Path:
+    """Run a recipe to its end; returns its folder."""
+    missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
+    if missing:
+        raise RecipeError(f"not installed here: {', '.join(missing)}; see docs/train.md for an environment that works")
+    folder = run_folder(recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    check_template(recipe, folder)
+    if recipe.cold_start is not None:
+        recipe = cold_started(recipe, folder)
+    if recipe.stages:
+        _train_stages(recipe, folder)
+    else:
+        _train_once(recipe, folder)
+    return folder
+
+
+def _train_once(recipe: Recipe, folder: Path) -> None:
+    with sandbox(recipe, folder) as addresses:
+        Plan(recipe, tuple(addresses), folder).write()
+        _run(command(recipe, folder), recipe)
+
+
+def _train_stages(recipe: Recipe, folder: Path) -> None:
+    """One stage after the other. A finished one is passed over, one that was broken off goes on."""
+    model, tasks = recipe.model.path, list(recipe.tasks.train)
+    before: Path | None = None
+    for stage in recipe.stages:
+        own = folder / f"{recipe.name}-{stage.name}"
+        if before is not None and (stage.min_pass_rate, stage.max_pass_rate) != (0.0, 1.0):
+            tasks = filtered(tasks, pass_rates(before / "trajectories"), stage, own)
+        part = stage_recipe(recipe, stage, model, tasks)
+        if not (own / "done").exists():
+            own.mkdir(parents=True, exist_ok=True)
+            _train_once(part, own)
+            (own / "done").touch()
+        model = str(_model_of(own / "checkpoints"))
+        before = own
+
+
+def _model_of(checkpoints: Path) -> Path:
+    model = trained_model(checkpoints)
+    if model is None:
+        raise TrainingFailedError(f"there is no model below {checkpoints}; set run.save_every so that the last is kept")
+    return model
+
+
+def cold_started(recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe from the model that its cold start gives; made now, unless an earlier run has made it."""
+    checkpoints, done = folder / "cold-start", folder / "cold-start" / "done"
+    if not done.exists():
+        _run(cold_start_command(recipe, checkpoints), recipe)
+        done.touch()
+    return replace(recipe, model=replace(recipe.model, path=str(_model_of(checkpoints))))
+
+
+def parts(recipe: Recipe) -> dict[str, dict[str, object]]:
+    """verl's settings for each part of a run, by its name. Where a later part begins isn't known yet: it is named."""
+    folder = run_folder(recipe)
+    found: dict[str, dict[str, object]] = {}
+    if recipe.cold_start is not None:
+        found["cold start"] = cold_start_overrides(recipe, folder / "cold-start")
+        recipe = replace(recipe, model=replace(recipe.model, path="<the model of the cold start>"))
+    if not recipe.stages:
+        return found | {recipe.name: overrides(recipe, folder)}
+    model = recipe.model.path
+    for stage in recipe.stages:
+        part = stage_recipe(recipe, stage, model, recipe.tasks.train)
+        found[part.name] = overrides(part, folder / part.name)
+        model = f"<the model of {part.name}>"
+    return found
+
+
+def command(recipe: Recipe, folder: Path) -> list[str]:
+    """verl's own, with all settings."""
+    return [sys.executable, "-m", "verl.trainer.main_ppo", *as_arguments(overrides(recipe, folder))]
+
+
+def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
+    """Raise `ChatError` if the model's template can't be used; what should be known of it otherwise."""
+    from transformers import AutoTokenizer
+
+    from cleaner_rl.rollout import Chat
+
+    tokenizer = AutoTokenizer.from_pretrained(recipe.model.path)
+    prompt = load_prompt(recipe.tasks.prompt)
+    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
+    return chat.notes
+
+
+@contextmanager
+def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
+    """The addresses of the recipe's sandbox; if it names none, those of a node that lives as long as the block."""
+    if recipe.sandbox.addresses:
+        yield recipe.sandbox.addresses
+        return
+    if recipe.device.nodes > 1:
+        raise RecipeError(
+            f"device.nodes is {recipe.device.nodes}, but a sandbox started here serves this machine alone: start nodes "
+            "(`cleaner sandbox up --ray`) and give sandbox.addresses"
+        )
+    settings = msgspec.json.encode(recipe.sandbox).decode()
+    serve = [sys.executable, "-m", "cleaner_rl.train.node", settings]
+    with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
+        node = subprocess.Popen(serve, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield [_address(node, folder / "sandbox.log")]
+        finally:
+            _end(node)
+
+
+def _address(node: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + SANDBOX_SECONDS
+    while time.monotonic() < deadline and node.poll() is None:
+        # The first line of a node is the event "ready" with its address.
+        line, newline, _ = log.read_text(encoding="utf-8").partition("\n")
+        if newline and line.startswith('{"event":"ready"'):
+            host, port = json.loads(line)["address"]
+            return f"http://{host}:{port}"
+        time.sleep(0.1)
+    raise RecipeError(f"the sandbox didn't come up; {log} says why")
+
+
+def _run(arguments: list[str], recipe: Recipe) -> None:
+    # Ray's sockets need a short path, and its files must not outlive the run.
+    temporary = tempfile.mkdtemp(prefix="ray")
+    variables = {**os.environ, **environment(recipe), "RAY_TMPDIR": temporary}
+    verl = subprocess.Popen(arguments, env=variables, start_new_session=True)
+    try:
+        code = verl.wait()
+    finally:
+        _end(verl)
+        shutil.rmtree(temporary, ignore_errors=True)
+    if code:
+        raise TrainingFailedError(
+            f"verl ended with code {code}; the reason stands above. The same command goes on from the last checkpoint"
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those it started, politely first."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,106 @@
+"""What all rollouts of one process share: the chat, the sandbox's client, the graders. Made once, never per rollout.
+
+verl makes an agent loop for each rollout; what they need is kept here for as long as the process lives, so that a
+thousand rollouts leave no more tasks, connections and processes behind than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from cleaner_rl.purify import Phase
+from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, SessionToolbox, StatelessToolbox, TokenModel
+from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.sandbox.limits import Limits
+from cleaner_rl.sandbox.requests import RunRequest, SessionRequest
+from cleaner_rl.tasks import (
+    ChoiceGrader,
+    CodeGrader,
+    CodeRun,
+    Grader,
+    MathGrader,
+    MathPool,
+    Prompt,
+    ToolKind,
+    load_prompt,
+)
+from cleaner_rl.tools import CallFormat, ToolResult, ToolSet, call_format
+from cleaner_rl.train.plan import Plan
+from cleaner_rl.train.recipe import Recipe
+from cleaner_rl.trajectory import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """One process's share of the tools of a run."""
+
+    recipe: Recipe
+    prompt: Prompt
+    chat: Chat
+    call_format: CallFormat
+    sandbox: SandboxClient
+    graders: dict[str, Grader]
+
+    @property
+    def budget(self) -> RolloutBudget:
+        """What a rollout may use."""
+        budget = self.recipe.budget
+        return RolloutBudget(budget.turns, budget.response_tokens, budget.seconds or None, budget.lookahead_tokens)
+
+    def purifier(self, phase: Phase) -> Purifier | None:
+        """How rollouts are purified; None if the method doesn't."""
+        method, purify = self.recipe.method, self.recipe.purify
+        if not method.edits:
+            return None
+        return Purifier(Mode.LIVE if method.live else Mode.HINDSIGHT, purify.policy(), phase)
+
+    def toolbox(self) -> StatelessToolbox | SessionToolbox:
+        """Where calls run."""
+        limits = Limits(cpu_seconds=self.recipe.sandbox.cpu_seconds, memory_mb=self.recipe.sandbox.memory_mb)
+        if self.prompt.tool_kind is ToolKind.STATELESS:
+            return StatelessToolbox(self.sandbox, limits)
+        preload = "own" if self.recipe.sandbox.packages else "science"
+        return SessionToolbox(self.sandbox, SessionRequest(preload, limits))
+
+    def model(self, policy: Any, sampling: Sampling, window: int) -> TokenModel:
+        """A policy and the chat as one."""
+        return TokenModel(policy, self.chat, self.call_format, window=window, sampling=sampling)
+
+
+_OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Workshop]] = WeakKeyDictionary()
+
+
+async def workshop(plan: Plan, tokenizer: Any) -> Workshop:
+    """This process's workshop, opened by the first who asks. A process serves one run."""
+    loop = asyncio.get_running_loop()
+    if loop not in _OPEN:
+        _OPEN[loop] = loop.create_task(_open(plan, tokenizer))
+    return await asyncio.shield(_OPEN[loop])
+
+
+async def _open(plan: Plan, tokenizer: Any) -> Workshop:
+    recipe = plan.recipe
+    prompt = load_prompt(recipe.tasks.prompt)
+    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
+    token = _token(recipe.sandbox.token_file)
+    sandbox = await SandboxClient(plan.sandbox, token=token).__aenter__()
+
+    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+        requests = [RunRequest(run.program, stdin=run.stdin, limits=Limits(cpu_seconds=run.seconds)) for run in runs]
+        return [outcome.result for outcome in await asyncio.gather(*map(sandbox.run, requests))]
+
+    graders: dict[str, Grader] = {
+        "math": MathGrader(MathPool()),
+        "choice": ChoiceGrader(),
+        "code": CodeGrader(execute),
+    }
+    return Workshop(recipe, prompt, chat, call_format(prompt.call_format), sandbox, graders)
+
+
+def _token(file: str) -> str | None:
+    return Path(file).read_text(encoding="utf-8").split()[0] if file else None

@@ -1,0 +1,354 @@
+"""`cleaner purify` on files of every kind: as a command, in pieces, in processes, and killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from datasets import load_dataset
+
+from cleaner_rl.cli import main
+from cleaner_rl.cli.purify_run import alone
+from cleaner_rl.purify.logs.records import write_record
+from cleaner_rl.trajectory import TextSpan, Trajectory
+from cleaner_rl.trajectory.store import ParquetWriter, read
+from tests.builders import answered, as_text, failed, trajectory, worked
+from tests.purify.logs.cases import CASES
+from tests.purify.logs.rendering import RENDERED, hermes, inspect, openai, verl
+
+
+def cleaned(*arguments: str | Path, exit_code: int = 0) -> Any:
+    ran = CliRunner().invoke(main, ["purify", *map(str, arguments), "--json"])
+    assert ran.exit_code == exit_code, ran.output
+    return json.loads(ran.stdout) if exit_code == 0 else ran.output
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_lines(path: Path, records: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def write_eval(path: Path) -> dict[str, Any]:
+    members = {"header.json": {"version": 2, "status": "success"}, "summaries.json": [{"id": 1}]}
+    members |= {f"samples/{number}_epoch_1.json": inspect(case) for number, case in enumerate(CASES)}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, value in members.items():
+            archive.writestr(name, json.dumps(value))
+    return members
+
+
+@pytest.mark.parametrize("variant", RENDERED)
+def test_jsonl_comes_back_and_is_repaired(variant: str, tmp_path: Path) -> None:
+    records = [RENDERED[variant](case) for case in CASES]
+    source = write_lines(tmp_path / "some.log", records)
+    off = cleaned(source, "--out", tmp_path / "off", "--no-repair", "--same")
+    assert lines(tmp_path / "off/same/some.log") == records
+    assert (off["trajectories"], off["edited"], off["kept"]) == (20, 0, 20)
+    on = cleaned(source, "--out", tmp_path / "on", "--same")
+    assert on["edits"] == {"graft": 8, "replace": 1}
+    assert on["collapsed_turns"] == 10
+    changed = lines(tmp_path / "on/same/some.log")
+    for case, before, after in zip(CASES, records, changed, strict=True):
+        assert (after == before) is ("graft" not in case.expected and "replace" not in case.expected), case.name
+
+
+def test_parquet_keeps_its_columns_and_types(tmp_path: Path) -> None:
+    rows = [{**openai(case), "day": number, "raw": b"\x00\xff"} for number, case in enumerate(CASES)]
+    table = pa.Table.from_pylist(rows)
+    table = table.set_column(table.column_names.index("day"), "day", table["day"].cast(pa.int32()).cast(pa.date32()))
+    pq.write_table(table, tmp_path / "logs.parquet", row_group_size=7)
+    cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "off", "--no-repair", "--same")
+    parts = sorted((tmp_path / "off/same").iterdir())
+    assert [part.name for part in parts] == ["logs-00000.parquet", "logs-00001.parquet", "logs-00002.parquet"]
+    assert pa.concat_tables([pq.read_table(part) for part in parts]).equals(table)
+    assert cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
+
+
+def test_an_eval_log_keeps_its_other_members(tmp_path: Path) -> None:
+    members = write_eval(tmp_path / "run.eval")
+    cleaned(tmp_path / "run.eval", "--out", tmp_path / "off", "--no-repair", "--same")
+    with zipfile.ZipFile(tmp_path / "off/same/run.eval") as archive:
+        assert {name: json.loads(archive.read(name)) for name in archive.namelist()} == members
+    assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
+
+
+def test_members_that_inspect_compressed_with_zstd_are_read(tmp_path: Path) -> None:
+    sample = json.dumps(inspect(CASES[0])).encode()
+    packed = pa.compress(sample, "zstd", asbytes=True)
+    name = b"samples/s_epoch_1.json"
+    sizes = struct.pack("<IIIHH", zlib.crc32(sample), len(packed), len(sample), len(name), 0)
+    local = b"PK\x03\x04" + struct.pack("<HHHHH", 63, 0, 93, 0, 0) + sizes + name
+    central = b"PK\x01\x02" + struct.pack("<HHHHHH", 63, 63, 0, 93, 0, 0) + sizes + bytes(14) + name
+    end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local) + len(packed), 0)
+    (tmp_path / "run.eval").write_bytes(local + packed + central + end)
+    assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "out", "--same")["edits"] == {"graft": 1}
+    with zipfile.ZipFile(tmp_path / "out/same/run.eval") as archive:
+        assert len(json.loads(archive.read(name.decode()))["messages"]) == 4
+    (tmp_path / "bad.eval").write_bytes(local + packed[:-9] + bytes(9) + central + end)
+    ran = CliRunner().invoke(main, ["purify", str(tmp_path / "bad.eval"), "--out", str(tmp_path / "x")])
+    assert ran.exit_code == 1
+
+
+def test_our_own_store_is_repaired_too(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path / "store") as writer:
+        writer.write(trajectory(failed(), worked(), answered()))
+        text = trajectory(worked(), answered())
+        asked = {"messages": [{"role": "user", "content": "?"}], "tools": [{"name": "python"}]}
+        writer.write(Trajectory(TextSpan("?"), tuple(map(as_text, text.turns)), text.key, extra=asked))
+    found = cleaned(tmp_path / "store", "--out", tmp_path / "out", "--sft", "jsonl")
+    (row,) = lines(tmp_path / "out/sft/part-000000.jsonl")
+    assert [message["role"] for message in row["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert row["messages"][1]["content"] == text.turns[0].text
+    assert row["messages"][2]["content"] == "2"
+    assert row["tools"] == [{"type": "function", "function": {"name": "python"}}]
+    assert (found["trajectories"], found["edited"], found["collapsed_turns"]) == (2, 1, 1)
+    assert found["tokens_before"] > found["tokens_after"] > 0
+    assert found["characters_before"] == found["characters_after"] > 0
+    assert [len(each.edits) for each in read(tmp_path / "out/store")] == [1, 0]
+
+
+def test_a_folder_of_all_kinds_in_small_pieces_and_two_processes(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    (logs / "deep").mkdir(parents=True)
+    write_lines(logs / "a.jsonl", [openai(case) for case in CASES] * 3)
+    write_lines(logs / "deep/7.jsonl", [verl(case) for case in CASES])
+    write_eval(logs / "deep/run.eval")
+    (logs / "settings.json").write_text('{"lr": 1}')
+    (logs / "notes.txt").write_text("hello\n")
+    # Nothing is as small as a megabyte here, so the size of a piece is set below the command.
+    from cleaner_rl.purify.logs.plans import plan
+
+    made = plan([str(logs)], None, size=9_000)
+    assert len(made.units) > 5
+    assert [Path(line.split(" ")[0]).name for line in made.skipped] == ["notes.txt", "settings.json"]
+    one = cleaned(logs, "--out", tmp_path / "one")
+    two = cleaned(logs, "--out", tmp_path / "two", "--jobs", "2")
+    assert {**one, "out": ""} == {**two, "out": ""}
+    assert one["trajectories"] == 100
+    assert one["edits"] == {"graft": 40, "replace": 5}
+
+
+def test_lines_are_split_between_pieces_without_loss_or_doubling(tmp_path: Path) -> None:
+    from cleaner_rl.purify.logs.containers import chunks_of
+    from cleaner_rl.purify.logs.plans import plan
+
+    records = [{"messages": [{"role": "user", "content": "x" * (number % 50)}], "n": number} for number in range(200)]
+    write_lines(tmp_path / "a.jsonl", records)
+    for size in (1, 7, 64, 100, 1_000, 100_000):
+        pieces = [piece for unit in plan([str(tmp_path)], None, size).units for piece, _ in unit.pieces]
+        found = [record for piece in pieces for chunk in chunks_of(piece) for record in chunk.records]
+        assert found == records, size
+
+
+def test_what_cannot_be_read_goes_through_untouched(tmp_path: Path) -> None:
+    good = json.dumps(openai(CASES[0]))
+    branched = RENDERED["verifiers"](CASES[0])
+    branched["traces"][0]["nodes"][3]["parent"] = 0
+    odd = [
+        good,
+        '{"messages": [{"role": "user", "content": "cut of',
+        '{"messages": "none"}',
+        '{"messages": [{"role": "assistant", "content": "\\ud800"}]}',
+        "[1, 2]",
+        json.dumps(hermes(CASES[0]) | {"messages": hermes(CASES[0])["messages"] + openai(CASES[0])["messages"]}),
+    ]
+    (tmp_path / "odd.jsonl").write_text("\n".join(odd) + "\n")
+    found = cleaned(tmp_path / "odd.jsonl", "--out", tmp_path / "out", "--same", "--sft", "jsonl")
+    assert sum(found["not_read"].values()) == 5
+    assert found["not_read"]["a line that is no JSON"] == 1
+    out = (tmp_path / "out/same/odd.jsonl").read_text().splitlines()
+    assert out[1:] == odd[1:]
+    assert found["sft_rows"] == 1
+    write_lines(tmp_path / "traces.jsonl", [branched])
+    found = cleaned(tmp_path / "traces.jsonl", "--out", tmp_path / "two", "--same")
+    assert found["not_read"] == {"a trace with branches": 1}
+    assert lines(tmp_path / "two/same/traces.jsonl") == [branched]
+
+
+def test_rows_for_supervised_training(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [openai(case) for case in CASES])
+    found = cleaned(source, "--out", tmp_path / "out", "--sft", "jsonl")
+    rows = lines(tmp_path / "out/sft/part-000000.jsonl")
+    assert found["sft_rows"] == len(rows) == 20
+    first = rows[0]
+    assert [message["role"] for message in first["messages"]] == ["system", "user", "assistant", "tool", "assistant"]
+    assert first["loss_mask"] == [0, 0, 1, 0, 1]
+    assert first["messages"][2]["content"] == CASES[0].steps[0].said
+    assert json.loads(first["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"code": "print(1 + 1)"}
+    unmended = next(row for row, case in zip(rows, CASES, strict=True) if case.name == "a failure that nobody mended")
+    assert unmended["loss_mask"] == [0, 0, 0, 0, 1], "a failing call is no example"
+    clean = cleaned(source, "--out", tmp_path / "clean", "--sft", "jsonl", "--clean-only")
+    assert clean["sft_rows"] < 20
+    for row in lines(tmp_path / "clean/sft/part-000000.jsonl"):
+        assistants = [message["role"] == "assistant" for message in row["messages"]]
+        assert row["loss_mask"] == [int(each) for each in assistants], "what verl's own data set does"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_rows_are_read_by_hugging_face_datasets(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [openai(case) for case in CASES])
+    cleaned(source, "--out", tmp_path / "jsonl", "--sft", "jsonl")
+    cleaned(source, "--out", tmp_path / "parquet", "--sft", "parquet")
+    (part,) = (tmp_path / "parquet/sft").rglob("*.parquet")
+    table = load_dataset("parquet", data_files=str(part), split="train", cache_dir=str(tmp_path / "cache"))
+    rows = lines(tmp_path / "jsonl/sft/part-000000.jsonl")
+    assert [row["tools"] for row in table] == [row["tools"] for row in rows]
+    assert [row["loss_mask"] for row in table] == [row["loss_mask"] for row in rows]
+    for wide, row in zip(table["messages"], rows, strict=True):
+        narrow = [{name: value for name, value in message.items() if value is not None} for message in wide]
+        assert narrow == row["messages"]
+
+
+def test_tools_with_different_parameters_are_not_given_empty_ones(tmp_path: Path) -> None:
+    record = openai(CASES[0])
+    other = {"type": "function", "function": {"name": "search", "parameters": {"properties": {"query": {}}}}}
+    record["tools"] = [*record["tools"], other]
+    source = write_lines(tmp_path / "a.jsonl", [record])
+    cleaned(source, "--out", tmp_path / "out", "--sft", "parquet")
+    (part,) = (tmp_path / "out/sft").rglob("*.parquet")
+    assert json.loads(pq.read_table(part)["tools"].to_pylist()[0]) == record["tools"]
+
+
+def test_roc_keeps_the_cleanest_attempts(tmp_path: Path) -> None:
+    clean, mended, lost = CASES[4], CASES[0], CASES[6]
+    attempts = [mended, clean, mended, clean, lost, lost, mended, clean]
+    records = [{**openai(case), "task_id": "sum"} for case in attempts]
+    alone = {**openai(mended), "task_id": "alone"}
+    source = write_lines(tmp_path / "a.jsonl", [*records, alone])
+    found = cleaned(source, "--out", tmp_path / "out", "--roc", "4", "--sft", "jsonl")
+    assert found["roc"] == {"kept": 4, "dropped": 4}
+    assert found["sft_rows"] == 5, "and the task with one attempt keeps it"
+    assert found["kept"] == 9, "the store holds all, with the reason"
+    kept = [each for each in read(tmp_path / "out/store") if each.extra.get("roc", {}).get("kept")]  # type: ignore[attr-defined]
+    assert sorted(each.reward or 0.0 for each in kept) == [0.0, 0.0, 1.0, 1.0]
+    assert all(not each.edits for each in kept), "natively clean successes come before repaired ones"
+
+
+def test_another_run_s_folder_is_not_written_to(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [openai(case) for case in CASES])
+    cleaned(source, "--out", tmp_path / "out")
+    again = cleaned(source, "--out", tmp_path / "out")
+    assert again["trajectories"] == 20, "a finished run only says again what it did"
+    assert "other inputs or options" in cleaned(source, "--out", tmp_path / "out", "--threshold", "0.9", exit_code=1)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_text("x")
+    assert "holds other files" in cleaned(source, "--out", tmp_path / "mine", exit_code=1)
+    assert "there is nothing at" in cleaned(tmp_path / "none", "--out", tmp_path / "x", exit_code=1)
+    (tmp_path / "b.txt").write_text("hello")
+    assert "neither JSONL, JSON, Parquet nor a zip" in cleaned(tmp_path / "b.txt", "--out", tmp_path / "x", exit_code=1)
+
+
+KILLED = """
+import os, signal, sys
+from cleaner_rl.cli import purify_run
+from cleaner_rl.cli.purify import purify
+from cleaner_rl.purify.logs import plans
+
+plans.PIECE_BYTES = 20_000
+steps = int(sys.argv[1])
+put = purify_run.put
+
+def put_or_die(file, uri):
+    global steps
+    steps -= 1
+    if steps < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    put(file, uri)
+
+purify_run.put = put_or_die
+real = plans.plan
+import cleaner_rl.cli.purify as command
+command.plan = lambda paths, form, size, seen: real(paths, form, 20_000, seen)
+purify(sys.argv[2:], standalone_mode=False)
+"""
+
+
+@pytest.mark.timeout(400)
+def test_a_run_killed_at_any_moment_goes_on_without_loss_or_doubling(tmp_path: Path) -> None:
+    records = [{**openai(CASES[number % 20]), "task_id": f"t{number}"} for number in range(120)]
+    source = write_lines(tmp_path / "a.jsonl", records)
+    arguments = [str(source), "--out", str(tmp_path / "out"), "--same", "--sft", "jsonl", "--json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    kills = 0
+    # Each try dies a few files later than the one before: between parts, and before a unit's last word.
+    for steps in (2, 3, 4, 6, 5, 1000):
+        ran = subprocess.run(
+            [sys.executable, "-c", KILLED, str(steps), *arguments],
+            capture_output=True, text=True, timeout=60, check=False, env=environment,
+        )  # fmt: skip
+        kills += ran.returncode == -signal.SIGKILL
+        assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
+        for name in ("store", "sft", "same"):
+            assert not [*(tmp_path / "out" / name).rglob(".*")], "unfinished files lie elsewhere"
+    assert kills >= 5
+    assert json.loads(ran.stdout)["trajectories"] == 120
+    stored = list(read(tmp_path / "out/store"))
+    assert Counter(each.key.task for each in stored) == Counter(f"t{number}" for number in range(120))
+    rows = [row for part in sorted((tmp_path / "out/sft").iterdir()) for row in lines(part)]
+    assert [row["task"] for row in rows] == [f"t{number}" for number in range(120)]
+    same = [row for part in sorted((tmp_path / "out/same").iterdir()) for row in lines(part)]
+    assert [row["task_id"] for row in same] == [f"t{number}" for number in range(120)]
+    once = tmp_path / "once"
+    cleaned(source, "--out", once)
+    assert {each.key.task: (each.turns, each.reward) for each in read(once / "store")} == {
+        each.key.task: (each.turns, each.reward) for each in stored
+    }
+
+
+def test_the_store_alone_gives_the_logs_back(tmp_path: Path) -> None:
+    from cleaner_rl.cli.replaying import without_hindsight
+
+    records = [RENDERED[variant](case) for variant in ("openai", "atif") for case in CASES]
+    write_lines(tmp_path / "a.jsonl", records[:20])
+    write_lines(tmp_path / "b.jsonl", records[20:])
+    cleaned(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--out", tmp_path / "out")
+    stored = sorted(read(tmp_path / "out/store"), key=lambda each: each.key.rollout)
+    assert [write_record(without_hindsight(each)) for each in stored] == records
+
+
+def test_it_does_not_take_long_to_say_what_it_can() -> None:
+    begun = time.monotonic()
+    shown = CliRunner().invoke(main, ["purify", "--help"])
+    assert "cleaner purify logs/ --out clean --sft jsonl" in shown.output
+    assert time.monotonic() - begun < 20
+
+
+def test_places_by_uri_as_in_an_object_store(tmp_path: Path) -> None:
+    """`file://` goes the way of `s3://`: everything through pyarrow's file systems."""
+    (tmp_path / "logs").mkdir()
+    write_lines(tmp_path / "logs/a.jsonl", [openai(case) for case in CASES])
+    write_eval(tmp_path / "logs/run.eval")
+    pq.write_table(pa.Table.from_pylist([openai(case) for case in CASES]), tmp_path / "logs/b.parquet")
+    out = f"file://{tmp_path}/out"
+    found = cleaned(f"file://{tmp_path}/logs", "--out", out, "--same", "--sft", "parquet")
+    assert found["edits"] == {"graft": 24, "replace": 3}
+    here = cleaned(tmp_path / "logs", "--out", tmp_path / "here", "--same", "--sft", "parquet")
+    assert {**found, "out": ""} == {**here, "out": ""}
+    assert list(read(tmp_path / "out/store")) == list(read(tmp_path / "here/store"))
+    assert cleaned(f"file://{tmp_path}/logs", "--out", out, "--same", "--sft", "parquet") == found
+    assert "other inputs or options" in cleaned(f"file://{tmp_path}/logs", "--out", out, exit_code=1)
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [openai(CASES[0])])
+    with alone(str(tmp_path / "out")):
+        assert "another process is writing" in cleaned(source, "--out", tmp_path / "out", exit_code=1)
+    assert cleaned(source, "--out", tmp_path / "out")["trajectories"] == 1

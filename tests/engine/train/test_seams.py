@@ -1,0 +1,43 @@
+"""Each place at which the plugin touches verl: a new release fails here, in words, before anything else does."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.train import as_arguments, parts, read_recipe, seams
+
+RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
+
+
+def test_every_seam_is_where_and_as_it_was() -> None:
+    assert seams.broken_seams() == []
+
+
+def test_the_seams_are_those_of_the_version_that_was_tested() -> None:
+    assert version("verl") == seams.VERL_VERSION
+
+
+def test_a_seam_that_moved_is_named() -> None:
+    moved = {"verl.utils.distributed:initialize_global_process_group_ray": "timeout_second rendezvous"}
+    gone = {"verl.utils.distributed:start_everything": ""}
+
+    problems = seams._problems(moved | gone, lambda found: found.__code__.co_varnames)
+
+    assert problems[0] == "verl.utils.distributed:initialize_global_process_group_ray lacks rendezvous"
+    assert problems[1].startswith("verl.utils.distributed:start_everything isn't there")
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_verl_knows_every_setting_of_every_recipe(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAUGHT", "/worlds/drift")
+    for name, values in parts(read_recipe(file)).items():
+        trainer = "sft_trainer_engine" if name == "cold start" else "ppo_trainer"
+        assert seams.check(as_arguments(values), trainer) == []
+
+
+def test_a_setting_that_verl_doesnt_know_is_named() -> None:
+    (problem,) = seams.check(["trainer.balance_bach=true"])
+    assert "balance_bach" in problem

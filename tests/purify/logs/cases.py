@@ -1,0 +1,157 @@
+"""Twenty conversations with known right answers, told once; `rendering` writes each in every format.
+
+A step is what the agent said, the calls it made, and what each gave. `expected` is what must become of the turns:
+
+    "keep"     the turn as it was
+    "graft"    one turn in place of a failure (or more) and its correction: the first reasoning, the last action
+    "replace"  the same with the correction's reasoning
+
+A case whose `expected` is all "keep" must come out untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str = "python"
+    arguments: Any = None
+    text: str = ""
+    """What came back."""
+    error: str | None = None
+    """A type of error, for formats that have a field for it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    said: str
+    calls: tuple[Call, ...] = ()
+    then: str | None = None
+    """What a person says after it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    steps: tuple[Step, ...]
+    expected: tuple[str, ...]
+    collapsed: tuple[int, ...] = ()
+    """How many steps each edit stands for."""
+    reward: float = 1.0
+
+
+def py(code: str, text: str = "", **options: Any) -> Call:
+    return Call("python", {"code": code}, text, **options)
+
+
+def raised(last: str, line: int = 1, before: str = "") -> str:
+    return f'{before}Traceback (most recent call last):\n  File "<stdin>", line {line}, in <module>\n{last}'
+
+
+NAME = raised("NameError: name 'y' is not defined")
+ANSWER = Step("The answer is 2.")
+SLIP = Step("I add.", (py("print(1 + y)", NAME),))
+FIX = Step("Now right.", (py("print(1 + 1)", "2"),))
+OTHER = Step("Another way.", (py("import math\nfor i in range(3):\n    print(math.factorial(i))", "1\n1\n2"),))
+SLIP_AGAIN = Step("Again.", (py("print(1 + z)", raised("NameError: name 'z' is not defined")),))
+SYNTAX = """\
+  File "<stdin>", line 1
+    for i in range(3) print(i)
+                      ^^^^^
+SyntaxError: expected ':'"""
+SIGNS = raised("NameError: name 'y' is not defined", 2, "é\n✓\n")
+
+CASES = (
+    Case("a slip and its correction, alike", (SLIP, FIX, ANSWER), ("graft", "keep"), (2,)),
+    Case("a slip and another program", (SLIP, OTHER, ANSWER), ("replace", "keep"), (2,)),
+    Case("a chain of failures", (SLIP, SLIP_AGAIN, FIX, ANSWER), ("graft", "keep"), (3,)),
+    Case("two slips, each mended", (SLIP, FIX, SLIP_AGAIN, FIX, ANSWER), ("graft", "graft", "keep"), (2, 2)),
+    Case("nothing failed", (FIX, OTHER, ANSWER), ("keep",) * 3),
+    Case("no call at all", (ANSWER,), ("keep",)),
+    Case("a failure that nobody mended", (SLIP, ANSWER), ("keep",) * 2, reward=0.0),
+    Case("a failure at the end", (FIX, SLIP), ("keep",) * 2, reward=0.0),
+    Case(
+        "a person speaks in between",
+        (Step("I add.", (py("print(1 + y)", NAME),), then="Use 1 instead of y."), FIX, ANSWER),
+        ("keep",) * 3,
+    ),
+    Case(
+        "another tool after the failure",
+        (SLIP, Step("I search.", (Call("search", {"query": "sum"}, "A sum is what adding gives."),)), ANSWER),
+        ("keep",) * 3,
+    ),
+    Case(
+        "it prints an error and goes on",
+        (Step("I try.", (py("…", raised("ValueError: x") + "\nrecovered, going on: 3"),)), FIX, ANSWER),
+        ("keep",) * 3,
+    ),
+    Case(
+        "the word error is only printed",
+        (Step("I print.", (py("print(…)", "no error found\n0 errors"),)), FIX),
+        ("keep",) * 2,
+    ),
+    Case(
+        "an error's line without a traceback",
+        (Step("I print.", (py("print(e)", "ValueError: x"),)), FIX),
+        ("keep",) * 2,
+    ),
+    Case("nothing was printed", (Step("I set.", (py("x = 1", ""),)), FIX, ANSWER), ("keep",) * 3),
+    Case("the correction prints nothing", (SLIP, Step("I set.", (py("y = 1", ""),)), ANSWER), ("keep",) * 3),
+    Case(
+        "of two calls one failed, and the correction leaves the other out",
+        (Step("Both.", (py("print(5)", "5"), py("print(y)", NAME))), FIX, ANSWER),
+        ("keep",) * 3,
+    ),
+    Case(
+        "of two calls one failed, and the correction repeats both",
+        (
+            Step("Both.", (py("print(5)", "5"), py("print(y)", NAME))),
+            Step("Both again.", (py("print(5)", "5"), py("print(2)", "2"))),
+            ANSWER,
+        ),
+        ("graft", "keep"),
+        (2,),
+    ),
+    Case(
+        "a chained exception after some output",
+        (
+            Step(
+                "I divide.",
+                (
+                    py(
+                        "print(1/0)",
+                        raised("ZeroDivisionError: division by zero", before="start\n")
+                        + "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+                        + raised("RuntimeError: bad", 4),
+                    ),
+                ),
+            ),
+            Step("I divide by one.", (py("print(1/1)", "1.0"),)),
+        ),
+        ("graft",),
+        (2,),
+    ),
+    Case(
+        "a syntax error",
+        (
+            Step("I loop.", (py("for i in range(3) print(i)", SYNTAX),)),
+            Step("With a colon.", (py("for i in range(3): print(i)", "0\n1\n2"),)),
+            ANSWER,
+        ),
+        ("graft", "keep"),
+        (2,),
+    ),
+    Case(
+        "text of many scripts and signs",
+        (
+            Step('Ça va → 好 «"\\n"» </tool_call> {', (py("print('é\\n✓')\nprint(1 + y)", SIGNS),)),
+            Step("Мы снова.", (py("print('é\\n✓')\nprint(1 + 1)", "é\n✓\n2"),)),
+            ANSWER,
+        ),
+        ("graft", "keep"),
+        (2,),
+    ),
+)

@@ -1,0 +1,20 @@
+"""A fixture: a folder that sandboxed runs can see, since theirs is another /tmp."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.sandbox import Tier
+from cleaner_rl.sandbox.tiers import choose, probe
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Path]:
+    if choose(probe(), None, Tier.NONE) < Tier.T2:
+        pytest.skip("sessions need tier 2")
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="cleaner-rl-taught-") as folder:
+        yield Path(folder)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.resample import group_of, select
+from cleaner_rl.train.groups import StepRecord, TooManyFaultsError, figures_of
+from cleaner_rl.train.outputs import Graded
+from cleaner_rl.train.reading import to_recipe
+from cleaner_rl.trajectory import Ending, Key
+from cleaner_rl.trajectory.store import read
+from tests.builders import answered, failed, trajectory, worked
+from tests.train.recipes import values
+
+RECIPE = to_recipe(
+    values(
+        name="run",
+        method="roc",
+        batch={"prompts": 2, "mini_batch": 1, "rollouts": 2},
+        roc={"sample": 4, "min_positive": 1, "min_negative": 1},
+    )
+)
+
+
+def rollout(number: int, success: bool, failures: int = 0) -> Graded:
+    one = trajectory(*[failed() for _ in range(failures)], worked(), answered(), success=success)
+    key = Key("run", 3, "task", number)
+    return replace(one, key=key, reward=1.0 if success else -1.0, ending=Ending.ANSWERED)
+
+
+ROWS = [rollout(0, True, 2), rollout(1, True), rollout(2, False, 1), rollout(3, False)]
+
+
+def recorded(folder: Path) -> StepRecord:
+    record = StepRecord(RECIPE, folder)
+    policy = RECIPE.group_policy()
+    record.selected(ROWS, select(group_of(ROWS), policy, 1), policy, absent=0)
+    return record
+
+
+def test_all_that_was_drawn_is_stored_with_what_became_of_it(tmp_path: Path) -> None:
+    recorded(tmp_path).finish(3, "train")
+
+    stored = sorted(read(tmp_path / "trajectories"), key=lambda each: each.key.rollout)
+    kept = [bool(each.extra["roc"]["kept"]) for each in stored]  # type: ignore[index]
+    assert len(stored) == 4
+    assert kept[:2] == [False, True]  # of two successes, the clean one
+    assert sum(kept) == 2
+
+
+def test_a_step_is_one_line_beside_the_store(tmp_path: Path) -> None:
+    metrics = recorded(tmp_path).finish(3, "train")
+
+    line = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert (line["run"], line["step"]) == ("run", 3)
+    assert metrics == {f"cleaner/{name}": value for name, value in line["metrics"].items()}
+    assert line["metrics"]["accuracy"] == 0.5
+    assert line["metrics"]["roc/accuracy_kept"] == 0.5
+
+
+def test_s20_residual_errors_are_counted_by_call() -> None:
+    figures = figures_of(ROWS)
+    assert figures["errors_per_trajectory"] == 3 / 4
+    assert figures["first_attempt_errors_per_trajectory"] == 3 / 4
+    assert figures["first_attempt_success"] == pytest.approx(4 / 7)
+
+
+def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path) -> None:
+    record = StepRecord(RECIPE, tmp_path)
+    record.evicted("too_small", absent=4)
+    record.check_faults()  # one of two groups: too early
+    record.evicted("too_small", absent=4)
+
+    with pytest.raises(TooManyFaultsError, match="100% of this step's rollouts were faults"):
+        record.check_faults()
+
+
+def test_a_bearable_share_of_faults_is_reported(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    record.evicted("too_small", absent=1)
+
+    metrics = record.finish(3, "train")
+
+    assert metrics["cleaner/faults"] == 1
+    assert metrics["cleaner/fault_share"] == 1 / 8
+    assert metrics["cleaner/groups/too_small"] == 1
+
+
+def test_a_step_begins_with_nothing(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    record.finish(3, "train")
+    assert record.fault_share() == 0
+    assert record.finish(4, "train")["cleaner/faults"] == 0

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.train.overrides import as_arguments, environment, overrides
+from cleaner_rl.train.reading import to_recipe
+from cleaner_rl.train.recipe import Method
+from tests.train.recipes import values
+
+FOLDER = Path("/runs/example")
+CPU = {"model": {"path": "m", "dtype": "float32"}, "device": {"kind": "cpu", "per_node": 2}}
+
+
+def test_methods_differ_in_the_method_alone() -> None:
+    """Baselines run with the very same settings of verl's, down to the sampler and its poll."""
+    everything = [overrides(to_recipe(values(method=method)), FOLDER) for method in Method]
+    for settings in everything:
+        # The engine's window must hold the lookahead, where there is one.
+        del settings["actor_rollout_ref.rollout.max_model_len"]
+    assert all(settings == everything[0] for settings in everything)
+
+
+def test_the_group_that_verl_sees_is_the_one_that_is_kept() -> None:
+    settings = overrides(to_recipe(values(method="roc")), FOLDER)
+    assert settings["actor_rollout_ref.rollout.n"] == 16
+
+
+@pytest.mark.parametrize("spelling", [{"trainer": {"balance_batch": False}}, {"trainer.balance_batch": False}])
+def test_verls_own_settings_have_the_last_word(spelling: dict[str, object]) -> None:
+    settings = overrides(to_recipe(values(verl=spelling)), FOLDER)
+    assert settings["trainer.balance_batch"] is False
+
+
+def test_a_setting_of_ours_can_be_overruled_once() -> None:
+    key = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
+    settings = overrides(to_recipe(values(verl={key: "mine.Manager"})), FOLDER)
+    assert [name for name in settings if key in name] == [f"+{key}"]
+    assert settings[f"+{key}"] == "mine.Manager"
+
+
+def test_a_processor_has_settings_and_an_environment_of_its_own() -> None:
+    recipe = to_recipe(values(**CPU))
+    settings = overrides(recipe, FOLDER)
+    assert settings["trainer.device"] == "cpu"
+    assert settings["+ray_kwargs.ray_init.num_gpus"] == 2
+    assert environment(recipe)["VERL_PLATFORM"] == "cpu"
+    assert "VERL_PLATFORM" not in environment(to_recipe(values()))
+
+
+def test_values_are_written_as_hydra_reads_them() -> None:
+    written = as_arguments({"a": "plain/word", "b": None, "c": [1, "x y"], "d": True, "e": "it's {odd}", "f": 1e-6})
+    assert written == ["a=plain/word", "b=null", 'c=[1, "x y"]', "d=true", 'e="it\'s {odd}"', "f=1e-06"]

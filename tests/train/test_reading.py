@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner_rl.purify import Schedule, Which
+from cleaner_rl.resample import PlainPolicy, RocPolicy
+from cleaner_rl.train.reading import read_recipe, to_recipe, to_values
+from cleaner_rl.train.recipe import Method, RecipeError
+from tests.train.recipes import MINIMAL, values
+
+YAML = """
+name: example
+method: cleaner
+model: {path: some/model, dtype: float16}
+tasks: {train: [train.parquet]}
+update: {lr: 2e-6}
+purify: {which: successful, schedule: [[0, 1.0], [100, 0.5]]}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(YAML)
+    return path
+
+
+def test_a_file_becomes_typed_data(file: Path) -> None:
+    recipe = read_recipe(file)
+
+    assert recipe.method is Method.CLEANER
+    assert recipe.update.lr == 2e-6
+    assert recipe.purify.which is Which.SUCCESSFUL
+    assert recipe.purify.policy().probability == Schedule(((0, 1.0), (100, 0.5)))
+
+
+def test_settings_are_laid_over_the_file(file: Path) -> None:
+    recipe = read_recipe(file, ["batch.prompts=64", "method=dapo", "run.loggers=[console, wandb]", "update.lr=1e-5"])
+
+    assert (recipe.batch.prompts, recipe.method, recipe.update.lr) == (64, Method.DAPO, 1e-5)
+    assert recipe.run.loggers == ["console", "wandb"]
+
+
+def test_paths_may_name_variables_of_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(YAML.replace("train.parquet", "$DATA/train.parquet"))
+    monkeypatch.setenv("DATA", "/data")
+    assert read_recipe(file).tasks.train == ["/data/train.parquet"]
+    monkeypatch.delenv("DATA")
+    with pytest.raises(RecipeError, match="needs the environment's variable DATA"):
+        read_recipe(file)
+
+
+def test_a_setting_for_verl_keeps_its_dots(file: Path) -> None:
+    assert read_recipe(file, ["verl.trainer.balance_batch=false"]).verl == {"trainer.balance_batch": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"baatch": {}}, "there is no setting 'baatch'; did you mean 'batch'?"),
+        ({"batch": {"promts": 3}}, "there is no setting 'batch.promts'; did you mean 'batch.prompts'?"),
+        ({"batch": {"prompts": "many"}}, "batch.prompts: expected 'int', got 'str'"),
+        ({"method": "saar"}, "method: invalid enum value 'saar'"),
+        ({"sandbox": {"zzz": 1}}, "there is no setting 'sandbox.zzz'; it can hold: addresses, slots"),
+    ],
+)
+def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        to_recipe(values(**changes))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampling": {"temperature": 0.7}}, "set both to 1"),
+        ({"sampling": {"top_p": 0.9}}, "set both to 1"),
+        ({"purify": {"graft_logprobs": "sampled"}, "update": {"correction": "sequence"}}, "take token, or rescored"),
+        ({"batch": {"prompts": 100}}, "can't be cut into mini-batches of 32"),
+        ({"roc": {"sample": 8}}, "fewer than the batch.rollouts=16"),
+        ({"roc": {"min_positive": 9, "min_negative": 9}}, "don't fit into keep=16"),
+        ({"budget": {"response_tokens": 4_096}}, "shorter than budget.response_tokens"),
+        ({"device": {"kind": "cpu", "engine": "sglang"}}, "on a cpu it can be vllm"),
+        ({"device": {"kind": "cpu"}}, "model.dtype must be float32 on a cpu"),
+        ({"purify": {"attempts": 0}}, "needs at least 1"),
+    ],
+)
+def test_what_cant_be_run_is_refused_with_the_reason(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        to_recipe(values(**changes))
+
+
+def test_without_edits_any_temperature_will_do() -> None:
+    assert to_recipe(values(method="roc", sampling={"temperature": 0.7})).sampling.temperature == 0.7
+
+
+@pytest.mark.parametrize(("text", "message"), [("a: [", "is no YAML"), ("- 1", "holds no settings")])
+def test_a_file_without_settings_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(RecipeError, match=message):
+        read_recipe(tmp_path / "recipe.yaml")
+
+
+@pytest.mark.parametrize("setting", ["batch.prompts", "=3", "name.of=3"])
+def test_a_setting_that_sets_nothing_is_refused(file: Path, setting: str) -> None:
+    with pytest.raises(RecipeError):
+        read_recipe(file, [setting])
+
+
+@given(method=st.sampled_from(Method), seed=st.integers(0, 2**31), prompts=st.integers(1, 9).map(lambda k: 32 * k))
+def test_a_recipe_survives_its_plain_form(method: Method, seed: int, prompts: int) -> None:
+    recipe = to_recipe(values(method=method, seed=seed, batch={"prompts": prompts}))
+    assert to_recipe(to_values(recipe)) == recipe
+
+
+@given(st.sampled_from(Method))
+def test_the_method_decides_how_groups_are_made(method: Method) -> None:
+    recipe = to_recipe(values(method=method))
+
+    assert isinstance(recipe.group_policy(), RocPolicy if "roc" in method else PlainPolicy)
+    assert recipe.sampled == (32 if "roc" in method else 16)
+    assert (method.live, method.hindsight) == (method.startswith("cleaner"), method.startswith("hindsight"))
+
+
+def test_another_method_changes_nothing_else() -> None:
+    recipe = to_recipe(MINIMAL)
+    other = to_values(recipe.with_method(Method.DAPO))
+    assert {key for key, value in to_values(recipe).items() if other[key] != value} == {"method"}

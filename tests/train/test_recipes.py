@@ -1,0 +1,57 @@
+"""The recipes that come with the project."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cleaner_rl.cli import main
+from cleaner_rl.train import Method, parts, read_recipe
+
+FOLDER = Path(__file__).parents[2] / "recipes"
+RECIPES = sorted(FOLDER.glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAUGHT", "/worlds/drift")
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
+    recipe = read_recipe(file)
+    assert recipe.name == file.stem
+    shown = CliRunner().invoke(main, ["train", str(file), "--dry-run", "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout) == json.loads(json.dumps(parts(recipe)))
+
+
+@pytest.mark.parametrize("size", ["4b", "7b"])
+def test_a_baseline_differs_in_the_method_alone(size: str) -> None:
+    ours, baseline = read_recipe(FOLDER / f"cleaner-{size}.yaml"), read_recipe(FOLDER / f"dapo-{size}.yaml")
+    assert replace(baseline, name=ours.name, method=Method.CLEANER) == ours
+
+
+def test_the_papers_figures_are_the_recipes() -> None:
+    small, large = read_recipe(FOLDER / "cleaner-4b.yaml"), read_recipe(FOLDER / "cleaner-7b.yaml")
+    assert (small.update.lr, large.update.lr) == (2e-6, 1e-6)
+    assert (small.purify.probability, large.purify.probability) == (1.0, 0.7)
+    for recipe in (small, large):
+        assert (recipe.batch.prompts, recipe.batch.mini_batch, recipe.batch.rollouts) == (128, 32, 16)
+        assert (recipe.budget.prompt_tokens, recipe.budget.response_tokens, recipe.budget.turns) == (2560, 20480, 16)
+        assert (recipe.update.clip_low, recipe.update.clip_high, recipe.update.clip_c) == (0.2, 0.28, 10.0)
+        assert (recipe.purify.attempts, recipe.purify.threshold) == (3, 0.5)
+
+
+def test_stages_raise_the_length_and_follow_each_other() -> None:
+    recipe = read_recipe(FOLDER / "rstar2-14b.yaml")
+    _, first, second, third = parts(recipe).values()
+    lengths = [each["data.max_response_length"] for each in (first, second, third)]
+    assert lengths == [8_192, 12_288, 12_288]
+    assert first["actor_rollout_ref.model.path"] == "<the model of the cold start>"
+    assert third["actor_rollout_ref.model.path"] == "<the model of rstar2-14b-12k>"
+    assert sum(stage.steps for stage in recipe.stages) == 510

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, read_verl, write_verl
+from cleaner_rl.train.recipe import Stage
+from cleaner_rl.train.stages import filtered, pass_rates
+from cleaner_rl.trajectory import Ending, Key
+from cleaner_rl.trajectory.store import ParquetWriter
+from tests.builders import answered, trajectory
+
+TASKS = [Task(f"t/{number}", (Message("user", "?"),), "math", "1") for number in range(4)]
+HARD = Stage("hard", steps=1, max_pass_rate=0.99)
+
+
+def test_rates_are_those_of_what_was_drawn_in_training(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path) as writer:
+        for number, (run, success, ending) in enumerate(
+            [
+                ("a", True, Ending.ANSWERED),
+                ("a", False, Ending.ANSWERED),
+                ("a", None, Ending.FAULT),
+                ("a-evaluation", True, Ending.ANSWERED),
+            ]
+        ):
+            one = trajectory(answered(), success=success)
+            writer.write(replace(one, key=Key(run, 1, "t/0", number), ending=ending))
+
+    assert pass_rates(tmp_path) == {"t/0": PassRate(1, 2)}
+
+
+def test_a_stage_leaves_out_what_was_always_solved_and_keeps_what_was_never_drawn(tmp_path: Path) -> None:
+    write_verl(tmp_path / "all.parquet", TASKS, load_prompt("stateless"), "cleaner")
+    rates = {"t/0": PassRate(8, 8), "t/1": PassRate(7, 8), "t/2": PassRate(0, 8)}
+
+    (file,) = filtered([str(tmp_path / "all.parquet")], rates, HARD, tmp_path / "stage")
+
+    assert [task.id for task in read_verl(file)] == ["t/1", "t/2", "t/3"]

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.tools import Status, ToolResult
+from cleaner_rl.train.cold_start import cold_start_overrides, trained_model
+from cleaner_rl.train.plan import Plan, agent_loops, read_plan
+from cleaner_rl.train.reading import to_recipe
+from cleaner_rl.train.recipe import RecipeError
+from cleaner_rl.train.start import sandbox, train
+from tests.train.recipes import MINIMAL, values
+
+
+def test_a_run_has_a_sandbox_of_its_own_with_what_programs_may_import(tmp_path: Path) -> None:
+    recipe = to_recipe(values(sandbox={"slots": 1, "packages": ["click"]}))
+
+    async def run(address: str, code: str) -> ToolResult:
+        async with SandboxClient([address]) as client:
+            return (await client.run(code)).result
+
+    with sandbox(recipe, tmp_path) as (address,):
+        offered = asyncio.run(run(address, "import click\nprint(click.style('red') != '')"))
+        withheld = asyncio.run(run(address, "import numpy"))
+    assert (offered.status, offered.output) == (Status.OK, "True\n")
+    assert withheld.failed
+
+
+def test_addresses_are_taken_as_they_are(tmp_path: Path) -> None:
+    recipe = to_recipe(values(sandbox={"addresses": ["http://a:1", "ray:"]}))
+    with sandbox(recipe, tmp_path) as addresses:
+        assert list(addresses) == ["http://a:1", "ray:"]
+
+
+def test_many_machines_need_nodes_that_all_of_them_reach(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RecipeError, match="serves this machine alone"),
+        sandbox(to_recipe(values(device={"nodes": 2})), tmp_path),
+    ):
+        pass
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    plan = Plan(to_recipe(MINIMAL), ("http://127.0.0.1:1",), tmp_path)
+    plan.write()
+    assert read_plan(str(tmp_path)) == plan
+    assert "cleaner_rl.train.agent.CleanerAgentLoop" in agent_loops(tmp_path).read_text()
+
+
+def test_without_engines_training_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda name: None if name == "verl" else object())
+    with pytest.raises(RecipeError, match="not installed here: verl"):
+        train(to_recipe(MINIMAL))
+
+
+def test_the_newest_whole_model_is_found(tmp_path: Path) -> None:
+    assert trained_model(tmp_path) is None
+    for step, file in [(9, "model.safetensors"), (10, "model.safetensors"), (11, "config.json")]:
+        folder = tmp_path / f"global_step_{step}" / "actor" / "huggingface"
+        folder.mkdir(parents=True)
+        (folder / file).touch()
+    assert trained_model(tmp_path) == tmp_path / "global_step_10" / "actor" / "huggingface"
+
+
+def test_a_cold_start_learns_from_its_demonstrations(tmp_path: Path) -> None:
+    recipe = to_recipe(values(cold_start={"demonstrations": ["sft.parquet"], "epochs": 2, "lr": 1e-4}))
+    settings = cold_start_overrides(recipe, tmp_path)
+    assert settings["data.train_files"] == ["sft.parquet"]
+    assert (settings["trainer.total_epochs"], settings["optim.lr"]) == (2, 1e-4)
