@@ -11,7 +11,7 @@ import pytest
 from benchmarks.balance_rivals import RoundRobin
 from cleaner_rl.rollout.balance import Dispatcher, EvenPolicy, EvenScheduler, Replica, Scheduler, dispatcher
 from cleaner_rl.rollout.balance.metrics import read_vllm
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, Finish, Policy, Sampling
+from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Finish, Policy, Sampling
 from cleaner_rl.trajectory import Ids, Scores
 
 METRICS = """\
@@ -38,7 +38,7 @@ class StandIn:
 
     async def sample(
         self,
-        prompt_T: Ids,  # noqa: N803
+        prompt_T: Ids,
         *,
         max_tokens: int,
         seed: int,
@@ -49,14 +49,16 @@ class StandIn:
         await self._serve(request)
         return Completion(np.full(max_tokens, seed, np.int32), None, Finish.LENGTH)
 
-    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
         await self._serve(f"score {request}")
         return Scores(np.zeros(len(suffix_T), np.float32))
 
-    async def read(self) -> str:
+    async def get(self, path: str) -> bytes:
         if self.broken:
             raise EngineFaultError("away")
-        return self.metrics
+        if not self.metrics:
+            raise EngineRefusedError(f"there is no {path}")
+        return self.metrics.encode()
 
     async def _serve(self, request: str) -> None:
         self.inside += 1
@@ -76,7 +78,7 @@ def play(story: Story, *, engines: int = 2, scheduler: Scheduler | None = None, 
     async def main() -> None:
         before = asyncio.all_tasks()
         made = [StandIn() for _ in range(engines)]
-        replicas = {f"r{place}": Replica(engine, engine.read) for place, engine in enumerate(made)}
+        replicas = {f"r{place}": Replica(engine, engine) for place, engine in enumerate(made)}
         chosen = scheduler or EvenScheduler(EvenPolicy(longest=1_000))
         async with Dispatcher(replicas, chosen, patience=patience) as policy:
             await story(policy, made)
@@ -147,12 +149,12 @@ def test_a_replica_that_breaks_loses_its_turns_to_the_others_and_comes_back() ->
 
 def test_a_turn_that_breaks_every_replica_is_given_up() -> None:
     async def story(policy: Dispatcher, engines: list[StandIn]) -> None:
-        async def poison() -> None:
-            raise EngineFaultError("this request kills")
+        async def poison(request: str) -> None:
+            raise EngineFaultError(f"{request} kills")
 
         for engine in engines:
-            engine._serve = lambda _: poison()  # type: ignore[method-assign]
-        with pytest.raises(EngineFaultError, match="this request kills"):
+            engine._serve = poison  # type: ignore[method-assign]
+        with pytest.raises(EngineFaultError, match="poison kills"):
             await draw(policy, "poison")
 
     play(story)

@@ -17,16 +17,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from cleaner_rl.rollout.balance.metrics import read_vllm
 from cleaner_rl.rollout.balance.scheduler import Scheduler
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, Policy, Sampling
+from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Policy, Sampling
 from cleaner_rl.trajectory import Ids, Scores
 
 INTERVAL = 1.0
 """Seconds between two readings of the metrics."""
-TRIES = 3
+TRIES = 5
 UNKNOWN_ROOM = 1 << 40
 """Of a replica without metrics: no limit."""
 
@@ -38,8 +38,15 @@ class Replica:
     """One engine."""
 
     policy: Policy
-    metrics: Callable[[], Awaitable[str]]
-    """The text of its metrics, whatever it is. Raises `EngineFaultError` if the engine doesn't answer."""
+    watched: Watched
+
+
+class Watched(Protocol):
+    """Where its metrics are: an `Address` that doesn't wait."""
+
+    async def get(self, path: str) -> bytes:
+        """Raises `EngineRefusedError` if there are none, and `EngineFaultError` if nobody answers."""
+        ...
 
 
 class Dispatcher:
@@ -69,7 +76,7 @@ class Dispatcher:
 
     async def sample(
         self,
-        prompt_T: Ids,  # noqa: N803 - the shape is part of the name
+        prompt_T: Ids,
         *,
         max_tokens: int,
         seed: int,
@@ -86,12 +93,14 @@ class Dispatcher:
 
         return await self._turn(request, len(prompt_T), ask, lambda completion: len(completion.ids_T))
 
-    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
         """The log-probs of a suffix, where the trajectory is at home. They hold no room for long, so none is kept."""
         home = self._scheduler.home(request)
         if home in self._present and home is not None:
             try:
                 return await self._replicas[home].policy.score(prefix_T, suffix_T, request=request)
+            except EngineRefusedError:
+                raise
             except EngineFaultError:
                 self._lost(home)
         # Many can be asked for at once, so each has a name of its own.
@@ -112,6 +121,8 @@ class Dispatcher:
                 answer = await ask(self._replicas[name].policy)
                 length += sampled(answer)
                 return answer
+            except EngineRefusedError:
+                raise
             except EngineFaultError:
                 self._lost(name)
                 if tries == TRIES:
@@ -165,7 +176,9 @@ class Dispatcher:
 
     async def _look_at(self, name: str, replica: Replica) -> None:
         try:
-            gauge = read_vllm(await asyncio.wait_for(replica.metrics(), 10 * INTERVAL))
+            gauge = read_vllm((await asyncio.wait_for(replica.watched.get("/metrics"), 10 * INTERVAL)).decode())
+        except EngineRefusedError:
+            gauge = None
         except (EngineFaultError, TimeoutError):
             self._lost(name)
             return
