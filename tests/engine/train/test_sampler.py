@@ -21,6 +21,7 @@ from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
 from tests.train.recipes import values
 
+pytestmark = pytest.mark.timeout(600)  # the first one starts Ray and the queue
 MIXED = (True, True, True, False, False, False, False, False)
 """Successes and failures of a group; the first success has a failed call."""
 
