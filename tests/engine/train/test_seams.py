@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.train import as_arguments, parts, read_recipe, seams
+import cleaner_rl.train.seams as seams
+from cleaner_rl.train import as_arguments, parts, read_recipe
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 
