@@ -1,7 +1,7 @@
 """Preload sets from requirements files: installed once, by the interpreter's own pip, into a folder of the node's.
 
 The folder's name is a hash of the file, the interpreter and the machine, so a changed file is installed anew and an
-unchanged one is found again at the next start. What the file names is preloaded; all that was installed can be imported.
+unchanged one is found again at the next start. What the file names is preloaded; all that it installs can be imported.
 
 Limits: a requirement that isn't a distribution's name (a URL, a path, `-e`) is installed but not preloaded.
 """
