@@ -18,12 +18,12 @@ import atexit
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from cleaner_rl.purify import ReplayFaultError, ReplayVerdict, replay
+from cleaner_rl.cli.replay_settings import Replaying, Words
+from cleaner_rl.purify import ReplayVerdict, replay
 from cleaner_rl.purify.logs.cleaning import Cleaned
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.formats.base import log_of
@@ -40,29 +40,6 @@ UNDONE = "undone"
 TAMPERED = "the text of turn {} is not what its calls and results say"
 
 
-class Words(StrEnum):
-    """In which words a log's results are compared."""
-
-    EXACT = "exact"
-    TRIMMED = "trimmed"
-
-
-@dataclass(frozen=True, slots=True)
-class Replaying:
-    """How calls are run again."""
-
-    session: bool | None = None
-    """In one interpreter a trajectory, or each call in its own; None: as the trajectory says of itself."""
-    words: Words = Words.TRIMMED
-    echo: bool | None = None
-    """Whether the value of a last expression is shown; None: in sessions, as notebooks do."""
-    url: str | None = None
-    """Of sandbox nodes; None: a node of our own."""
-    reading: Reading = field(default_factory=Reading)
-    """As the log was read."""
-    slots: int = 4
-
-
 class Found(NamedTuple):
     """What a replay found."""
 
@@ -72,7 +49,7 @@ class Found(NamedTuple):
 
 
 class Replayer:
-    """A sandbox, and the event loop that it lives in."""
+    """A sandbox, and the event loop that it lives in; a context manager."""
 
     def __init__(self, settings: Replaying) -> None:
         self._settings = settings
@@ -80,12 +57,12 @@ class Replayer:
         self._sandbox: Any = Node(NodeConfig(slots=settings.slots)) if settings.url is None else None
         if settings.url is not None:
             self._sandbox = SandboxClient(settings.url)
-        self._runner.run(self._sandbox.__aenter__())
-        atexit.register(self.close)
 
-    def close(self) -> None:
-        """End it."""
-        atexit.unregister(self.close)
+    def __enter__(self) -> Self:
+        self._runner.run(self._sandbox.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._runner.run(self._sandbox.__aexit__(None, None, None))
         self._runner.close()
 
@@ -169,8 +146,10 @@ class Replayer:
 
 @cache
 def replayer(settings: Replaying) -> Replayer:
-    """The process' own, started when it is first needed."""
-    return Replayer(settings)
+    """The process' own, started when it is first needed and kept from unit to unit."""
+    made = Replayer(settings).__enter__()
+    atexit.register(made.__exit__)
+    return made
 
 
 def checker(settings: Replaying, counts: Counter[str]) -> Check:
@@ -237,6 +216,3 @@ def _worded(result: ToolResult, words: Words) -> ToolResult:
         name = exception.type.rpartition(".")[2]
         exception = ExceptionInfo(name, exception.message.strip() if words is Words.TRIMMED else exception.message)
     return ToolResult(result.status, "\n".join(text for text in printed if text), exception=exception)
-
-
-__all__ = ["NOT_REPLAYABLE", "UNDONE", "Found", "ReplayFaultError", "Replayer", "Replaying", "Words", "checker"]

@@ -17,7 +17,8 @@ def cold_start_command(recipe: Recipe, folder: Path) -> list[str]:
     """verl's SFT trainer under torchrun, with all settings."""
     device = recipe.device
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={device.per_node}"]
-    return [*run, "-m", "verl.trainer.sft_trainer", *as_arguments(cold_start_overrides(recipe, folder))]
+    own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
+    return [*run, "-m", "verl.trainer.sft_trainer", *own, *as_arguments(cold_start_overrides(recipe, folder))]
 
 
 def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
@@ -26,6 +27,8 @@ def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
     start: ColdStart = recipe.cold_start
     values: dict[str, object] = {
         "data.train_files": start.demonstrations,
+        "data.custom_cls.path": "pkg://cleaner_rl.train.demonstrations",
+        "data.custom_cls.name": "Demonstrations",
         "data.train_batch_size": start.batch,
         "data.micro_batch_size_per_gpu": start.micro_batch,
         "data.use_dynamic_bsz": False,
