@@ -108,9 +108,10 @@ def teach(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     losses = []
     model.train()
-    with click.progressbar(length=steps, label="lessons", file=sys.stderr) as bar:
-        for epoch in range(lessons.epochs):
-            sums = []
+    for epoch in range(lessons.epochs):
+        label = f"epoch {epoch + 1} of {lessons.epochs}" + (f", loss was {losses[-1]:.3f}" if losses else "")
+        sums = []
+        with click.progressbar(length=steps // lessons.epochs, label=label, file=sys.stderr) as bar:
             for batch in _batches(sequences, lessons, epoch):
                 loss = _loss(model, batch, tokenizer.pad_token_id)
                 loss.backward()
@@ -120,7 +121,7 @@ def teach(
                 optimizer.zero_grad()
                 sums.append(loss.item())
                 bar.update(1)
-            losses.append(sum(sums) / len(sums))
+        losses.append(sum(sums) / len(sums))
     return model.eval(), tokenizer, losses
 
 
