@@ -48,3 +48,13 @@ def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
     with pytest.raises(LookupError, match="available: fenced, session, stateless"):
         load_prompt("papers")
+
+
+def test_examples_stand_before_the_problem(tmp_path: Path) -> None:
+    source = Path(str(load_prompt.__globals__["_FOLDER"])) / "fenced.toml"
+    file = tmp_path / "mine.toml"
+    shown = '[[examples]]\nrole = "user"\ncontent = "One?"\n\n[[examples]]\nrole = "assistant"\ncontent = "1"\n\n[tool]'
+    file.write_text(source.read_text().replace("[tool]", shown, 1))
+    messages = load_prompt(file).messages(task("math"))
+    assert [each.role for each in messages] == ["system", "user", "assistant", "user"]
+    assert messages[2].content == "1"

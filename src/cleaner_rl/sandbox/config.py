@@ -100,9 +100,17 @@ def zygote_settings(config: NodeConfig, layers: frozenset[Layer], preload: Prelo
         "texts": layout.TEXTS,
         "readable": rights,
         "landlock_abi": kernel.landlock_abi(),
-        "filter": seccomp.build(processes=Layer.PID in layers) if Layer.SECCOMP in layers else b"",
+        "filters": _filters(layers),
         "own_pid_only": None if Layer.PID in layers else seccomp.signal_calls(),
         "first_uid": FIRST_UID,
         "disk_bytes": limits.disk_mb << 20,
         "inodes": limits.files,
     }
+
+
+def _filters(layers: frozenset[Layer]) -> tuple[bytes, bytes, bytes] | None:
+    """Seccomp programs for supervisors, which all below them inherit, for runs, and for sessions."""
+    if Layer.SECCOMP not in layers:
+        return None
+    processes = Layer.PID in layers
+    return seccomp.build(processes, supervisor=True), seccomp.take_back(processes), seccomp.take_back(processes, True)

@@ -1,14 +1,18 @@
 """The system calls that a run may make: a list of what is allowed; all else answers ENOSYS.
 
-Built once, by libseccomp, and exported; each run only hands the finished program to the kernel.
+Built once, by libseccomp, and exported. The kernel takes longer to take in such a list than to do all else that shuts a
+run in. So a supervisor enters a list that also has what it needs itself, and its runs inherit it; each run then only
+enters a short filter that takes those calls away.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
 import tempfile
+from typing import Any
 
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range fstat stat lstat
@@ -38,40 +42,83 @@ UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect")
 
 CLONE_THREAD = 0x00010000
 CLONE_NAMESPACES = 0x7E020000
+_SUPERVISORS = """
+mount umount2 setresuid setresgid chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
+pidfd_send_signal sendmsg
+"""
+SUPERVISOR_PRCTLS = (1, 4, 22)
+"""Death with the parent, whether others may look at its memory, seccomp."""
 IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS and TIOCGWINSZ (`isatty`), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 PRCTLS = (15, 16, 3, 23, 0x53564D41)
 """Names of threads, reading two flags, naming a mapping."""
 
 
-def build(processes: bool) -> bytes:
-    """The filter as a BPF program; `processes`: whether a run may start any (tier 2), or threads only."""
+def build(processes: bool, supervisor: bool = False) -> bytes:
+    """The list as a BPF program. `processes`: whether a run may start any (tier 2), or threads only. `supervisor`: with
+    the calls that only a supervisor may make."""
     import pyseccomp  # here, because it loads libseccomp, which a machine that only runs the client need not have
 
     program = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.ENOSYS))
     allow, argument, equal, masked = pyseccomp.ALLOW, pyseccomp.Arg, pyseccomp.EQ, pyseccomp.MASKED_EQ
-    for name in (*_ALLOWED.split(), *(PROCESS_CALLS + UNIX_SOCKET_CALLS if processes else ())):
+    names = _ALLOWED.split() + (_SUPERVISORS.split() if supervisor else [])
+    for name in (*names, *(PROCESS_CALLS + UNIX_SOCKET_CALLS if processes else ())):
         try:
             program.add_rule(allow, name)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
     if processes:
-        program.add_rule(allow, "clone", argument(0, masked, CLONE_NAMESPACES, 0))
         program.add_rule(allow, "socket", argument(0, equal, socket.AF_UNIX))
+    if processes or supervisor:
+        program.add_rule(allow, "clone", argument(0, masked, CLONE_NAMESPACES, 0))
     else:
         program.add_rule(allow, "clone", argument(0, masked, CLONE_THREAD | CLONE_NAMESPACES, CLONE_THREAD))
-        program.add_rule(pyseccomp.ERRNO(errno.EPERM), "clone", argument(0, masked, CLONE_THREAD, 0))
-        for name in PROCESS_CALLS:
-            program.add_rule(pyseccomp.ERRNO(errno.EPERM), name)
+        _refuse_processes(program)
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))
     for request in IOCTLS:
         program.add_rule(allow, "ioctl", argument(1, equal, request))
-    for option in PRCTLS:
+    for option in PRCTLS + (SUPERVISOR_PRCTLS if supervisor else ()):
         program.add_rule(allow, "prctl", argument(0, equal, option))
     # Only about itself: where supervisor and run have the same uid, the kernel would let it reach the supervisor.
-    program.add_rule(allow, "prlimit64", argument(0, equal, 0))
+    program.add_rule(allow, "prlimit64", *(() if supervisor else (argument(0, equal, 0),)))
     program.add_rule(allow, "sched_setaffinity", argument(0, equal, 0))
+    return _exported(program)
+
+
+def take_back(processes: bool, session: bool = False) -> bytes:
+    """What makes a supervisor's list a run's: it takes away all that the one has and the other hasn't. `session`: also
+    the changing of the limit on processes, which is the supervisor's to set there."""
+    import pyseccomp
+
+    program, refuse = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.ERRNO(errno.ENOSYS)
+    argument, equal, unequal = pyseccomp.Arg, pyseccomp.EQ, pyseccomp.NE
+    for name in _SUPERVISORS.split():
+        program.add_rule(refuse, name)
+    for option in SUPERVISOR_PRCTLS:
+        program.add_rule(refuse, "prctl", argument(0, equal, option))
+    program.add_rule(refuse, "prlimit64", argument(0, unequal, 0))
+    if session:
+        forbid = pyseccomp.ERRNO(errno.EPERM)
+        program.add_rule(forbid, "setrlimit", argument(0, equal, resource.RLIMIT_NPROC))
+        program.add_rule(forbid, "prlimit64", argument(1, equal, resource.RLIMIT_NPROC), argument(2, unequal, 0))
+    if not processes:
+        _refuse_processes(program)
+    return _exported(program)
+
+
+def _refuse_processes(program: Any) -> None:
+    import pyseccomp
+
+    refuse = pyseccomp.ERRNO(errno.EPERM)
+    program.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
+    for name in PROCESS_CALLS:
+        program.add_rule(refuse, name)
+
+
+def _exported(program: Any) -> bytes:
+    import pyseccomp
+
     program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
     program.set_attr(pyseccomp.Attr.CTL_NNP, 0)
     program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)

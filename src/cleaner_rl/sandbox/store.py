@@ -70,15 +70,13 @@ class SessionStore:
             session.end("the node ended")
 
     def _settings(self, request: SessionRequest, limits: Limits) -> dict[str, Any]:
-        # Every kept state is a process of the session's own.
-        processes = limits.processes + self._config.checkpoints + 3
         return {
             "seed": request.seed,
             "checkpoints": self._config.checkpoints,
             "cpu_seconds": limits.cpu_seconds,
             "disk_bytes": limits.disk_mb << 20,
             "inodes": limits.files + 4 * MOST_LAYERS,
-            "session_limits": (limits.memory_mb << 20, limits.disk_mb << 20, processes, limits.open_files),
+            "session_limits": (limits.memory_mb << 20, limits.disk_mb << 20, limits.processes, limits.open_files),
         }
 
     def _closed(self, session: Session, why: str) -> None:

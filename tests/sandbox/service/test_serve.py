@@ -12,8 +12,10 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -22,10 +24,12 @@ SECONDS = 40
 
 
 @contextlib.contextmanager
-def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str, dict[str, Any]]]:
+def serving(
+    *options: str, stderr: IO[str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str, dict[str, Any]]]:
     """A node in its own process: the process, its address, and its first line."""
     command = [*CLEANER, "sandbox", "serve", "--port", "0", "--slots", "2", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
@@ -81,13 +85,18 @@ def test_a_node_with_a_token_file_answers_only_who_has_a_token_and_logs_code_if_
     assert "0123456789abcdef" not in line
 
 
-def test_the_front_comes_back_by_itself_on_the_same_address() -> None:
-    with serving() as (process, url, _):
+def test_the_front_comes_back_by_itself_on_the_same_address_and_nobody_cries(tmp_path: Path) -> None:
+    with (tmp_path / "stderr").open("w+") as stderr, serving(stderr=stderr) as (process, url, _):
         (front,) = children(process.pid)
-        os.kill(front, signal.SIGKILL)
+        with ThreadPoolExecutor(4) as pool:
+            lost = [pool.submit(call, url, {"code": "print(1)"}) for _ in range(40)]
+            call(url, {"code": "print(1)"})
+            os.kill(front, signal.SIGKILL)
+        assert [each for each in lost if not isinstance(each.exception(), OSError | HTTPException | None)] == []
         # No waiting for it: the connection is taken by the socket's backlog and answered by the next front.
         assert call(url, {"code": "print(2)"})["output"] == "2\n"
         assert children(process.pid) != [front]
+        assert (tmp_path / "stderr").read_text() == ""
 
 
 def test_a_killed_keeper_takes_everything_along() -> None:

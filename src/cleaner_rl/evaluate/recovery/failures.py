@@ -75,7 +75,7 @@ KINDS: Mapping[str, Kind] = {
     "import": Kind(
         (
             "import maths\nprint(maths.prod(VALUES))\n",
-            "from math import product\nprint(product(VALUES))\n",
+            "import numbertheory\nprint(numbertheory.gcd(VALUES))\n",
             "from itertools import combination\nprint(list(combination(VALUES, 2)))\n",
         ),
         exceptions=("ImportError", "ModuleNotFoundError"),

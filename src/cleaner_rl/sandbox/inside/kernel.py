@@ -32,8 +32,6 @@ PR_SET_SECCOMP = 22
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
-MADV_COLLAPSE = 25
-HUGE_PAGE = 1 << 21
 
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}[platform.machine()]
 LANDLOCK_CREATE_RULESET = 444
@@ -45,7 +43,6 @@ _libc = ctypes.PyDLL(None, use_errno=True)
 # No argument types are declared: converting to them would touch memory, and a run pays for each page it touches. What
 # isn't a small number is therefore passed as a ctypes object, made once.
 _fork = _libc.fork
-_madvise = _libc.madvise
 _unshare = _libc.unshare
 _mount = _libc.mount
 _umount2 = _libc.umount2
@@ -158,20 +155,6 @@ def own_process_only(calls: tuple[int, int], pid: int) -> Program:
         (answer, 0, 0, refuse),
     )
     return Program(b"".join(struct.pack("=HBBI", *instruction) for instruction in code))
-
-
-def use_huge_pages() -> None:
-    """Gather this process's memory into huge pages: a fork copies one entry for each instead of 512.
-
-    Kernels before 6.1 can't do this on demand; there it changes nothing.
-    """
-    with open("/proc/self/maps", encoding="utf-8") as file:
-        lines = [line.split() for line in file]
-    for span, rights, _, _, _, *name in lines:
-        if rights == "rw-p" and (not name or name == ["[heap]"]):
-            start, end = (int(number, 16) for number in span.split("-"))
-            for address in range(-(-start // HUGE_PAGE) * HUGE_PAGE, end // HUGE_PAGE * HUGE_PAGE, HUGE_PAGE):
-                _madvise(ctypes.c_void_p(address), HUGE_PAGE, MADV_COLLAPSE)
 
 
 def landlock_abi() -> int:

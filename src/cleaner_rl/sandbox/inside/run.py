@@ -80,7 +80,7 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
     if "seccomp" in layers:
         if settings["own_pid_only"]:
             kernel.own_process_only(settings["own_pid_only"], os.getpid()).install()
-        settings["program"].install()
+        settings["filter"].install()
 
 
 def prepare(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
-from cleaner_rl.sandbox.inside.slot import FILES, FIRST_LOOK, LOOK_EVERY, SEALABLE, Slot
+from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot
 from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -40,6 +41,7 @@ class SessionSlot(Slot):
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size)
         settings["folders"] = ()  # they are in the first layer
+        settings["filter"] = settings.get("session_filter")
         self._states: list[State] = []
         self._begin()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
@@ -124,6 +126,7 @@ class SessionSlot(Slot):
         None if that has ended already and isn't even waited for, because the program ignores its children's ends.
         """
         name = f"cell{current.number + 1}.py"
+        self._limit_processes(current, in_place)
         if in_place:
             current.command((state.IN_PLACE, None, name, *request), files)
             hear(current.channel, state.STARTED)
@@ -151,6 +154,18 @@ class SessionSlot(Slot):
         for descriptor in (*files, *handed[3:]):
             os.close(descriptor)
 
+    def _limit_processes(self, current: State, in_place: bool) -> None:
+        """Let the next cell start as many processes as it may, not counting the states that wait.
+
+        The kernel counts them all as the session's, and the dead ones that nobody has waited for. Only the soft limit
+        can go up and down with their number, and cells can't change it.
+        """
+        if "rlimits" in self._layers:
+            *_, allowed, _ = self._settings["session_limits"]
+            others = len(self._states) - in_place + sum(map(self._proc.dead, self._tree(self._states).pids()))
+            _, most = resource.prlimit(current.pid, resource.RLIMIT_NPROC)
+            resource.prlimit(current.pid, resource.RLIMIT_NPROC, (min(allowed + others, most), most))
+
     def _freeze(self, current: State) -> tuple[str, Opened] | None:
         """Make the current state a checkpoint; what its fork has to open again if its files go to a new layer."""
         current.opened, _ = self._proc.opened(str(current.pid), HARNESS_FDS, self._box)
@@ -172,7 +187,7 @@ class SessionSlot(Slot):
         poll = select.poll()
         for each in (cell.pidfd, cell.channel, self._control):
             poll.register(each, select.POLLIN)
-        reason, status, pause, said, checks = wire.EXITED, -1, FIRST_LOOK, b"", 0
+        reason, status, pause, said, checks = wire.EXITED, -1, LOOK_EVERY, b"", 0
         while reason == wire.EXITED and status < 0:
             ready = {descriptor for descriptor, _ in poll.poll(pause)}
             if self._control.fileno() in ready:

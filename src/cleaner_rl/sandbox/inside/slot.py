@@ -26,9 +26,8 @@ from cleaner_rl.sandbox.inside import kernel, run, wire
 from cleaner_rl.sandbox.inside.proc import Proc
 from cleaner_rl.sandbox.inside.watch import Tree
 
-FIRST_LOOK = 10
 LOOK_EVERY = 25
-"""Milliseconds between looks at a living run."""
+"""Milliseconds between looks at a living run; most have ended before the first."""
 FIRST_FREE = 16
 LARGEST_REPORT = 1 << 20
 """No run of ours writes so much; one that does fills memory that nobody counts."""
@@ -107,6 +106,8 @@ class Slot:
                 resource.setrlimit(kind, (0, 0))
         if "uid" in self._layers:
             os.setgroups([])
+        if "seccomp" in self._layers:
+            self._settings["supervisor_filter"].install()
 
     def _fork(self, main: Callable[[dict[str, Any], list[int]], NoReturn], files: list[int]) -> int:
         """A process that shuts itself in, says so, and waits for its request."""
@@ -166,9 +167,8 @@ class Slot:
         """Wait for the run's end, or bring it about; says which."""
         began = time.monotonic()
         reason, tree, waited = wire.EXITED, None, 0.0
-        pause = FIRST_LOOK
         while reason == wire.EXITED:
-            events = self._poll.poll(pause)
+            events = self._poll.poll(LOOK_EVERY)
             if events:
                 if events[0][0] == pidfd or len(events) > 1:
                     break
@@ -178,7 +178,6 @@ class Slot:
                 only = None if "pid" in self._layers else pid
                 tree = Tree(self._proc, began, only)
             reason, waited = self._judge(tree, start, files, time.monotonic() - began)
-            pause = LOOK_EVERY
         wall = time.monotonic() - began
         status, cpu, peak = self._end(pid)
         if reason == wire.EXITED and cpu > start[1]:

@@ -14,6 +14,7 @@ import os
 import resource
 import socket
 import sys
+from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, setitimer
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -23,13 +24,15 @@ from cleaner_rl.sandbox.inside.proc import Opened
 CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 CELL, IN_PLACE, RESTORE = range(3)
+MOST_OTHERS = 64
+CLOCKS = (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF)
 
 
 def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     """Be the first state. `files`: stdin, stdout, stderr, report, channel, where it says it is ready."""
-    run.shut_in(settings, files)
     if "rlimits" in settings["layers"]:
-        limit(settings)
+        limit(settings)  # once it is shut in, it may not change all of them
+    run.shut_in(settings, files)
     os.write(run.READY_FD, b"r")
     os.close(run.READY_FD)
     run.seed(settings["seed"])
@@ -43,7 +46,8 @@ def limit(settings: dict[str, Any]) -> None:
         (resource.RLIMIT_DATA, settings["base_data"] + memory),
         (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * run.MEGABYTE),
         (resource.RLIMIT_FSIZE, disk),
-        (resource.RLIMIT_NPROC, processes),
+        # Every kept state is a process of the session's own: the supervisor sets the soft limit before each cell.
+        (resource.RLIMIT_NPROC, processes + settings["checkpoints"] + MOST_OTHERS),
         (resource.RLIMIT_NOFILE, open_files),
         (resource.RLIMIT_SIGPENDING, 4 * processes),
     ):
@@ -110,6 +114,8 @@ def run_cell(
     except BaseException as error:
         run.tell(error, tuple(names))
         exit_code = 1
+    for clock in CLOCKS:
+        setitimer(clock, 0)  # a fork would lose it, and the state that waits here would be hit
     os.write(CHANNEL_FD, ENDED + bytes([exit_code]))
 
 

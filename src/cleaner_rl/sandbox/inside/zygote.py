@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, report, run, wire
+from cleaner_rl.sandbox.inside import kernel, pages, report, run, wire
 from cleaner_rl.sandbox.inside.session import SessionSlot
 from cleaner_rl.sandbox.inside.slot import Slot
 
@@ -39,7 +39,8 @@ def main(channel: int) -> NoReturn:
             build_root(settings)
         settings.update(measure(), versions=versions(settings["report_versions"]))
         if "seccomp" in settings["layers"]:
-            settings["program"] = kernel.Program(settings["filter"])
+            names = ("supervisor_filter", "filter", "session_filter")
+            settings |= {name: kernel.Program(code) for name, code in zip(names, settings["filters"], strict=True)}
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     except Exception as error:
@@ -47,7 +48,10 @@ def main(channel: int) -> NoReturn:
         raise
     control.sendall(wire.pack({"versions": settings["versions"]}))
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, 2)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, 2)
+        except ConnectionError:
+            message = b""
         if not message:
             os._exit(0)
         if kernel.fork() == 0:
@@ -74,8 +78,10 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
         del sys.modules[name]
     gc.collect()
     gc.disable()
+    pages.fill_holes()
     gc.freeze()
-    kernel.use_huge_pages()
+    pages.own_code()
+    pages.use_huge_pages()
 
 
 def measure() -> dict[str, int]:
@@ -120,7 +126,11 @@ def become_slot(
         os._exit(0)  # a pid namespace begins with its maker's next child; the zygote inherits that one
     if "uts" in layers:
         socket.sethostname("sandbox")
-    kind(settings, control, requests, own_proc("pid" in layers, "mount" in layers)).serve()
+    slot = kind(settings, control, requests, own_proc("pid" in layers, "mount" in layers))
+    try:
+        slot.serve()
+    except ConnectionError:  # the node is gone, in the midst of a message
+        os._exit(0)
 
 
 NAMESPACES = {

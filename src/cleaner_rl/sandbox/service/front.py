@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -92,6 +93,8 @@ async def serve(config: ServiceConfig, listening: socket.socket) -> None:
     async with Node(config.node) as node:
         app = build(config, node, connections, log)
         health = About(app, connections).now()
+        gc.collect()
+        gc.freeze()  # what lasts as long as the service needn't be looked at again and again
         log.add(encode({"event": "ready", "address": listening.getsockname()[:2], "health": health}))
         server = Server(
             uvicorn.Config(

@@ -40,12 +40,15 @@ class Prompt:
     answer_format: Mapping[str, str]
     """How to give the answer, by the task's grader; `default` for graders of your own."""
 
+    examples: tuple[Message, ...] = ()
+    """Problems with their solutions, shown before the task's own."""
+
     def messages(self, task: Task) -> tuple[Message, ...]:
-        """The whole first prompt: the system's words, the problem, and how to answer it."""
+        """The whole first prompt: the system's words, examples, the problem, and how to answer it."""
         form = self.answer_format.get(task.grader, self.answer_format["default"])
         *before, last = task.prompt
         asked = Message(last.role, f"{last.content.rstrip()}\n\n{form.strip()}")
-        return (Message("system", self.system.strip()), *before, asked)
+        return (Message("system", self.system.strip()), *self.examples, *before, asked)
 
 
 def prompt_names() -> list[str]:
@@ -71,6 +74,7 @@ def load_prompt(name: str | Path) -> Prompt:
             call_format=values["call_format"],
             in_template=tool.get("in_template", True),
             answer_format={"default": values["answer"]["default"], **values["answer"]},
+            examples=tuple(Message(each["role"], each["content"].strip()) for each in values.get("examples", ())),
         )
     except KeyError as error:
         raise ValueError(f"{file} lacks the key {error}; see {_FOLDER / 'stateless.toml'} for all of them") from error

@@ -21,7 +21,6 @@ from typing import Any
 SECONDS = 240.0
 """For a server to start, on a machine with other things to do."""
 DETAILS = re.compile(r"Request (\S+) details: prompt: .*?prompt_token_ids: (\[[^\]]*\])")
-RECEIVED = re.compile(r"Received request (\S+): params: SamplingParams\((.*)\), lora_request")
 GENERATED = re.compile(r"Generated response (\S+): output: .*?output_token_ids: (\[[^\]]*\])")
 
 
@@ -53,28 +52,29 @@ class Served:
     def records(self, name: str) -> list[Record]:
         """The server's own record of the requests whose name holds this one, in their order."""
         prompts: dict[str, list[int]] = {}
-        scoring: dict[str, bool] = {}
         outputs: dict[str, list[int]] = {}
         for line in self.log.read_text(errors="replace").splitlines():
             if found := DETAILS.search(line):
                 prompts[found[1]] = ast.literal_eval(found[2])
-            elif found := RECEIVED.search(line):
-                scoring[found[1]] = "prompt_logprobs=None" not in found[2]
             elif found := GENERATED.search(line):
                 outputs[found[1]] = ast.literal_eval(found[2])
-        return [Record(each, prompts[each], outputs[each], scoring[each]) for each in outputs if name in each]
+        return [Record(each, prompts[each], outputs[each], "/score/" in each) for each in outputs if name in each]
 
 
 @contextlib.contextmanager
-def serve(model: Path, folder: Path, port: int | None = None, **environment: str) -> Iterator[Served]:
-    """A server for a model, on a free port of this machine."""
+def serve(
+    model: Path, folder: Path, *options: object, port: int | None = None, dtype: str = "float32", record: bool = True
+) -> Iterator[Served]:
+    """A server for a model, on a free port of this machine. `record`: whether its log holds every request's ids."""
     port = port or free_port()
     log = folder / f"vllm-{port}-{time.monotonic_ns()}.log"
     command: list[Any] = [Path(sys.executable).with_name("vllm"), "serve", model, "--host", "127.0.0.1", "--port", port]
-    command += ["--dtype", "float32", "--enforce-eager", "--block-size", "32", "--max-model-len", "4096"]
-    command += ["--enable-prompt-tokens-details", "--enable-log-requests", "--enable-log-outputs"]
+    command += ["--dtype", dtype, "--enforce-eager", "--block-size", "32", "--max-model-len", "4096"]
+    command += ["--enable-prompt-tokens-details", *options]
+    if record:
+        command += ["--enable-log-requests", "--enable-log-outputs"]
     settings = {
-        "VLLM_LOGGING_LEVEL": "DEBUG",
+        "VLLM_LOGGING_LEVEL": "DEBUG" if record else "WARNING",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -85,7 +85,7 @@ def serve(model: Path, folder: Path, port: int | None = None, **environment: str
             list(map(str, command)),
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=os.environ | settings | environment,
+            env=os.environ | settings,
             start_new_session=True,
         )
     served = Served(model, f"http://127.0.0.1:{port}", log, process)

@@ -1,0 +1,158 @@
+"""`cleaner eval` from the command line. A stand-in for vLLM (its token route) serves the model; the rest is real."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner, Result
+
+from cleaner_rl.cli import main
+from cleaner_rl.evaluate import Repair, read_results
+from cleaner_rl.trajectory.store import read
+from tests.evaluate.standins import RIGHT, Rule, mends, tasks
+from tests.rollout.chats import chat, tokenizer
+
+
+class StandIn:
+    """A stand-in for a vLLM server: ids in, ids out, what it writes is a rule's."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule, self.requests = rule, 0
+        self.url = ""
+
+    async def models(self, _: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "stand-in", "max_model_len": 20_000}]})
+
+    async def generate(self, request: web.Request) -> web.Response:
+        self.requests += 1
+        asked = await request.json()
+        settings = asked["sampling_params"]
+        context = chat().vocabulary.decode(asked["token_ids"]).text
+        ids = [*tokenizer("qwen3").encode(self.rule(context, settings["seed"])), settings["stop_token_ids"][0]]
+        ids = ids[: settings["max_tokens"]]
+        logprobs = {"content": [{"token": "", "logprob": -1.0} for _ in ids]}
+        reason = "stop" if ids[-1] == settings["stop_token_ids"][0] else "length"
+        choice = {"token_ids": ids, "finish_reason": reason, "logprobs": logprobs}
+        return web.json_response({"choices": [choice], "usage": {}})
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    """Serves in a thread of its own, because the command has the main one."""
+    import asyncio
+
+    server = StandIn(mends)
+    loop = asyncio.new_event_loop()
+    ready = threading.Event()
+
+    async def serve() -> web.AppRunner:
+        app = web.Application(client_max_size=2**24)
+        app.add_routes([web.get("/v1/models", server.models), web.post("/inference/v1/generate", server.generate)])
+        runner = web.AppRunner(app, shutdown_timeout=1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        server.url = f"http://127.0.0.1:{port}"
+        return runner
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        runner = loop.run_until_complete(serve())
+        ready.set()
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert ready.wait(30)
+    yield server
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "a-model"
+    tokenizer("qwen3").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks(4)))
+    return file
+
+
+def judge(url: str, model: Path, problems: Path, out: Path, *more: str) -> Result:
+    options = ["--samples", "2", "--recovery", "0", "--turns", "5", "--tokens", "4000", "--tool-seconds", "1"]
+    where = ["--url", url, "--model", str(model), "--tasks", str(problems), "--out", str(out)]
+    return CliRunner().invoke(main, ["eval", *where, *options, *more])
+
+
+def test_a_model_is_judged_and_a_second_run_asks_for_nothing(
+    stand_in: StandIn, model: Path, problems: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shown = judge(stand_in.url, model, problems, out)
+    assert shown.exit_code == 0, shown.output
+    assert "| mine | 4 | 2 | 100.0 [" in shown.output
+    assert "repair off is the model alone" in shown.output.lower()
+    (found,) = read_results(out).sets
+    assert found.arms[Repair.ON].figures["errors_residual"].value == 0.0
+    assert found.arms[Repair.OFF].figures["errors_residual"].value == 1.0
+    assert {"report.html", "report.md", "results.json", "trajectories"} <= {file.name for file in out.iterdir()}
+    assert len(list(read(out / "trajectories"))) == 16
+    asked = stand_in.requests
+    again = judge(stand_in.url, model, problems, out, "--json")
+    assert again.exit_code == 0, again.output
+    assert stand_in.requests == asked
+    printed = json.loads(again.stdout)
+    assert printed["sets"][0]["arms"]["off"]["figures"]["pass@1"]["value"] == 1.0
+    assert printed["settings"]["temperature"] == 1.0
+
+
+def test_another_repair_leaves_what_ran_without_it_in_place(
+    stand_in: StandIn, model: Path, problems: Path, tmp_path: Path
+) -> None:
+    judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off")
+    before = stand_in.requests
+    judge(stand_in.url, model, problems, tmp_path / "out", "--attempts", "1")
+    only_on = stand_in.requests - before
+    assert only_on > 0
+    runs = [each.key.run for each in read(tmp_path / "out" / "trajectories")]
+    assert (runs.count("off"), runs.count("on")) == (8, 8)
+
+
+def test_other_sampling_is_another_run(stand_in: StandIn, model: Path, problems: Path, tmp_path: Path) -> None:
+    stand_in.rule = lambda context, seed: RIGHT
+    for top_p in ("0.6", "1.0"):
+        judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off", "--top-p", top_p)
+    assert stand_in.requests == 16
+
+
+def test_recovery_is_in_the_report(stand_in: StandIn, model: Path, problems: Path, tmp_path: Path) -> None:
+    shown = judge(stand_in.url, model, problems, tmp_path / "out", "--recovery", "2", "--repair", "off")
+    assert shown.exit_code == 0, shown.output
+    found = read_results(tmp_path / "out").recovery
+    assert found is not None
+    assert sum(rate.judged for rate in found.overall.problems.values()) == 8
+    assert "Recovery" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_what_is_missing_is_said_with_what_to_do(model: Path, problems: Path, tmp_path: Path) -> None:
+    shown = judge("http://127.0.0.1:9", model, problems, tmp_path / "out")
+    assert shown.exit_code == 1
+    assert "vllm serve" in shown.output
+    shown = judge("http://127.0.0.1:9", model, tmp_path / "nowhere.jsonl", tmp_path / "out")
+    assert "there is no file" in shown.output
+    shown = judge("http://127.0.0.1:9", tmp_path / "no-model", problems, tmp_path / "out")
+    assert shown.exit_code == 1
+    assert "--tokenizer" in shown.output
