@@ -30,7 +30,7 @@ from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.purify.logs.work import Check
 from cleaner_rl.purify.replay import Difference, ExecuteCall
-from cleaner_rl.sandbox import Cell, Commit, Node, NodeConfig, RunRequest, SessionLostError, SessionRequest
+from cleaner_rl.sandbox import Cell, Commit, Limits, Node, NodeConfig, RunRequest, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult, feedback
 from cleaner_rl.trajectory import Mode, Trajectory, undo
@@ -92,7 +92,9 @@ class Replayer:
         if of_log:
             trajectory = _in_words(trajectory, self._settings.words)
         commit = Commit.ALWAYS if of_log else Commit.ON_SUCCESS
-        found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log))
+        kept: Any = trajectory.extra.get("limits")
+        limits = Limits(**kept) if isinstance(kept, dict) and not of_log else None
+        found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits))
         return Found(found.verdict, found.difference)
 
     def _unreplayable(self, trajectory: Trajectory[Any]) -> str | None:
@@ -121,15 +123,17 @@ class Replayer:
         return None
 
     @asynccontextmanager
-    async def _fresh(self, stateful: bool, commit: Commit, of_log: bool) -> AsyncIterator[ExecuteCall]:
+    async def _fresh(
+        self, stateful: bool, commit: Commit, of_log: bool, limits: Limits | None
+    ) -> AsyncIterator[ExecuteCall]:
         """A fresh environment for one replay."""
         echo = stateful if self._settings.echo is None else self._settings.echo
-        session = await self._sandbox.open_session(SessionRequest(commit=commit)) if stateful else None
+        session = await self._sandbox.open_session(SessionRequest(commit=commit, limits=limits)) if stateful else None
 
         async def execute(call: ToolCall) -> ToolResult:
             try:
                 if session is None:
-                    outcome = await self._sandbox.run(RunRequest(call.code, echo_last_expression=echo))
+                    outcome = await self._sandbox.run(RunRequest(call.code, limits=limits, echo_last_expression=echo))
                 else:
                     outcome = await session.run(Cell(call.code, echo_last_expression=echo))
             except SessionLostError as error:
