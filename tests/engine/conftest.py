@@ -16,5 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent not in item.path.parents:
             continue
         item.add_marker(pytest.mark.engine)
+        # The engines warn about themselves and each other.
+        item.add_marker(pytest.mark.filterwarnings("ignore"))
         if missing:
             item.add_marker(pytest.mark.skip(f"needs the engines; not installed: {', '.join(missing)}"))

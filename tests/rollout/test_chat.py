@@ -151,6 +151,7 @@ def test_a_tokenizer_that_swallows_blanks_beside_its_tokens_is_refused() -> None
 def test_a_vocabulary_that_is_not_byte_level_is_refused() -> None:
     class Spaced:
         eos_token_id = 0
+        backend_tokenizer = None
 
         def get_vocab(self) -> dict[str, int]:
             return {"▁the": 0}

@@ -45,6 +45,15 @@ def test_settings_are_laid_over_the_file(file: Path) -> None:
     assert recipe.run.loggers == ["console", "wandb"]
 
 
+def test_paths_may_name_variables_of_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(YAML.replace("train.parquet", "$DATA/train.parquet"))
+    monkeypatch.setenv("DATA", "/data")
+    assert read_recipe(file).tasks.train == ["/data/train.parquet"]
+    monkeypatch.delenv("DATA")
+    with pytest.raises(RecipeError, match="needs the environment's variable DATA"):
+        read_recipe(file)
+
+
 def test_a_setting_for_verl_keeps_its_dots(file: Path) -> None:
     assert read_recipe(file, ["verl.trainer.balance_batch=false"]).verl == {"trainer.balance_batch": False}
 

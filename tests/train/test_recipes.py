@@ -16,6 +16,11 @@ FOLDER = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(FOLDER.glob("*.yaml"))
 
 
+@pytest.fixture(autouse=True)
+def _world(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAUGHT", "/worlds/drift")
+
+
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
     recipe = read_recipe(file)

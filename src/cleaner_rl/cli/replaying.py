@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from cleaner_rl.purify import ReplayFaultError, ReplayVerdict, replay
 from cleaner_rl.purify.logs.cleaning import Cleaned
@@ -72,7 +72,7 @@ class Found(NamedTuple):
 
 
 class Replayer:
-    """A sandbox, and the event loop that it lives in."""
+    """A sandbox, and the event loop that it lives in; a context manager."""
 
     def __init__(self, settings: Replaying) -> None:
         self._settings = settings
@@ -80,12 +80,12 @@ class Replayer:
         self._sandbox: Any = Node(NodeConfig(slots=settings.slots)) if settings.url is None else None
         if settings.url is not None:
             self._sandbox = SandboxClient(settings.url)
-        self._runner.run(self._sandbox.__aenter__())
-        atexit.register(self.close)
 
-    def close(self) -> None:
-        """End it."""
-        atexit.unregister(self.close)
+    def __enter__(self) -> Self:
+        self._runner.run(self._sandbox.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._runner.run(self._sandbox.__aexit__(None, None, None))
         self._runner.close()
 
@@ -169,8 +169,10 @@ class Replayer:
 
 @cache
 def replayer(settings: Replaying) -> Replayer:
-    """The process' own, started when it is first needed."""
-    return Replayer(settings)
+    """The process' own, started when it is first needed and kept from unit to unit."""
+    made = Replayer(settings).__enter__()
+    atexit.register(made.__exit__)
+    return made
 
 
 def checker(settings: Replaying, counts: Counter[str]) -> Check:

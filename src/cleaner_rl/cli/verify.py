@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cleaner_rl.cli.replaying import Found, ReplayFaultError, Replaying, Words, replayer
+from cleaner_rl.cli.replaying import Found, Replayer, ReplayFaultError, Replaying, Words
 from cleaner_rl.purify import ReplayVerdict
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.tools import ToolResult
@@ -59,9 +59,12 @@ def verify(
     different: list[dict[str, Any]] = []
     shown = sys.stderr.isatty()
     try:
-        with click.progressbar(_batches(store), label="replaying", file=sys.stderr, hidden=not shown) as batches:
+        with (
+            Replayer(settings) as replayer,
+            click.progressbar(_batches(store), label="replaying", file=sys.stderr, hidden=not shown) as batches,
+        ):
             for batch in batches:
-                for trajectory, found in zip(batch, replayer(settings).replay_all(batch), strict=True):
+                for trajectory, found in zip(batch, replayer.replay_all(batch), strict=True):
                     counts[str(found.verdict)] += 1
                     if found.verdict == ReplayVerdict.DIFFERENT:
                         different.append({"key": _key(trajectory), **_told(found)})

@@ -12,7 +12,7 @@ from cleaner_rl.rollout.chat import Chat, ChatError
 from cleaner_rl.rollout.finish import answer, finish
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model, RescoringRefusedError, TokenModel
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, Finish, Policy, Sampling
+from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Finish, Policy, Sampling
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.toolbox import Hands, SessionToolbox, StatelessToolbox, Toolbox
 
@@ -21,6 +21,7 @@ __all__ = [
     "ChatError",
     "Completion",
     "EngineFaultError",
+    "EngineRefusedError",
     "Finish",
     "Hands",
     "Model",

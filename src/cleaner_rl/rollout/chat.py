@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any, Protocol
 
 from cleaner_rl.tasks import Message
@@ -50,6 +51,11 @@ class Tokenizer(Protocol):
     @property
     def eos_token_id(self) -> Any:
         """The id of the end-of-sequence token, or None."""
+        ...
+
+    @property
+    def backend_tokenizer(self) -> Any:
+        """The fast tokenizer below it."""
         ...
 
     def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
@@ -151,6 +157,10 @@ class Chat:
         while length and int(turn_T[length - 1]) in self.stop_ids:
             length -= 1
         return self.vocabulary.decode(turn_T[:length]).text
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """Put a copy of the tokenizer beside a run's trajectories, for whoever looks at their tokens."""
+        self._tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
 
     def _framed(self, results: Sequence[str]) -> Iterator[tuple[str, bool]]:
         """Pieces of text, each with whether it is the template's own."""

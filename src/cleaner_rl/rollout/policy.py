@@ -58,6 +58,10 @@ class EngineFaultError(RuntimeError):
     """The engine broke, or refused what it was sent. The rollout is a fault: it says nothing about the model."""
 
 
+class EngineRefusedError(EngineFaultError):
+    """The engine won't take the request itself, and no other would."""
+
+
 class Policy(Protocol):
     """Samples after a prefix, and scores a suffix after a prefix."""
 

@@ -4,6 +4,7 @@
   processes of a run read · `start`: the sandbox, the checks, then verl.
 - in verl's processes: `plugin` (what verl loads) · `agent`, `workshop`, `policy`, `outputs` (rollouts) · `manager`,
   `sampler`, `groups` (groups, faults, metrics, the store).
+- `cold_start`, `demonstrations`, `stages`: before the run, and a run in parts.
 - `cpu`: a platform for machines without an accelerator · `seams`: every place at which verl is touched.
 
 Limits: GRPO and its kin on text models. What ran on which machine, `docs/train.md` says. Importing this room loads no

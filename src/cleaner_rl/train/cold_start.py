@@ -26,6 +26,8 @@ def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
     start: ColdStart = recipe.cold_start
     values: dict[str, object] = {
         "data.train_files": start.demonstrations,
+        "data.custom_cls.path": "pkg://cleaner_rl.train.demonstrations",
+        "data.custom_cls.name": "Demonstrations",
         "data.train_batch_size": start.batch,
         "data.micro_batch_size_per_gpu": start.micro_batch,
         "data.use_dynamic_bsz": False,

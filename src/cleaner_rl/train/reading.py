@@ -1,8 +1,12 @@
-"""A recipe from YAML: typed, and strict. A key that isn't one is an error that names the nearest."""
+"""A recipe from YAML: typed, and strict. A key that isn't one is an error that names the nearest.
+
+Texts may name variables of the environment (`$DATA/train.parquet`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -31,6 +35,7 @@ def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
         values = _load(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
         raise RecipeError(f"{file} can't be read: {error.strerror}") from None
+    values = _expanded(values)
     if not isinstance(values, dict):
         raise RecipeError(f"{file} holds no settings; a recipe has at least name, method, model and tasks")
     for setting in settings:
@@ -59,6 +64,20 @@ def _load(text: str, where: str) -> object:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise RecipeError(f"{where} is no YAML: {error}") from None
+
+
+def _expanded(value: object) -> object:
+    """The values with variables of the environment put in, `$NAME` or `${NAME}`."""
+    if isinstance(value, dict):
+        return {key: _expanded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_expanded(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    text = os.path.expandvars(value)
+    if left := re.search(r"\$\{?(\w+)", text):
+        raise RecipeError(f"'{value}' needs the environment's variable {left[1]}, which isn't set")
+    return text
 
 
 def _set(values: dict[str, Any], setting: str) -> None:

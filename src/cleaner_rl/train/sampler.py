@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from typing import Any
+from typing import Any, ClassVar
 
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
@@ -36,10 +36,14 @@ class StalledError(RuntimeError):
 class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
     """For trainer mode `sync`."""
 
+    made: ClassVar = False
+    """Whether this process has one: the manager, which lives in the same, refuses to start without."""
+
     def __init__(self, *, sampler_kwargs: Any, **options: Any) -> None:
         plan = read_plan(str(sampler_kwargs.folder))
         self._recipe = plan.recipe
         batch = self._recipe.batch
+        CleanerSampler.made = True
         super().__init__(
             sampler_kwargs=sampler_kwargs,
             poll_interval=POLL_SECONDS,
@@ -74,9 +78,12 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         return stale, equal, failed | small, counts
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
+        rows = self._rows(partition_id)
         for uids, why in zip(eviction_reasons[:3], ("stale", "equal_rewards", "too_small"), strict=True):
             for uid in uids:
-                self._record.evicted(why, self._recipe.sampled - len(self._rows(partition_id)[uid]))
+                self._record.evicted(why, self._recipe.sampled - len(rows[uid]))
+        # Here and not while it waits: where all groups break at once, it never does.
+        self._record.check_faults()
         return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
@@ -149,7 +156,6 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             self._checked = now
             # verl hands its sampler nothing but this function; the trainer behind it knows the manager.
             self.refill_fn.__self__.agent_loop_manager.check_workers()
-        self._record.check_faults()
 
 
 class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[misc]

@@ -32,10 +32,12 @@ SIGNATURES: dict[str, str] = {
     # the agent loop
     f"{_LOOP}:AgentLoopBase.__init__": "trainer_config server_manager tokenizer processor dataset_cls data_config",
     f"{_LOOP}:AgentLoopBase.run": "sampling_params",
-    f"{_LOOP}:register": "agent_name",
+    "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ._init_agent_loop_workers": "",
     "verl.workers.rollout.llm_server:LLMServerClient.generate": "request_id prompt_ids sampling_params",
     "verl.workers.rollout.llm_server:FullyAsyncLLMServerClient.generate": "request_id prompt_ids sampling_params",
     f"{_SERVER}:vLLMHttpServer.generate": "prompt_ids sampling_params request_id",
+    # the cold start
+    "verl.utils.dataset.multiturn_sft_dataset:MultiTurnSFTDataset._read_files_and_process": "",
     # groups
     "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ.generate_sequences": "prompts",
     f"{_BUFFER}:ReplayBuffer.__init__": _BUFFER_ARGUMENTS,

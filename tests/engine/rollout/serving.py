@@ -21,7 +21,6 @@ from typing import Any
 SECONDS = 240.0
 """For a server to start, on a machine with other things to do."""
 DETAILS = re.compile(r"Request (\S+) details: prompt: .*?prompt_token_ids: (\[[^\]]*\])")
-RECEIVED = re.compile(r"Received request (\S+): params: SamplingParams\((.*)\), lora_request")
 GENERATED = re.compile(r"Generated response (\S+): output: .*?output_token_ids: (\[[^\]]*\])")
 
 
@@ -53,16 +52,13 @@ class Served:
     def records(self, name: str) -> list[Record]:
         """The server's own record of the requests whose name holds this one, in their order."""
         prompts: dict[str, list[int]] = {}
-        scoring: dict[str, bool] = {}
         outputs: dict[str, list[int]] = {}
         for line in self.log.read_text(errors="replace").splitlines():
             if found := DETAILS.search(line):
                 prompts[found[1]] = ast.literal_eval(found[2])
-            elif found := RECEIVED.search(line):
-                scoring[found[1]] = "prompt_logprobs=None" not in found[2]
             elif found := GENERATED.search(line):
                 outputs[found[1]] = ast.literal_eval(found[2])
-        return [Record(each, prompts[each], outputs[each], scoring[each]) for each in outputs if name in each]
+        return [Record(each, prompts[each], outputs[each], "/score/" in each) for each in outputs if name in each]
 
 
 @contextlib.contextmanager

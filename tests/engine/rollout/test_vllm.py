@@ -134,6 +134,7 @@ async def assert_the_server_agrees(served: Served, trajectory: Trajectory[TokenS
         return [record for record in served.records(name) if not record.scoring]
 
     await until(lambda: len(asked()) >= len(sampled))  # its log is written behind its answers
+    assert len(asked()) == len(sampled)
     for record, each in zip(asked(), sampled, strict=True):
         assert record.prompt == replace(trajectory, turns=each.context).ids().tolist()
         ids = [each.turn.reasoning.ids, *([] if each.turn.action is None else [each.turn.action.ids])]

@@ -31,7 +31,8 @@ def test_a_seam_that_moved_is_named() -> None:
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_verl_knows_every_setting_of_every_recipe(file: Path) -> None:
+def test_verl_knows_every_setting_of_every_recipe(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAUGHT", "/worlds/drift")
     for name, values in parts(read_recipe(file)).items():
         trainer = "sft_trainer_engine" if name == "cold start" else "ppo_trainer"
         assert seams.check(as_arguments(values), trainer) == []

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner_rl.purify import SplicePolicy
+from cleaner_rl.purify.logs import formats
 from cleaner_rl.purify.logs.cleaning import clean
 from cleaner_rl.purify.logs.formats import Reading, detect
 from cleaner_rl.purify.logs.formats.base import log_of
+from cleaner_rl.purify.logs.formats.openai import OpenAIFormat
 from cleaner_rl.purify.logs.records import read_record, write_record
 from cleaner_rl.trajectory import TextSpan, Trajectory, undo
-from tests.purify.logs.cases import CASES, Case
+from tests.purify.logs.cases import CASES, Case, Step, raised
 from tests.purify.logs.rendering import RENDERED
 
 READING = Reading()
@@ -52,3 +57,137 @@ def test_the_right_answer(variant: str, case: Case) -> None:
     for index, _ in reversed(cleaned.edits):
         restored = undo(restored, index)
     assert write_record(restored) == record, "the raw log is in the result"
+
+
+@pytest.mark.parametrize(("variant", "case"), BOTH, ids=NAMES)
+def test_what_is_written_after_a_repair_reads_as_the_repaired_conversation(variant: str, case: Case) -> None:
+    """Against the same case as if the agent had made no mistake: told once more, rendered, and read."""
+    _, trajectory = imported(variant, case)
+    cleaned = clean(trajectory, SplicePolicy()).trajectory
+    steps = list(case.steps)
+    told: list[Step] = []
+    lengths = iter(case.collapsed)
+    for kind in case.expected:
+        taken = [steps.pop(0) for _ in range(1 if kind == "keep" else next(lengths))]
+        told.append(replace(taken[-1], said=taken[0].said) if kind == "graft" else taken[-1])
+    _, expected = imported(variant, replace(case, steps=tuple(told)))
+    again = read_record(write_record(cleaned), variant.partition(",")[0], 0, READING)
+    assert [(turn.reasoning, turn.action, turn.observation, turn.calls, turn.results) for turn in again.turns] == [
+        (turn.reasoning, turn.action, turn.observation, turn.calls, turn.results) for turn in expected.turns
+    ]
+
+
+def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that_is_true_of_neither() -> None:
+    _, openai = imported("openai", CASES[0])
+    record = write_record(clean(openai, SplicePolicy()).trajectory)
+    assert record["messages"][2] == {
+        "role": "assistant",
+        "content": "I add.",
+        "tool_calls": [
+            {
+                "id": "call-1-0",
+                "type": "function",
+                "function": {"name": "python", "arguments": '{"code": "print(1 + 1)"}'},
+            }
+        ],
+    }
+    assert record["messages"][3] == {"role": "tool", "tool_call_id": "call-1-0", "content": "2"}
+    _, atif = imported("atif", CASES[0])
+    steps = write_record(clean(atif, SplicePolicy()).trajectory)["steps"]
+    assert [step["step_id"] for step in steps] == [1, 2, 3, 4]
+    assert "metrics" not in steps[2]
+    assert steps[2]["observation"]["results"] == [{"source_call_id": "call-1-0", "content": "2"}]
+    assert steps[3]["metrics"] == {"completion_tokens": 5}
+    _, verifiers = imported("verifiers", CASES[0])
+    (trace,) = write_record(clean(verifiers, SplicePolicy()).trajectory)["traces"]
+    assert [node.get("parent") for node in trace["nodes"]] == [None, 0, 1, 2, 3]
+    assert trace["nodes"][2] == {
+        "parent": 1, "message": trace["nodes"][2]["message"], "sampled": True
+    }, "its tokens are nobody's"  # fmt: skip
+
+
+def test_a_third_party_s_format_is_found_and_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(OpenAIFormat):
+        name = "mine"
+
+        def detects(self, record: object) -> bool:
+            return isinstance(record, dict) and "mine" in record
+
+    monkeypatch.setattr(formats, "plugin_names", lambda _: ["mine", "openai"])
+    monkeypatch.setattr(formats, "plugin", lambda _, name: {"mine": Mine, "openai": OpenAIFormat}.get(name))
+    monkeypatch.setattr(formats, "OURS", ("openai",))
+    formats.log_format.cache_clear()
+    try:
+        assert detect({**RENDERED["openai"](CASES[0]), "mine": 1}) == "mine"
+        assert detect(RENDERED["openai"](CASES[0])) == "openai"
+        with pytest.raises(ValueError, match="no log format is named 'other'; installed: mine, openai"):
+            formats.log_format("other")
+    finally:
+        formats.log_format.cache_clear()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+HERMES_CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
+TEXTS = st.text(max_size=20) | st.sampled_from(
+    [
+        "<tool_call>",
+        '<tool_call>{"name": "a", "arguments": {}}</tool_call>',
+        raised("ValueError: x"),
+        "</tool_response>",
+    ]
+)
+CONTENTS = (
+    st.none() | TEXTS | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS}) | JSON, max_size=3)
+)
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {"id": st.text(max_size=3)},
+        optional={
+            "function": st.fixed_dictionaries({}, optional={"name": TEXTS, "arguments": TEXTS | JSON}) | TEXTS,
+            "arguments": TEXTS | JSON,
+            "name": TEXTS,
+            "more": JSON,
+        },
+    ),
+    max_size=3,
+)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["assistant", "tool", "user", "system", "odd"])},
+        optional={
+            "content": CONTENTS,
+            "tool_calls": CALLS | st.none(),
+            "tool_call_id": st.text(max_size=3) | JSON,
+            "reasoning_content": TEXTS | JSON,
+            "observation": JSON,
+            "extra": JSON,
+        },
+    ),
+    max_size=6,
+)
+
+
+@given(MESSAGES, st.dictionaries(st.text(max_size=5), JSON, max_size=3))
+def test_any_messages_come_back_and_undo_gives_them_back(messages: list[Any], rest: dict[str, Any]) -> None:
+    record = {**rest, "messages": messages}
+    before = json.dumps(record)
+    trajectory = read_record(record, "openai", 0, READING)
+    assert json.dumps(write_record(trajectory)) == before
+    cleaned = clean(trajectory, SplicePolicy()).trajectory
+    write_record(cleaned)
+    for index, _ in reversed(cleaned.edits):
+        cleaned = undo(cleaned, index)
+    assert json.dumps(write_record(cleaned)) == before
+
+
+@given(
+    st.text(max_size=30),
+    st.lists(TEXTS | st.sampled_from(["\nuser\n", "\nassistant\n", "<tool_response>\n"]), max_size=8),
+)
+def test_any_output_of_verl_s_comes_back(prompt: str, parts: list[str]) -> None:
+    record = {"input": prompt, "output": "".join(parts), "gts": None, "score": 1.0, "step": 3}
+    assert write_record(read_record(record, "verl", 0, READING)) == record

@@ -52,6 +52,10 @@ class LoggedTools(ToolSet):
         """Whether a tool of this name runs Python."""
         return name.lower() in self._python
 
+    def runs_programs(self, name: str) -> bool:
+        """Whether it runs Python, or a shell's commands."""
+        return self.runs_python(name) or name.lower() in SHELL_TOOLS
+
     def call(self, name: str, arguments: object, start: int, end: int) -> ToolCall:
         """A call in a field; arguments that are a text hold JSON, or are a problem."""
         problem = None

@@ -173,7 +173,9 @@ def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:
 def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
     with pq.ParquetFile(file) as parquet:
         plain = plain_columns(parquet.schema_arrow)
-        for batch in parquet.iter_batches(CHUNK, row_groups=list(range(piece.start, piece.end or 0))):
+        for batch in parquet.iter_batches(
+            CHUNK, use_threads=False, row_groups=list(range(piece.start, piece.end or 0))
+        ):
             yield Chunk(batch.select(plain).to_pylist(), batch)
 
 

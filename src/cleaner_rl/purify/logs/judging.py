@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
+from cleaner_rl.purify.logs.calls import LoggedTools
+from cleaner_rl.purify.logs.tracebacks import LAST_LINE, TRACEBACK, ending_traceback
+from cleaner_rl.tools import Status, ToolCall, ToolResult
 
 
 class By(StrEnum):
@@ -42,13 +44,6 @@ class Judged:
     by: By
 
 
-TRACEBACK = re.compile(r"^(?:[ \t]*[-]{3,}\n)?[ \t]*Traceback \(most recent call last\)", re.MULTILINE)
-SYNTAX_FRAME = re.compile(r'^  File "[^"\n]*", line \d+\n(?:    .*\n)+', re.MULTILINE)
-LAST_LINE = re.compile(
-    r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Group|Fault|Timeout|Expired)|"
-    r"(?:[A-Za-z_]\w*\.)+[A-Z]\w+)(?:: ?(?P<message>.*))?$"
-)
-FRAME_LINE = re.compile(r'^(?:  File "|    |  \+|File |Cell In|Input In|-+>|\s+\d+ )')
 HARNESS_SENTENCES = re.compile(
     r"""^(?:
         Error\ executing\ tool\b                                # verl, MCP servers
@@ -85,32 +80,33 @@ BAD_WORDS = {"error", "failed", "failure", "exception"}
 GOOD_WORDS = {"success", "ok", "completed", "finished"}
 
 
-def judge(text: str, fields: Mapping[str, Any], *, python: bool) -> Judged:
-    """How a call ended whose result reads so, in a message with these fields."""
+def judge_call(
+    tools: LoggedTools, call: ToolCall, text: str, fields: Mapping[str, Any], *, told: bool = False
+) -> Judged:
+    """How a call ended whose result reads so, in a message with these fields.
+
+    `told`: the source has a field for errors, so that a result without one is a success; but not of tools that run
+    programs, whose errors are part of what they print.
+    """
     status = read_fields(fields)
     by = By.FIELD
-    if status is None:
-        status, by = read_text(text, python=python), By.TEXT
-    if status is None:
-        return Judged(None, By.NOTHING)
-    return Judged(worded(text, status), by)
-
-
-def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, python: bool) -> Judged:
-    """The same for a call that may have been malformed."""
-    found = judge(text, fields, python=python)
-    if call.problem is None:
-        return found
-    if found.result is not None and found.result.status is Status.OK:
-        return Judged(None, By.NOTHING)  # somebody could read the call after all
-    return Judged(ToolResult(Status.MALFORMED, text, explanation=call.problem), By.FIELD)
+    if status is None and told and not tools.runs_programs(call.name):
+        status = Status.OK
+    elif status is None:
+        status = read_text(text, python=tools.runs_python(call.name))
+        by = By.NOTHING if status is None else By.TEXT
+    if call.problem is not None:
+        # Where all went well, somebody could read the call after all.
+        malformed = ToolResult(Status.MALFORMED, text, explanation=call.problem)
+        return Judged(None, By.NOTHING) if status is Status.OK else Judged(malformed, By.FIELD)
+    return Judged(None if status is None else worded(text, status), by)
 
 
 def worded(text: str, status: Status) -> ToolResult:
     """The result behind a text: what was printed, and of a traceback the exception's own line."""
     if status is Status.OK:
         return ToolResult(status, text)
-    found = _ending_traceback(text)
+    found = ending_traceback(text)
     if found is None:
         return ToolResult(status, text)
     start, exception = found
@@ -146,7 +142,7 @@ def read_text(text: str, *, python: bool) -> Status | None:
         return None
     if HARNESS_SENTENCES.match(stripped):
         return Status.TIMEOUT if TIME_SENTENCE.search(stripped.partition("\n")[0]) else Status.ERROR
-    if _ending_traceback(text) is not None:
+    if ending_traceback(text) is not None:
         # A tool that isn't Python may show a file or a page that ends so.
         return Status.ERROR if python else None
     if TRACEBACK.search(text):
@@ -175,38 +171,3 @@ def _of_json(text: str) -> Status | None:
         # `"error": null` beside a result is how many tools say that all is well.
         status = Status.ERROR if value["error"] else Status.OK
     return status
-
-
-def _ending_traceback(text: str) -> tuple[int, ExceptionInfo] | None:
-    """Where the traceback begins that a text ends with, and its exception; None if it doesn't end with one."""
-    begins = [match.start() for match in TRACEBACK.finditer(text)]
-    if not begins:
-        frames = list(SYNTAX_FRAME.finditer(text))  # a syntax error has no first line
-        if not frames or LAST_LINE.match(text[frames[-1].end() :].strip()) is None:
-            return None
-        begins = [frames[-1].start()]
-    start = begins[-1]
-    # Chained exceptions are one ending: what stands between them says so.
-    for earlier in reversed(begins[:-1]):
-        between = text[earlier:start]
-        if "During handling of the above" not in between and "direct cause of the following" not in between:
-            break
-        start = earlier
-    lines = text[begins[-1] :].rstrip().splitlines()
-    for index, line in enumerate(lines[1:], 1):
-        if FRAME_LINE.match(line) or (head := LAST_LINE.match(line)) is None:
-            continue
-        # The first line behind the frames that reads like an exception's; its message may go on.
-        further = lines[index + 1 :]
-        message = head["message"] or ""
-        if further and not _goes_on(message, further):
-            return None
-        return start, ExceptionInfo(head["type"], "\n".join([message, *further]))
-    return None
-
-
-def _goes_on(message: str, further: list[str]) -> bool:
-    """Whether lines behind an exception's line can be its message: only where that stops short, or with notes."""
-    return message.rstrip().endswith((":", ",", "(", "[", "{")) or all(
-        line.startswith((" ", "\t", "Help:", "Hint:", "Note:")) for line in further if line.strip()
-    )

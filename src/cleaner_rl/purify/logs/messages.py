@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from cleaner_rl.purify.logs.calls import SHELL_TOOLS, TEXT_FORMATS, LoggedTools
+from cleaner_rl.purify.logs.calls import TEXT_FORMATS, LoggedTools
 from cleaner_rl.purify.logs.frames import (
     ACTION,
     OBSERVATION,
@@ -34,8 +34,8 @@ from cleaner_rl.purify.logs.frames import (
     frame,
     graft,
 )
-from cleaner_rl.purify.logs.judging import By, Judged, judge_call, worded
-from cleaner_rl.tools import Status, ToolCall, ToolResult
+from cleaner_rl.purify.logs.judging import judge_call
+from cleaner_rl.tools import ToolCall, ToolResult
 from cleaner_rl.trajectory import Granularity, TextSpan, Trajectory, Turn
 
 ACTION_FIELDS = ("tool_calls", "observation")
@@ -245,11 +245,7 @@ class Reader:
         return tuple(results) if len(results) == len(calls) else ()
 
     def _result(self, call: ToolCall, heard: Heard) -> ToolResult | None:
-        python = self.tools.runs_python(call.name)
-        found = judge_call(call, heard.text, heard.fields, python=python)
-        runs = python or call.name.lower() in SHELL_TOOLS
-        if self.dialect.errors_are_told and not runs and call.problem is None and found.by is not By.FIELD:
-            found = Judged(worded(heard.text, Status.OK), By.FIELD)
+        found = judge_call(self.tools, call, heard.text, heard.fields, told=self.dialect.errors_are_told)
         self.judged[found.by] += 1
         return found.result
 

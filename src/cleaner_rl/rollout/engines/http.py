@@ -1,7 +1,7 @@
 """One engine's address. A request is sent again while that can help: it is the same each time, seed included.
 
 An engine that can't be reached, is busy (429, 503) or breaks (5xx, a connection that closes) is tried again, with
-growing pauses, until `patience` is over. What it refuses (4xx) it would refuse again. Either way the caller gets
+growing pauses, until `patience` is over. What it refuses (4xx) it would refuse again. Either way the caller gets an
 `EngineFaultError`, with what happened.
 
 Limits: an engine that is stuck but alive is noticed only by the caller's own deadline.
@@ -18,7 +18,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from cleaner_rl.rollout.policy import EngineFaultError
+from cleaner_rl.rollout.policy import EngineFaultError, EngineRefusedError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -70,7 +70,7 @@ class Address:
                     return answer
                 reason = f"{self.url} answered {response.status}: {answer[:500].decode(errors='replace')}"
                 if 400 <= response.status < 500 and response.status != 429:
-                    raise EngineFaultError(reason)
+                    raise EngineRefusedError(reason)
                 if not again_if_broken and response.status != 429 and response.status != 503:
                     raise EngineBrokeError(reason)
             except (aiohttp.ClientError, OSError) as error:

@@ -113,6 +113,7 @@ class VllmPolicy:
         """The log-probs of a suffix, computed from the end of the cached prefix on."""
         ids_T = np.concatenate([prefix_T, suffix_T])
         first = len(prefix_T)
+        request = f"{request}/score"
         answer, cached = await self._from_cache(ids_T, request)
         if answer is not None and cached < first:
             return Scores(self._rows(answer, ids_T, first))

@@ -1,0 +1,103 @@
+"""From what a person names to what a rollout needs: a model behind addresses, with its tokenizer and its window."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from cleaner_rl.rollout.chat import Chat, ChatError
+from cleaner_rl.rollout.engines.endpoint import ChatModel
+from cleaner_rl.rollout.engines.http import Address
+from cleaner_rl.rollout.engines.replicas import Replicas
+from cleaner_rl.rollout.engines.sglang import SglangPolicy
+from cleaner_rl.rollout.engines.vllm import VllmPolicy
+from cleaner_rl.rollout.model import Model, TokenModel
+from cleaner_rl.rollout.policy import Sampling
+from cleaner_rl.tasks import Prompt
+from cleaner_rl.tools import ToolSet, call_format
+
+ONE_OF_MANY = 10.0
+"""Seconds that a request waits for one replica, where there are others."""
+DEFAULT_WINDOW = 32_768
+"""Of a chat API, which doesn't say."""
+
+
+class Engine(StrEnum):
+    """What stands behind an address."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    CHAT = "chat"
+    """Any OpenAI-compatible chat API: text only, for evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A model as a person names it."""
+
+    urls: tuple[str, ...]
+    """One for each replica; of a chat API the address before `/chat/completions`."""
+    model: str
+    """The folder or hub name of its tokenizer; for a chat API the name that the service knows."""
+    engine: Engine = Engine.VLLM
+    window: int | None = None
+    """In tokens; None: what the server says."""
+    sampling: Sampling = field(default_factory=Sampling)
+    token: str | None = None
+    patience: float = 300.0
+    """Seconds that a request waits for an engine that is away or busy, before its rollout is a fault."""
+    template: Mapping[str, object] = field(default_factory=dict)
+    """Options of the chat template, such as `{"enable_thinking": False}`."""
+
+
+@asynccontextmanager
+async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model[Any]]:
+    """The model, ready for rollouts under a prompt. Raises `ChatError` or `EngineFaultError` if it can't be."""
+    if not connection.urls:
+        raise ValueError("a model needs at least one address")
+    alone = len(connection.urls) == 1
+    patience = connection.patience if alone else min(ONE_OF_MANY, connection.patience)
+    async with AsyncExitStack() as stack:
+        addresses = [
+            await stack.enter_async_context(Address(url, patience=patience, token=connection.token))
+            for url in connection.urls
+        ]
+        if connection.engine is Engine.CHAT:
+            yield ChatModel(
+                addresses[0],
+                connection.model,
+                ToolSet(prompt.tool),
+                window=connection.window or DEFAULT_WINDOW,
+                sampling=connection.sampling,
+            )
+            return
+        make = VllmPolicy if connection.engine is Engine.VLLM else SglangPolicy
+        policies = [make(address) for address in addresses]
+        window = connection.window or min([await policy.window() for policy in policies])
+        yield TokenModel(
+            policies[0] if alone else Replicas(policies, patience=connection.patience),
+            Chat(
+                tokenizer_of(connection.model),
+                ToolSet(prompt.tool),
+                in_template=prompt.in_template,
+                options=connection.template,
+            ),
+            call_format(prompt.call_format),
+            window=window,
+            sampling=connection.sampling,
+        )
+
+
+def tokenizer_of(model: str) -> Any:
+    """The tokenizer of a model, from a folder or the hub."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise ChatError(
+            f"there is no tokenizer at '{model}': {error}; name the model's folder, or its name on the hub"
+        ) from error

@@ -1,0 +1,80 @@
+"""Finished rollouts, on disk seconds after they finished: a kill loses none that it names, and none is done twice.
+
+A journal is a store like any other (`trajectory.store`): small files, each whole or absent. Whoever opens it again
+knows which rollouts it holds. One process writes it at a time; a second one is refused.
+
+Limits: what finished within the last moments before a kill is done again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cleaner_rl.trajectory import AnyTrajectory, Key
+from cleaner_rl.trajectory.store import ParquetWriter, read
+
+FLUSH_SECONDS = 5.0
+FLUSH_ROLLOUTS = 256
+
+
+class JournalBusyError(RuntimeError):
+    """Another process writes there."""
+
+
+class Journal:
+    """A store that grows while rollouts finish; a context manager, which writes what is left."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pending: list[AnyTrajectory] = []
+        self._flushed = time.monotonic()
+        self.done: set[Key] = set()
+        """What is in it, or will be with the next flush."""
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # The kernel lets go of it when the process ends, however it ends.
+        self._lock = os.open(self._folder / ".lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise JournalBusyError(
+                f"another process writes to {self._folder}; wait for it, or choose another folder"
+            ) from None
+        self.done = {trajectory.key for trajectory in self.stored()}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.flush()  # also when the run was interrupted: what is finished is finished
+        os.close(self._lock)
+
+    def stored(self) -> Iterator[AnyTrajectory]:
+        """What is on disk."""
+        return read(self._folder) if any(self._folder.rglob("*.parquet")) else iter(())
+
+    def add(self, trajectory: AnyTrajectory) -> None:
+        """Keep a finished rollout."""
+        if trajectory.key in self.done:
+            raise ValueError(f"{trajectory.key} is in the journal already")
+        self.done.add(trajectory.key)
+        self._pending.append(trajectory)
+        if len(self._pending) >= FLUSH_ROLLOUTS or time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        self._flushed = time.monotonic()
+        pending, self._pending = self._pending, []
+        if pending:
+            with ParquetWriter(self._folder) as writer:
+                for trajectory in pending:
+                    writer.write(trajectory)

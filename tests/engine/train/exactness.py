@@ -1,0 +1,33 @@
+"""How far stored log-probs are from those of a model that plain transformers runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from cleaner_rl.trajectory import Floats, TokenSpan, Trajectory
+
+
+def actor_logprobs(model: Path, trajectories: Iterable[Trajectory[TokenSpan]]) -> list[Floats]:
+    """The log-prob of each token after all before it, fp32; NaN for the first."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+    found = []
+    for trajectory in trajectories:
+        ids = torch.from_numpy(trajectory.ids().astype(np.int64))
+        with torch.no_grad():
+            logits = network(ids[None]).logits[0, :-1]
+        scores = torch.log_softmax(logits, -1).gather(1, ids[1:, None])[:, 0]
+        found.append(np.concatenate([np.full(1, np.nan), scores.numpy()]).astype(np.float32))
+    return found
+
+
+def moved(trajectory: Trajectory[TokenSpan]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Which tokens an edit put into another context than the one they were sampled in."""
+    return np.concatenate(
+        [np.full(len(placed.span), placed.moved and placed.owner.sampled) for placed in trajectory.placed()]
+    )

@@ -1,0 +1,212 @@
+"""The sampler on a real TransferQueue; a stand-in plays the trainer, and the rollouts that answer it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cleaner_rl.train import Recipe, to_recipe
+from cleaner_rl.train.groups import TooManyFaultsError
+from cleaner_rl.train.outputs import pack
+from cleaner_rl.train.plan import Plan
+from cleaner_rl.trajectory import Ending, Key
+from cleaner_rl.trajectory.store import read
+from tests.builders import answered, failed, trajectory, worked
+from tests.train.recipes import values
+
+MIXED = (True, True, True, False, False, False, False, False)
+"""Successes and failures of a group; the first success has a failed call."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _queue() -> Iterator[None]:
+    import ray
+    import transfer_queue as tq
+
+    from cleaner_rl.train.seams import compose
+
+    settings = ["transfer_queue.backend.SimpleStorage.num_data_storage_units=1", "actor_rollout_ref.rollout.name=vllm"]
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        ray.init(num_cpus=4, include_dashboard=False, _temp_dir=folder, _node_ip_address="127.0.0.1")
+        tq.init(compose(settings).transfer_queue)
+        yield
+        tq.close()
+        ray.shutdown()
+
+
+@dataclass
+class Trainer:
+    """Plays the trainer: each refill is answered at once by the next of `groups`."""
+
+    groups: list[Sequence[bool | None]] = field(default_factory=list)
+    """For each prompt: which rollouts succeed; None is a fault's, which has no row."""
+    refills: list[int] = field(default_factory=list)
+    number: int = 0
+
+    class agent_loop_manager:  # noqa: N801 - verl's attribute
+        @staticmethod
+        def check_workers() -> None: ...
+
+    def refill(self, count: int) -> int:
+        self.refills.append(count)
+        for _ in range(count):
+            self.finish(self.groups.pop(0) if self.groups else MIXED)
+        return count
+
+    def finish(self, outcomes: Sequence[bool | None]) -> str:
+        """A prompt whose rollouts have all ended."""
+        import torch
+        import transfer_queue as tq
+        from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+        uid, self.number = str(uuid4()), self.number + 1
+        rows: list[dict[str, Any]] = []
+        keys = []
+        for place, success in enumerate(outcomes):
+            if success is None:
+                continue
+            turns = (failed(), worked(), answered()) if place == 0 else (worked(), answered())
+            reward = 1.0 if success else -1.0
+            one = replace(
+                trajectory(*turns, success=success),
+                key=Key("example", 1, f"task{self.number}", place),
+                reward=reward,
+                ending=Ending.ANSWERED,
+            )
+            keys.append(f"{uid}_{place}_0")
+            rows.append({"rm_scores": torch.tensor([0.0, reward]), "trajectory": pack(one)})
+        if rows:
+            tags = [{"status": "success"} for _ in rows]
+            tq.kv_batch_put(keys=keys, partition_id="train", fields=list_of_dict_to_tensordict(rows), tags=tags)
+        tag = {"is_prompt": True, "status": "finished", "global_steps": 1}
+        tq.kv_batch_put(keys=[uid], partition_id="train", tags=[tag])
+        return uid
+
+
+@pytest.fixture
+def trainer() -> Iterator[Trainer]:
+    import transfer_queue as tq
+
+    yield Trainer()
+    left = (tq.kv_list("train") or {}).get("train", {})
+    if left:
+        tq.kv_clear(keys=list(left), partition_id="train")
+
+
+def recipe(**changes: Any) -> Recipe:
+    batch = {"prompts": 2, "mini_batch": 1, "rollouts": 4, "dynamic_sampling": False, **changes.pop("batch", {})}
+    roc = {"sample": 8, "min_positive": 1, "min_negative": 1}
+    return to_recipe(values(method="roc", batch=batch, roc=roc, **changes))
+
+
+def sampler(plan: Recipe, folder: Path, trainer: Trainer) -> Any:
+    from omegaconf import OmegaConf
+
+    from cleaner_rl.train.plan import read_plan
+    from cleaner_rl.train.sampler import CleanerSampler
+
+    Plan(plan, (), folder).write()
+    read_plan.cache_clear()
+    return CleanerSampler(
+        trainer_mode="sync",
+        trainer_config=OmegaConf.create({}),
+        max_off_policy_threshold=None,
+        max_off_policy_strategy="drop",
+        sampler_kwargs=OmegaConf.create({"folder": str(folder)}),
+        refill_fn=trainer.refill,
+    )
+
+
+def sample(it: Any) -> tuple[Any, dict[str, Any]]:
+    batch, metrics = it.sample(global_steps=1, partition_id="train", batch_size=2)
+    return batch, metrics
+
+
+def uids(batch: Any) -> set[str]:
+    return {key.split("_")[0] for key in batch.keys}
+
+
+def test_of_an_oversampled_group_the_cleanest_successes_are_trained_on(tmp_path: Path, trainer: Trainer) -> None:
+    import transfer_queue as tq
+
+    ours = {trainer.finish(MIXED), trainer.finish(MIXED)}
+
+    batch, metrics = sample(sampler(recipe(), tmp_path, trainer))
+
+    assert uids(batch) == ours
+    assert len(batch.keys) == len(batch.tags) == 8
+    assert not any(key.endswith("_0_0") for key in batch.keys)  # the success with the failed call
+    assert set((tq.kv_list("train") or {})["train"]) == set(batch.keys)  # all others have left the queue
+    assert metrics["cleaner/accuracy"] == 3 / 8
+    assert metrics["cleaner/roc/errors_kept"] == 0
+    assert metrics["cleaner/roc/errors_drawn"] == 1 / 8
+    assert len(list(read(tmp_path / "trajectories"))) == 16
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_s2_a_group_that_faults_left_too_small_goes_back(
+    tmp_path: Path, trainer: Trainer, rows: int, dynamic: bool
+) -> None:
+    small = trainer.finish([*MIXED[2 : 2 + rows], *[None] * (8 - rows)])
+    trainer.finish(MIXED)
+    plan = recipe(batch={"dynamic_sampling": dynamic}, faults={"max_share": 0.9})
+
+    batch, metrics = sample(sampler(plan, tmp_path, trainer))
+
+    assert small not in uids(batch)
+    assert len(batch.keys) == 8
+    assert trainer.refills == [1]
+    assert metrics["cleaner/groups/too_small"] == 1
+    assert metrics["cleaner/faults"] == 8 - rows
+
+
+def test_a_group_that_faults_left_large_enough_is_used_without_them(tmp_path: Path, trainer: Trainer) -> None:
+    trainer.finish([*MIXED[:6], None, None])
+    trainer.finish(MIXED)
+
+    batch, metrics = sample(sampler(recipe(), tmp_path, trainer))
+
+    assert (len(batch.keys), trainer.refills, metrics["cleaner/faults"]) == (8, [], 2)
+
+
+def test_groups_of_equal_rewards_are_refilled_under_dynamic_sampling(tmp_path: Path, trainer: Trainer) -> None:
+    equal = trainer.finish([False] * 8)
+    trainer.finish(MIXED)
+
+    batch, metrics = sample(sampler(recipe(batch={"dynamic_sampling": True}), tmp_path, trainer))
+
+    assert equal not in uids(batch)
+    assert trainer.refills == [2]  # verl's own rule: two for one
+    assert metrics["cleaner/groups/equal_rewards"] == 1
+
+
+def test_without_dynamic_sampling_they_are_kept(tmp_path: Path, trainer: Trainer) -> None:
+    equal = trainer.finish([False] * 8)
+    trainer.finish(MIXED)
+    batch, _ = sample(sampler(recipe(), tmp_path, trainer))
+    assert equal in uids(batch)
+
+
+def test_too_many_faults_end_the_run(tmp_path: Path, trainer: Trainer) -> None:
+    trainer.groups = [[None] * 8] * 50
+    trainer.finish([None] * 8)
+    trainer.finish(MIXED)
+
+    with pytest.raises(TooManyFaultsError):
+        sample(sampler(recipe(), tmp_path, trainer))
+    assert len(trainer.refills) < 10
+
+
+def test_a_run_that_stands_still_is_ended_with_the_reason(tmp_path: Path, trainer: Trainer) -> None:
+    from cleaner_rl.train.sampler import StalledError
+
+    trainer.finish(MIXED)
+    with pytest.raises(StalledError, match="no rollout has ended"):
+        sample(sampler(recipe(faults={"stall_minutes": 0.01}), tmp_path, trainer))
