@@ -27,6 +27,7 @@ from cleaner_rl.trajectory.store import (
     files,
     parquet,
     read,
+    read_at,
 )
 from tests.generators import any_trajectories, frozen
 
@@ -304,3 +305,25 @@ def test_a_newer_schema_is_refused_with_advice(tmp_path: Path) -> None:
     (tmp_path / "log").write_text('{"schema_version": 2}\n')
     with pytest.raises(StoreError, match=r"schema version 2.*upgrade cleaner-rl"):
         list(read(tmp_path / "log"))
+
+
+def test_one_trajectory_is_read_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROWS_IN_GROUP", 3)
+    trajectories = [replace(each, extra={"place": place}) for place, each in enumerate(numbered(8))]
+    write(ParquetWriter(tmp_path / "store"), trajectories)
+    write(JsonlWriter(tmp_path / "store.jsonl"), trajectories)
+    (part,) = (tmp_path / "store").rglob("*.parquet")
+    for file in (part, tmp_path / "store.jsonl"):
+        assert [read_at(file, place) for place in range(8)] == trajectories
+        with pytest.raises(StoreError, match="has no row 8; count from 0"):
+            read_at(file, 8)
+
+
+@given(st.lists(any_trajectories, min_size=2, max_size=4))
+@settings(deadline=None, max_examples=25)
+def test_reading_one_equals_reading_all(trajectories: list[AnyTrajectory]) -> None:
+    with TemporaryDirectory() as folder:
+        write(ParquetWriter(folder), trajectories)
+        for file in files.find(Path(folder)):
+            everything = list(read(file))
+            assert [read_at(file, place) for place in range(len(everything))] == everything

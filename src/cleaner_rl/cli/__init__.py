@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "eval": ("cleaner_rl.cli.eval", "Judge a model: pass@k with intervals, tool errors, cost; repair off and on."),
     "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them."),
     "train": ("cleaner_rl.cli.train", "Train a model by a recipe, on verl."),
+    "view": ("cleaner_rl.cli.view", "See trajectories, what was changed in them, and runs, in a browser."),
 }
 """Name, the module that holds it under the same name, and its line in the list of commands."""
 

@@ -18,12 +18,12 @@ import atexit
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
-from cleaner_rl.purify import ReplayFaultError, ReplayVerdict, replay
+from cleaner_rl.cli.replay_settings import Replaying, Words
+from cleaner_rl.purify import ReplayVerdict, replay
 from cleaner_rl.purify.logs.cleaning import Cleaned
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.formats.base import log_of
@@ -38,29 +38,6 @@ from cleaner_rl.trajectory import Mode, Trajectory, undo
 NOT_REPLAYABLE = "not_replayable"
 UNDONE = "undone"
 TAMPERED = "the text of turn {} is not what its calls and results say"
-
-
-class Words(StrEnum):
-    """In which words a log's results are compared."""
-
-    EXACT = "exact"
-    TRIMMED = "trimmed"
-
-
-@dataclass(frozen=True, slots=True)
-class Replaying:
-    """How calls are run again."""
-
-    session: bool | None = None
-    """In one interpreter a trajectory, or each call in its own; None: as the trajectory says of itself."""
-    words: Words = Words.TRIMMED
-    echo: bool | None = None
-    """Whether the value of a last expression is shown; None: in sessions, as notebooks do."""
-    url: str | None = None
-    """Of sandbox nodes; None: a node of our own."""
-    reading: Reading = field(default_factory=Reading)
-    """As the log was read."""
-    slots: int = 4
 
 
 class Found(NamedTuple):
@@ -239,6 +216,3 @@ def _worded(result: ToolResult, words: Words) -> ToolResult:
         name = exception.type.rpartition(".")[2]
         exception = ExceptionInfo(name, exception.message.strip() if words is Words.TRIMMED else exception.message)
     return ToolResult(result.status, "\n".join(text for text in printed if text), exception=exception)
-
-
-__all__ = ["NOT_REPLAYABLE", "UNDONE", "Found", "ReplayFaultError", "Replayer", "Replaying", "Words", "checker"]

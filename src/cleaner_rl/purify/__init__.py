@@ -17,10 +17,11 @@ from cleaner_rl.purify.hindsight import LeftAlone, Purified, Reason, hindsight, 
 from cleaner_rl.purify.live import Budget, Draft, Repair, SampleRequest, Verdict, repair
 from cleaner_rl.purify.policies import Phase, PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
 from cleaner_rl.purify.replay import Difference, Replay, ReplayFaultError, ReplayVerdict, prove, replay
-from cleaner_rl.purify.rescore import gap, gap_gate, refuse_wide_gaps, rescore
+from cleaner_rl.purify.rescore import gap_gate, refuse_wide_gaps, rescore
 from cleaner_rl.purify.similarity import Measure, Similarity, similarity_measures
 from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
+from cleaner_rl.trajectory import gap
 
 __all__ = [
     "Budget",

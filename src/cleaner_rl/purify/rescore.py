@@ -11,11 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import numpy as np
-
 from cleaner_rl.purify.live import Gate
 from cleaner_rl.trajectory import (
-    Granularity,
     Ids,
     Mode,
     Owner,
@@ -24,6 +21,7 @@ from cleaner_rl.trajectory import (
     TokenSpan,
     Trajectory,
     Turn,
+    gap,
     undo,
 )
 
@@ -65,21 +63,6 @@ async def rescore(trajectory: Trajectory[TokenSpan], score: Score) -> Trajectory
             is_action = placed.owner is Owner.ACTION
             turns[placed.turn] = replace(turn, action=span) if is_action else replace(turn, reasoning=span)
     return replace(trajectory, turns=tuple(turns))
-
-
-def gap(turn: Turn[TokenSpan]) -> float | None:
-    """Mean log-prob that the tokens of an edit lost by moving; None if it isn't an edit or isn't known."""
-    if turn.edit is None or not turn.edit.commits:
-        return None
-    moved = [turn.action] if turn.edit.granularity is Granularity.GRAFT else [turn.reasoning, turn.action]
-    losses = []
-    for span in moved:
-        if span is None or not len(span):
-            continue
-        if span.sampled is None or span.rescored is None:
-            return None
-        losses.append(span.sampled.logprobs - span.rescored.logprobs)
-    return float(np.concatenate(losses).mean(dtype=np.float64))
 
 
 def gap_gate(score: Score, max_gap: float) -> Gate[TokenSpan]:

@@ -17,8 +17,8 @@ from tensordict.tensorclass import NonTensorData, NonTensorStack
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
 from cleaner_rl.purify import Phase
-from cleaner_rl.train.agent import PHASE, ROUND
 from cleaner_rl.train.plan import AGENT, read_plan
+from cleaner_rl.train.rolls import PHASE, ROUND
 from cleaner_rl.train.sampler import CleanerSampler
 
 SAMPLED = "__rollout_n__"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from cleaner_rl.purify import Phase
 from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, SessionToolbox, StatelessToolbox, TokenModel
@@ -71,15 +72,15 @@ class Workshop:
         return TokenModel(policy, self.chat, self.call_format, window=window, sampling=sampling)
 
 
-_OPEN: dict[int, asyncio.Task[Workshop]] = {}
+_OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Workshop]] = WeakKeyDictionary()
 
 
 async def workshop(plan: Plan, tokenizer: Any) -> Workshop:
     """This process's workshop, opened by the first who asks. A process serves one run."""
     loop = asyncio.get_running_loop()
-    if id(loop) not in _OPEN:
-        _OPEN[id(loop)] = loop.create_task(_open(plan, tokenizer))
-    return await asyncio.shield(_OPEN[id(loop)])
+    if loop not in _OPEN:
+        _OPEN[loop] = loop.create_task(_open(plan, tokenizer))
+    return await asyncio.shield(_OPEN[loop])
 
 
 async def _open(plan: Plan, tokenizer: Any) -> Workshop:

@@ -7,6 +7,7 @@
 - `vocabulary`: token ids to text and character positions to token boundaries, in one linear pass.
 - `reading`: sampled ids, or text, to a turn.
 - `tallies`: failed calls, as the model left them and as they stand.
+- `gaps`: what an edit's tokens lost by moving.
 - `seeds`: every random choice from (run seed, task, rollout, turn, attempt).
 - `store`: Parquet and JSONL, streaming both ways.
 
@@ -16,11 +17,12 @@ step `encode`, which is for supervised training and never for reinforcement lear
 
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory.encoding import encode
+from cleaner_rl.trajectory.gaps import gap
 from cleaner_rl.trajectory.ledger import Sampled, cut_before_repairs, raw, undo, without_rescoring
 from cleaner_rl.trajectory.reading import read_text, read_tokens
 from cleaner_rl.trajectory.seeds import Seeds
 from cleaner_rl.trajectory.spans import Floats, Ids, Scores, TextSpan, TokenSpan, token_span
-from cleaner_rl.trajectory.tallies import Tally, failure_reasons, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory.tallies import Tally, failure_reasons, first_attempt_tally, first_attempts, residual_tally
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Ending, Key, Owner, Placed, Trajectory
 from cleaner_rl.trajectory.turns import Edit, Granularity, Mode, Turn
 from cleaner_rl.trajectory.vocabulary import Vocabulary
@@ -50,6 +52,8 @@ __all__ = [
     "encode",
     "failure_reasons",
     "first_attempt_tally",
+    "first_attempts",
+    "gap",
     "raw",
     "read_text",
     "read_tokens",

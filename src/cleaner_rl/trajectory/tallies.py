@@ -36,7 +36,7 @@ class Tally:
 
 def first_attempt_tally(trajectory: AnyTrajectory) -> Tally:
     """Of what the model did unaided."""
-    return _tally(result for turn in trajectory.turns for each in _first_attempts(turn) for result in each.results)
+    return _tally(result for turn in trajectory.turns for each in first_attempts(turn) for result in each.results)
 
 
 def residual_tally(trajectory: AnyTrajectory) -> Tally:
@@ -49,7 +49,7 @@ def failure_reasons(trajectory: AnyTrajectory) -> Counter[Status]:
     return Counter(result.status for turn in trajectory.turns for result in turn.results if result.failed)
 
 
-def _first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:
+def first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:
     """The turns of the rollout itself that a turn of the history stands for.
 
     Of a live repair that is the failure alone: all others in its ledger are attempts of the lookahead. In hindsight it
@@ -57,7 +57,7 @@ def _first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:
     """
     if turn.edit is not None:
         for original in turn.edit.original:
-            yield from _first_attempts(original)
+            yield from first_attempts(original)
     elif turn.attempt == 0:
         yield turn
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.engine.rollout.serving import Served, serve
+from benchmarks.serving import Served, serve
 
 
 @pytest.fixture(scope="session")

@@ -3,125 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cleaner_rl.purify import PurifyPolicy, gap
-from cleaner_rl.rollout import (
-    Chat,
-    Completion,
-    EngineFaultError,
-    Finish,
-    Hands,
-    Purifier,
-    RolloutBudget,
-    Sampling,
-    TokenModel,
-    finish,
-    rollout,
-)
+from benchmarks.rollout_cost import suffix_over_full
+from benchmarks.rollout_exactness import farthest, full_forward, rolled
+from benchmarks.serving import Record, Served, free_port, serve
+from cleaner_rl.purify import gap
+from cleaner_rl.rollout import EngineFaultError, Finish, Sampling
 from cleaner_rl.rollout.engines import Address, VllmPolicy
-from cleaner_rl.tasks import ChoiceGrader, Message, Task, load_prompt
-from cleaner_rl.tools import ExceptionInfo, ParsedText, Status, ToolCall, ToolResult, ToolSet
-from cleaner_rl.trajectory import Floats, Ids, Key, Mode, Seeds, TokenSpan, Trajectory, raw
-from tests.engine.rollout.serving import Record, Served, free_port, serve
+from cleaner_rl.trajectory import Floats, Mode, TokenSpan, Trajectory, raw
 from tests.sandbox.serving import until
 
 pytestmark = pytest.mark.timeout(600)
-PROMPT = load_prompt("stateless")
-
-
-class AnyText:
-    """A stand-in for a call format: the second half of any text is a call, so that any model makes calls."""
-
-    def parse(self, text: str, tools: ToolSet) -> ParsedText:
-        half = len(text) // 2
-        return ParsedText((ToolCall("python", {}, text[half:], half, len(text)),), len(text))
-
-
-class Moody:
-    """A stand-in for a tool: of three calls, the first and the second fail."""
-
-    stateful = False
-    limits = None
-
-    def __init__(self) -> None:
-        self._calls = 0
-
-    @asynccontextmanager
-    async def open(self, key: Key) -> AsyncIterator[Hands]:
-        yield self
-
-    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        self._calls += 1
-        failure = ToolResult(Status.ERROR, exception=ExceptionInfo("ValueError", f"try {self._calls} <|im_end|>"))
-        return [failure if self._calls % 3 else ToolResult(Status.OK, "42\n")]
-
-    async def rollback(self) -> None:
-        return
-
-
-class Talkative(VllmPolicy):
-    """Ends turns early: a random model hardly ever ends one by itself."""
-
-    async def sample(self, prompt_T: Ids, *, stop_ids: tuple[int, ...], **options: Any) -> Completion:
-        return await super().sample(prompt_T, stop_ids=(*stop_ids, *range(10, 60)), **options)
-
-
-@cache
-def tokenizer(model: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(model)
-
-
-@cache
-def reference(model: Path) -> Any:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
-
-
-def full_forward(model: Path, ids_T: Ids) -> Floats:
-    """The log-prob of each token but the first, by transformers, in one pass."""
-    import torch
-
-    with torch.no_grad():
-        logits = reference(model)(torch.tensor(ids_T[None].astype(np.int64))).logits[0]
-    ranked = logits[:-1].log_softmax(-1)
-    picked = ranked.gather(1, torch.tensor(ids_T[1:, None].astype(np.int64)))[:, 0]
-    return np.asarray(picked.numpy(), np.float32)
-
-
-async def rolled(served: Served, mode: Mode, number: int, sampling: Sampling | None = None) -> Trajectory[TokenSpan]:
-    task = Task(f"engine/{number}", (Message("user", "What is six times seven?"),), "choice", "A")
-    key, seeds = Key(f"{mode}", 0, task.id, number), Seeds(5, task.id, number)
-    purifier = Purifier(mode=mode, policy=PurifyPolicy(attempts=3))
-    async with Address(served.url) as address:
-        chat = Chat(tokenizer(served.model), ToolSet(PROMPT.tool))
-        model = TokenModel(Talkative(address), chat, AnyText(), window=4096, sampling=sampling or Sampling())
-        toolbox = Moody()
-        made = await rollout(
-            task,
-            key,
-            prompt=PROMPT,
-            model=model,
-            toolbox=toolbox,
-            seeds=seeds,
-            budget=RolloutBudget(turns=4, tokens=1_500),
-            purifier=purifier,
-        )
-        graders = {"choice": ChoiceGrader()}
-        return await finish(made, task, model=model, toolbox=toolbox, graders=graders, seeds=seeds, purifier=purifier)
 
 
 async def assert_the_server_agrees(served: Served, trajectory: Trajectory[TokenSpan]) -> None:
@@ -152,17 +50,14 @@ def test_ids_are_the_servers_and_log_probs_are_those_of_a_full_forward(
 
     async def all_of_it() -> None:
         nonlocal worst, edits
-        made = await asyncio.gather(*(rolled(served, mode, number) for number in range(4 if name == "tiny" else 2)))
-        for trajectory in made:
+        numbers = range(4 if name == "tiny" else 2)
+        for trajectory in await asyncio.gather(*(rolled(served.url, served.model, mode, number) for number in numbers)):
             await assert_the_server_agrees(served, trajectory)
-            ids, mask = trajectory.ids(), trajectory.loss_mask()
-            known = trajectory.logprobs()[1:][mask[1:]]
-            difference = np.abs(known - full_forward(served.model, ids)[mask[1:]])
-            worst = max(worst, float(difference.max()))
-            edits += sum(edit.commits for _, edit in trajectory.edits)
+            worst = max(worst, farthest(served.model, trajectory))
             for turn in trajectory.turns:
                 if turn.edit is not None and turn.edit.commits:
                     assert gap(turn) is not None
+                    edits += 1
 
     asyncio.run(all_of_it())
     assert edits >= 2
@@ -207,26 +102,7 @@ def test_a_server_that_does_not_report_its_cache_is_scored_in_full(tiny: Served)
 
 
 def test_scoring_a_suffix_costs_under_a_quarter_of_the_whole_prompt(smollm2: Served) -> None:
-    draw = np.random.default_rng(0)
-
-    async def costs() -> tuple[float, float]:
-        async with Address(smollm2.url) as address:
-            policy = VllmPolicy(address)
-            ids = draw.integers(100, 40_000, 2_048).astype(np.int32)
-            begun = time.perf_counter()
-            await policy.score(ids[:1], ids[1:], request="whole")
-            whole = time.perf_counter() - begun
-            # Another end for the same beginning, as a repair has it.
-            ids[1_980:] = draw.integers(100, 40_000, 68)
-            begun = time.perf_counter()
-            await policy.score(ids[:1_980], ids[1_980:], request="suffix")
-            return time.perf_counter() - begun, whole
-
-    ratios = []
-    for _ in range(3):
-        suffix, whole = asyncio.run(costs())
-        ratios.append(suffix / whole)
-    assert min(ratios) < 0.25
+    assert asyncio.run(suffix_over_full(smollm2.url, vocabulary=40_000)) < 0.25
 
 
 def test_the_same_seed_gives_the_same_ids_and_a_request_ends_with_its_caller(tiny: Served) -> None:
@@ -283,13 +159,13 @@ def test_a_replica_that_is_killed_and_comes_back_answers_what_it_was_asked(tiny:
         async with Address(f"http://127.0.0.1:{port}", patience=200) as address:
             policy = VllmPolicy(address)
             options: dict[str, Any] = {"sampling": Sampling(), "stop_ids": (), "seed": 3, "request": "killed"}
-            with serve(tiny.model, tmp_path, port) as first:
+            with serve(tiny.model, tmp_path, port=port) as first:
                 await policy.window()
                 waiting = asyncio.create_task(policy.sample(prompt, max_tokens=3_000, **options))
                 await _running(address, 1)
                 first.kill()
             assert not waiting.done()
-            with serve(tiny.model, tmp_path, port):
+            with serve(tiny.model, tmp_path, port=port):
                 got = await waiting
             async with Address(tiny.url) as other:
                 wanted = await VllmPolicy(other).sample(prompt, max_tokens=3_000, **options)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,3 +32,28 @@ def moved(trajectory: Trajectory[TokenSpan]) -> np.ndarray[tuple[int, ...], np.d
     return np.concatenate(
         [np.full(len(placed.span), placed.moved and placed.owner.sampled) for placed in trajectory.placed()]
     )
+
+
+@dataclass(frozen=True)
+class Differences:
+    """The largest distances from the actor's log-probs, over many trajectories."""
+
+    trajectories: int
+    moved_tokens: int
+    clean: float
+    """Of all sampled tokens, with those log-probs that the trainer was given."""
+    moved_as_sampled: float
+    """Of moved tokens, if nobody had re-scored them."""
+
+
+def differences(model: Path, trajectories: Sequence[Trajectory[TokenSpan]]) -> Differences:
+    """How far the log-probs of these trajectories are from what the model itself gives."""
+    clean = as_sampled = 0.0
+    tokens = 0
+    for trajectory, actor in zip(trajectories, actor_logprobs(model, trajectories), strict=True):
+        mask, shifted = trajectory.loss_mask(), moved(trajectory)
+        clean = max(clean, float(np.abs(trajectory.logprobs() - actor)[mask].max()))
+        if shifted.any():
+            tokens += int(shifted.sum())
+            as_sampled = max(as_sampled, float(np.abs(trajectory.behaviour_logprobs() - actor)[shifted].max()))
+    return Differences(len(trajectories), tokens, clean, as_sampled)

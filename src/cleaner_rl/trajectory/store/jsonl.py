@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from types import TracebackType
@@ -64,16 +65,26 @@ def read_jsonl(path: Path) -> Iterator[AnyTrajectory]:
     """The lines of one file."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            try:
-                record = json.loads(line)
-                check_version(record.get("schema_version") if isinstance(record, dict) else None, path)
-                trajectory = _read_trajectory(record)
-            except (KeyError, TypeError, ValueError) as error:
-                raise StoreError(
-                    f"line {number} of {path} can't be read: {error!r}; "
-                    "restore the file from a copy, or delete it to read the rest"
-                ) from error
-            yield trajectory
+            yield _read_line(line, number, path)
+
+
+def read_jsonl_row(path: Path, row: int) -> AnyTrajectory | None:
+    """One line of one file, counted from 0; None if there is no such line."""
+    with path.open("rb") as file:
+        line = next(islice(file, row, None), None)
+    return None if line is None else _read_line(line, row + 1, path)
+
+
+def _read_line(line: bytes, number: int, path: Path) -> AnyTrajectory:
+    try:
+        record = json.loads(line)
+        check_version(record.get("schema_version") if isinstance(record, dict) else None, path)
+        return _read_trajectory(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"line {number} of {path} can't be read: {error!r}; "
+            "restore the file from a copy, or delete it to read the rest"
+        ) from error
 
 
 def _trajectory(trajectory: AnyTrajectory) -> Record:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -121,24 +121,46 @@ class _Part:
 
 def read_parquet(path: Path) -> Iterator[AnyTrajectory]:
     """The rows of one file."""
+    with _opened(path) as file, closing(_ahead(_batches(file, path))) as batches:
+        for batch in batches:
+            yield from trajectories_of(batch)
+
+
+def read_parquet_row(path: Path, row: int) -> AnyTrajectory | None:
+    """One row of one file, for which only its group of rows is decoded; None if there is no such row."""
+    with _opened(path) as file:
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if row >= rows:
+                row -= rows
+                continue
+            for batch in _batches(file, path, [group]):
+                if row < len(batch):
+                    return next(trajectories_of(batch.take(pa.array([row]))))
+                row -= len(batch)
+    return None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A file, and what goes wrong with it in words."""
     try:
-        with pq.ParquetFile(path, memory_map=True) as file, closing(_ahead(_batches(file, path))) as batches:
-            for batch in batches:
-                yield from trajectories_of(batch)
+        with pq.ParquetFile(path, memory_map=True) as file:
+            yield file
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise StoreError(
             f"{path} can't be read: {error}; restore it from a copy, or delete it to read the rest"
         ) from error
 
 
-def _batches(file: pq.ParquetFile, path: Path) -> Iterator[pa.RecordBatch]:
+def _batches(file: pq.ParquetFile, path: Path, groups: list[int] | None = None) -> Iterator[pa.RecordBatch]:
     schema = file.schema_arrow
     if schema.metadata and VERSION_KEY in schema.metadata:
         check_version(int(schema.metadata[VERSION_KEY]), path)
     else:
         versions = file.read(["schema_version"]).to_pydict().get("schema_version", [None])
         check_version(max(versions, default=SCHEMA_VERSION), path)
-    for batch in file.iter_batches(ROWS_IN_GROUP):
+    for batch in file.iter_batches(ROWS_IN_GROUP, row_groups=groups):
         # Tools that copy rows may widen a type or move a column.
         yield batch if schema.equals(SCHEMA) else batch.select(SCHEMA.names).cast(SCHEMA)
 

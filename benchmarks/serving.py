@@ -62,15 +62,19 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(model: Path, folder: Path, port: int | None = None, **environment: str) -> Iterator[Served]:
-    """A server for a model, on a free port of this machine."""
+def serve(
+    model: Path, folder: Path, *options: object, port: int | None = None, dtype: str = "float32", record: bool = True
+) -> Iterator[Served]:
+    """A server for a model, on a free port of this machine. `record`: whether its log holds every request's ids."""
     port = port or free_port()
     log = folder / f"vllm-{port}-{time.monotonic_ns()}.log"
     command: list[Any] = [Path(sys.executable).with_name("vllm"), "serve", model, "--host", "127.0.0.1", "--port", port]
-    command += ["--dtype", "float32", "--enforce-eager", "--block-size", "32", "--max-model-len", "4096"]
-    command += ["--enable-prompt-tokens-details", "--enable-log-requests", "--enable-log-outputs"]
+    command += ["--dtype", dtype, "--enforce-eager", "--block-size", "32", "--max-model-len", "4096"]
+    command += ["--enable-prompt-tokens-details", *options]
+    if record:
+        command += ["--enable-log-requests", "--enable-log-outputs"]
     settings = {
-        "VLLM_LOGGING_LEVEL": "DEBUG",
+        "VLLM_LOGGING_LEVEL": "DEBUG" if record else "WARNING",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -81,7 +85,7 @@ def serve(model: Path, folder: Path, port: int | None = None, **environment: str
             list(map(str, command)),
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=os.environ | settings | environment,
+            env=os.environ | settings,
             start_new_session=True,
         )
     served = Served(model, f"http://127.0.0.1:{port}", log, process)

@@ -1,0 +1,102 @@
+"""What the loop costs beside the bare engine, and a suffix beside a whole prompt: parts of `benchmarks.rollout`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from statistics import median
+
+import aiohttp
+import numpy as np
+
+from benchmarks.rollout_exactness import PROMPT, Moody, tokenizer
+from cleaner_rl.rollout import Chat, RolloutBudget, TokenModel, rollout
+from cleaner_rl.rollout.engines import Address, VllmPolicy
+from cleaner_rl.rollout.engines.vllm import ROUTE
+from cleaner_rl.tasks import Message, Task
+from cleaner_rl.tools import ParsedText, ToolSet
+from cleaner_rl.trajectory import Key, Seeds
+
+ROUNDS = 5
+"""Of both, in turn; the median ratio counts, because neighbours on a shared machine slow down whichever runs."""
+
+
+class NoCalls:
+    """A stand-in for a call format: whatever a model writes is its answer."""
+
+    def parse(self, text: str, tools: ToolSet) -> ParsedText:  # noqa: ARG002
+        """No calls."""
+        return ParsedText((), len(text))
+
+
+async def loop_over_engine(url: str, folder: Path, rollouts: int, tokens: int) -> float:
+    """Wall time of rollouts without tools over that of their bare requests: same prompts, seeds and sampling."""
+    chat = Chat(tokenizer(folder), ToolSet(PROMPT.tool))
+    tasks = [
+        Task(f"cost/{number}", (Message("user", f"Tell me of the number {number}."),), "none", "")
+        for number in range(rollouts)
+    ]
+    ratios = []
+    async with Address(url) as address, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as bare:
+        model = TokenModel(VllmPolicy(address), chat, NoCalls(), window=await VllmPolicy(address).window())
+        prompts = [chat.prompt(PROMPT.messages(task)).ids.tolist() for task in tasks]
+
+        async def by_loop(task: Task) -> int:
+            made = await rollout(
+                task,
+                Key("cost", 0, task.id, 0),
+                prompt=PROMPT,
+                model=model,
+                toolbox=Moody(),
+                seeds=Seeds(1, task.id, 0),
+                budget=RolloutBudget(turns=1, tokens=tokens),
+            )
+            return len(made) - len(made.prompt)
+
+        async def by_engine(task: Task, prompt: list[int]) -> int:
+            settings = {
+                "max_tokens": tokens,
+                "seed": Seeds(1, task.id, 0).request(0),
+                "temperature": 1.0,
+                "stop_token_ids": list(chat.stop_ids),
+                "logprobs": 0,
+                "detokenize": False,
+            }
+            body = {"token_ids": prompt, "sampling_params": settings}
+            async with bare.post(url + ROUTE, json=body) as response:
+                answer = await response.json()
+            return len(answer["choices"][0]["token_ids"])
+
+        for number in range(ROUNDS + 1):
+            begun = time.perf_counter()
+            engine = await asyncio.gather(*map(by_engine, tasks, prompts))
+            between = time.perf_counter()
+            loop = await asyncio.gather(*map(by_loop, tasks))
+            ended = time.perf_counter()
+            if sum(engine) != sum(loop):
+                raise RuntimeError(f"the engine drew {sum(engine)} tokens, and for the loop {sum(loop)}")
+            if number:  # the first round fills the caches
+                ratios.append((ended - between) / (between - begun))
+    return round(median(ratios), 4)
+
+
+async def suffix_over_full(
+    url: str, *, vocabulary: int, length: int = 2_048, suffix: int = 68, rounds: int = 3
+) -> float:
+    """Seconds to score a suffix behind a cached prefix, over those to score the whole prompt; the least of a few."""
+    draw = np.random.default_rng(0)
+    ratios = []
+    async with Address(url) as address:
+        policy = VllmPolicy(address)
+        for _ in range(rounds):
+            ids_T = draw.integers(100, vocabulary, length).astype(np.int32)
+            begun = time.perf_counter()
+            await policy.score(ids_T[:1], ids_T[1:], request="whole")
+            whole = time.perf_counter() - begun
+            # Another end for the same beginning, as a repair has it.
+            ids_T[-suffix:] = draw.integers(100, vocabulary, suffix)
+            begun = time.perf_counter()
+            await policy.score(ids_T[:-suffix], ids_T[-suffix:], request="suffix")
+            ratios.append((time.perf_counter() - begun) / whole)
+    return round(min(ratios), 4)

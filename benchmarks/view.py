@@ -1,0 +1,207 @@
+"""The viewer on a large store: `python -m benchmarks.view --trajectories 1000000 --json`.
+
+Makes a store of that many small trajectories (kept in `--folder` for the next time), indexes it, and asks for pages
+over HTTP as the page does: the first one, each filter, sorts, a far page, text. Each figure is the median over
+`--rounds`. `first_look_seconds` is from nothing to the first page while the index is still being made; `index_seconds`
+to a whole index.
+
+Limits: the trajectories are shorter than real ones (some 250 tokens), so that a million fit on a disk; the index holds
+one line for each, whatever their length, but making it takes longer for longer ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from threading import Thread
+from urllib.request import urlopen
+
+import numpy as np
+import uvicorn
+
+from benchmarks.record import save
+from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
+from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Scores, TokenSpan, Trajectory, Turn
+from cleaner_rl.trajectory.store import ParquetWriter
+from cleaner_rl.view.app import Application
+from cleaner_rl.view.library import Library
+from cleaner_rl.view.server import bind
+
+ROLLOUTS = 32
+PER_STEP = 8192
+REQUESTS = {
+    "first_page": "",
+    "filter_reward": "reward_min=1",
+    "filter_task": "task=task-77",
+    "filter_status": "status=timeout",
+    "filter_edits": "edits=replace",
+    "filter_similarity": "similarity_min=0.5&similarity_max=0.6",
+    "filter_turns_and_length": "turns_min=4&length_max=240",
+    "filter_all": "outcome=solved&edits=any&kept=yes&step_min=10&reward_min=0.5",
+    "text": "q=number%20777",
+    "sort_reward": "sort=-reward",
+    "sort_similarity": "sort=similarity",
+    "far_page": "sort=-length&page=5000",
+}
+OUTPUTS = ["12\n", "3.5\n", "Traceback (most recent call last):\n  …\nNameError: name 'y' is not defined\n"]
+
+
+def make(folder: Path, count: int) -> None:
+    """The store, by two processes."""
+    steps = range((count + PER_STEP - 1) // PER_STEP)
+    with ProcessPoolExecutor(2) as pool:
+        list(pool.map(_make_step, [(folder, step, min(PER_STEP, count - step * PER_STEP)) for step in steps]))
+
+
+def _make_step(what: tuple[Path, int, int]) -> None:
+    folder, step, count = what
+    with ParquetWriter(folder) as writer:
+        for each in _trajectories(step, count):
+            writer.write(each)
+
+
+def _trajectories(step: int, count: int) -> Iterator[Trajectory[TokenSpan]]:
+    random = np.random.default_rng(step)
+    ids = random.integers(0, 150_000, 4096).astype(np.int32)
+    logprobs = (-random.exponential(0.4, 4096)).astype(np.float32)
+    ids.setflags(write=False)
+    logprobs.setflags(write=False)
+    draws = random.random((count, 8))
+    for number in range(count):
+        draw = draws[number]
+        task = f"task-{step * PER_STEP // ROLLOUTS + number // ROLLOUTS}"
+        turns = tuple(_turn(ids, logprobs, draw, place) for place in range(2 + int(4 * draw[0])))
+        success = bool(draw[1] < 0.5)
+        answer = _span(f"The answer is {number % 1000}.", ids, logprobs, 8, sampled=True)
+        yield Trajectory(
+            _span(f"What is the number {step * PER_STEP + number} of {task}?", ids, logprobs, 20),
+            (*turns, Turn(answer)),
+            Key("grpo" if step % 2 else "saar", step, task, number % ROLLOUTS),
+            reward=float(success) if draw[2] < 0.9 else float(round(draw[2], 2)),
+            success=success,
+            ending=Ending.ANSWERED if draw[3] < 0.9 else Ending.TURN_LIMIT,
+            extra={"roc": {"kept": bool(draw[4] < 0.5), "why": "a success, among the 8 cleanest of 16"}},
+        )
+
+
+def _turn(ids: np.ndarray, logprobs: np.ndarray, draw: np.ndarray, place: int) -> Turn[TokenSpan]:
+    code = f"x = {place}\nprint(x + {int(100 * draw[5])})"
+    status = Status.OK if draw[6] < 0.8 or place else (Status.TIMEOUT if draw[6] < 0.85 else Status.ERROR)
+    error = ExceptionInfo("NameError", "name 'y' is not defined", 2) if status is Status.ERROR else None
+    result = ToolResult(status, OUTPUTS[int(3 * draw[7])], exception=error)
+    turn = Turn(
+        _span(
+            "I compute the next value with a short program and look at what it prints.", ids, logprobs, 30, sampled=True
+        ),
+        _span(f"```python\n{code}\n```", ids, logprobs, 15, sampled=True),
+        _span(f"\n{result.output}", ids, logprobs, 6),
+        (ToolCall("python", {"code": code}, code, 0, len(code)),),
+        (result,),
+    )
+    if place == 1 and draw[5] < 0.3:
+        kind = Granularity.GRAFT if draw[5] < 0.2 else Granularity.REPLACE
+        return Turn(
+            *(turn.reasoning, turn.action, turn.observation, turn.calls, turn.results),
+            edit=Edit(Mode.LIVE, kind, (turn,), float(draw[5] * 3), "difflib"),
+        )
+    return turn
+
+
+def _span(text: str, ids: np.ndarray, logprobs: np.ndarray, length: int, *, sampled: bool = False) -> TokenSpan:
+    start = len(text) * 7 % 4000
+    scores = Scores(logprobs[start : start + length], 3) if sampled else None
+    return TokenSpan(text, ids[start : start + length], scores)
+
+
+def measure(store: Path, cache: Path, rounds: int) -> dict[str, float]:
+    """Seconds of everything."""
+    figures: dict[str, float] = {}
+    start = time.perf_counter()
+    with Library(store, cache) as library:
+        indexing = Thread(target=library.update)
+        indexing.start()
+        listening = bind(0)
+        config = uvicorn.Config(Application(library), log_level="warning", lifespan="off")
+        server = uvicorn.Server(config)
+        serving = Thread(target=server.run, args=([listening],))
+        serving.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        while not _get(f"{address}api/list")["rows"]:
+            pass
+        figures["first_look_seconds"] = time.perf_counter() - start
+        indexing.join()
+        figures["index_seconds"] = time.perf_counter() - start
+        for name, query in REQUESTS.items():
+            figures[f"{name}_seconds"] = _median(f"{address}api/list?{query}", rounds)
+        figures["overview_seconds"] = _median(f"{address}api/overview", rounds)
+        listed: list[dict[str, str]] = _get(f"{address}api/list?sort=-length")["rows"]  # type: ignore[assignment]
+        figures["trajectory_seconds"] = _median(f"{address}api/trajectory?id={listed[0]['id']}", rounds)
+        server.should_exit = True
+        serving.join()
+    start = time.perf_counter()
+    with Library(store, cache) as library:
+        library.update()
+        library.page({})
+    figures["open_again_seconds"] = time.perf_counter() - start
+    figures["worst_filter_seconds"] = max(value for name, value in figures.items() if name.startswith("filter_"))
+    figures["index_megabytes"] = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file()) / 1e6
+    figures["memory_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return figures
+
+
+def _median(url: str, rounds: int) -> float:
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        _get(url)
+        seconds.append(time.perf_counter() - start)
+    return median(seconds)
+
+
+def _get(url: str) -> dict[str, object]:
+    with urlopen(url, timeout=120) as answer:
+        value: dict[str, object] = json.load(answer)
+    return value
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trajectories", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "cleaner-rl-view")
+    parser.add_argument("--json", action="store_true", help="print one object")
+    parser.add_argument("--save", type=Path, help="also write a record there")
+    options = parser.parse_args()
+    store = options.folder / str(options.trajectories) / "store"
+    figures = {}
+    if not store.exists():
+        start = time.perf_counter()
+        unfinished = store.with_name("unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        make(unfinished, options.trajectories)
+        unfinished.rename(store)
+        print(f"made the store in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=options.folder) as cache:
+        figures = measure(store, Path(cache), options.rounds)
+    figures = {name: round(value, 4) for name, value in figures.items()}
+    if options.save:
+        save(options.save, figures, {"trajectories": options.trajectories, "rounds": options.rounds})
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, value in figures.items():
+            print(f"{name:32}{value:>12}")
+
+
+if __name__ == "__main__":
+    main()

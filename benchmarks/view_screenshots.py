@@ -1,0 +1,78 @@
+"""Pictures of the viewer for the docs, of the sample that ships with it: `python -m benchmarks.view_screenshots`.
+
+Needs Chromium (`CLEANER_CHROMIUM`, or the one on the path).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from threading import Thread
+from urllib.parse import quote
+
+import uvicorn
+from playwright.sync_api import sync_playwright
+
+from cleaner_rl.view import DEMO
+from cleaner_rl.view.app import Application
+from cleaner_rl.view.library import Library
+from cleaner_rl.view.server import bind
+
+WIDE, PHONE = (1280, 860), (390, 844)
+CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
+
+
+def main() -> None:
+    """Take them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("docs/images"))
+    folder: Path = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as cache, Library(DEMO, Path(cache)) as library:
+        library.update()
+        rows = library.page(
+            {"run": "saar + roc", "edits": "graft", "outcome": "solved", "sort": "-gap", "step_max": "0"}
+        )["rows"]
+        grafted = f"#/trajectory?id={quote(rows[0]['id'], safe='')}"
+        rows = library.page({"edits": "replace", "outcome": "solved", "kept": "yes"})["rows"]
+        replaced = f"#/trajectory?id={quote(rows[0]['id'], safe='')}"
+        pictures = [
+            ("view-overview", "#/?runs=grpo%0Asaar+%2B+roc", WIDE, "light", ""),
+            ("view-list", "#/list?edits=any&sort=-reward", WIDE, "light", ""),
+            ("view-edit", replaced, WIDE, "light", ""),
+            ("view-tokens-dark", grafted, WIDE, "dark", "Log-probs"),
+            ("view-phone", replaced, PHONE, "dark", ""),
+        ]
+        listening = bind(0)
+        server = uvicorn.Server(uvicorn.Config(Application(library), log_level="warning", lifespan="off"))
+        serving = Thread(target=server.run, args=([listening],))
+        serving.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+            for name, place, (width, height), scheme, colouring in pictures:
+                page = browser.new_page(
+                    viewport={"width": width, "height": height},
+                    color_scheme="dark" if scheme == "dark" else "light",
+                )
+                page.goto(address + place)
+                page.wait_for_selector("main:not([aria-busy]) > *")
+                if colouring:
+                    page.get_by_text(colouring).click()
+                    page.wait_for_selector(".token")
+                if height > width:  # past what stands above the turns on a phone
+                    page.locator("section.turn.edit").first.scroll_into_view_if_needed()
+                    page.locator("section.turn.edit").first.evaluate("turn => turn.scrollIntoView()")
+                page.wait_for_timeout(500)
+                page.screenshot(path=str(folder / f"{name}.png"))
+                page.close()
+            browser.close()
+        server.should_exit = True
+        serving.join()
+
+
+if __name__ == "__main__":
+    main()

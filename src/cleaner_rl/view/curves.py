@@ -1,0 +1,96 @@
+"""Runs, and curves over their training steps: from the index, and from the metrics that a trainer logged.
+
+A metrics file has one object a line, `{"run": "saar", "step": 12, "metrics": {"reward": 0.41, …}}`. Of one step given
+twice the last counts. verl's own file logger writes `data` for `metrics` and no run: read too. Where both a log and the
+store know a curve, the log's is shown, because a trainer sees what the store may not hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+
+from cleaner_rl.view.index import Index
+
+CURVES: Mapping[str, str] = {
+    "reward": "avg(reward)",
+    "accuracy": "avg(CASE WHEN success THEN 1.0 WHEN NOT success THEN 0.0 END)",
+    "errors_per_trajectory": "avg(failed)",
+    "first_attempt_success": "1 - sum(first_failed) / nullif(sum(first_calls), 0)",
+    "recovery": "sum(mended_turns) / nullif(sum(failed_turns), 0)",
+    "grafts": "avg(grafts)",
+    "replacements": "avg(replacements)",
+    "graft_gap": "avg(gap)",
+    "tokens": "avg(CASE WHEN tokens THEN length END)",
+}
+"""What the store itself knows of a step."""
+Series = dict[int, float]
+
+
+@dataclass(slots=True)
+class Run:
+    """One run, with its curves."""
+
+    id: str
+    trajectories: int = 0
+    steps: int = 0
+    tasks: int = 0
+    curves: dict[str, Series] = field(default_factory=dict)
+    logged: set[str] = field(default_factory=set)
+    """Names of those that come from a log."""
+
+    def as_json(self) -> dict[str, object]:
+        """With each curve as steps and values."""
+        curves = {
+            name: {"steps": sorted(series), "values": [series[step] for step in sorted(series)]}
+            for name, series in self.curves.items()
+            if series
+        }
+        about = {"id": self.id, "trajectories": self.trajectories, "steps": self.steps, "tasks": self.tasks}
+        return {**about, "curves": curves, "logged": sorted(self.logged)}
+
+
+def runs(index: Index, metrics: Iterable[Path]) -> list[Run]:
+    """All runs, by name."""
+    found: dict[str, Run] = {}
+    counted = index.rows(
+        "SELECT run_id AS id, count(*) AS trajectories, count(DISTINCT step) AS steps, "
+        "count(DISTINCT task) AS tasks FROM trajectories GROUP BY id"
+    )
+    for row in counted:
+        found[row["id"]] = Run(**row)
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in CURVES.items())
+    for row in index.rows(f"SELECT run_id AS id, step, {columns} FROM trajectories GROUP BY id, step"):
+        for name in CURVES:
+            if row[name] is not None and isfinite(row[name]):
+                found[row["id"]].curves.setdefault(name, {})[row["step"]] = row[name]
+    for path in metrics:
+        _add_log(path, found)
+    return sorted(found.values(), key=lambda run: run.id)
+
+
+def _add_log(path: Path, found: dict[str, Run]) -> None:
+    logged: dict[str, dict[str, Series]] = {}
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # a line that is being written
+            if not isinstance(record, dict) or not isinstance(step := record.get("step"), int):
+                continue
+            values = record.get("metrics", record.get("data"))
+            curves = logged.setdefault(str(record.get("run", path.parent.name)), {})
+            for name, value in values.items() if isinstance(values, dict) else ():
+                if isinstance(value, int | float) and isfinite(value):
+                    curves.setdefault(str(name), {})[step] = float(value)
+    for name, curves in logged.items():
+        # A run's id has its store's folder in front where that isn't the whole: the log names the run alone.
+        same = [run for run in found.values() if run.id == name or run.id.endswith(f"/{name}")]
+        run = same[0] if len(same) == 1 else found.setdefault(name, Run(name))
+        run.curves |= curves
+        run.logged |= curves.keys()
+        run.steps = max(run.steps, *(len(series) for series in curves.values()), 0)

@@ -1,0 +1,66 @@
+"""Some trajectories as one page that needs no server: to send to a colleague, or to keep.
+
+The page's script, style and data stand in the file itself. Its policy names them by their hashes and allows nothing
+else: no address is ever asked, and what trajectories say can't become a script.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from cleaner_rl.view.assets import asset
+from cleaner_rl.view.library import Library
+
+LIMIT = 100
+"""Trajectories in a page, unless `size` says otherwise."""
+TEMPLATE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>Trajectories</title>
+<style>{style}</style>
+</head>
+<body>
+<div id="app"></div>
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def page_of(library: Library, parameters: Mapping[str, str]) -> bytes:
+    """The first trajectories of a list, in its order, as one HTML file."""
+    listed = library.page({"size": str(LIMIT), **parameters})
+    overview = library.overview()
+    shown = list(library.many(row["id"] for row in listed["rows"]))
+    data = {
+        "overview": {**overview, "path": PurePath(overview["path"]).name},
+        "total": listed["total"],
+        "rows": listed["rows"],
+        "trajectories": {address: found for address, found, _ in shown},
+        "tokens": {address: tokens for address, _, tokens in shown},
+    }
+    script, style = asset("app.js").decode(), asset("app.css").decode()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return TEMPLATE.format(policy=policy, style=style, script=script, data=_harmless(data)).encode(errors="replace")
+
+
+def _harmless(data: Mapping[str, object]) -> str:
+    """JSON in which no tag can end, begin or be commented out."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,192 @@
+"""The index: a line for each trajectory of a store, in a DuckDB database in the user's cache.
+
+A store's columns nest, and its texts and tokens are gigabytes; to sort a million rollouts by reward one must not read
+them. So each file is read once and summarised (`summary`), by several processes if there is much to do, and again only
+if it changed. Rows can be asked for while others are still being made.
+
+Limits: the first look at a large store reads all of it. A second viewer of the same store, while the first one runs,
+can't share the database: it makes its own in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import astuple, fields
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from cleaner_rl.trajectory.store import StoreError, read
+from cleaner_rl.view.sources import Sources, StoreFile
+from cleaner_rl.view.summary import Summary, summarise
+
+VERSION = 1
+"""Of the columns below; a database of another version is made anew."""
+COLUMNS = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("run", pa.string()),
+        ("step", pa.int64()),
+        ("task", pa.string()),
+        ("rollout", pa.int64()),
+        ("reward", pa.float64()),
+        ("success", pa.bool_()),
+        ("ending", pa.string()),
+        ("turns", pa.int32()),
+        ("length", pa.int64()),
+        ("tokens", pa.bool_()),
+        ("calls", pa.int32()),
+        ("failed", pa.int32()),
+        ("first_calls", pa.int32()),
+        ("first_failed", pa.int32()),
+        ("failed_turns", pa.int32()),
+        ("mended_turns", pa.int32()),
+        ("grafts", pa.int32()),
+        ("replacements", pa.int32()),
+        ("unmended", pa.int32()),
+        ("similarity", pa.float64()),
+        ("gap", pa.float64()),
+        ("statuses", pa.int32()),
+        ("kept", pa.bool_()),
+        ("roc", pa.string()),
+        ("prompt", pa.string()),
+        ("answer", pa.string()),
+    ]
+)
+assert COLUMNS.names[1:] == [field.name for field in fields(Summary)]
+SEVERAL = 64 * 2**20
+"""Bytes from which on a second process pays for its start."""
+RUN_ID = """CASE WHEN $store = '' THEN run WHEN run = '' OR run = regexp_extract($store, '[^/]*$') THEN $store
+    ELSE $store || '/' || run END"""
+"""A run's name, with its store's folder in front where there may be several."""
+FILES = "CREATE TABLE files (number INTEGER PRIMARY KEY, name VARCHAR, size BIGINT, modified BIGINT, problem VARCHAR)"
+TRAJECTORIES = "CREATE TABLE trajectories AS SELECT ''::VARCHAR AS run_id, 0::INTEGER AS file, * FROM columns"
+
+
+class Index:
+    """The lines of everything that was found at a path; a context manager."""
+
+    def __init__(self, sources: Sources, folder: Path | None = None) -> None:
+        """`folder` holds the databases; by default the user's cache."""
+        self.shared = True
+        """False if another viewer has the database, and this one is in memory."""
+        self._database = _open(_place(sources.root, folder), self)
+        self._writing = Lock()
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def rows(
+        self, query: str, parameters: Sequence[object] = (), tables: Mapping[str, pa.Table] = MappingProxyType({})
+    ) -> list[dict[str, Any]]:
+        """Ask, with further tables if need be; from any thread."""
+        with self._database.cursor() as cursor:
+            for name, table in tables.items():
+                cursor.register(name, table)
+            cursor.execute(query, list(parameters))
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def stale(self, sources: Sources) -> list[StoreFile]:
+        """Files that aren't in it yet, or changed."""
+        known = {(row["name"], row["size"], row["modified"]) for row in self.rows("SELECT * FROM files")}
+        return [file for file in sources.files if (file.name, file.size, file.modified) not in known]
+
+    def update(self, sources: Sources, done: Callable[[StoreFile], None] = lambda _: None) -> None:
+        """Read what is new and forget what is gone; `done` is told of each file."""
+        with self._writing:
+            self._forget(sources)
+            for file, table, problem in _summaries(sources.root, self.stale(sources)):
+                self._add(file, table, problem)
+                done(file)
+
+    def _forget(self, sources: Sources) -> None:
+        present = {(file.name, file.size, file.modified) for file in sources.files}
+        gone = [
+            row["number"]
+            for row in self.rows("SELECT * FROM files")
+            if (row["name"], row["size"], row["modified"]) not in present
+        ]
+        with self._database.cursor() as cursor:
+            for table, column in (("trajectories", "file"), ("files", "number")):
+                cursor.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT unnest(?::INTEGER[]))", [gone])
+
+    def _add(self, file: StoreFile, table: pa.Table, problem: str | None) -> None:
+        with self._database.cursor() as cursor:
+            cursor.begin()
+            found = cursor.execute("SELECT coalesce(max(number), -1) + 1 FROM files").fetchone()
+            number = found[0] if found else 0
+            about = [number, file.name, file.size, file.modified, problem]
+            cursor.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?)", about)
+            cursor.register("lines", table)
+            cursor.execute(
+                f"INSERT INTO trajectories SELECT {RUN_ID}, $number, * FROM lines",
+                {"store": file.store, "number": number},
+            )
+            cursor.commit()
+
+
+def _summaries(root: Path, files: Sequence[StoreFile]) -> Iterator[tuple[StoreFile, pa.Table, str | None]]:
+    """Each file with its lines, or with what is wrong with it."""
+    paths = {root / file.name: file for file in files}
+    if sum(file.size for file in files) < SEVERAL or len(files) == 1:
+        for path, file in paths.items():
+            yield file, *_summary_of(path)
+        return
+    # Not forked: DuckDB has threads.
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        tasks = {pool.submit(_summary_of, path): file for path, file in paths.items()}
+        for task in as_completed(tasks):
+            yield tasks[task], *task.result()
+
+
+def _summary_of(path: Path) -> tuple[pa.Table, str | None]:
+    try:
+        return _table(summarise(trajectory) for trajectory in read(path)), None
+    except StoreError as error:
+        return COLUMNS.empty_table(), str(error)
+
+
+def _table(summaries: Iterable[Summary]) -> pa.Table:
+    rows = [(number, *astuple(summary)) for number, summary in enumerate(summaries)]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS)
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)], schema=COLUMNS
+    )
+
+
+def _place(root: Path, folder: Path | None) -> Path:
+    if folder is None:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cleaner-rl" / "view"
+    name = hashlib.sha256(str(root.resolve()).encode(errors="surrogateescape")).hexdigest()[:16]
+    return folder / f"{name}-{VERSION}.duckdb"
+
+
+def _open(path: Path, index: Index) -> duckdb.DuckDBPyConnection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        database = duckdb.connect(str(path))
+    except (duckdb.IOException, OSError):  # another viewer has it, or the cache can't be written to
+        index.shared = False
+        database = duckdb.connect()
+    # The index asks for nothing outside of itself, and neither may a query.
+    database.execute("SET enable_external_access = false")
+    if not database.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'files'").fetchall():
+        database.execute(FILES)
+        database.register("columns", COLUMNS.empty_table())
+        database.execute(TRAJECTORIES)
+        database.unregister("columns")
+    return database

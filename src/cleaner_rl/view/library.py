@@ -1,0 +1,171 @@
+"""Everything at a path, ready to be asked: what the pages show, as JSON values.
+
+One face over the parts: `sources` finds the files, `index` has a line for each trajectory, `query` and `search` choose
+among them, `curves` draws them over steps, `detail` and `tokens` show one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from cleaner_rl.trajectory import AnyTrajectory
+from cleaner_rl.trajectory.store import read, read_at
+from cleaner_rl.view.curves import runs
+from cleaner_rl.view.detail import Json, detail, number, plain
+from cleaner_rl.view.evaluations import evaluations
+from cleaner_rl.view.index import Index
+from cleaner_rl.view.query import Query, parse
+from cleaner_rl.view.search import Scan, Searcher
+from cleaner_rl.view.sources import NothingToShowError, StoreFile, discover
+from cleaner_rl.view.summary import STATUS_BITS
+from cleaner_rl.view.tokens import tokens_of
+
+SIBLINGS = 256
+LIST = (
+    "name, row, run_id, run, step, task, rollout, reward, success, ending, turns, length, tokens, calls, failed, "
+    "grafts, replacements, unmended, similarity, gap, kept, statuses, prompt, answer"
+)
+FILES = "trajectories JOIN files ON files.number = trajectories.file"
+
+
+class UnknownTrajectoryError(LookupError):
+    """An address that leads nowhere."""
+
+
+class Library:
+    """What lies at a path; a context manager. It may be asked from any thread, also while it is being indexed."""
+
+    def __init__(self, path: Path, cache: Path | None = None) -> None:
+        self._path = path
+        self.sources = discover(path)
+        if not (self.sources.files or self.sources.metrics or self.sources.evaluations):
+            raise NothingToShowError(
+                f"{path} holds no store (.parquet, .jsonl), no metrics.jsonl and no results (.json)"
+            )
+        self.index = Index(self.sources, cache)
+        self._searcher = Searcher(self.index, self.sources.root)
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._searcher.stop()
+        self.index.__exit__(kind, error, traceback)
+
+    def update(self, done: Callable[[StoreFile], None] = lambda _: None) -> None:
+        """Look for new files and index them."""
+        self.sources = discover(self._path)
+        self.index.update(self.sources, done)
+
+    def overview(self) -> Json:
+        """Runs with their curves, evaluations, and what couldn't be read."""
+        problems = self.index.rows("SELECT name, problem FROM files WHERE problem IS NOT NULL ORDER BY name")
+        return {
+            "path": str(self._path),
+            "progress": self._progress(),
+            "runs": [run.as_json() for run in runs(self.index, self.sources.metrics)],
+            "evaluations": evaluations(self.sources),
+            "problems": problems,
+        }
+
+    def page(self, parameters: Mapping[str, str]) -> Json:
+        """One page of a list."""
+        query = parse(parameters)
+        scan = self._searcher.scan(query.text) if query.text else None
+        tables = {} if scan is None else {"hits": _hits(scan)}
+        among = "" if scan is None else "AND (file, row) IN (SELECT (file, row) FROM hits)"
+        condition = f"{query.condition} {among}"
+        total = self.index.rows(f"SELECT count(*) AS n FROM trajectories WHERE {condition}", query.values, tables)[0][
+            "n"
+        ]
+        return {
+            "total": total,
+            "page": query.page,
+            "size": query.size,
+            "rows": self._listed(condition, query, tables),
+            "searching": None if scan is None or scan.finished.is_set() else {"done": scan.done, "total": scan.total},
+            "progress": self._progress(),
+        }
+
+    def trajectory(self, address: str) -> Json:
+        """One trajectory, with the others of its group."""
+        return self._shown(address, self._read(address))
+
+    def tokens(self, address: str) -> Json:
+        """Its tokens; null for a text trajectory."""
+        return {"spans": tokens_of(self._read(address), self.sources.tokenizer)}
+
+    def many(self, addresses: Iterable[str]) -> Iterator[tuple[str, Json, Json]]:
+        """Several of them with their tokens, each file read once, in the order of files."""
+        wanted: dict[str, set[int]] = {}
+        for address in addresses:
+            name, _, row = address.rpartition(":")
+            wanted.setdefault(name, set()).add(int(row))
+        for name, places in wanted.items():
+            for place, found in enumerate(islice(read(self.sources.root / name), max(places) + 1)):
+                if place in places:
+                    address = f"{name}:{place}"
+                    tokens = {"spans": tokens_of(found, self.sources.tokenizer)}
+                    yield address, self._shown(address, found), tokens
+
+    def _shown(self, address: str, found: AnyTrajectory) -> Json:
+        row = self._row(address)
+        siblings = self.index.rows(
+            f"SELECT {LIST}, roc FROM {FILES} WHERE run_id = ? AND step = ? AND task = ? "
+            f"ORDER BY rollout, name, row LIMIT {SIBLINGS}",
+            [row["run_id"], row["step"], row["task"]],
+        )
+        return {
+            "id": address,
+            "run_id": row["run_id"],
+            **detail(found),
+            "siblings": [{**_line(each), "roc": plain(json.loads(each["roc"] or "null"))} for each in siblings],
+        }
+
+    def _listed(self, condition: str, query: Query, tables: Mapping[str, pa.Table]) -> list[Json]:
+        # The page is cut before texts and names are fetched: a sort then moves numbers alone.
+        page = (
+            f"SELECT file, row FROM trajectories WHERE {condition} ORDER BY {query.order} "
+            f"LIMIT {query.size} OFFSET {query.page * query.size}"
+        )
+        listed = f"SELECT {LIST}, file FROM {FILES} WHERE (file, row) IN ({page}) ORDER BY {query.order}"
+        return [_line(row) for row in self.index.rows(listed, query.values, tables)]
+
+    def _row(self, address: str) -> Json:
+        name, _, row = address.rpartition(":")
+        found = self.index.rows(f"SELECT {LIST} FROM {FILES} WHERE name = ? AND row = ?", [name, int(row)])
+        if not found:
+            raise UnknownTrajectoryError(f"{address} is not in the index (yet)")
+        return found[0]
+
+    def _read(self, address: str) -> AnyTrajectory:
+        """Only what `discover` found can be read, whatever the address says."""
+        name, _, row = address.rpartition(":")
+        if not row.isdecimal() or name not in {file.name for file in self.sources.files}:
+            raise UnknownTrajectoryError(f"there is no trajectory at {address}")
+        return read_at(self.sources.root / name, int(row))
+
+    def _progress(self) -> Json:
+        counted = self.index.rows("SELECT count(*) AS n FROM trajectories")[0]["n"]
+        return {"files": len(self.sources.files), "left": len(self.index.stale(self.sources)), "trajectories": counted}
+
+
+def _line(row: Json) -> Json:
+    line: Json = {name: number(value) if isinstance(value, float) else value for name, value in row.items()}
+    line["id"] = f"{line.pop('name')}:{line.pop('row')}"
+    line.pop("file", None)
+    line["statuses"] = [status.value for status, bit in STATUS_BITS.items() if line["statuses"] & bit]
+    return line
+
+
+def _hits(scan: Scan) -> pa.Table:
+    files, rows = zip(*scan.hits, strict=True) if scan.hits else ((), ())
+    return pa.table({"file": pa.array(files, pa.int32()), "row": pa.array(rows, pa.int64())})

@@ -1,0 +1,135 @@
+"""Which trajectories a list shows, and in which order: from an address's parameters to SQL.
+
+The same parameters stand in the page's address, in `/api/list` and in `cleaner view --query`. Every value that a reader
+gives is a bound parameter; column names come from the tables below alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan
+
+from cleaner_rl.tools import Status
+from cleaner_rl.trajectory import Ending
+from cleaner_rl.view.summary import STATUS_BITS
+
+PAGE = 50
+LARGEST_PAGE = 1000
+RANGES = ("step", "reward", "similarity", "turns", "length", "failed", "gap", "rollout")
+"""Columns with `…_min` and `…_max`."""
+SORTS = {
+    **{name: name for name in ("step", "task", "reward", "similarity", "turns", "length", "failed", "gap")},
+    "edits": "grafts + replacements",
+    "ending": "ending",
+    "run": "run_id",
+}
+IN_ORDER = "run_id, step, task, rollout, file, row"
+EDITS = {
+    "any": "grafts + replacements > 0",
+    "graft": "grafts > 0",
+    "replace": "replacements > 0",
+    "unmended": "unmended > 0",
+    "none": "grafts + replacements + unmended = 0",
+}
+OUTCOMES = {"solved": "success", "failed": "NOT success", "ungraded": "success IS NULL"}
+KEPT = {"yes": "kept", "no": "NOT kept", "unknown": "kept IS NULL"}
+
+
+class BadQueryError(ValueError):
+    """A parameter that can't be; the message says which and what could."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A list's filters, its order and its page."""
+
+    where: tuple[str, ...] = ()
+    values: tuple[object, ...] = ()
+    order: str = IN_ORDER
+    page: int = 0
+    size: int = PAGE
+    text: str = ""
+    """To be found inside of turns; the rest is in `where`."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def condition(self) -> str:
+        """For a WHERE."""
+        return " AND ".join(f"({each})" for each in self.where) or "true"
+
+
+def parse(parameters: Mapping[str, str]) -> Query:
+    """A query from an address's parameters; empty ones ask for nothing."""
+    given = {name: value for name, value in parameters.items() if value.strip()}
+    where: list[str] = []
+    values: list[object] = []
+
+    def add(condition: str, *bound: object) -> None:
+        where.append(condition)
+        values.extend(bound)
+
+    for name in given:
+        if name not in KNOWN:
+            raise BadQueryError(f"there is no filter '{name}'; there are {', '.join(sorted(KNOWN))}")
+    if "run" in given:
+        add("run_id = ?", given["run"])
+    if "task" in given:
+        add("contains(lower(task), lower(?))", given["task"])
+    if "group" in given:
+        add("task = ?", given["group"])
+    for name, choices in (("edits", EDITS), ("outcome", OUTCOMES), ("kept", KEPT)):
+        if name in given:
+            add(choices[_one_of(name, given[name], choices)])
+    if "ending" in given:
+        add("ending = ?", _one_of("ending", given["ending"], [each.value for each in Ending]))
+    if "status" in given:
+        status = Status(_one_of("status", given["status"], [each.value for each in Status]))
+        add(f"statuses & {STATUS_BITS[status]} <> 0")
+    for column in RANGES:
+        for bound, sign in (("min", ">="), ("max", "<=")):
+            if (name := f"{column}_{bound}") in given:
+                add(f"{column} {sign} ?", _number(name, given[name]))
+    inside = _one_of("inside", given.get("inside", "no"), ("yes", "no")) == "yes"
+    if "q" in given and not inside:
+        found = " OR ".join(f"contains(lower({column}), lower(?))" for column in ("task", "run_id", "prompt", "answer"))
+        add(found, *[given["q"]] * 4)
+    return Query(
+        where=tuple(where),
+        values=tuple(values),
+        order=_order(given.get("sort", "")),
+        page=int(_number("page", given.get("page", "0"), 0)),
+        size=int(_number("size", given.get("size", str(PAGE)), 1, LARGEST_PAGE)),
+        text=given.get("q", "") if inside else "",
+        parameters=given,
+    )
+
+
+KNOWN = {
+    *("run", "task", "group", "edits", "outcome", "kept", "ending", "status", "q", "inside", "sort", "page", "size"),
+    *(f"{column}_{bound}" for column in RANGES for bound in ("min", "max")),
+}
+
+
+def _order(sort: str) -> str:
+    """`reward`, or `-reward` for the largest first; what isn't known comes last."""
+    if not sort:
+        return IN_ORDER
+    column = SORTS[_one_of("sort", sort.removeprefix("-"), SORTS)]
+    return f"{column} {'DESC' if sort.startswith('-') else 'ASC'} NULLS LAST, {IN_ORDER}"
+
+
+def _one_of(name: str, value: str, choices: Mapping[str, object] | Sequence[str]) -> str:
+    if value not in choices:
+        raise BadQueryError(f"{name}={value} can't be; choose one of {', '.join(choices)}")
+    return value
+
+
+def _number(name: str, value: str, least: float | None = None, most: float | None = None) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise BadQueryError(f"{name}={value} is no number") from None
+    if isnan(number) or (least is not None and number < least) or (most is not None and number > most):
+        raise BadQueryError(f"{name}={value} is out of range")
+    return number

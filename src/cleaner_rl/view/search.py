@@ -1,0 +1,113 @@
+"""Text inside of turns: a scan of the texts of a store, file by file, whose finds show as they come.
+
+Only the columns of text are read. A text's finds are handed to the index as a table, so that a list filters, sorts and
+pages them like anything else, already while the scan goes on. One scan runs at a time: a new text ends the last one's.
+
+Limits: no index of words, so a rare text takes as long as reading all texts of the store. JSONL is read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Lock, Thread
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cleaner_rl.trajectory.store import StoreError, read
+from cleaner_rl.view.index import Index
+
+PATIENCE = 0.25
+"""Seconds that a list waits for a scan before it shows what there is."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """One text, and how far it has been looked for."""
+
+    text: str
+    total: int
+    done: int = 0
+    hits: list[tuple[int, int]] = field(default_factory=list)
+    """(file's number in the index, row)."""
+    finished: Event = field(default_factory=Event)
+    cancelled: Event = field(default_factory=Event)
+
+
+class Searcher:
+    """Runs scans over an index's files."""
+
+    def __init__(self, index: Index, root: Path) -> None:
+        self._index = index
+        self._root = root
+        self._scan: Scan | None = None
+        self._lock = Lock()
+
+    def scan(self, text: str) -> Scan:
+        """The scan for a text: the one that runs, or ran last, or a new one."""
+        with self._lock:
+            if self._scan is None or self._scan.text != text:
+                self.stop()
+                files = self._index.rows("SELECT number, name FROM files WHERE problem IS NULL ORDER BY name")
+                self._scan = Scan(text, len(files))
+                numbered = [(row["number"], self._root / row["name"]) for row in files]
+                Thread(target=_run, args=(self._scan, numbered), name="search", daemon=True).start()
+            scan = self._scan
+        scan.finished.wait(PATIENCE)
+        return scan
+
+    def stop(self) -> None:
+        """End the scan that runs."""
+        if self._scan is not None:
+            self._scan.cancelled.set()
+
+
+def _run(scan: Scan, files: list[tuple[int, Path]]) -> None:
+    for number, path in files:
+        try:
+            for row in rows_with(path, scan.text):
+                scan.hits.append((number, row))
+                if scan.cancelled.is_set():
+                    return
+        except (StoreError, pa.ArrowException, OSError):
+            pass  # the index tells of files that can't be read
+        scan.done += 1
+    scan.finished.set()
+
+
+def rows_with(path: Path, text: str) -> Iterator[int]:
+    """The rows of a file in which a text stands: in the prompt, a turn, or a turn that an edit took away."""
+    if path.suffix != ".parquet":
+        wanted = text.casefold()
+        for row, trajectory in enumerate(read(path)):
+            spans = [trajectory.prompt.text, *(turn.text for turn in trajectory.turns)]
+            spans += [turn.observation.text for turn in trajectory.turns if turn.observation is not None]
+            if any(wanted in each.casefold() for each in spans):
+                yield row
+        return
+    with pq.ParquetFile(path, memory_map=True) as file:
+        leaves = [file.schema.column(place).path for place in range(len(file.schema))]
+        texts = [leaf for leaf in leaves if leaf.endswith(".text") and not leaf.startswith("extra")]
+        start = 0
+        for batch in file.iter_batches(256, columns=texts):
+            found = np.zeros(len(batch), np.bool_)
+            for column in batch.columns:
+                _mark(column, text, np.arange(len(batch)), found)
+            yield from (start + np.flatnonzero(found)).tolist()
+            start += len(batch)
+
+
+def _mark(column: pa.Array, text: str, owners: np.ndarray, found: np.ndarray) -> None:
+    """Set `found` for the owner of each value below a nested column that holds the text."""
+    if pa.types.is_struct(column.type):
+        for child in column.flatten():
+            _mark(child, text, owners, found)
+    elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        _mark(column.flatten(), text, owners[column.value_parent_indices().to_numpy()], found)
+    else:
+        hits = pc.fill_null(pc.match_substring(column, text, ignore_case=True), False)
+        found[owners[hits.to_numpy(zero_copy_only=False)]] = True

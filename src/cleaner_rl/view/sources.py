@@ -1,0 +1,92 @@
+"""What lies at a path: files of stores, metrics, evaluations and a tokenizer.
+
+A run's folder, of which all but the store may be missing:
+
+    trajectories/run=…/step=…/part-….parquet   the store
+    metrics.jsonl                              one object a training step
+    tokenizer.json                             the model's own, for token boundaries
+    *.json                                     results of `cleaner eval`
+
+A path may also name a folder with several of these, a store itself (metrics and tokenizer then lie beside it), or one
+file. Hidden files are left out: the store writes its unfinished ones so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+TRAJECTORIES = "trajectories"
+METRICS = "metrics.jsonl"
+TOKENIZER = "tokenizer.json"
+
+
+class NothingToShowError(Exception):
+    """There is nothing at a path that can be shown; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """One file of a store, which never changes once it is there; if another takes its name, this notices."""
+
+    name: str
+    """Relative to the path that is viewed, with `/`: part of a trajectory's address."""
+    size: int
+    modified: int
+
+    @property
+    def store(self) -> str:
+        """The folder of its store, which tells runs of the same name apart: all before `run=…` and `trajectories`."""
+        folders = self.name.split("/")[:-1]
+        names = (place for place, each in enumerate(folders) if each.startswith("run=") or each == TRAJECTORIES)
+        return "/".join(folders[: next(names, len(folders))])
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was found."""
+
+    root: Path
+    """Names are relative to this folder."""
+    files: tuple[StoreFile, ...]
+    metrics: tuple[Path, ...]
+    evaluations: tuple[Path, ...]
+    tokenizer: Path | None
+
+
+def discover(path: Path) -> Sources:
+    """Look at a path. Cheap enough to do again: no file is opened."""
+    if path.is_file():
+        root, found = path.parent, [path]
+    elif path.is_dir():
+        root, found = path, sorted(_walk(path))
+    else:
+        raise NothingToShowError(f"there is nothing at {path}: no such file or folder")
+    beside = [root, root.parent] if any(each.name.startswith("run=") for each in root.iterdir()) else [root]
+    metrics = {each for each in found if each.name == METRICS}
+    metrics.update(each / METRICS for each in beside if (each / METRICS).is_file())
+    tokenizers = [each for each in found if each.name == TOKENIZER] + [each / TOKENIZER for each in beside]
+    return Sources(
+        root=root,
+        files=tuple(_store_file(each, root) for each in found if _may_be_store(each)),
+        metrics=tuple(sorted(metrics)),
+        evaluations=tuple(each for each in found if each.suffix == ".json" and each.name != TOKENIZER),
+        tokenizer=next((each for each in tokenizers if each.is_file()), None),
+    )
+
+
+def _may_be_store(file: Path) -> bool:
+    return file.suffix == ".parquet" or (file.suffix == ".jsonl" and file.name != METRICS)
+
+
+def _store_file(file: Path, root: Path) -> StoreFile:
+    status = file.stat()
+    return StoreFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        yield from (Path(where, each) for each in files if not each.startswith("."))

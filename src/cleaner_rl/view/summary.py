@@ -1,0 +1,125 @@
+"""A trajectory in a line: the numbers that lists are filtered and sorted by.
+
+Each is what `cleaner_rl.trajectory` says of the trajectory, so a list and the page behind it can't disagree.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from cleaner_rl.tools import Status
+from cleaner_rl.trajectory import (
+    AnyTrajectory,
+    Granularity,
+    TokenSpan,
+    Turn,
+    first_attempt_tally,
+    first_attempts,
+    gap,
+    residual_tally,
+)
+
+SNIPPET = 240
+"""Characters of the prompt's end and of the last turn's end that a list shows and searches."""
+STATUS_BITS = {status: 1 << place for place, status in enumerate(Status)}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One row of the index; the fields are its columns."""
+
+    run: str
+    step: int
+    task: str
+    rollout: int
+    reward: float | None
+    success: bool | None
+    ending: str | None
+    turns: int
+    length: int
+    tokens: bool
+    """Whether `length` counts tokens, and not characters."""
+    calls: int
+    failed: int
+    """Of the final history."""
+    first_calls: int
+    first_failed: int
+    """Before anybody helped."""
+    failed_turns: int
+    """Turns that the model failed in unaided, and how many of them a committed edit mended."""
+    mended_turns: int
+    grafts: int
+    replacements: int
+    unmended: int
+    """Edits that keep the failure: a lookahead without a verified correction."""
+    similarity: float | None
+    """The least of its edits'."""
+    gap: float | None
+    """The mean of its edits'."""
+    statuses: int
+    """A bit for each status that a call had, also under an edit: see `STATUS_BITS`."""
+    kept: bool | None
+    """Whether resampling kept it; None if nobody said."""
+    roc: str | None
+    """What resampling said of it, as JSON."""
+    prompt: str
+    answer: str
+
+
+def summarise(trajectory: AnyTrajectory) -> Summary:
+    """Its line."""
+    key, edits = trajectory.key, [edit for _, edit in trajectory.edits]
+    residual, first = residual_tally(trajectory), first_attempt_tally(trajectory)
+    kinds = [edit.granularity for edit in edits]
+    similarities = [edit.similarity for edit in edits if edit.similarity is not None]
+    gaps = [lost for turn in trajectory.turns if (lost := gap(turn)) is not None]
+    failed_turns = mended_turns = statuses = 0
+    for turn in trajectory.turns:
+        mended = turn.edit is not None and turn.edit.commits
+        for each in _with_originals(turn):
+            for result in each.results:
+                statuses |= STATUS_BITS[result.status]
+        failures = sum(each.failed for each in first_attempts(turn))
+        failed_turns += failures
+        mended_turns += failures if mended else 0
+    said = trajectory.extra.get("roc")
+    roc = said if isinstance(said, dict) else {}
+    kept = roc.get("kept")
+    return Summary(
+        run=key.run,
+        step=key.step,
+        task=key.task,
+        rollout=key.rollout,
+        reward=trajectory.reward,
+        success=trajectory.success,
+        ending=trajectory.ending,
+        turns=len(trajectory.turns),
+        length=len(trajectory),
+        tokens=isinstance(trajectory.prompt, TokenSpan),
+        calls=residual.calls,
+        failed=residual.failed,
+        first_calls=first.calls,
+        first_failed=first.failed,
+        failed_turns=failed_turns,
+        mended_turns=mended_turns,
+        grafts=kinds.count(Granularity.GRAFT),
+        replacements=kinds.count(Granularity.REPLACE),
+        unmended=kinds.count(Granularity.NONE),
+        similarity=min(similarities, default=None),
+        gap=fmean(gaps) if gaps else None,
+        statuses=statuses,
+        kept=kept if isinstance(kept, bool) else None,
+        roc=json.dumps(roc) if roc else None,
+        prompt=trajectory.prompt.text[-SNIPPET:],
+        answer=trajectory.turns[-1].text[-SNIPPET:] if trajectory.turns else "",
+    )
+
+
+def _with_originals(turn: Turn[Any]) -> Iterator[Turn[Any]]:
+    yield turn
+    for original in turn.edit.original if turn.edit is not None else ():
+        yield from _with_originals(original)

@@ -1,0 +1,104 @@
+"""Rollouts of verl's rows: a scripted policy, and a real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cleaner_rl.purify import Phase
+from cleaner_rl.rollout import EngineFaultError
+from cleaner_rl.tasks import ChoiceGrader, MathGrader, MathPool, Message, Task, load_prompt, to_verl
+from cleaner_rl.tools import call_format
+from cleaner_rl.train import Recipe, to_recipe
+from cleaner_rl.train.outputs import Graded, to_row
+from cleaner_rl.train.plan import Plan
+from cleaner_rl.train.rolls import PHASE, ROUND, roll
+from cleaner_rl.train.workshop import Workshop, workshop
+from cleaner_rl.trajectory import Ending, Granularity
+from tests.rollout.chats import chat, tokenizer
+from tests.rollout.scripted import ScriptedPolicy, call, node, tasks_left
+from tests.train.recipes import values
+
+TASK = Task("sums/1", (Message("user", "What is 1+1?"),), "math", "2", "sums", "train")
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
+REPAIRED = [call("print(y)"), call("print(1 + 1)"), "So it is \\boxed{2}."]
+"""What the model says: a failing call, the lookahead's correction, the answer."""
+
+
+def recipe(method: str = "cleaner", **changes: Any) -> Recipe:
+    return to_recipe(values(method=method, update={"overlong_buffer": 0}, **changes))
+
+
+def row(phase: Phase = Phase.TRAINING, step: int = 3, again: int = 0, number: int = 0) -> dict[str, Any]:
+    """One of verl's rows, as an agent loop gets it."""
+    columns = to_verl(TASK, 0, load_prompt("stateless"), "cleaner")
+    return {**columns, "global_steps": step, "session_id": number, PHASE: str(phase), ROUND: again}
+
+
+async def rolled(plan: Recipe, policy: ScriptedPolicy, columns: dict[str, Any]) -> Graded:
+    with MathPool() as pool:
+        async with node() as sandbox:
+            graders: Any = {"math": MathGrader(pool), "choice": ChoiceGrader()}
+            any_sandbox: Any = sandbox
+            shop = Workshop(plan, load_prompt("stateless"), chat(), call_format("hermes"), any_sandbox, graders)
+            return await roll(shop, policy, columns, SAMPLING, window=20_000)
+
+
+def run(plan: Recipe, policy: ScriptedPolicy, columns: dict[str, Any]) -> Graded:
+    return asyncio.run(rolled(plan, policy, columns))
+
+
+def test_a_row_is_rolled_out_repaired_graded_and_made_a_row() -> None:
+    trajectory = run(recipe(), ScriptedPolicy(REPAIRED), row())
+
+    assert [edit.granularity for _, edit in trajectory.edits] == [Granularity.GRAFT]
+    assert (trajectory.success, trajectory.reward, trajectory.ending) == (True, 1.0, Ending.ANSWERED)
+    assert (trajectory.key.run, trajectory.key.step, trajectory.key.task) == ("example", 3, "sums/1")
+    made = to_row(trajectory, recipe())
+    assert made is not None
+    assert made.versions == (4, 4)
+
+
+def test_s18_an_evaluation_is_never_repaired_and_draws_alike_at_every_step() -> None:
+    early, late = ScriptedPolicy(REPAIRED), ScriptedPolicy(REPAIRED)
+    first = run(recipe(), early, row(Phase.EVALUATION, step=0))
+    run(recipe(), late, row(Phase.EVALUATION, step=50))
+
+    assert not first.edits
+    assert first.key.run == "example-evaluation"
+    assert [each.seed for each in early.asked] == [each.seed for each in late.asked]
+
+
+@pytest.mark.parametrize("changed", [{"step": 4}, {"again": 1}, {"number": 1}])
+def test_another_look_at_a_task_draws_anew(changed: dict[str, int]) -> None:
+    one, other = ScriptedPolicy(["\\boxed{2}"]), ScriptedPolicy(["\\boxed{2}"])
+    run(recipe("dapo"), one, row())
+    run(recipe("dapo"), other, row(**changed))  # type: ignore[arg-type]
+    assert one.asked[0].seed != other.asked[0].seed
+
+
+def test_s18_the_coin_is_the_seeds() -> None:
+    half = recipe(purify={"probability": 0.5})
+    drawn = [bool(run(half, ScriptedPolicy(REPAIRED), row(number=number)).edits) for number in range(6)]
+    again = [bool(run(half, ScriptedPolicy(REPAIRED), row(number=number)).edits) for number in range(6)]
+    assert drawn == again
+    assert set(drawn) == {True, False}
+
+
+def test_s2_an_engine_that_breaks_makes_no_row() -> None:
+    trajectory = run(recipe(), ScriptedPolicy([EngineFaultError("gone")]), row())
+    assert trajectory.ending is Ending.FAULT
+    assert to_row(trajectory, recipe()) is None
+
+
+def test_s22_a_process_has_one_workshop_and_many_rollouts_leave_no_task() -> None:
+    async def many() -> None:
+        plan = Plan(recipe(), ("http://127.0.0.1:1",), None)  # type: ignore[arg-type]
+        shops = await asyncio.gather(*[workshop(plan, tokenizer("qwen3")) for _ in range(100)])
+        assert len(set(map(id, shops))) == 1
+        assert not tasks_left()
+        await shops[0].sandbox.__aexit__(None, None, None)
+
+    asyncio.run(many())

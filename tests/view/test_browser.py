@@ -1,0 +1,372 @@
+"""The pages in a real browser: every page, filter, view, link and key; both themes; a phone; hostile content; axe."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from cleaner_rl.view import DEMO
+from cleaner_rl.view.export import page_of
+from cleaner_rl.view.library import Library
+from tests.view.serving import served
+from tests.view.stores import MEGABYTE, clean, hostile, write
+
+CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install it, or set CLEANER_CHROMIUM")
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+]
+PATIENCE = 20_000
+expect.set_options(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, str]]:
+    with Library(DEMO, tmp_path_factory.mktemp("cache")) as library:
+        library.update()
+        with served(library) as url:
+            yield library, url
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Watch:
+    """A page, and all that it shouldn't have done: ask another host, break its policy, raise."""
+
+    def __init__(self, browser: Browser, scheme: str = "light", width: int = 1280, height: int = 900) -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.asked: list[str] = []
+        self.problems: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("console", lambda said: self.problems.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+
+    def __enter__(self) -> Page:
+        return self.page
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.context.close()
+        if kind is None:
+            assert not self.problems
+            assert all(url.startswith(("http://127.0.0.1:", "file://", "about:blank")) for url in self.asked)
+
+
+def edited(library: Library, edits: str, **others: str) -> str:
+    rows = library.page({"edits": edits, **others})["rows"]
+    return f"#/trajectory?id={quote(rows[0]['id'], safe='')}"
+
+
+def visit(page: Page, address: str) -> None:
+    """Load a page anew, whole."""
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator("main:not([aria-busy]) > :first-child")).to_be_visible()
+
+
+def serious(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {each['nodes'][0]['html']} {each['nodes'][0]['failureSummary']}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def test_the_overview_draws_two_runs_and_more_when_asked(browser: Browser, demo: tuple[Library, str]) -> None:
+    with Watch(browser) as page:
+        page.goto(demo[1])
+        expect(page.locator("section figure canvas")).to_have_count(8)
+        reward = page.locator("figure", has=page.get_by_role("heading", name="Reward", exact=True))
+        expect(reward.locator(".legend li")).to_have_count(2)
+        page.get_by_role("checkbox", name="Draw grpo").check()
+        expect(reward.locator(".legend li")).to_have_count(3)
+        expect(page.get_by_role("region", name="Evaluation on toy problems").locator("tbody tr")).to_have_count(3)
+        page.get_by_text("Also logged").click()
+        expect(page.get_by_role("heading", name="rollouts/turns")).to_be_visible()
+        page.get_by_role("link", name="grpo", exact=True).click()
+        expect(page.locator(".count")).to_contain_text(f"{demo[0].page({'run': 'grpo'})['total']} trajectories")
+
+
+@pytest.mark.parametrize(
+    ("label", "choice", "query"),
+    [
+        ("Run", "saar + roc", {"run": "saar + roc"}),
+        ("Outcome", "not solved", {"outcome": "failed"}),
+        ("Edits", "a replacement", {"edits": "replace"}),
+        ("A call's status", "timeout", {"status": "timeout"}),
+        ("Ending", "turn limit", {"ending": "turn_limit"}),
+        ("Kept by RoC", "kept", {"kept": "yes"}),
+    ],
+)
+def test_a_filter_shows_what_fits(
+    browser: Browser, demo: tuple[Library, str], label: str, choice: str, query: dict[str, str]
+) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(f"{url}#/list")
+        page.get_by_label(label, exact=True).select_option(label=choice)
+        total = library.page(query)["total"]
+        assert 0 < total < library.page({})["total"] or label == "Ending"
+        expect(page.locator(".count")).to_contain_text(f"{total} trajectories" if total != 1 else "1 trajectory")
+        page.reload()
+        expect(page.get_by_label(label, exact=True).locator("option:checked")).to_have_text(choice)
+
+
+def test_numbers_text_sorting_and_pages(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(f"{url}#/list")
+        page.get_by_text("By task and numbers").click()
+        page.get_by_label("Similarity, from").fill("0.95")
+        page.get_by_label("Turns, to").fill("3")
+        wanted = {"similarity_min": "0.95", "turns_max": "3"}
+        expect(page.locator(".count")).to_contain_text(f"{library.page(wanted)['total']} trajectories")
+        page.get_by_role("link", name="Clear filters").click()
+        page.get_by_role("searchbox").fill("lattice")
+        expect(page.locator(".count")).to_contain_text(f"{library.page({'q': 'lattice'})['total']} trajectories")
+        page.get_by_role("searchbox").fill("Traceback")
+        expect(page.locator(".empty")).to_be_visible()
+        page.get_by_label("inside turns too").check()
+        expect(page.locator("table.rows tbody tr").first).to_be_visible()
+        page.goto(f"{url}#/list")
+        page.get_by_role("button", name="Length").click()
+        expect(page.get_by_role("columnheader", name="Length")).to_have_attribute("aria-sort", "descending")
+        longest = library.page({"sort": "-length"})["rows"][0]["length"]
+        expect(page.locator("table.rows tbody tr").first).to_contain_text(f"{longest:,}")
+        page.get_by_role("button", name="Next →").click()
+        expect(page.locator(".pages")).to_contain_text("51 – 100")
+
+
+def test_an_edit_is_shown_before_and_after(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(url + edited(library, "graft", outcome="solved", sort="-similarity"))
+        turn = page.locator("section.turn.edit").first
+        expect(turn.locator(".decision")).to_contain_text("the reasoning stayed")
+        expect(turn.locator(".decision")).to_contain_text("Similarity")
+        expect(turn.locator(".decision")).to_contain_text("nats a token")
+        expect(turn.locator("tr.gone").first).to_be_visible()
+        expect(turn.locator("tr.new").first).to_be_visible()
+        expect(turn.locator(".fates")).to_contain_text("error")
+        turn.get_by_text("Before", exact=True).first.click()
+        expect(turn.locator(".view .result .badge")).to_have_text("error")
+        turn.get_by_text("After", exact=True).first.click()
+        expect(turn.locator(".view .result .badge")).to_have_text("ok")
+        expect(turn.locator(".hljs-keyword, .hljs-built_in").first).to_be_visible()
+        ledger = turn.locator("details.ledger")
+        expect(ledger).not_to_have_attribute("open", "")
+        ledger.locator("summary").first.click()
+        expect(ledger.locator("> ol > li").first).to_contain_text("In the rollout")
+
+
+def test_a_replacement_shows_the_words_that_changed(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(url + edited(library, "replace"))
+        turn = page.locator("section.turn.edit", has=page.get_by_text("replacement", exact=True)).first
+        expect(turn.locator(".reasoning del").first).to_be_visible()
+        expect(turn.locator(".reasoning ins").first).to_be_visible()
+
+
+def test_siblings_tell_their_rewards_and_what_roc_did(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(url + edited(library, "graft", kept="yes"))
+        group = page.get_by_role("region", name="Group")
+        expect(group.locator("li")).to_have_count(16)
+        expect(group.locator("li.here .kept")).to_have_text("kept")
+        expect(group.locator("li.here .why")).to_contain_text("a ")
+        expect(group.locator(".kept")).to_have_count(8)
+        before = page.url
+        group.locator("li:not(.here) a").first.click()
+        page.wait_for_url(lambda now: now != before)
+        expect(group.locator("li.here")).to_have_count(1)
+
+
+def test_tokens_are_coloured_when_asked(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(url + edited(library, "graft"))
+        expect(page.locator(".token")).to_have_count(0)
+        page.get_by_text("Loss mask").click()
+        expect(page.locator(".tokens.action .token.learnt").first).to_be_visible()
+        expect(page.locator(".tokens.observation .token.learnt")).to_have_count(0)
+        page.get_by_text("Log-probs").click()
+        expect(page.locator(".tokens.logprobs .token[title*='log-prob']").first).to_be_visible()
+        page.get_by_text("Gap", exact=True).click()
+        expect(page.locator(".token.moved.lost, .token.moved.won").first).to_be_visible()
+        text = page.locator(".tokens.action").first.inner_text()
+        assert "```python" in text
+
+
+def test_a_link_leads_to_its_turn(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser, height=400) as page:
+        page.goto(url + edited(library, "any", turns_min="3") + "&turn=2")
+        expect(page.locator("#turn-2")).to_be_in_viewport()
+        expect(page.locator("#turn-2")).to_be_focused()
+        page.get_by_role("navigation", name="Turns").get_by_role("link").first.click()
+        expect(page.locator("#turn-0")).to_be_focused()
+        assert page.url.endswith("turn=0")
+
+
+def test_the_keyboard_alone_is_enough(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(url)
+        expect(page.locator("figure").first).to_be_visible()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.keyboard.press("l")
+        expect(page.locator("table.rows")).to_be_visible()
+        page.keyboard.press("/")
+        page.keyboard.type("order")
+        expect(page.locator(".count")).to_contain_text(f"{library.page({'q': 'order'})['total']} trajectories")
+        page.keyboard.press("Escape")
+        page.keyboard.press("n")
+        expect(page.locator(".pages")).to_contain_text("51 –")
+        page.keyboard.press("p")
+        expect(page.locator(".pages span")).to_have_text(re.compile("^1 –"))
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        expect(page.locator("table.rows tbody tr").nth(1).locator("a")).to_be_focused()
+        page.keyboard.press("k")
+        page.keyboard.press("Enter")
+        expect(page.locator("article.trajectory")).to_be_visible()
+        page.keyboard.press("j")
+        expect(page.locator("#turn-0")).to_be_focused()
+        page.keyboard.press("t")
+        expect(page.locator(".token").first).to_be_visible()
+        before = page.url
+        page.keyboard.press("n")
+        page.wait_for_url(lambda now: now != before)
+        page.keyboard.press("d")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        page.keyboard.press("u")
+        expect(page.locator("table.rows")).to_be_visible()
+        assert "q=order" in page.url
+        page.keyboard.press("o")
+        expect(page.locator("figure").first).to_be_visible()
+
+
+def test_no_serious_violation_in_either_theme(browser: Browser, demo: tuple[Library, str], theme: str) -> None:
+    library, url = demo
+    with Watch(browser, theme) as page:
+        for address in (
+            "#/",
+            "#/list",
+            "#/list?edits=any&reward_min=0",
+            edited(library, "graft"),
+            edited(library, "replace"),
+        ):
+            visit(page, url + address)
+            expect(page.locator("html")).to_have_attribute("data-theme", theme)
+            assert serious(page) == []
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert serious(page) == []
+        for colouring in ("Loss mask", "Log-probs", "Gap"):
+            page.get_by_text(colouring, exact=True).first.click()
+            expect(page.locator(".token").first).to_be_visible()
+            assert serious(page) == []
+        page.keyboard.press("?")
+        assert serious(page) == []
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(browser: Browser, demo: tuple[Library, str]) -> None:
+    library, url = demo
+    with Watch(browser, width=390, height=844) as page:
+        for address in ("#/", "#/list?edits=any", edited(library, "graft"), edited(library, "replace")):
+            visit(page, url + address)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert serious(page) == []
+
+
+def test_hostile_content_harms_nothing(browser: Browser, tmp_path: Path) -> None:
+    with Library(write(tmp_path / "store", [hostile(), clean()]), tmp_path / "cache") as library:
+        library.update()
+        with served(library) as url, Watch(browser) as page:
+            for address in ("", "#/list", edited(library, "replace")):
+                visit(page, url + address)
+                assert "owned" not in page.title()
+                assert page.locator("main script, main img").count() == 0
+            shown = page.locator("article.trajectory")
+            expect(shown).to_contain_text("<script>")
+            expect(shown).to_contain_text("␛[31mred")
+            expect(shown).to_contain_text("⟨U+202E⟩")
+            # A megabyte on one line: folded, and there when asked for.
+            assert len(shown.inner_text()) < len(MEGABYTE) / 10
+            more = page.get_by_role("button", name="Show 100,000 more of").first
+            more.click()
+            assert 100_000 < len(shown.inner_text()) < len(MEGABYTE)
+            for view in ("Before", "After"):
+                page.get_by_text(view, exact=True).first.click()
+            page.get_by_text("Loss mask").click()
+            expect(page.locator(".token").first).to_be_visible()
+            assert "owned" not in page.title()
+
+
+def test_an_export_opens_from_a_file_without_any_server(
+    browser: Browser, demo: tuple[Library, str], tmp_path: Path
+) -> None:
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(f"{url}#/list?edits=graft&sort=-similarity")
+        with page.expect_download() as waiting:
+            page.get_by_role("link", name="Export").click()
+        waiting.value.save_as(tmp_path / "out.html")
+    watch = Watch(browser)
+    with watch as page:
+        page.goto(f"file://{tmp_path / 'out.html'}#/list")
+        total = min(100, library.page({"edits": "graft"})["total"])
+        expect(page.locator(".count")).to_contain_text(f"{total} trajectories")
+        page.get_by_label("Outcome", exact=True).select_option(label="solved")
+        rows = library.page({"edits": "graft", "sort": "-similarity", "size": "100"})["rows"]
+        solved = sum(bool(row["success"]) for row in rows)
+        expect(page.locator(".count")).to_contain_text(f"{solved} trajector")
+        page.locator("table.rows tbody a").first.click()
+        expect(page.locator("section.turn.edit tr.new").first).to_be_visible()
+        page.get_by_text("Log-probs").click()
+        expect(page.locator(".token").first).to_be_visible()
+        page.keyboard.press("o")
+        expect(page.locator("figure.figure").first).to_be_visible()
+        assert serious(page) == []
+    assert all(asked.startswith("file://") for asked in watch.asked)
+
+
+def test_hostile_content_harms_no_export(browser: Browser, tmp_path: Path) -> None:
+    with Library(write(tmp_path / "store", [hostile()]), tmp_path / "cache") as library:
+        library.update()
+        (tmp_path / "out.html").write_bytes(page_of(library, {}))
+        with Watch(browser) as page:
+            page.goto(f"file://{tmp_path / 'out.html'}{edited(library, 'any')}")
+            expect(page.locator("article.trajectory")).to_contain_text("<script>")
+            assert "owned" not in page.title()

@@ -1,0 +1,69 @@
+"""`cleaner view`, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from click.testing import CliRunner
+
+from cleaner_rl.cli import main
+from tests.view.stores import small
+
+
+def test_the_sample_is_served_until_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "view", "--demo", "--no-open"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as viewer:
+        try:
+            assert viewer.stdout is not None
+            found = re.match(r"(http://127\.0\.0\.1:\d+/)", viewer.stdout.readline())
+            assert found
+            left = 1
+            while left:  # until it is indexed; the test's own limit ends it
+                with urlopen(f"{found[1]}api/list?edits=graft", timeout=30) as answer:
+                    page = json.load(answer)
+                left = page["progress"]["left"]
+            assert page["total"] > 0
+        finally:
+            viewer.send_signal(signal.SIGINT)
+            _, errors = viewer.communicate(timeout=30)
+    assert "Traceback" not in errors
+    assert list(tmp_path.rglob("*.duckdb"))
+
+
+def test_an_export_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "out.html"
+    ran = CliRunner().invoke(
+        main, ["view", str(small(tmp_path / "run")), "--export", str(out), "--query", "edits=any&size=1"]
+    )
+    assert ran.exit_code == 0, ran.output
+    assert f"{out}: " in ran.output
+    data = out.read_text().split('id="data">')[1].split("</script>")[0]
+    assert len(json.loads(data)["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give a path, or --demo"),
+        (["x", "--demo"], "give a path, or --demo"),
+        (["nowhere"], "there is nothing at nowhere"),
+        (["--demo", "--query", "colour=red"], "there is no filter 'colour'"),
+    ],
+)
+def test_a_mistake_is_explained(arguments: list[str], message: str) -> None:
+    ran = CliRunner().invoke(main, ["view", *arguments])
+    assert ran.exit_code != 0
+    assert message in ran.output
+    assert "Traceback" not in ran.output

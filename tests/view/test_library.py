@@ -1,0 +1,212 @@
+"""What the pages are given: lists, pages, groups, curves, and what happens when files come, change and go."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.trajectory.store import JsonlWriter
+from cleaner_rl.view.export import page_of
+from cleaner_rl.view.library import Library, UnknownTrajectoryError
+from cleaner_rl.view.query import SORTS, BadQueryError
+from cleaner_rl.view.sources import NothingToShowError
+from tests.view.stores import broken, clean, grafted, hostile, write
+
+FILTERS = {
+    "": 8,
+    "run=saar": 6,
+    "run=nobody": 0,
+    "task=OTH": 2,
+    "group=sum": 6,
+    "outcome=solved": 5,
+    "outcome=failed": 3,
+    "outcome=ungraded": 0,
+    "edits=any": 2,
+    "edits=graft": 1,
+    "edits=replace": 1,
+    "edits=none": 6,
+    "edits=unmended": 0,
+    "status=timeout": 3,
+    "status=error": 5,
+    "ending=turn_limit": 3,
+    "kept=yes": 1,
+    "kept=no": 1,
+    "kept=unknown": 6,
+    "reward_min=1": 5,
+    "reward_max=0.5": 3,
+    "similarity_min=0.9": 1,
+    "step_min=1&step_max=1": 3,
+    "failed_min=2": 3,
+    "turns_max=1": 0,
+    "length_min=1": 8,
+    "q=other": 2,
+    "q=ANSWER": 5,
+    "edits=graft&outcome=solved&run=saar": 1,
+}
+
+
+def parameters(query: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in query.split("&") if part)
+
+
+@pytest.mark.parametrize(("query", "count"), FILTERS.items())
+def test_a_filter_finds_its_trajectories(library: Library, query: str, count: int) -> None:
+    page = library.page(parameters(query))
+    assert page["total"] == count == len(page["rows"])
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_a_sort_puts_in_order_and_what_is_unknown_last(library: Library, sort: str) -> None:
+    for sign in ("", "-"):
+        rows = library.page({"sort": sign + sort})["rows"]
+        column = {"run": "run_id"}.get(sort, sort)
+        values = [row["grafts"] + row["replacements"] if sort == "edits" else row[column] for row in rows]
+        known = [value for value in values if value is not None]
+        assert values == known + [None] * (len(values) - len(known))
+        assert all((a >= b) if sign else (a <= b) for a, b in pairwise(known))
+
+
+def test_pages_part_a_list_without_loss(library: Library) -> None:
+    everything = [row["id"] for row in library.page({"sort": "-reward"})["rows"]]
+    pages = [library.page({"sort": "-reward", "size": "3", "page": str(page)})["rows"] for page in range(4)]
+    assert [len(page) for page in pages] == [3, 3, 2, 0]
+    assert [row["id"] for page in pages for row in page] == everything
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("color=red", "there is no filter 'color'"),
+        ("edits=some", "choose one of any, graft, replace, unmended, none"),
+        ("reward_min=much", "reward_min=much is no number"),
+        ("size=100000", "out of range"),
+        ("page=nan", "out of range"),
+        ("sort=reward; DROP TABLE files", "choose one of"),
+    ],
+)
+def test_a_filter_that_cant_be_is_refused(library: Library, query: str, message: str) -> None:
+    with pytest.raises(BadQueryError, match=message):
+        library.page(parameters(query))
+
+
+@pytest.mark.parametrize("value", ["'", "' OR 1=1 --", "%", "_", "\\", "\x00", "run_id"])
+def test_what_a_reader_types_is_never_sql(library: Library, value: str) -> None:
+    for name in ("q", "task", "run", "group"):
+        assert library.page({name: value})["total"] == 0
+
+
+def test_a_trajectory_comes_with_its_edit_and_its_group(library: Library) -> None:
+    (row,) = library.page({"edits": "graft"})["rows"]
+    found = library.trajectory(row["id"])
+    edit = found["turns"][0]["edit"]
+    assert (edit["mode"], edit["granularity"], len(edit["original"])) == ("hindsight", "graft", 2)
+    assert edit["original"][0]["calls"][0]["code"] == "print(y)\nprint(3)\n"
+    assert found["turns"][0]["moved"] == ["action"]
+    assert found["turns"][1]["moved"] == ["reasoning"]
+    assert [each["rollout"] for each in found["siblings"]] == [0, 1, 2, 3]
+    assert [each["kept"] for each in found["siblings"]] == [True, None, None, False]
+    assert found["siblings"][3]["roc"]["why"] == "a failure, not drawn: 0 of 1 are kept"
+
+
+@pytest.mark.parametrize("address", ["", "nothing:0", "../../etc/passwd:0", "/etc/passwd:0", "x", "metrics.jsonl:0"])
+def test_an_address_leads_to_trajectories_of_the_store_alone(library: Library, address: str) -> None:
+    with pytest.raises(UnknownTrajectoryError):
+        library.trajectory(address)
+
+
+def test_curves_come_from_the_store_and_the_log_has_the_last_word(library: Library) -> None:
+    runs = {run["id"]: run for run in library.overview()["runs"]}
+    assert runs["grpo"]["curves"]["reward"] == {"steps": [0, 1], "values": [1.0, 0.0]}
+    assert runs["saar"]["curves"]["reward"] == {"steps": [0, 1, 2, 3], "values": [0.0, 0.25, 0.5, 0.75]}
+    assert runs["saar"]["curves"]["errors_per_trajectory"] == {"steps": [0, 1], "values": [0.5, 1.0]}
+    # Step 0 of saar: four failed turns unaided, of which the two edits mended one each.
+    assert runs["saar"]["curves"]["recovery"]["values"][0] == 0.5
+    assert runs["saar"]["curves"]["grafts"]["values"] == [0.25, 0.0]
+    assert runs["saar"]["logged"] == ["actor/entropy", "reward"]
+
+
+def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) -> None:
+    def found(**wanted: str) -> int:
+        page = library.page({"inside": "yes", **wanted})
+        while page["searching"] is not None:
+            page = library.page({"inside": "yes", **wanted})
+        return int(page["total"])
+
+    assert found(q="i PRINT y") == 5  # in what edits took away, too
+    assert found(q="I print y", outcome="solved") == 2
+    assert found(q="nowhere") == 0
+    assert found(q="print(2)") == 5
+
+
+def test_files_come_change_and_go(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", [grafted()])
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        write(store, [clean(5)])
+        assert library.page({})["total"] == 1
+        read: list[str] = []
+        library.update(lambda file: read.append(file.name))
+        assert library.page({})["total"] == 2
+        assert len(read) == 1
+        next(store.rglob("part-00000-*")).unlink()
+        library.update()
+        assert [row["rollout"] for row in library.page({})["rows"]] == [5]
+    with Library(store, tmp_path / "cache") as again:
+        assert again.index.stale(again.sources) == []
+        assert again.page({})["total"] == 1
+
+
+def test_a_file_that_cant_be_read_is_told_of_and_harms_no_other(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", [grafted()])
+    (store / "run=x").mkdir()
+    (store / "run=x" / "broken.parquet").write_bytes(b"PAR1 and no more")
+    (store / "notes.jsonl").write_text('{"not": "ours"}\n')
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        assert library.page({})["total"] == 1
+        names = [problem["name"] for problem in library.overview()["problems"]]
+        assert names == ["notes.jsonl", "run=x/broken.parquet"]
+
+
+def test_a_second_viewer_makes_its_own_index(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", [grafted(), clean()])
+    (tmp_path / "cache").write_text("no folder")  # as little to be written to as a locked one
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        assert not library.index.shared
+        assert library.page({})["total"] == 2
+
+
+def test_jsonl_and_runs_of_the_same_name(tmp_path: Path) -> None:
+    write(tmp_path / "runs" / "a" / "trajectories", [grafted()])
+    write(tmp_path / "runs" / "b" / "trajectories", [broken()])
+    with JsonlWriter(tmp_path / "runs" / "c.jsonl") as writer:
+        writer.write(clean(7))
+    with Library(tmp_path / "runs", tmp_path / "cache") as library:
+        library.update()
+        assert [run["id"] for run in library.overview()["runs"]] == ["a/saar", "b/saar", "saar"]
+        (row,) = library.page({"run": "saar"})["rows"]
+        assert library.trajectory(row["id"])["key"]["rollout"] == 7
+        assert len(library.trajectory(library.page({"run": "a/saar"})["rows"][0]["id"])["siblings"]) == 1
+
+
+def test_nothing_to_show_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NothingToShowError, match="no such file or folder"):
+        Library(tmp_path / "nowhere")
+    with pytest.raises(NothingToShowError, match="holds no store"):
+        Library(tmp_path)
+
+
+def test_an_exported_page_holds_its_data_and_no_way_out(tmp_path: Path) -> None:
+    with Library(write(tmp_path / "store", [hostile(), grafted()]), tmp_path / "cache") as library:
+        library.update()
+        page = page_of(library, {}).decode()
+    assert page.count("<script") == 2
+    assert "default-src 'none'" in page
+    assert "connect-src" not in page
+    data = page.split('id="data">')[1].split("</script>")[0]
+    assert "<" not in data
+    assert len(json.loads(data)["trajectories"]) == 2

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from cleaner_rl.purify import gap
+from cleaner_rl.tools import Status
+from cleaner_rl.trajectory import AnyTrajectory, Granularity, Scores, first_attempt_tally, residual_tally
+from cleaner_rl.view.summary import STATUS_BITS, summarise
+from tests.generators import any_trajectories
+from tests.view.stores import broken, clean, grafted, replaced
+
+
+def test_a_graft_a_replacement_a_clean_and_a_broken_one() -> None:
+    lines = [summarise(each) for each in (grafted(), replaced(), clean(), broken())]
+    assert [(line.grafts, line.replacements, line.failed, line.first_failed) for line in lines] == [
+        (1, 0, 0, 1),
+        (0, 1, 0, 1),
+        (0, 0, 0, 0),
+        (0, 0, 2, 2),
+    ]
+    assert [(line.mended_turns, line.failed_turns) for line in lines] == [(1, 1), (1, 1), (0, 0), (0, 2)]
+    assert lines[3].statuses == STATUS_BITS[Status.ERROR] | STATUS_BITS[Status.TIMEOUT]
+    assert lines[0].answer == "The answer is 2."
+    assert lines[0].prompt == "What is 1+1?\n"
+
+
+def test_a_status_under_an_edit_is_found_too() -> None:
+    assert summarise(grafted()).statuses == STATUS_BITS[Status.ERROR] | STATUS_BITS[Status.OK]
+
+
+def test_the_gap_is_the_mean_of_the_edits() -> None:
+    found = grafted()
+    turn = found.turns[0]
+    assert summarise(found).gap is None
+    assert turn.action is not None
+    assert turn.action.sampled is not None
+    lower = Scores(turn.action.sampled.logprobs - 0.25)
+    turn = replace(turn, action=replace(turn.action, rescored=lower))
+    line = summarise(replace(found, turns=(turn, *found.turns[1:])))
+    assert line.gap == gap(turn) == 0.25
+
+
+def test_what_resampling_said() -> None:
+    told = summarise(replace(clean(), extra={"roc": {"kept": False, "why": "not drawn"}}))
+    assert told.kept is False
+    assert told.roc == '{"kept": false, "why": "not drawn"}'
+    assert summarise(replace(clean(), extra={"roc": "kept"})).kept is None
+
+
+@given(any_trajectories)
+@settings(deadline=None, max_examples=50)
+def test_a_line_says_what_the_trajectory_says(trajectory: AnyTrajectory) -> None:
+    line = summarise(trajectory)
+    assert (line.turns, line.length) == (len(trajectory.turns), len(trajectory))
+    assert (line.failed, line.calls) == (residual_tally(trajectory).failed, residual_tally(trajectory).calls)
+    first = first_attempt_tally(trajectory)
+    assert (line.first_failed, line.first_calls) == (first.failed, first.calls)
+    kinds = [edit.granularity for _, edit in trajectory.edits]
+    assert [line.grafts, line.replacements, line.unmended] == [kinds.count(kind) for kind in Granularity]
+    assert 0 <= line.mended_turns <= line.failed_turns

@@ -1,0 +1,74 @@
+// Two texts side by side: lines that went, lines that came, and in lines that changed the words that did.
+
+import { diffLines, diffWordsWithSpace } from "diff";
+import { h, visible } from "./dom";
+
+interface Line { text: string; kind: "same" | "gone" | "new"; pair?: string; before?: number; after?: number }
+
+const LIMIT = 200_000;
+const OPTIONS = { timeout: 1000 };
+
+/** Lines before and after, each with its mark; null if comparing them takes too long. */
+function lines(before: string, after: string): Line[] | null {
+  if (before.length + after.length > LIMIT) return null;
+  const changes = diffLines(`${before.trimEnd()}\n`, `${after.trimEnd()}\n`, OPTIONS);
+  if (!changes) return null;
+  const found: Line[] = [];
+  let [old, now] = [1, 1];
+  for (let i = 0; i < changes.length; i++) {
+    const texts = split(changes[i].value);
+    if (!changes[i].removed && !changes[i].added) {
+      for (const text of texts) found.push({ text, kind: "same", before: old++, after: now++ });
+    } else if (changes[i].removed && changes[i + 1]?.added) {
+      const news = split(changes[i + 1].value);
+      texts.forEach((text, place) => found.push({ text, kind: "gone", pair: news[place], before: old++ }));
+      news.forEach((text, place) => found.push({ text, kind: "new", pair: texts[place], after: now++ }));
+      i++;
+    } else {
+      for (const text of texts) found.push(changes[i].removed ? { text, kind: "gone", before: old++ } : { text, kind: "new", after: now++ });
+    }
+  }
+  return found;
+}
+
+function split(text: string): string[] {
+  return text.replace(/\n$/, "").split("\n");
+}
+
+/** Code before and after: a table of lines. */
+export function codeDiff(before: string, after: string, label: string): HTMLElement {
+  const found = lines(visible(before), visible(after));
+  if (found === null) return h("p", { class: "note" }, "Too long to compare; see before and after by themselves.");
+  const rows = found.map((line) =>
+    h("tr", { class: line.kind },
+      h("td", { class: "number" }, line.before ?? ""),
+      h("td", { class: "number" }, line.after ?? ""),
+      h("td", { class: "sign" }, line.kind === "same" ? "" : h("span", { "aria-label": line.kind === "gone" ? "removed" : "added", role: "img" }, line.kind === "gone" ? "−" : "+")),
+      h("td", { class: "line" }, words(line)),
+    ));
+  return h("div", { class: "diff", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("tbody", {}, rows)));
+}
+
+function words(line: Line): (Node | string)[] {
+  if (line.kind === "same" || line.pair === undefined || line.text.length + line.pair.length > 4000) return [line.text];
+  const [before, after] = line.kind === "gone" ? [line.text, line.pair] : [line.pair, line.text];
+  const changes = diffWordsWithSpace(before, after);
+  const kept = changes.reduce((sum, each) => sum + (each.added || each.removed ? 0 : each.value.trim().length), 0);
+  // Lines that share hardly a word are not the same line changed.
+  if (kept * 4 < Math.min(before.length, after.length)) return [line.text];
+  return changes
+    .filter((each) => (line.kind === "gone" ? !each.added : !each.removed))
+    .map((each) => (each.added || each.removed ? h(line.kind === "gone" ? "del" : "ins", {}, each.value) : each.value));
+}
+
+/** Prose before and after, in one flow of words. */
+export function proseDiff(before: string, after: string): HTMLElement {
+  const [old, now] = [visible(before), visible(after)];
+  const changes = old.length + now.length > LIMIT / 10 ? undefined : diffWordsWithSpace(old, now, OPTIONS);
+  if (!changes) return h("p", { class: "note" }, "Too long to compare; see before and after by themselves.");
+  const kept = changes.filter((each) => !each.added && !each.removed).reduce((sum, each) => sum + each.value.trim().length, 0);
+  if (kept * 3 < Math.min(old.length, now.length)) {
+    return h("div", { class: "text prose" }, h("del", {}, old.trim()), "\n", h("ins", {}, now.trim()));
+  }
+  return h("div", { class: "text prose" }, changes.map((each) => (each.added ? h("ins", {}, each.value) : each.removed ? h("del", {}, each.value) : each.value)));
+}

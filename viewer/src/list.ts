@@ -1,0 +1,164 @@
+// Lists: filters above, a page of rows below. The address holds all of it.
+
+import { badge, button, count, decimal, h, plural, visible } from "./dom";
+import { address, go, put, trajectoryAddress } from "./route";
+import { source } from "./source";
+import type { Page, Parameters, Row, Run } from "./types";
+
+const CHOICES: [name: string, label: string, options: [value: string, label: string][]][] = [
+  ["outcome", "Outcome", [["solved", "solved"], ["failed", "not solved"], ["ungraded", "not graded"]]],
+  ["edits", "Edits", [["any", "any edit"], ["graft", "a graft"], ["replace", "a replacement"], ["unmended", "a failure left unmended"], ["none", "none"]]],
+  ["status", "A call's status", ["ok", "error", "timeout", "memory", "output_limit", "crashed", "malformed", "refused", "fault"].map((each) => [each, each.replace("_", " ")])],
+  ["ending", "Ending", ["answered", "turn_limit", "token_limit", "time_limit", "dropped", "fault"].map((each) => [each, each.replace("_", " ")])],
+  ["kept", "Kept by RoC", [["yes", "kept"], ["no", "not kept"], ["unknown", "not said"]]],
+];
+const RANGES: [name: string, label: string][] = [
+  ["step", "Step"], ["reward", "Reward"], ["similarity", "Similarity"], ["turns", "Turns"], ["length", "Length"], ["failed", "Errors"], ["gap", "Log-prob gap"],
+];
+const COLUMNS: [name: string, label: string, numeric: boolean][] = [
+  ["task", "Task", false], ["run", "Run", false], ["step", "Step", true], ["reward", "Reward", true], ["ending", "Ended", false], ["turns", "Turns", true],
+  ["length", "Length", true], ["failed", "Errors", true], ["edits", "Edits", false], ["similarity", "Similarity", true], ["gap", "Gap", true],
+];
+const PATIENCE = 180;
+let runNames: Run[] | null = null;
+
+/** The list that was looked at last, to go back to. */
+export let lastList: Parameters = {};
+
+export async function list(parameters: Parameters): Promise<HTMLElement> {
+  runNames ??= (await source.overview()).runs;
+  const results = h("div", { class: "results" });
+  let now = { ...parameters };
+  let timer = 0;
+  let asking = new AbortController();
+
+  const load = async () => {
+    lastList = now;
+    asking.abort();
+    asking = new AbortController();
+    try {
+      const page = await source.list(now, asking.signal);
+      results.replaceChildren(...shown(page, now));
+      // What is still being read, or looked for, comes later: as long as this list is looked at.
+      if (page.searching || page.progress.left > 0) timer = window.setTimeout(() => { if (results.isConnected) void load(); }, page.searching ? 400 : 2000);
+    } catch (error) {
+      if ((error as Error).name !== "AbortError") results.replaceChildren(h("p", { class: "problem", role: "alert" }, (error as Error).message));
+    }
+  };
+  const change = (name: string, value: string, wait = 0) => {
+    const { page: _, ...others } = now;
+    now = { ...others, [name]: value };
+    if (!value) delete now[name];
+    put("list", now);
+    document.querySelector<HTMLElement>(".clear")?.toggleAttribute("hidden", !filtered(now));
+    clearTimeout(timer);
+    timer = window.setTimeout(() => void load(), wait);
+  };
+  const page = h("div", { class: "list" },
+    h("h1", { class: "hidden" }, "Trajectories"),
+    filters(now, change),
+    results);
+  await load();
+  return page;
+}
+
+function filters(now: Parameters, change: (name: string, value: string, wait?: number) => void): HTMLElement {
+  const select = (name: string, label: string, options: [string, string][]) =>
+    h("label", { class: "field" }, h("span", {}, label),
+      h("select", { "aria-label": label, onchange: (event: Event) => change(name, (event.target as HTMLSelectElement).value) },
+        h("option", { value: "" }, "all"),
+        options.map(([value, text]) => h("option", { value, selected: now[name] === value }, visible(text)))));
+  const input = (name: string, label: string, type: string, properties = {}) =>
+    h("input", { type, "aria-label": label, placeholder: label, value: now[name] ?? "", step: "any", ...properties,
+      oninput: (event: Event) => change(name, (event.target as HTMLInputElement).value, PATIENCE) });
+  const active = RANGES.some(([name]) => now[`${name}_min`] || now[`${name}_max`]) || Boolean(now.task);
+  return h("form", { class: "filters", role: "search", onsubmit: (event: Event) => event.preventDefault() },
+    h("div", { class: "line" },
+      h("div", { class: "search" },
+        input("q", "Search tasks, questions and answers", "search", { id: "search" }),
+        h("label", { class: "check" },
+          h("input", { type: "checkbox", checked: now.inside === "yes", onchange: (event: Event) => change("inside", (event.target as HTMLInputElement).checked ? "yes" : "") }),
+          "inside turns too")),
+      !source.exported && h("a", { class: "button", id: "export", href: "#", download: "trajectories.html", onclick: (event: Event) => {
+        const { page: _, size: __, ...wanted } = lastList;
+        (event.currentTarget as HTMLAnchorElement).href = `export?${new URLSearchParams(wanted)}`;
+      } }, "Export")),
+    h("div", { class: "line" },
+      select("run", "Run", (runNames ?? []).map((run) => [run.id, run.id || "(no name)"])),
+      CHOICES.map(([name, label, options]) => select(name, label, options))),
+    h("details", { open: active }, h("summary", {}, "By task and numbers"),
+      h("div", { class: "line" },
+        h("label", { class: "field" }, h("span", {}, "Task"), input("task", "part of its name", "text", { "aria-label": "Task" })),
+        RANGES.map(([name, label]) => h("fieldset", { class: "field" }, h("legend", {}, label),
+          h("div", { class: "range" }, input(`${name}_min`, "from", "number", { "aria-label": `${label}, from` }), input(`${name}_max`, "to", "number", { "aria-label": `${label}, to` })))))),
+    h("a", { href: address("list"), class: "clear", hidden: !filtered(now) }, "Clear filters"));
+}
+
+function filtered(now: Parameters): boolean {
+  return Object.keys(now).some((name) => name !== "sort" && name !== "page");
+}
+
+function shown(page: Page, now: Parameters): HTMLElement[] {
+  const first = page.page * page.size;
+  const parts = [h("p", { class: "count", role: "status" },
+    plural(page.total, "trajectory", "trajectories"),
+    page.searching && h("span", { class: "muted" }, ` · searching, ${page.searching.done} of ${plural(page.searching.total, "file")} read`),
+    page.progress.left > 0 && h("span", { class: "muted" }, ` · indexing, ${plural(page.progress.left, "file")} left`))];
+  if (page.rows.length === 0) return [...parts, h("p", { class: "empty" }, page.searching ? "Nothing found yet." : "No trajectory fits these filters.")];
+  const turn = (to: number, label: string, id: string) => button(label, () => go("list", { ...now, page: String(to) }), { id, disabled: to < 0 || to * page.size >= page.total });
+  return [...parts, table(page, now), h("nav", { class: "pages", "aria-label": "Pages" },
+    turn(page.page - 1, "← Previous", "previous"),
+    h("span", { class: "muted" }, `${count(first + 1)} – ${count(first + page.rows.length)}`),
+    turn(page.page + 1, "Next →", "next"))];
+}
+
+function table(page: Page, now: Parameters): HTMLElement {
+  const sort = now.sort ?? "";
+  const head = COLUMNS.map(([name, label, numeric]) => {
+    const is = sort.replace(/^-/, "") === name;
+    const falling = sort.startsWith("-");
+    // The first click shows what one looks for: the largest number, the first name.
+    const following = is ? (falling === numeric ? (falling ? name : `-${name}`) : "") : numeric || name === "edits" ? `-${name}` : name;
+    return h("th", { scope: "col", class: numeric ? "n" : "", "aria-sort": is ? (falling ? "descending" : "ascending") : "none" },
+      button(label, () => go("list", { ...now, page: "", sort: following }), { class: "sort" }),
+      is && h("span", { "aria-hidden": "true" }, falling ? " ↓" : " ↑"));
+  });
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of trajectories" },
+    h("table", { class: "rows" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, page.rows.map(row))));
+}
+
+function row(each: Row): HTMLElement {
+  const cell = (label: string, content: (Node | string | false)[] | string, numeric = false) => h("td", { class: numeric ? "n" : "", "data-label": label }, content);
+  return h("tr", {},
+    h("th", { scope: "row" },
+      h("a", { href: trajectoryAddress(each.id) }, visible(each.task) || "(no task)", h("span", { class: "muted" }, ` #${each.rollout}`)),
+      h("span", { class: "snippet" }, snippet(each))),
+    cell("Run", visible(each.run_id)),
+    cell("Step", count(each.step), true),
+    cell("Reward", decimal(each.reward), true),
+    cell("Ended", [outcome(each), each.ending !== null && each.ending !== "answered" && badge(each.ending.replace("_", " "), "plain")]),
+    cell("Turns", count(each.turns), true),
+    cell("Length", [count(each.length), !each.tokens && h("abbr", { class: "muted", title: "characters" }, " c")], true),
+    cell("Errors", count(each.failed), true),
+    cell("Edits", edits(each)),
+    cell("Similarity", decimal(each.similarity), true),
+    cell("Gap", decimal(each.gap), true));
+}
+
+function snippet(each: Row): string {
+  const text = visible(each.answer || each.prompt).replace(/<\|[^|]*\|>/g, " ").replace(/\s+/g, " ").trim();
+  return text.length > 110 ? `…${text.slice(-110)}` : text;
+}
+
+export function outcome(each: { success: boolean | null }): HTMLElement {
+  if (each.success === null) return badge("not graded", "plain");
+  return each.success ? badge("solved", "good") : badge("not solved", "bad");
+}
+
+export function edits(each: Row): HTMLElement[] {
+  const found = [];
+  if (each.grafts) found.push(badge(plural(each.grafts, "graft"), "edit"));
+  if (each.replacements) found.push(badge(plural(each.replacements, "replacement"), "edit"));
+  if (each.unmended) found.push(badge(`${each.unmended} unmended`, "plain"));
+  return found;
+}

@@ -1,0 +1,103 @@
+// The first page: runs, their curves over training steps laid over each other, evaluations.
+
+import { figure, type Line } from "./chart";
+import { count, decimal, h, plural, visible } from "./dom";
+import { address, go } from "./route";
+import { source } from "./source";
+import type { Evaluation, Overview, Parameters, Run } from "./types";
+
+interface Panel { title: string; note: string; curves: [name: string, label: string][] }
+
+const PANELS: Panel[] = [
+  { title: "Reward", note: "mean of a step's rollouts", curves: [["reward", ""]] },
+  { title: "Accuracy", note: "share of rollouts that solved their task", curves: [["accuracy", ""]] },
+  { title: "Errors per trajectory", note: "failed calls left in the final history", curves: [["errors_per_trajectory", ""]] },
+  { title: "First-attempt success", note: "share of calls that worked unaided", curves: [["first_attempt_success", ""]] },
+  { title: "Recovery", note: "share of failed turns that an edit mended", curves: [["recovery", ""]] },
+  { title: "Grafts and replacements", note: "per trajectory; replacements dashed", curves: [["grafts", "grafts"], ["replacements", "replacements"]] },
+  { title: "Log-prob gap of edits", note: "nats per token lost by moving", curves: [["graft_gap", ""]] },
+  { title: "Tokens", note: "mean length of a trajectory", curves: [["tokens", ""]] },
+];
+const KNOWN = new Set(PANELS.flatMap((panel) => panel.curves.map(([name]) => name)));
+const OVERLAID = 2;
+
+export async function overview(parameters: Parameters): Promise<HTMLElement> {
+  const data = await source.overview();
+  const page = drawn(data, parameters);
+  if (data.progress.left > 0 && !source.exported) {
+    setTimeout(() => { if (page.isConnected) void overview(parameters).then((next) => page.replaceWith(next)); }, 3000);
+  }
+  return page;
+}
+
+function drawn(data: Overview, parameters: Parameters): HTMLElement {
+  const chosen = "runs" in parameters ? parameters.runs.split("\n").filter(Boolean) : data.runs.slice(-OVERLAID).map((run) => run.id);
+  const shown = data.runs.filter((run) => chosen.includes(run.id));
+  const panels = PANELS.map((panel) => draw(panel, data.runs, shown)).filter((each) => each !== null);
+  const others = [...new Set(shown.flatMap((run) => Object.keys(run.curves)))].filter((name) => !KNOWN.has(name)).sort();
+  return h("div", { class: "overview" },
+    h("header", { class: "title" },
+      h("h1", {}, data.path.split("/").filter(Boolean).at(-1) ?? data.path),
+      h("p", { class: "muted" }, `${plural(data.progress.trajectories, "trajectory", "trajectories")} · ${plural(data.runs.length, "run")} · ${plural(data.progress.files, "file")}`),
+    ),
+    data.progress.left > 0 && h("p", { class: "note", role: "status" }, `Still indexing: ${plural(data.progress.left, "file")} left. What is there can be seen already.`),
+    data.runs.length > 0 && runs(data, chosen),
+    panels.length > 0 && h("section", { "aria-label": "Curves over training steps" }, h("h2", {}, "Over training steps"), h("div", { class: "figures" }, panels)),
+    others.length > 0 && h("details", {}, h("summary", {}, `Also logged: ${plural(others.length, "metric")}`),
+      h("div", { class: "figures" }, others.map((name) => draw({ title: name, note: "as logged", curves: [[name, ""]] }, data.runs, shown)))),
+    data.evaluations.length > 0 && evaluations(data.evaluations),
+    data.problems.length > 0 && h("details", { open: true }, h("summary", {}, `${plural(data.problems.length, "file")} could not be read`),
+      h("ul", { class: "problems" }, data.problems.map((each) => h("li", {}, visible(each.problem))))),
+  );
+}
+
+function draw(panel: Panel, runs: Run[], shown: Run[]): HTMLElement | null {
+  const lines: Line[] = [];
+  for (const run of shown) {
+    for (const [place, [name, label]] of panel.curves.entries()) {
+      const curve = run.curves[name];
+      if (curve?.steps.length) lines.push({ label: label ? `${visible(run.id)} ${label}` : visible(run.id), curve, colour: runs.indexOf(run), dashed: place > 0 });
+    }
+  }
+  if (lines.length === 0) return null;
+  const open = (step: number) => go("list", { step_min: String(step), step_max: String(step), ...(shown.length === 1 ? { run: shown[0].id } : {}) });
+  return figure(panel.title, panel.note, lines, source.exported ? undefined : open);
+}
+
+function runs(data: Overview, chosen: string[]): HTMLElement {
+  const last = (run: Run, name: string) => decimal(run.curves[name]?.values.at(-1));
+  const toggle = (id: string) => go("", { runs: data.runs.map((run) => run.id).filter((each) => (each === id) !== chosen.includes(each)).join("\n") });
+  const rows = data.runs.map((run, place) => {
+    const swatch = h("span", { class: "swatch" });
+    swatch.style.setProperty("--colour", `var(--series-${place % 6})`);
+    return h("tr", {},
+      h("td", {}, h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.includes(run.id), onchange: () => toggle(run.id), "aria-label": `Draw ${run.id}` }), swatch)),
+      h("th", { scope: "row" }, run.trajectories > 0 ? h("a", { href: address("list", { run: run.id }) }, visible(run.id) || "(no name)") : visible(run.id)),
+      h("td", { class: "n" }, count(run.trajectories)), h("td", { class: "n" }, count(run.steps)), h("td", { class: "n" }, count(run.tasks)),
+      h("td", { class: "n" }, last(run, "reward")), h("td", { class: "n" }, last(run, "accuracy")), h("td", { class: "n" }, last(run, "errors_per_trajectory")),
+    );
+  });
+  return h("section", { "aria-label": "Runs" }, h("h2", {}, "Runs"),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of runs" }, h("table", { class: "plain" },
+      h("thead", {}, h("tr", {}, ["Draw", "Run", "Trajectories", "Steps", "Tasks", "Reward", "Accuracy", "Errors"].map((name, place) => h("th", { scope: "col", class: place > 1 ? "n" : "" }, name)))),
+      h("tbody", {}, rows))),
+    h("p", { class: "muted small" }, "Reward, accuracy and errors are those of the last step."));
+}
+
+function evaluations(found: Evaluation[]): HTMLElement {
+  const wanted = /^(pass@|errors_|recovery|right_after)/;
+  const sets = [...new Set(found.flatMap((each) => each.figures.map((line) => `${line.set}\n${line.repair}`)))];
+  return h("section", { "aria-label": "Evaluations" }, h("h2", {}, "Evaluations"), sets.map((set) => {
+    const [name, repair] = set.split("\n");
+    const of = (each: Evaluation) => each.figures.filter((line) => line.set === name && line.repair === repair && wanted.test(line.figure));
+    const figures = [...new Set(found.flatMap((each) => of(each).map((line) => line.figure)))];
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Evaluation on ${name}` }, h("table", { class: "plain" },
+      h("caption", {}, `${visible(name)}, repair ${repair}`),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Model"), figures.map((figure) => h("th", { scope: "col", class: "n" }, figure.replaceAll("_", " "))))),
+      h("tbody", {}, found.filter((each) => of(each).length > 0).map((each) => h("tr", {}, h("th", { scope: "row", title: each.file }, visible(each.model)),
+        figures.map((figure) => {
+          const line = of(each).find((one) => one.figure === figure);
+          return h("td", { class: "n" }, decimal(line?.value), line?.low != null && h("span", { class: "interval" }, `${decimal(line.low)} – ${decimal(line.high)}`));
+        }))))));
+  }), h("p", { class: "muted small" }, "With 95 % intervals over problems, where the evaluation gave them."));
+}

@@ -1,0 +1,99 @@
+// Where the data comes from: the server, or the file itself if it was exported.
+
+import type { Overview, Page, Parameters, Row, Tokens, Trajectory } from "./types";
+
+export interface Source {
+  readonly exported: boolean;
+  overview(): Promise<Overview>;
+  list(parameters: Parameters, signal?: AbortSignal): Promise<Page>;
+  trajectory(id: string): Promise<Trajectory>;
+  tokens(id: string): Promise<Tokens>;
+}
+
+class Server implements Source {
+  readonly exported = false;
+  overview(): Promise<Overview> { return this.ask("api/overview", {}); }
+  list(parameters: Parameters, signal?: AbortSignal): Promise<Page> { return this.ask("api/list", parameters, signal); }
+  trajectory(id: string): Promise<Trajectory> { return this.ask("api/trajectory", { id }); }
+  tokens(id: string): Promise<Tokens> { return this.ask("api/tokens", { id }); }
+
+  private async ask<T>(path: string, parameters: Parameters, signal?: AbortSignal): Promise<T> {
+    const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { signal });
+    const value = await answer.json();
+    if (!answer.ok) throw new Error(value.problem);
+    return value as T;
+  }
+}
+
+interface Exported {
+  overview: Overview; total: number; rows: Row[];
+  trajectories: Record<string, Trajectory>; tokens: Record<string, Tokens>;
+}
+
+class Embedded implements Source {
+  readonly exported = true;
+  constructor(private readonly data: Exported) {}
+  async overview(): Promise<Overview> { return this.data.overview; }
+  async trajectory(id: string): Promise<Trajectory> { return this.data.trajectories[id] ?? missing(id); }
+  async tokens(id: string): Promise<Tokens> { return this.data.tokens[id] ?? missing(id); }
+  async list(parameters: Parameters): Promise<Page> {
+    const rows = sorted(this.data.rows.filter((row) => this.fits(row, parameters)), parameters.sort ?? "");
+    const page = Number(parameters.page ?? 0);
+    const size = Number(parameters.size ?? 50);
+    return {
+      total: rows.length, page, size, rows: rows.slice(page * size, (page + 1) * size), searching: null,
+      progress: this.data.overview.progress,
+    };
+  }
+
+  /** The filters of `query.py`, for the few rows of an exported file. */
+  private fits(row: Row, wanted: Parameters): boolean {
+    const has = (text: string, part: string) => text.toLowerCase().includes(part.toLowerCase());
+    const edits = row.grafts + row.replacements;
+    const chosen: Record<string, boolean> = {
+      any: edits > 0, graft: row.grafts > 0, replace: row.replacements > 0, unmended: row.unmended > 0,
+      none: edits + row.unmended === 0,
+    };
+    for (const [name, value] of Object.entries(wanted)) {
+      if (!value) continue;
+      const [, column, bound] = /^(.*)_(min|max)$/.exec(name) ?? [];
+      const number = column ? (row as unknown as Record<string, number | null>)[column] : undefined;
+      if (bound && (number === null || number === undefined || (bound === "min" ? number < +value : number > +value))) return false;
+      if (name === "run" && row.run_id !== value) return false;
+      if (name === "task" && !has(row.task, value)) return false;
+      if (name === "group" && row.task !== value) return false;
+      if (name === "edits" && !chosen[value]) return false;
+      if (name === "ending" && row.ending !== value) return false;
+      if (name === "status" && !row.statuses.includes(value)) return false;
+      if (name === "outcome" && ({ solved: true, failed: false, ungraded: null } as Record<string, unknown>)[value] !== row.success) return false;
+      if (name === "kept" && ({ yes: true, no: false, unknown: null } as Record<string, unknown>)[value] !== row.kept) return false;
+      if (name === "q") {
+        const inside = wanted.inside === "yes" ? JSON.stringify(this.data.trajectories[row.id]) : "";
+        if (![row.task, row.run_id, row.prompt, row.answer, inside].some((text) => has(text, value))) return false;
+      }
+    }
+    return true;
+  }
+}
+
+function sorted(rows: Row[], sort: string): Row[] {
+  if (!sort) return rows;
+  const name = sort.replace(/^-/, "");
+  const sign = sort.startsWith("-") ? -1 : 1;
+  const value = (row: Row) =>
+    name === "edits" ? row.grafts + row.replacements : name === "run" ? row.run_id : (row as unknown as Record<string, number | string | null>)[name];
+  return [...rows].sort((a, b) => {
+    const [x, y] = [value(a), value(b)];
+    if (x === y) return 0;
+    if (x === null) return 1;
+    if (y === null) return -1;
+    return sign * (x < y ? -1 : 1);
+  });
+}
+
+function missing(id: string): never {
+  throw new Error(`${id} is not in this file.`);
+}
+
+const data = document.getElementById("data");
+export const source: Source = data === null ? new Server() : new Embedded(JSON.parse(data.textContent ?? "") as Exported);

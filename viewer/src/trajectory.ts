@@ -1,0 +1,103 @@
+// One trajectory: what happened turn by turn, what was changed and why, and the others of its group.
+
+import { badge, count, decimal, h, long, plural, visible } from "./dom";
+import { edits, lastList, outcome } from "./list";
+import { address, put, trajectoryAddress } from "./route";
+import { source } from "./source";
+import { COLOURINGS, tokenSpan, type Colouring } from "./tokens";
+import { turnCard, turnLook } from "./turn";
+import type { Parameters, Row, TokenSpan, Trajectory } from "./types";
+
+let colouring: Colouring = "off";
+
+export async function trajectory(parameters: Parameters): Promise<HTMLElement> {
+  const found = await source.trajectory(parameters.id ?? "");
+  const body = h("div", { class: "turns" });
+  const tokenNote = h("p", { class: "muted small", role: "status" });
+  let spans: TokenSpan[] | null = null;
+
+  const draw = async () => {
+    if (colouring !== "off" && spans === null) spans = (await source.tokens(found.id)).spans ?? [];
+    const of = (turn: number) => (colouring === "off" ? null : (spans ?? []).filter((span) => span.turn === turn).map((span) => tokenSpan(span, colouring)));
+    tokenNote.textContent = COLOURINGS.find(([name]) => name === colouring)?.[2] ?? "";
+    body.replaceChildren(
+      h("details", { class: "prompt", open: colouring !== "off" }, h("summary", {}, "Prompt"), of(-1) ?? long(found.prompt.text, "prose")),
+      ...found.turns.map((turn, index) => turnCard(turn, index, trajectoryAddress(found.id, index), of(index))));
+  };
+  await draw();
+  const choose = (name: Colouring) => {
+    colouring = name;
+    for (const each of picker.querySelectorAll("input")) each.checked = each.value === name;
+    void draw();
+  };
+  const picker = h("fieldset", { class: "segmented", id: "colouring" }, h("legend", { class: "hidden" }, "Show tokens"),
+    COLOURINGS.map(([name, label]) => h("label", {}, h("input", { type: "radio", name: "colouring", value: name, checked: name === colouring, onchange: () => choose(name) }), h("span", {}, label))));
+  const page = h("article", { class: "trajectory" },
+    head(found),
+    h("div", { class: "columns" },
+      h("div", { class: "main" }, found.unit === "tokens" && h("div", { class: "tools" }, picker, tokenNote), body),
+      h("aside", { "aria-label": "About this trajectory" }, outline(found), group(found), facts(found))));
+  page.addEventListener("turn", ((event: CustomEvent<number>) => put("trajectory", { id: found.id, turn: String(event.detail) })) as EventListener);
+  page.addEventListener("colouring", () => choose(COLOURINGS[(COLOURINGS.findIndex(([name]) => name === colouring) + 1) % COLOURINGS.length][0]));
+  return page;
+}
+
+/** Bring the turn that the address names into view; or the top. */
+export function arrive(parameters: Parameters): void {
+  const turn = parameters.turn === undefined ? null : document.getElementById(`turn-${parameters.turn}`);
+  if (turn) { turn.scrollIntoView(); turn.focus({ preventScroll: true }); } else scrollTo(0, 0);
+}
+
+function head(found: Trajectory): HTMLElement {
+  const { key } = found;
+  const roc = found.siblings.find((each) => each.id === found.id)?.roc;
+  const place = found.siblings.findIndex((each) => each.id === found.id);
+  const step = (to: Row | undefined, label: string, id: string) => to !== undefined && h("a", { class: "button", id, href: trajectoryAddress(to.id), title: `${label} rollout of this group` }, label);
+  return h("header", { class: "title" },
+    h("p", { class: "crumbs" }, h("a", { href: address("list", lastList), id: "back" }, "← Trajectories")),
+    h("div", { class: "line" },
+      h("h1", {}, visible(key.task) || "(no task)", h("span", { class: "muted" }, ` #${key.rollout}`)),
+      h("div", { class: "steps" }, step(found.siblings[place - 1], "Previous", "previous"), step(found.siblings[place + 1], "Next", "next"))),
+    h("p", { class: "badges" },
+      outcome(found), badge(`reward ${decimal(found.reward)}`, "plain"),
+      found.ending !== null && badge(found.ending.replace("_", " "), found.ending === "answered" ? "plain" : "bad"),
+      roc?.kept !== undefined && badge(roc.kept ? "kept by RoC" : "not kept by RoC", roc.kept ? "good" : "plain"),
+      h("span", { class: "muted" }, `${visible(found.run_id)} · step ${count(key.step)} · ${plural(found.turns.length, "turn")} · ${count(found.length)} ${found.unit}`)),
+    roc?.why && h("p", { class: "muted small" }, `RoC: ${visible(roc.why)}.`));
+}
+
+function outline(found: Trajectory): HTMLElement {
+  return h("nav", { class: "outline card", "aria-label": "Turns" }, h("h2", {}, "Turns"),
+    h("ol", { start: "0" }, found.turns.map((turn, index) => {
+      const look = turnLook(turn);
+      return h("li", {}, h("a", { href: trajectoryAddress(found.id, index) },
+        h("span", { class: "number" }, index), h("span", { class: `dot ${look.kind}` }), h("span", {}, look.label)));
+    })));
+}
+
+function group(found: Trajectory): HTMLElement | null {
+  if (found.siblings.length < 2) return null;
+  const solved = found.siblings.filter((each) => each.success).length;
+  const kept = found.siblings.filter((each) => each.kept).length;
+  return h("section", { class: "group card", "aria-label": "Group" }, h("h2", {}, "Group"),
+    h("p", { class: "muted small" }, `${plural(found.siblings.length, "rollout")} of this task at this step, ${solved} solved${found.siblings.some((each) => each.kept !== null) ? `, ${kept} kept` : ""}.`),
+    h("ul", { class: "siblings" }, found.siblings.map((each) => h("li", { class: each.id === found.id ? "here" : "" },
+      h("a", { href: trajectoryAddress(each.id), "aria-current": each.id === found.id ? "page" : null },
+        h("span", { class: "number" }, `#${each.rollout}`),
+        h("span", { class: `dot ${each.success === null ? "none" : each.success ? "good" : "bad"}`, title: each.success ? "solved" : "not solved" }),
+        h("span", { class: "reward" }, decimal(each.reward)),
+        h("span", { class: "what" }, each.failed > 0 && badge(plural(each.failed, "error"), "bad"), edits(each)),
+        each.kept !== null && h("span", { class: each.kept ? "kept" : "left" }, each.kept ? "kept" : "left")),
+      each.roc?.why && h("p", { class: "why" }, visible(each.roc.why), each.roc.penalty != null && ` · penalty ${decimal(each.roc.penalty)}`, each.roc.advantage != null && ` · advantage ${decimal(each.roc.advantage)}`)))));
+}
+
+function facts(found: Trajectory): HTMLElement {
+  const { roc: _, ...extra } = found.extra;
+  const lines: [string, string][] = [
+    ["Run", found.run_id], ["Step", count(found.key.step)], ["Task", found.key.task], ["Rollout", String(found.key.rollout)],
+    ["Length", `${count(found.length)} ${found.unit}`], ["Stored at", found.id],
+    ...Object.entries(extra).map(([name, value]): [string, string] => [name, typeof value === "string" ? value : JSON.stringify(value)]),
+  ];
+  return h("section", { class: "card", "aria-label": "Facts" }, h("h2", {}, "Facts"),
+    h("dl", {}, lines.map(([name, value]) => [h("dt", {}, visible(name)), h("dd", {}, value.length > 300 ? long(value, "") : visible(value))])));
+}

@@ -1,0 +1,57 @@
+// What the server sends: see `cleaner_rl/view/library.py` and `detail.py`.
+
+export interface Curve { steps: number[]; values: number[] }
+export interface Run {
+  id: string; trajectories: number; steps: number; tasks: number;
+  curves: Record<string, Curve>; logged: string[];
+}
+export interface Progress { files: number; left: number; trajectories: number }
+export interface Figure { set: string; repair: string; figure: string; value: number | null; low: number | null; high: number | null; problems: number }
+export interface Evaluation { file: string; model: string; settings: Record<string, unknown>; figures: Figure[] }
+export interface Overview {
+  path: string; progress: Progress; runs: Run[]; evaluations: Evaluation[];
+  problems: { name: string; problem: string }[];
+}
+
+export interface Roc { kept?: boolean; why?: string; penalty?: number | null; advantage?: number | null }
+export interface Row {
+  id: string; run_id: string; run: string; step: number; task: string; rollout: number;
+  reward: number | null; success: boolean | null; ending: string | null;
+  turns: number; length: number; tokens: boolean; calls: number; failed: number;
+  grafts: number; replacements: number; unmended: number;
+  similarity: number | null; gap: number | null; kept: boolean | null;
+  statuses: string[]; prompt: string; answer: string; roc?: Roc | null;
+}
+export interface Page {
+  total: number; page: number; size: number; rows: Row[];
+  searching: { done: number; total: number } | null; progress: Progress;
+}
+
+export interface Text { text: string; cut: number }
+export interface Call { name: string; code: string; arguments: Record<string, unknown>; problem: string | null; is_program: boolean }
+export interface Result {
+  status: string; blame: "nobody" | "model" | "infrastructure"; output: string; stderr: string;
+  exception: { type: string; message: string; line: number | null; traceback: string } | null;
+  explanation: string; output_length: number | null; seconds: number | null;
+}
+export interface Edit {
+  mode: "live" | "hindsight"; granularity: "graft" | "replace" | "none";
+  similarity: number | null; measure: string; refusal: string; stale: string[]; gap: number | null; original: Turn[];
+}
+export interface Turn {
+  reasoning: Text; action: Text | null; observation: Text | null; calls: Call[]; results: Result[];
+  attempt: number; failed: boolean; length: number; edit: Edit | null; moved?: string[];
+}
+export interface Trajectory {
+  id: string; run_id: string; key: { run: string; step: number; task: string; rollout: number };
+  reward: number | null; success: boolean | null; ending: string | null; extra: Record<string, unknown>;
+  length: number; unit: string; prompt: Text; turns: Turn[]; siblings: Row[];
+}
+
+export interface TokenSpan {
+  owner: "prompt" | "reasoning" | "action" | "observation"; turn: number; learnt: boolean; moved: boolean;
+  texts: string[] | null; ids: number[]; logprobs: (number | null)[] | null; sampled: (number | null)[] | null;
+  version: number | null;
+}
+export interface Tokens { spans: TokenSpan[] | null }
+export type Parameters = Record<string, string>;
