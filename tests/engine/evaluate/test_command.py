@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.serving import Served, serve
 from benchmarks.thirty import problems
 from cleaner_rl.cli import main
 from cleaner_rl.evaluate import Repair, read_results
 from cleaner_rl.trajectory.store import read
-from tests.engine.rollout.serving import Served, serve
 
 PROMPT = Path(__file__).parents[3] / "benchmarks" / "data" / "small.toml"
 
