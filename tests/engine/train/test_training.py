@@ -71,8 +71,8 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, tmp_path: Path, m
     far = differences(world / "model", first)
     # What the trainer was given is what the actor says, to rounding; without re-scoring it wouldn't have been.
     assert far.moved_tokens > 0
-    assert far.clean < 1e-5
-    assert far.moved_as_sampled > 100 * far.clean
+    assert far.clean < 3e-5
+    assert far.moved_as_sampled > 1_000 * far.clean
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     kept = [each for each in first if each.extra["roc"]["kept"]]  # type: ignore[index]
