@@ -1,7 +1,7 @@
 """The index: a line for each trajectory of a store, in a DuckDB database in the user's cache.
 
 A store's columns nest, and its texts and tokens are gigabytes; to sort a million rollouts by reward one must not read
-them. So each file is read once and summarised (`summary`), by several processes if there is much to do, and again only
+them. So each file is read once and summarised (`lines`), by several processes if there is much to do, and again only
 if it changed. Rows can be asked for while others are still being made.
 
 Limits: the first look at a large store reads all of it. A second viewer of the same store, while the first one runs,
@@ -13,9 +13,8 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import astuple, fields
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType, TracebackType
@@ -24,44 +23,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from cleaner_rl.trajectory.store import StoreError, read
+from cleaner_rl.trajectory.store import StoreError
+from cleaner_rl.view.lines import COLUMNS, lines_of
 from cleaner_rl.view.sources import Sources, StoreFile
-from cleaner_rl.view.summary import Summary, summarise
 
 VERSION = 1
 """Of the columns below; a database of another version is made anew."""
-COLUMNS = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("run", pa.string()),
-        ("step", pa.int64()),
-        ("task", pa.string()),
-        ("rollout", pa.int64()),
-        ("reward", pa.float64()),
-        ("success", pa.bool_()),
-        ("ending", pa.string()),
-        ("turns", pa.int32()),
-        ("length", pa.int64()),
-        ("tokens", pa.bool_()),
-        ("calls", pa.int32()),
-        ("failed", pa.int32()),
-        ("first_calls", pa.int32()),
-        ("first_failed", pa.int32()),
-        ("failed_turns", pa.int32()),
-        ("mended_turns", pa.int32()),
-        ("grafts", pa.int32()),
-        ("replacements", pa.int32()),
-        ("unmended", pa.int32()),
-        ("similarity", pa.float64()),
-        ("gap", pa.float64()),
-        ("statuses", pa.int32()),
-        ("kept", pa.bool_()),
-        ("roc", pa.string()),
-        ("prompt", pa.string()),
-        ("answer", pa.string()),
-    ]
-)
-assert COLUMNS.names[1:] == [field.name for field in fields(Summary)]
 SEVERAL = 64 * 2**20
 """Bytes from which on a second process pays for its start."""
 RUN_ID = """CASE WHEN $store = '' THEN run WHEN run = '' OR run = regexp_extract($store, '[^/]*$') THEN $store
@@ -141,31 +108,25 @@ class Index:
 
 def _summaries(root: Path, files: Sequence[StoreFile]) -> Iterator[tuple[StoreFile, pa.Table, str | None]]:
     """Each file with its lines, or with what is wrong with it."""
-    paths = {root / file.name: file for file in files}
-    if sum(file.size for file in files) < SEVERAL or len(files) == 1:
-        for path, file in paths.items():
-            yield file, *_summary_of(path)
+    alone = len(files) if sum(file.size for file in files) < SEVERAL else 1  # the first is wanted soon
+    for file in files[:alone]:
+        yield file, *_summary_of(root / file.name)
+    if len(files) == alone:
         return
     # Not forked: DuckDB has threads.
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
-        tasks = {pool.submit(_summary_of, path): file for path, file in paths.items()}
+        tasks = {pool.submit(_summary_of, root / file.name): file for file in files[alone:]}
         for task in as_completed(tasks):
             yield tasks[task], *task.result()
 
 
 def _summary_of(path: Path) -> tuple[pa.Table, str | None]:
     try:
-        return _table(summarise(trajectory) for trajectory in read(path)), None
+        return lines_of(path), None
     except StoreError as error:
         return COLUMNS.empty_table(), str(error)
-
-
-def _table(summaries: Iterable[Summary]) -> pa.Table:
-    rows = [(number, *astuple(summary)) for number, summary in enumerate(summaries)]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS)
-    return pa.Table.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)], schema=COLUMNS
-    )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return COLUMNS.empty_table(), f"{path} can't be read: {error}"
 
 
 def _place(root: Path, folder: Path | None) -> Path:
