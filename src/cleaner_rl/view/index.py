@@ -13,10 +13,11 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from types import MappingProxyType, TracebackType
 from typing import Any
 
@@ -47,6 +48,7 @@ class Index:
         """False if another viewer has the database, and this one is in memory."""
         self._database = _open(_place(sources.root, folder), self)
         self._writing = Lock()
+        self._stopping = Event()
 
     def __enter__(self) -> Index:
         return self
@@ -54,7 +56,9 @@ class Index:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._database.close()
+        self._stopping.set()
+        with self._writing:
+            self._database.close()
 
     def rows(
         self, query: str, parameters: Sequence[object] = (), tables: Mapping[str, pa.Table] = MappingProxyType({})
@@ -76,7 +80,7 @@ class Index:
         """Read what is new and forget what is gone; `done` is told of each file."""
         with self._writing:
             self._forget(sources)
-            for file, table, problem in _summaries(sources.root, self.stale(sources)):
+            for file, table, problem in _summaries(sources.root, self.stale(sources), self._stopping):
                 self._add(file, table, problem)
                 done(file)
 
@@ -106,17 +110,23 @@ class Index:
             cursor.commit()
 
 
-def _summaries(root: Path, files: Sequence[StoreFile]) -> Iterator[tuple[StoreFile, pa.Table, str | None]]:
-    """Each file with its lines, or with what is wrong with it."""
+def _summaries(
+    root: Path, files: Sequence[StoreFile], stopping: Event
+) -> Iterator[tuple[StoreFile, pa.Table, str | None]]:
+    """Each file with its lines, or with what is wrong with it; until told to stop."""
     alone = len(files) if sum(file.size for file in files) < SEVERAL else 1  # the first is wanted soon
     for file in files[:alone]:
         yield file, *_summary_of(root / file.name)
     if len(files) == alone:
         return
-    # Not forked: DuckDB has threads.
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+    # Not forked: DuckDB has threads. An interrupt is the parent's to handle.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         tasks = {pool.submit(_summary_of, root / file.name): file for file in files[alone:]}
         for task in as_completed(tasks):
+            if stopping.is_set():
+                pool.shutdown(cancel_futures=True)
+                return
             yield tasks[task], *task.result()
 
 
