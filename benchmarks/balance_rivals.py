@@ -43,6 +43,10 @@ class Rival:
         if self.where[request] in self.inflight:
             self.inflight[self.where[request]] -= 1
 
+    def home(self, request: str) -> str | None:
+        """Where it was last."""
+        return self.where.get(request)
+
     def observe(self, replica: str, load: Load, now: float) -> None:
         """None of them looks."""
 

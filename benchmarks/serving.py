@@ -70,6 +70,8 @@ def serve(
     log = folder / f"vllm-{port}-{time.monotonic_ns()}.log"
     command: list[Any] = [Path(sys.executable).with_name("vllm"), "serve", model, "--host", "127.0.0.1", "--port", port]
     command += ["--dtype", dtype, "--enforce-eager", "--block-size", "32", "--max-model-len", "4096"]
+    # vLLM 0.27.1 on CPUs dies of a seeded request whose prompt is computed in chunks.
+    command += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
     command += ["--enable-prompt-tokens-details", *options]
     if record:
         command += ["--enable-log-requests", "--enable-log-outputs"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from click.testing import CliRunner
 from datasets import load_dataset
 
 from cleaner_rl.cli import main
+from cleaner_rl.cli.purify_run import alone
 from cleaner_rl.purify.logs.records import write_record
 from cleaner_rl.trajectory import TextSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, read
@@ -87,12 +90,35 @@ def test_an_eval_log_keeps_its_other_members(tmp_path: Path) -> None:
     assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
 
 
+def test_members_that_inspect_compressed_with_zstd_are_read(tmp_path: Path) -> None:
+    sample = json.dumps(inspect(CASES[0])).encode()
+    packed = pa.compress(sample, "zstd", asbytes=True)
+    name = b"samples/s_epoch_1.json"
+    sizes = struct.pack("<IIIHH", zlib.crc32(sample), len(packed), len(sample), len(name), 0)
+    local = b"PK\x03\x04" + struct.pack("<HHHHH", 63, 0, 93, 0, 0) + sizes + name
+    central = b"PK\x01\x02" + struct.pack("<HHHHHH", 63, 63, 0, 93, 0, 0) + sizes + bytes(14) + name
+    end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local) + len(packed), 0)
+    (tmp_path / "run.eval").write_bytes(local + packed + central + end)
+    assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "out", "--same")["edits"] == {"graft": 1}
+    with zipfile.ZipFile(tmp_path / "out/same/run.eval") as archive:
+        assert len(json.loads(archive.read(name.decode()))["messages"]) == 4
+    (tmp_path / "bad.eval").write_bytes(local + packed[:-9] + bytes(9) + central + end)
+    ran = CliRunner().invoke(main, ["purify", str(tmp_path / "bad.eval"), "--out", str(tmp_path / "x")])
+    assert ran.exit_code == 1
+
+
 def test_our_own_store_is_repaired_too(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path / "store") as writer:
         writer.write(trajectory(failed(), worked(), answered()))
         text = trajectory(worked(), answered())
-        writer.write(Trajectory(TextSpan("?"), tuple(map(as_text, text.turns)), text.key))
-    found = cleaned(tmp_path / "store", "--out", tmp_path / "out")
+        asked = {"messages": [{"role": "user", "content": "?"}], "tools": [{"name": "python"}]}
+        writer.write(Trajectory(TextSpan("?"), tuple(map(as_text, text.turns)), text.key, extra=asked))
+    found = cleaned(tmp_path / "store", "--out", tmp_path / "out", "--sft", "jsonl")
+    (row,) = lines(tmp_path / "out/sft/part-000000.jsonl")
+    assert [message["role"] for message in row["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert row["messages"][1]["content"] == text.turns[0].text
+    assert row["messages"][2]["content"] == "2"
+    assert row["tools"] == [{"type": "function", "function": {"name": "python"}}]
     assert (found["trajectories"], found["edited"], found["collapsed_turns"]) == (2, 1, 1)
     assert found["tokens_before"] > found["tokens_after"] > 0
     assert found["characters_before"] == found["characters_after"] > 0
@@ -255,6 +281,7 @@ purify(sys.argv[2:], standalone_mode=False)
 """
 
 
+@pytest.mark.timeout(400)
 def test_a_run_killed_at_any_moment_goes_on_without_loss_or_doubling(tmp_path: Path) -> None:
     records = [{**openai(CASES[number % 20]), "task_id": f"t{number}"} for number in range(120)]
     source = write_lines(tmp_path / "a.jsonl", records)
@@ -262,7 +289,7 @@ def test_a_run_killed_at_any_moment_goes_on_without_loss_or_doubling(tmp_path: P
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     kills = 0
     # Each try dies a few files later than the one before: between parts, and before a unit's last word.
-    for steps in (1, 2, 3, 4, 5, 6, 4, 5, 1000):
+    for steps in (2, 3, 4, 6, 5, 1000):
         ran = subprocess.run(
             [sys.executable, "-c", KILLED, str(steps), *arguments],
             capture_output=True, text=True, timeout=60, check=False, env=environment,
@@ -271,7 +298,7 @@ def test_a_run_killed_at_any_moment_goes_on_without_loss_or_doubling(tmp_path: P
         assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
         for name in ("store", "sft", "same"):
             assert not [*(tmp_path / "out" / name).rglob(".*")], "unfinished files lie elsewhere"
-    assert kills >= 6
+    assert kills >= 5
     assert json.loads(ran.stdout)["trajectories"] == 120
     stored = list(read(tmp_path / "out/store"))
     assert Counter(each.key.task for each in stored) == Counter(f"t{number}" for number in range(120))
@@ -302,3 +329,26 @@ def test_it_does_not_take_long_to_say_what_it_can() -> None:
     shown = CliRunner().invoke(main, ["purify", "--help"])
     assert "cleaner purify logs/ --out clean --sft jsonl" in shown.output
     assert time.monotonic() - begun < 20
+
+
+def test_places_by_uri_as_in_an_object_store(tmp_path: Path) -> None:
+    """`file://` goes the way of `s3://`: everything through pyarrow's file systems."""
+    (tmp_path / "logs").mkdir()
+    write_lines(tmp_path / "logs/a.jsonl", [openai(case) for case in CASES])
+    write_eval(tmp_path / "logs/run.eval")
+    pq.write_table(pa.Table.from_pylist([openai(case) for case in CASES]), tmp_path / "logs/b.parquet")
+    out = f"file://{tmp_path}/out"
+    found = cleaned(f"file://{tmp_path}/logs", "--out", out, "--same", "--sft", "parquet")
+    assert found["edits"] == {"graft": 24, "replace": 3}
+    here = cleaned(tmp_path / "logs", "--out", tmp_path / "here", "--same", "--sft", "parquet")
+    assert {**found, "out": ""} == {**here, "out": ""}
+    assert list(read(tmp_path / "out/store")) == list(read(tmp_path / "here/store"))
+    assert cleaned(f"file://{tmp_path}/logs", "--out", out, "--same", "--sft", "parquet") == found
+    assert "other inputs or options" in cleaned(f"file://{tmp_path}/logs", "--out", out, exit_code=1)
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [openai(CASES[0])])
+    with alone(str(tmp_path / "out")):
+        assert "another process is writing" in cleaned(source, "--out", tmp_path / "out", exit_code=1)
+    assert cleaned(source, "--out", tmp_path / "out")["trajectories"] == 1

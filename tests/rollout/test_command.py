@@ -126,7 +126,8 @@ def test_a_killed_run_goes_on_with_no_task_lost_or_done_twice(model: Path, tmp_p
     assert_whole(output, 150)
 
 
-def test_an_engine_and_a_node_may_be_killed_while_others_stand(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompt", ["stateless", "session"])
+def test_an_engine_and_a_node_may_be_killed_while_others_stand(prompt: str, model: Path, tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path / "tasks.jsonl", 60)
     output = tmp_path / "run"
     with (
@@ -138,6 +139,7 @@ def test_an_engine_and_a_node_may_be_killed_while_others_stand(model: Path, tmp_
         command = arguments(
             model, tasks, output, [one, two], "--sandbox", near, "--sandbox", far, "--concurrency", 6, "--patience", 60
         )
+        command += ["--prompt", prompt]
         with started(*CLI, *command, log=tmp_path / "run.log") as process:
             _await_lines(record, 20)
             kill(engine)

@@ -19,6 +19,7 @@ RECIPES = sorted(FOLDER.glob("*.yaml"))
 @pytest.fixture(autouse=True)
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAUGHT", "/worlds/drift")
+    monkeypatch.setenv("DAPO", "/models/dapo")
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)

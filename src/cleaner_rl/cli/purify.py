@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from cleaner_rl.cli.purify_report import as_text
-from cleaner_rl.cli.purify_run import OtherRunError, Task, begin, run
-from cleaner_rl.cli.replaying import ReplayFaultError, Replaying, Words
-from cleaner_rl.purify import SplicePolicy, Which, similarity_measures
+from cleaner_rl.cli.purify_run import OtherRunError, Task, alone, begin, run
+from cleaner_rl.cli.replay_settings import NO_SANDBOX, Replaying, Words
+from cleaner_rl.purify import ReplayFaultError, SplicePolicy, Which, similarity_measures
 from cleaner_rl.purify.logs.containers import LogError
 from cleaner_rl.purify.logs.formats import Reading, log_format_names
 from cleaner_rl.purify.logs.plans import PIECE_BYTES, Plan, plan
@@ -22,6 +24,9 @@ from cleaner_rl.purify.logs.summary import Summary, total
 from cleaner_rl.purify.logs.work import Job
 from cleaner_rl.tools import call_format_names
 
+WHERE = ("address", "sandbox")
+"""Options that say where it is done: a run may go on elsewhere."""
+GO_ON = "What is done is kept: run the same command to go on"
 FORMATS = click.Choice(log_format_names())
 
 
@@ -79,36 +84,45 @@ def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: b
     """
     try:
         made = _plan(paths, options)
-        job = _job(options)
-        known = begin(out, made, {**options, "paths": list(paths)})
-        tasks = [Task(unit, job, out, _replaying(options, job)) for unit in made.units if unit.number not in known]
-        if options["roc"] is not None:
-            from cleaner_rl.cli.purify_roc import choose
-
-            with _bar("choosing", len(made.units)) as step:
-                tasks = choose(made.units, tasks, job, options["roc"], options["seed"], jobs, step)
-        summaries = list(known.values())
-        with _bar("purifying", len(tasks)) as step:
-
-            def done(summary: Summary) -> None:
-                summaries.append(summary)
-                step(1)
-
-            if on_ray:
-                from cleaner_rl.cli.purify_ray import run_on_ray
-
-                run_on_ray(tasks, options["address"], done)
-            else:
-                run(tasks, jobs, done)
+        with alone(out):
+            summaries = _purified(made, out, jobs, on_ray, {**options, "paths": list(paths)})
     except (LogError, OtherRunError) as error:
         raise click.ClickException(str(error)) from None
     except ReplayFaultError as error:
-        raise click.ClickException(f"{error}. What is done is kept: run the same command to go on") from None
+        raise click.ClickException(f"{error}. {GO_ON}") from None
+    except BrokenProcessPool:
+        raise click.ClickException(f"a process was killed, perhaps for want of memory. {GO_ON}") from None
     summary = total(summaries)
     if as_json:
         click.echo(json.dumps({**summary.as_json(), "skipped_files": list(made.skipped), "out": out}))
     else:
         click.echo(as_text(summary, made.skipped, out))
+
+
+def _purified(made: Plan, out: str, jobs: int, on_ray: bool, options: dict[str, Any]) -> list[Summary]:
+    """Do what is left to do; the summaries of all units."""
+    job = _job(options)
+    known = begin(out, made, {name: value for name, value in options.items() if name not in WHERE})
+    tasks = [Task(unit, job, out, _replaying(options, job)) for unit in made.units if unit.number not in known]
+    if options["roc"] is not None:
+        from cleaner_rl.cli.purify_roc import choose
+
+        with _bar("choosing", len(made.units)) as step:
+            tasks = choose(made.units, tasks, job, options["roc"], options["seed"], jobs, step)
+    summaries = list(known.values())
+    with _bar("purifying", len(tasks)) as step:
+
+        def done(summary: Summary) -> None:
+            summaries.append(summary)
+            step(1)
+
+        if on_ray:
+            from cleaner_rl.cli.purify_ray import run_on_ray
+
+            run_on_ray(tasks, options["address"], done)
+        else:
+            run(tasks, jobs, done)
+    return summaries
 
 
 def _plan(paths: tuple[str, ...], options: dict[str, Any]) -> Plan:
@@ -132,6 +146,8 @@ def _job(options: dict[str, Any]) -> Job:
 def _replaying(options: dict[str, Any], job: Job) -> Replaying | None:
     if not options["verify"]:
         return None
+    if find_spec("aiohttp") is None:
+        raise click.ClickException(NO_SANDBOX)
     words = Words(options["words"])
     return Replaying(options["session"], words, url=options["sandbox"], reading=job.reading)
 

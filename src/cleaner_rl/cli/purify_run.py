@@ -9,6 +9,7 @@ first try left; so no trajectory is lost or doubled."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -16,18 +17,18 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cleaner_rl.cli.replaying import Replaying, checker
+from cleaner_rl.cli.replay_settings import Replaying
 from cleaner_rl.purify.logs.places import find, is_remote, open_file, put
 from cleaner_rl.purify.logs.plans import Plan
 from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.logs.work import Job, Unit, run_unit
 
-UNFINISHED = ".unfinished"
+UNFINISHED, LOCK = ".unfinished", ".lock"
 AHEAD = 2
 """Units that wait for each process."""
 
@@ -58,7 +59,11 @@ def do(task: Task) -> Summary:
             folder.mkdir(parents=True)
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         summary = Summary()
-        check = None if task.replaying is None else checker(task.replaying, summary.replayed)
+        check = None
+        if task.replaying is not None:
+            from cleaner_rl.cli.replaying import checker
+
+            check = checker(task.replaying, summary.replayed)
         summary += run_unit(task.unit, task.job, folder, check, task.chosen)
         for file, name in _parts(folder, task.unit.number):
             put(file, f"{task.out}/{name}")
@@ -86,6 +91,20 @@ def run(tasks: list[Task], jobs: int, done: Callable[[Summary], None]) -> None:
                     done(each.result())
         for each in waiting:
             done(each.result())
+
+
+@contextmanager
+def alone(out: str) -> Iterator[None]:
+    """Hold a local output folder; raises `OtherRunError` if another process does."""
+    if is_remote(out):
+        yield
+        return
+    with (Path(_made(out)) / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OtherRunError(f"another process is writing to {out}; wait for it, or choose another folder") from None
+        yield
 
 
 def begin(out: str, plan: Plan, options: Mapping[str, Any]) -> dict[int, Summary]:

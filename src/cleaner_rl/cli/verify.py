@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from cleaner_rl.cli.replaying import Found, Replayer, ReplayFaultError, Replaying, Words
-from cleaner_rl.purify import ReplayVerdict
+from cleaner_rl.cli.replay_settings import NO_SANDBOX, Replaying, Words
+from cleaner_rl.purify import ReplayFaultError, ReplayVerdict
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory.store import StoreError, read
@@ -52,6 +52,10 @@ def verify(
       cleaner verify runs/7/trajectories
       cleaner verify clean/store --fresh --json
     """
+    try:
+        from cleaner_rl.cli.replaying import Replayer
+    except ImportError:
+        raise click.ClickException(NO_SANDBOX) from None
     reading = Reading(tuple(python_tool), calls)
     settings = Replaying(session, Words(words), echo, sandbox, reading)
     counts: Counter[str] = Counter()
@@ -90,7 +94,7 @@ def _key(trajectory: Any) -> str:
     return f"{key.run}/{key.step}/{key.task}/{key.rollout}"
 
 
-def _told(found: Found) -> dict[str, Any]:
+def _told(found: Any) -> dict[str, Any]:
     if found.difference is None:
         return {"why": found.reason}
     one = found.difference

@@ -17,7 +17,8 @@ def cold_start_command(recipe: Recipe, folder: Path) -> list[str]:
     """verl's SFT trainer under torchrun, with all settings."""
     device = recipe.device
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={device.per_node}"]
-    return [*run, "-m", "verl.trainer.sft_trainer", *as_arguments(cold_start_overrides(recipe, folder))]
+    own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
+    return [*run, "-m", "verl.trainer.sft_trainer", *own, *as_arguments(cold_start_overrides(recipe, folder))]
 
 
 def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:

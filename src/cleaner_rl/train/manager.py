@@ -41,6 +41,8 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
         self._recipe = read_plan(str(self.config.trainer.v1.sampler.sampler_kwargs.folder)).recipe
         if not CleanerSampler.made:
             raise NotActiveError("verl's own sampler is active: RoC, faults and the store would be left out")
+        self._asked: dict[Any, Any] = {}
+        """Questions to the workers that aren't answered yet."""
         self._seen: Counter[tuple[int, int]] = Counter()
 
     async def _init_agent_loop_workers(self) -> None:
@@ -63,16 +65,20 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
         super().generate_sequences(prompts)
 
     def check_workers(self) -> None:
-        """Raise `WorkerLostError` if a worker is gone. One that is only busy is not asked to answer."""
-        for worker in self.agent_loop_workers:
-            answered, _ = ray.wait([worker.__ray_ready__.remote()], timeout=0)
+        """Raise `WorkerLostError` if a worker is gone. A busy one may answer whenever it comes to it."""
+        if not self._asked:
+            self._asked = {worker.__ray_ready__.remote(): worker for worker in self.agent_loop_workers}
+        answered, _ = ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)
+        for answer in answered:
+            worker = self._asked.pop(answer)
             try:
-                ray.get(answered)
+                ray.get(answer)
             except RayActorError as error:
                 raise WorkerLostError(
                     f"an agent-loop worker is gone, and the rollouts that it ran with it: {error}. "
                     "Run the same command again; the run goes on from its last checkpoint"
                 ) from None
+            self._asked[worker.__ray_ready__.remote()] = worker
 
     def _rounds(self, prompts: Any) -> list[int]:
         step = int(prompts["global_steps"])

@@ -121,7 +121,9 @@ def parts(recipe: Recipe) -> dict[str, dict[str, object]]:
 
 def command(recipe: Recipe, folder: Path) -> list[str]:
     """verl's own, with all settings."""
-    return [sys.executable, "-m", "verl.trainer.main_ppo", *as_arguments(overrides(recipe, folder))]
+    # Hydra would leave a folder of its own wherever it is called.
+    own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
+    return [sys.executable, "-m", "verl.trainer.main_ppo", *own, *as_arguments(overrides(recipe, folder))]
 
 
 def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:

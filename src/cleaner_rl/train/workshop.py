@@ -7,7 +7,6 @@ thousand rollouts leave no more tasks, connections and processes behind than one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,12 @@ from weakref import WeakKeyDictionary
 
 from cleaner_rl.purify import Phase
 from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, SessionToolbox, StatelessToolbox, TokenModel
+from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.requests import RunRequest, SessionRequest
-from cleaner_rl.tasks import (
-    ChoiceGrader,
-    CodeGrader,
-    CodeRun,
-    Grader,
-    MathGrader,
-    MathPool,
-    Prompt,
-    ToolKind,
-    load_prompt,
-)
-from cleaner_rl.tools import CallFormat, ToolResult, ToolSet, call_format
+from cleaner_rl.sandbox.requests import SessionRequest
+from cleaner_rl.tasks import Grader, MathPool, Prompt, ToolKind, load_prompt
+from cleaner_rl.tools import CallFormat, ToolSet, call_format
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe
 from cleaner_rl.trajectory import Mode
@@ -90,15 +80,7 @@ async def _open(plan: Plan, tokenizer: Any) -> Workshop:
     token = _token(recipe.sandbox.token_file)
     sandbox = await SandboxClient(plan.sandbox, token=token).__aenter__()
 
-    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        requests = [RunRequest(run.program, stdin=run.stdin, limits=Limits(cpu_seconds=run.seconds)) for run in runs]
-        return [outcome.result for outcome in await asyncio.gather(*map(sandbox.run, requests))]
-
-    graders: dict[str, Grader] = {
-        "math": MathGrader(MathPool()),
-        "choice": ChoiceGrader(),
-        "code": CodeGrader(execute),
-    }
+    graders = standard_graders(sandbox, MathPool())
     return Workshop(recipe, prompt, chat, call_format(prompt.call_format), sandbox, graders)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
 from tests.train.recipes import values
 
+pytestmark = pytest.mark.timeout(600)  # the first one starts Ray and the queue
 MIXED = (True, True, True, False, False, False, False, False)
 """Successes and failures of a group; the first success has a failed call."""
 
@@ -210,3 +212,35 @@ def test_a_run_that_stands_still_is_ended_with_the_reason(tmp_path: Path, traine
     trainer.finish(MIXED)
     with pytest.raises(StalledError, match="no rollout has ended"):
         sample(sampler(recipe(faults={"stall_minutes": 0.01}), tmp_path, trainer))
+
+
+def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> None:
+    import ray
+
+    from cleaner_rl.train.manager import CleanerManager, WorkerLostError
+
+    class Worker:
+        """Stands for an agent-loop worker."""
+
+        async def work(self) -> None:
+            time.sleep(3)  # noqa: ASYNC251 - a worker whose loop is busy
+
+    remote: Any = ray.remote(num_cpus=0)(Worker)
+    workers = [remote.remote(), remote.remote()]
+    manager = object.__new__(CleanerManager)
+    manager.agent_loop_workers, manager._asked = workers, {}
+    busy = workers[1].work.remote()
+    manager.check_workers()
+    ray.get(busy, timeout=60)
+    manager.check_workers()
+
+    ray.kill(workers[0])
+    with pytest.raises(WorkerLostError, match="an agent-loop worker is gone"):
+        _keep_checking(manager, seconds=60)
+
+
+def _keep_checking(manager: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        manager.check_workers()
+        time.sleep(0.2)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.train import as_arguments, parts, read_recipe, seams
+import cleaner_rl.train.seams as seams
+from cleaner_rl.train import as_arguments, parts, read_recipe
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 
@@ -33,6 +34,7 @@ def test_a_seam_that_moved_is_named() -> None:
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_verl_knows_every_setting_of_every_recipe(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAUGHT", "/worlds/drift")
+    monkeypatch.setenv("DAPO", "/models/dapo")
     for name, values in parts(read_recipe(file)).items():
         trainer = "sft_trainer_engine" if name == "cold start" else "ppo_trainer"
         assert seams.check(as_arguments(values), trainer) == []

@@ -40,7 +40,8 @@ def run_verl(settings: dict[str, object], folder: Path, seconds: int) -> str:
     environment = {**os.environ, **CPU_ENVIRONMENT, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     # Ray's sockets need a short path.
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as temporary:
-        arguments = [*as_arguments(settings), f"+ray_kwargs.ray_init._temp_dir={temporary}"]
+        own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
+        arguments = [*own, *as_arguments(settings), f"+ray_kwargs.ray_init._temp_dir={temporary}"]
         with (folder / "log").open("w+") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "verl.trainer.main_ppo", *arguments],

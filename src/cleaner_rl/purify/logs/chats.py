@@ -10,8 +10,10 @@ from typing import Any
 
 from cleaner_rl.purify.logs.formats.base import Chat, Record
 from cleaner_rl.purify.logs.messages import REASONING_FIELDS, TOOLS, Dialect, called, leaves, written
+from cleaner_rl.tools import feedback
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
+END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "</s>")
 ROLES = {"agent": "assistant"}
 
 
@@ -30,6 +32,24 @@ def chat_of(trajectory: Trajectory[TextSpan], dialect: Dialect, tools: Any) -> C
         for message in others:
             chat.add(_message(message, dialect))
     return chat
+
+
+def chat_of_rollout(trajectory: Trajectory[Any]) -> Chat | None:
+    """One of our own rollouts, whose task's messages it was stored with; None if it wasn't."""
+    before: Any = trajectory.extra.get("messages")
+    if not isinstance(before, list):
+        return None
+    chat = Chat([dict(each) for each in before], [None] * len(before), _tools(trajectory.extra.get("tools")))
+    for number, turn in enumerate(trajectory.turns):
+        chat.add({"role": "assistant", "content": _unended(turn.text)}, number)
+        for result in turn.results:
+            chat.add({"role": "tool", "content": feedback(result)})
+    return chat
+
+
+def _unended(text: str) -> str:
+    """Without the token that ends a turn: the template sets it again."""
+    return next((text.removesuffix(token) for token in END_TOKENS if text.endswith(token)), text)
 
 
 def _message(message: Record, dialect: Dialect) -> Record:

@@ -10,7 +10,10 @@ for very long ones, aren't read; convert such a log with `inspect log convert` f
 from __future__ import annotations
 
 import json
+import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -28,6 +31,8 @@ CHUNK = 256
 """Records at a time."""
 PIECE_BYTES = 32 << 20
 SAMPLES = "samples/"
+ZSTD, LOCAL_HEADER = 93, 30
+"""Of a zip: the number of a compression, and the bytes before a member's name."""
 PARQUET_MAGIC, ZIP_MAGIC = b"PAR1", b"PK\x03\x04"
 
 
@@ -135,7 +140,7 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
         elif piece.kind is Kind.EVAL:
             with zipfile.ZipFile(file) as archive:
                 for name in _samples(archive):
-                    yield Chunk([json.loads(archive.read(name))], name)
+                    yield Chunk([json.loads(read_member(archive, name))], name)
         else:
             document = json.load(file)
             yield Chunk(_records(document), document)
@@ -153,6 +158,21 @@ def first_record(piece: Piece) -> Any:
 def plain_columns(schema: pa.Schema) -> list[str]:
     """The columns that JSON has words for."""
     return [each.name for each in schema if _is_plain(each.type)]
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A member of a zip; Inspect compresses them with zstd, which Python's own reader learns in 3.14."""
+    info = archive.getinfo(name)
+    if info.compress_type != ZSTD:
+        return archive.read(info)
+    file: Any = archive.fp
+    file.seek(info.header_offset + LOCAL_HEADER - 4)
+    name_length, extra_length = struct.unpack("<HH", file.read(4))
+    file.seek(name_length + extra_length, os.SEEK_CUR)
+    data: bytes = pa.decompress(file.read(info.compress_size), info.file_size, "zstd", asbytes=True)
+    if zlib.crc32(data) != info.CRC:
+        raise LogError(f"{name} is damaged: its checksum is wrong; restore the log from a copy")
+    return data
 
 
 def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Any
 
 from cleaner_rl.purify.logs.calls import LoggedTools
-from cleaner_rl.purify.logs.tracebacks import LAST_LINE, TRACEBACK, ending_traceback
+from cleaner_rl.purify.logs.tracebacks import FIRST_WORD, LAST_LINE, TRACEBACK, ending_traceback
 from cleaner_rl.tools import Status, ToolCall, ToolResult
 
 
@@ -145,7 +145,7 @@ def read_text(text: str, *, python: bool) -> Status | None:
     if ending_traceback(text) is not None:
         # A tool that isn't Python may show a file or a page that ends so.
         return Status.ERROR if python else None
-    if TRACEBACK.search(text):
+    if FIRST_WORD in text and TRACEBACK.search(text):
         return None
     lines = stripped.splitlines()
     if python:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cleaner_rl.purify.logs.chats import chat_of_rollout
 from cleaner_rl.purify.logs.formats import Reading, log_format
 from cleaner_rl.purify.logs.formats.base import LOG, Chat, log_of
 from cleaner_rl.purify.logs.messages import Unreadable
@@ -36,7 +37,9 @@ def write_record(trajectory: Trajectory[TextSpan]) -> Any:
     return log["record"] if OPAQUE in log else log_format(log["format"]).write(trajectory)
 
 
-def chat_of_record(trajectory: Trajectory[TextSpan]) -> Chat | None:
+def chat_of_record(trajectory: Trajectory[Any]) -> Chat | None:
     """The trajectory as messages; None if its record can't be read as turns."""
     log = log_of(trajectory)
-    return None if not log or OPAQUE in log else log_format(log["format"]).chat(trajectory)
+    if not log:
+        return chat_of_rollout(trajectory)
+    return None if OPAQUE in log else log_format(log["format"]).chat(trajectory)

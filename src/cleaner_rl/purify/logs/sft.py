@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from cleaner_rl.purify.logs.formats.base import Record
 from cleaner_rl.purify.logs.records import chat_of_record
-from cleaner_rl.trajectory import TextSpan, Trajectory
+from cleaner_rl.trajectory import Trajectory
 
 ROWS_IN_GROUP = 1024
 MESSAGE = pa.struct(
@@ -58,7 +58,7 @@ class SftKind(StrEnum):
     PARQUET = "parquet"
 
 
-def sft_row(trajectory: Trajectory[TextSpan], *, clean_only: bool = False) -> Record | None:
+def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record | None:
     """The row of a trajectory; None if it isn't read as turns, says nothing, or has failures where none are wanted."""
     if not trajectory.usable or not trajectory.turns or (clean_only and any(turn.failed for turn in trajectory.turns)):
         return None

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner_rl.purify.logs.containers import SAMPLES, BrokenLine, Chunk, Kind, Piece, plain_columns
+from cleaner_rl.purify.logs.containers import SAMPLES, BrokenLine, Chunk, Kind, Piece, plain_columns, read_member
 from cleaner_rl.purify.logs.places import open_file
 
 Kept = Sequence[tuple[int, Any]]
@@ -97,7 +97,7 @@ class _Members(Sink):
         with zipfile.ZipFile(source) as archive:
             for name in archive.namelist():
                 if not name.startswith(SAMPLES):
-                    self._zip.writestr(name, archive.read(name))
+                    self._zip.writestr(name, read_member(archive, name))
         return self
 
     def write(self, chunk: Chunk, kept: Kept) -> None:

@@ -9,6 +9,7 @@ import re
 
 from cleaner_rl.tools import ExceptionInfo
 
+FIRST_WORD = "Traceback"
 TRACEBACK = re.compile(
     r"^(?:-{10,}\n)?(?:  [+|] )?(?:Exception Group |[A-Z]\w+ +)?Traceback \(most recent call last\).*\n?", re.MULTILINE
 )
@@ -28,6 +29,8 @@ CHAINED = ("During handling of the above exception", "direct cause of the follow
 
 def ending_traceback(text: str) -> tuple[int, ExceptionInfo] | None:
     """Where the traceback begins that a text ends with, and its exception; None if it doesn't end with one."""
+    if FIRST_WORD not in text and ", line " not in text:
+        return None  # nearly all texts, in a fraction of the time
     matches = list(TRACEBACK.finditer(text)) or list(SYNTAX_FRAME.finditer(text))
     if not matches:
         return None

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from cleaner_rl.purify.hindsight import Reason
 from cleaner_rl.purify.logs.cleaning import Cleaned, clean, left_of
-from cleaner_rl.purify.logs.containers import BrokenLine, Chunk, Kind, Piece, chunks_of
+from cleaner_rl.purify.logs.containers import CHUNK, BrokenLine, Chunk, Kind, LogError, Piece, chunks_of
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.places import is_remote
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
@@ -128,9 +129,10 @@ def same_name(piece: Piece) -> str:
 def _read(piece: Piece, form: str, reading: Reading, number: int) -> Iterator[tuple[Chunk, list[Trajectory[Any]]]]:
     if piece.kind is Kind.STORE:
         if is_remote(piece.uri):
-            raise NotImplementedError("a store in an object store: copy it here first")
-        for trajectory in read(piece.uri):
-            yield Chunk([None]), [trajectory]
+            raise LogError(f"{piece.uri} is a store, and those are read from local disks only: copy it here first")
+        stored = read(piece.uri)
+        while some := list(islice(stored, CHUNK)):
+            yield Chunk([None] * len(some)), some
         return
     for chunk in chunks_of(piece):
         yield chunk, [_trajectory(each, form, number + place, reading) for place, each in enumerate(chunk.records)]

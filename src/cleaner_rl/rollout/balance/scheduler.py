@@ -44,6 +44,10 @@ class Scheduler(Protocol):
         """A dispatched turn is over, well or not; `tokens` is the context's length now. Another may follow or not."""
         ...
 
+    def home(self, request: str) -> str | None:
+        """Where a trajectory's prefix is cached, as far as is known."""
+        ...
+
     def observe(self, replica: str, load: Load, now: float) -> None:
         """A replica's metrics have been read."""
         ...

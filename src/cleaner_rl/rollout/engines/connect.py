@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from cleaner_rl.rollout.balance import Dispatcher, EvenPolicy, EvenScheduler, Replica
 from cleaner_rl.rollout.chat import Chat, ChatError
 from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.rollout.engines.http import Address
-from cleaner_rl.rollout.engines.replicas import Replicas
 from cleaner_rl.rollout.engines.sglang import SglangPolicy
 from cleaner_rl.rollout.engines.vllm import VllmPolicy
 from cleaner_rl.rollout.model import Model, TokenModel
-from cleaner_rl.rollout.policy import Sampling
+from cleaner_rl.rollout.policy import Policy, Sampling
 from cleaner_rl.tasks import Prompt
 from cleaner_rl.tools import ToolSet, call_format
 
@@ -66,6 +66,11 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
             for url in connection.urls
         ]
         if connection.engine is Engine.CHAT:
+            if prompt.call_format != "hermes":
+                raise ChatError(
+                    f"a chat API has its own form of calls, and the prompt '{prompt.name}' tells the model of another; "
+                    "take a prompt with call_format hermes, such as stateless"
+                )
             yield ChatModel(
                 addresses[0],
                 connection.model,
@@ -77,8 +82,16 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
         make = VllmPolicy if connection.engine is Engine.VLLM else SglangPolicy
         policies = [make(address) for address in addresses]
         window = connection.window or min([await policy.window() for policy in policies])
+        policy: Policy = policies[0]
+        if not alone:
+            replicas = {
+                url: Replica(one, await stack.enter_async_context(Address(url, patience=0, token=connection.token)))
+                for url, one in zip(connection.urls, policies, strict=True)
+            }
+            scheduler = EvenScheduler(EvenPolicy(longest=window))
+            policy = await stack.enter_async_context(Dispatcher(replicas, scheduler, patience=connection.patience))
         yield TokenModel(
-            policies[0] if alone else Replicas(policies, patience=connection.patience),
+            policy,
             Chat(
                 tokenizer_of(connection.model),
                 ToolSet(prompt.tool),

@@ -7,6 +7,7 @@ So what counts is `cached_tokens`, which a server reports under `--enable-prompt
 the cache holds some of the suffix itself, the whole prompt is computed.
 
 Serve with `vllm serve MODEL --enable-prompt-tokens-details`. Tested with vLLM 0.27.1; 0.32 wants `--enable-scale-out`.
+On CPUs, 0.27.1 dies of a seeded request whose prompt it computes in chunks: add `--no-enable-chunked-prefill`.
 
 Limits: vLLM reports no version of its weights.
 """
@@ -24,7 +25,7 @@ from cleaner_rl.rollout.policy import Completion, EngineFaultError, Finish, Samp
 from cleaner_rl.trajectory import Floats, Ids, Scores
 
 ROUTE = "/inference/v1/generate"
-PROMPT = {"max_tokens": 1, "prompt_logprobs": 0, "seed": 0}
+PROMPT = {"max_tokens": 1, "prompt_logprobs": 0}
 """Log-probs of the prompt; an engine has to draw something, too."""
 
 
@@ -154,7 +155,7 @@ class VllmPolicy:
         """The log-prob of one token after a prefix."""
         # The server shows two: that of the token it drew, and that of the first one in this list.
         listed = [token, 0 if token else 1]
-        settings = {"max_tokens": 1, "logprobs": 2, "logprob_token_ids": listed, "seed": 0}
+        settings = {"max_tokens": 1, "logprobs": 2, "logprob_token_ids": listed}
         answer = await self._ask(prefix_T, settings, request)
         shown = answer.choices[0].logprobs
         for each in shown.content[0].top_logprobs if shown is not None else ():
