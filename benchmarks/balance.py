@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from benchmarks.balance_limits import Oracle, even_pace
 from benchmarks.balance_rivals import LeastRequests, RoundRobin, StaticSplit, StickyLeastRequests
@@ -39,9 +40,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--seeds", type=int, nargs="+", default=HELD_OUT, help=f"default: {HELD_OUT}")
+    parser.add_argument("--real", type=Path, help="a Hugging Face folder: also run it on two vLLM replicas here")
+    parser.add_argument("--repeats", type=int, default=5, help="of the real run (default: 5)")
     parser.add_argument("--save", type=Path, help="also write the figures to this file, with commit and machine")
     arguments = parser.parse_args()
-    figures = simulated(arguments.seeds)
+    figures: dict[str, Any] = dict(simulated(arguments.seeds))
+    if arguments.real:
+        from benchmarks.balance_real import real
+
+        figures["real"] = real(arguments.real, arguments.repeats)
     if arguments.save:
         save(arguments.save, figures, {"seeds": arguments.seeds, "tuned_on": TUNED_ON})
     if arguments.json:
@@ -51,6 +58,8 @@ def main() -> None:
     for name, ratio in figures["makespan_over_bound"].items():
         rest = [figures[key].get(name, 0) for key in ("worst", "preemptions", "recomputed_over_sampled")]
         print(f"{name:22} {ratio:13.3f} {rest[0]:7.3f} {rest[1]:13.0f} {rest[2]:16.3f}")
+    if arguments.real:
+        print(f"two replicas here, ours over: {figures['real']['ours_over']}")
 
 
 def simulated(seeds: Sequence[int]) -> dict[str, dict[str, float]]:

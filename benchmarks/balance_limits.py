@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
 
 from benchmarks.balance_rivals import Rival
 from benchmarks.balance_world import ROOM, Script, Speed
@@ -69,19 +67,23 @@ def _plan(work: Sequence[Script], speed: Speed, replicas: int, room: int) -> lis
     paid = [_paid(script, speed) for script in work]
     attended = [script.attended() for script in work]
 
-    def end(part: Sequence[int]) -> float:
-        """An estimate. What doesn't fit at first begins when the first are through, which adds its steps to theirs."""
-        fitting = bisect(list(accumulate(work[index].tokens for index in part)), room)
-        steps = work[part[0]].sampled + (work[part[fitting]].sampled if fitting < len(part) else 0)
-        steps = max(steps, round(2 * sum(attended[index] for index in part) / room))
-        return sum(paid[index] for index in part) + speed.step * steps
-
     def fill(latest: float) -> list[list[int]]:
-        parts = [[order[0]]]
-        for index in order[1:]:
-            parts[-1].append(index)
-            if end(parts[-1]) > latest:
-                parts.append([parts[-1].pop()])
+        parts: list[list[int]] = []
+        held = context = second = 0
+        seconds = ends = 0.0
+        for index in order:
+            script = work[index]
+            if parts:
+                held, context, seconds = held + script.tokens, context + attended[index], seconds + paid[index]
+                # What doesn't fit at first begins when the first are through, which adds its steps to theirs.
+                second = second or (script.sampled if held > room else 0)
+                steps = max(work[parts[-1][0]].sampled + second, round(2 * context / room))
+                ends = seconds + speed.step * steps
+            if parts and ends <= latest:
+                parts[-1].append(index)
+            else:
+                parts.append([index])
+                held, context, seconds, second = script.tokens, attended[index], paid[index], 0
         return parts
 
     low, high = 0.0, sum(paid) + speed.step * sum(script.sampled for script in work)

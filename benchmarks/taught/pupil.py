@@ -38,7 +38,7 @@ class Lessons:
     """How large the pupil is and how long it learns."""
 
     demonstrations: int = 4_000
-    epochs: int = 8
+    epochs: int = 5
     batch: int = 32
     lr: float = 3e-3
     width: int = 128
@@ -101,18 +101,22 @@ def teach(
     optimizer = torch.optim.AdamW(model.parameters(), lr=lessons.lr, betas=(0.9, 0.98), weight_decay=0.01)
     steps = lessons.epochs * math.ceil(len(sequences) / lessons.batch)
     warm = max(1, steps // 20)
+    # Every token weighs the same: a mean over each batch would favour short demonstrations, which are those without
+    # a mistake.
+    usual = lessons.batch * sum(int(each.own.sum()) for each in sequences) / len(sequences)
 
     def rate(step: int) -> float:
         return min(1.0, (step + 1) / warm) * (0.5 + 0.5 * math.cos(math.pi * min(1.0, step / steps)))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    losses = []
+    losses: list[float] = []
     model.train()
-    with click.progressbar(length=steps, label="lessons", file=sys.stderr) as bar:
-        for epoch in range(lessons.epochs):
-            sums = []
+    for epoch in range(lessons.epochs):
+        label = f"epoch {epoch + 1} of {lessons.epochs}" + (f", loss was {losses[-1]:.3f}" if losses else "")
+        sums = []
+        with click.progressbar(length=steps // lessons.epochs, label=label, file=sys.stderr) as bar:
             for batch in _batches(sequences, lessons, epoch):
-                loss = _loss(model, batch, tokenizer.pad_token_id)
+                loss = _loss(model, batch, tokenizer.pad_token_id) / usual
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
@@ -120,7 +124,7 @@ def teach(
                 optimizer.zero_grad()
                 sums.append(loss.item())
                 bar.update(1)
-            losses.append(sum(sums) / len(sums))
+        losses.append(sum(sums) / len(sums))
     return model.eval(), tokenizer, losses
 
 
@@ -135,7 +139,7 @@ def _batches(sequences: Sequence[Lesson], lessons: Lessons, epoch: int) -> Itera
 
 
 def _loss(model: PreTrainedModel, batch: Sequence[Lesson], pad: int) -> torch.Tensor:
-    """The mean over the model's own tokens; the vocabulary is only looked at where it counts."""
+    """The sum over the model's own tokens; the vocabulary is only looked at where it counts."""
     import torch
 
     longest = max(len(each.ids) for each in batch)
@@ -148,4 +152,4 @@ def _loss(model: PreTrainedModel, batch: Sequence[Lesson], pad: int) -> torch.Te
     hidden = model.model(input_ids=torch.from_numpy(ids_BT), use_cache=False).last_hidden_state[:, :-1]
     wanted = torch.from_numpy(labels_BT)[:, 1:]
     counts = wanted != IGNORED
-    return torch.nn.functional.cross_entropy(model.lm_head(hidden[counts]), wanted[counts])
+    return torch.nn.functional.cross_entropy(model.lm_head(hidden[counts]), wanted[counts], reduction="sum")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.balance_limits import Oracle, even_pace
 from benchmarks.balance_replica import Replica, Request
 from benchmarks.balance_rivals import LeastRequests, RoundRobin, StaticSplit, StickyLeastRequests
 from benchmarks.balance_simulator import simulate
@@ -155,3 +156,12 @@ def test_the_kv_cache_never_overflows(requests: list[tuple[int, int, float]]) ->
         check()
     assert sorted(ended) == list(range(len(requests)))
     assert not replica.waiting
+
+
+def test_an_oracle_starts_nothing_that_does_not_fit_and_lockstep_is_above_the_bound() -> None:
+    work = scripts(3, prompts=8)
+    speed = Speed(0.04, 0.0004, 2.7e-6, 0.0008, 2.5e-7)
+    ran = simulate(work, Oracle(work, speed, replicas=4), speed, replicas=4)
+    assert ran.preemptions == 0
+    assert ran.makespan >= bound(work, speed, replicas=4)
+    assert even_pace(work, speed, replicas=4) >= bound(work, speed, replicas=4)

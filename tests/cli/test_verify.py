@@ -89,8 +89,9 @@ def test_what_sessions_gave_they_give_again_and_tampering_is_caught(tmp_path: Pa
         assert found["verdicts"] == {"different": 1}, number
     assert feedback(last.results[0]) == "[0, 1]"
     changed = replace(clean, turns=(*clean.turns[:-1], in_code))
-    assert verified(store(tmp_path / "code", changed))["verdicts"] == {"same": 1}, "0³ and 1³ are 0² and 1²"
-    other = replace(last, calls=(replace(last.calls[0], code="[i ** 3 for i in range(x + 1)]"),))
+    found = verified(store(tmp_path / "code", changed), exit_code=1)
+    assert found["different"][0]["why"] == "the text of turn 2 is not what its calls and results say"
+    other = observed_text(drafted_text(written("[i ** 3 for i in range(x + 1)]")), last.results[0])
     found = verified(store(tmp_path / "other", replace(clean, turns=(*clean.turns[:-1], other))), exit_code=1)
     (one,) = found["different"]
     assert one["replayed"]["output"] == "[0, 1, 8]\n"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cleaner_rl.evaluate.running import Bench
 from cleaner_rl.rollout import Completion, Finish, RolloutBudget, Sampling, StatelessToolbox, TokenModel
+from cleaner_rl.rollout.many import Bench
 from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig
 from cleaner_rl.tasks import ChoiceGrader, Grader, Message, Task, load_prompt
 from cleaner_rl.tools import call_format
@@ -71,4 +71,4 @@ async def bench(policy: RulePolicy, graders: dict[str, Grader] | None = None) ->
         toolbox = StatelessToolbox(node, Limits(cpu_seconds=1.0))
         budget = RolloutBudget(turns=5, tokens=4_000)
         judges = graders if graders is not None else {"choice": ChoiceGrader()}
-        yield Bench(model, toolbox, judges, load_prompt("stateless"), budget, concurrency=4)
+        yield Bench(model, toolbox, load_prompt("stateless"), judges, budget)

@@ -10,15 +10,22 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.evaluate import Evaluation, Repair
+from cleaner_rl.evaluate.cache import open_cache
 from cleaner_rl.evaluate.recovery import KIND, KINDS
-from cleaner_rl.evaluate.running import Found, Job, Plan, Way, evaluate, open_caches
-from cleaner_rl.rollout import EngineFaultError
+from cleaner_rl.evaluate.running import Found, Plan, Way, evaluate
+from cleaner_rl.purify import PurifyPolicy, Unrepaired
+from cleaner_rl.rollout import EngineFaultError, journal
 from cleaner_rl.tasks import Grade, Message, Outcome, Task
 from cleaner_rl.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.store import read
 from tests.evaluate.standins import RIGHT, WRONG, Rule, RulePolicy, bench, mends, seldom_mends, tasks
 
-SETTINGS = {way: {"model": "stand-in", "way": way} for way in Way}
+SETTINGS = {"model": "stand-in"}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_rl.rollout.many.PAUSE", 0.0)
 
 
 def ran(folder: Path, plan: Plan, rule: Rule) -> tuple[Found, RulePolicy, Counter[bool]]:
@@ -28,12 +35,8 @@ def ran(folder: Path, plan: Plan, rule: Rule) -> tuple[Found, RulePolicy, Counte
 
     async def go() -> Found:
         async with bench(policy) as made:
-            caches = open_caches(folder, SETTINGS)
-            try:
-                return await evaluate(plan, made, caches, lambda _, before: cached.update([before]))
-            finally:
-                for cache in caches.values():
-                    cache.flush()
+            with open_cache(folder, SETTINGS, plan.tasks) as kept:
+                return await evaluate(plan, made, kept, lambda _, before: cached.update([before]), concurrency=4)
 
     return asyncio.run(go()), policy, cached
 
@@ -69,10 +72,19 @@ def test_what_repair_adds_is_shown_apart_from_what_the_model_can(tmp_path: Path)
 
 
 def test_the_same_seeds_with_and_without_repair() -> None:
-    (task,) = tasks(1)
-    off, on = Job(Way.OFF, task, 3), Job(Way.ON, task, 3)
-    assert off.seeds(7) == on.seeds(7)
-    assert Job(Way.RECOVERY, task, 3).seeds(7) != off.seeds(7)
+    jobs = {job.way: job for job in Plan({"set": tasks(1)}, samples=1, failures=1, seed=7).jobs()}
+    assert jobs[Way.OFF].seed == jobs[Way.ON].seed == 7
+    assert jobs[Way.RECOVERY].seed != 7
+
+
+def test_another_repair_is_another_run_in_the_store_and_the_model_alone_stays_the_same() -> None:
+    first, second = (
+        {job.way: job.key for job in Plan({"set": tasks(1)}, 1, policy=PurifyPolicy(attempts=attempts)).jobs()}
+        for attempts in (1, 3)
+    )
+    assert first[Way.OFF] == second[Way.OFF]
+    assert first[Way.ON] != second[Way.ON]
+    assert Way.of(first[Way.ON]) is Way.ON
 
 
 def test_recovery_begins_with_a_failure_that_really_ran(tmp_path: Path) -> None:
@@ -87,7 +99,7 @@ def test_recovery_begins_with_a_failure_that_really_ran(tmp_path: Path) -> None:
     right = {kind for kind, arm in found.recovery.kinds.items() if arm.figures["pass@1"].value == 1.0}
     assert right == {"name", "lost_state"}, "only they say NameError to the model"
     assert found.recovery.overall.figures["retried"].value == 0.0
-    kept = [each for each in read(tmp_path) if each.key.run == Way.RECOVERY]
+    kept = [each for each in read(tmp_path) if Way.of(each.key) is Way.RECOVERY]
     assert len(kept) == 6 * len(KINDS)
     for each in kept:
         first = each.turns[0]
@@ -104,7 +116,7 @@ def test_a_failure_is_put_in_as_tokens_that_the_model_could_have_sampled(tmp_pat
     plan = Plan({"set": tasks(2)}, samples=1, repairs=(Repair.OFF,), failures=3)
     ran(tmp_path, plan, lambda context, seed: WRONG)
     for each in read(tmp_path):
-        if each.key.run == Way.RECOVERY:
+        if Way.of(each.key) is Way.RECOVERY:
             first = each.turns[0]
             spans = [first.reasoning, first.action]
             ids = [int(number) for span in spans for number in span.ids]  # type: ignore[union-attr]
@@ -179,7 +191,8 @@ def test_a_graders_fault_is_no_wrong_answer(tmp_path: Path) -> None:
     async def go() -> Found:
         plan = Plan({"set": tasks(1)}, samples=1, repairs=(Repair.OFF,))
         async with bench(RulePolicy(lambda context, seed: RIGHT), {"choice": Broken()}) as made:
-            return await evaluate(plan, made, open_caches(tmp_path, SETTINGS), lambda _, __: None)
+            with open_cache(tmp_path, SETTINGS, plan.tasks) as kept:
+                return await evaluate(plan, made, kept, lambda _, __: None)
 
     (sample,) = asyncio.run(go()).samples[Way.OFF].values()
     assert (sample.right, sample.fault) == (None, "grader: the verifier died")
@@ -198,29 +211,26 @@ def test_an_interrupted_run_keeps_what_is_finished(tmp_path: Path) -> None:
 
         plan = Plan({"set": tasks(20)}, samples=1, repairs=(Repair.OFF,))
         async with bench(RulePolicy(mends)) as made:
-            caches = open_caches(tmp_path, SETTINGS)
-            with caches[Way.OFF]:
-                running = asyncio.create_task(evaluate(plan, made, caches, done))
+            with open_cache(tmp_path, SETTINGS, plan.tasks) as kept:
+                running = asyncio.create_task(evaluate(plan, made, kept, done, concurrency=4))
                 await enough.wait()
                 running.cancel()
                 await running
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(go())
-    kept = {each.key for each in read(tmp_path)}
-    assert {each.key for each in finished} == kept
+    assert {each.key for each in finished} == {each.key for each in read(tmp_path)}
 
 
 def endless(folder: str) -> None:
     """Runs until somebody kills it."""
 
     async def go() -> None:
-        from cleaner_rl.evaluate import cache
-
-        cache.FLUSH_SECONDS = 0.0
+        journal.FLUSH_SECONDS = 0.0
         plan = Plan({"set": tasks(300)}, samples=1, repairs=(Repair.OFF,))
         async with bench(RulePolicy(mends)) as made:
-            await evaluate(plan, made, open_caches(Path(folder), SETTINGS), lambda _, __: None)
+            with open_cache(Path(folder), SETTINGS, plan.tasks) as kept:
+                await evaluate(plan, made, kept, lambda _, __: None, concurrency=4)
 
     asyncio.run(go())
 
@@ -248,5 +258,7 @@ def test_kill_minus_nine_loses_nothing_that_was_written_and_doubles_nothing(tmp_
 def test_plans_that_cannot_be_run_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one sample"):
         Plan({"set": tasks(1)}, samples=0)
+    with pytest.raises(ValueError, match="look better than it is"):
+        Plan({"set": tasks(1)}, policy=PurifyPolicy(unrepaired=Unrepaired.DROP))
     with pytest.raises(ValueError, match="same id"):
         Plan({"a": tasks(1), "b": tasks(1)})

@@ -24,6 +24,9 @@ for _ in range(3):
 pages.fill_holes()
 block = bytes(512 - 33)
 assert id(block) % pages.POOL == pages.POOL_HEAD, "not at the start of a pool"
+before_joining = len(pages._mappings())
+pages.join_mappings()
+assert len(pages._mappings()) < 0.7 * before_joining
 pages.own_code()
 pages.use_huge_pages()
 assert work() == before

@@ -315,6 +315,16 @@ del children, child
     t2.wait(cells.session.close())
 
 
+def test_a_cell_answers_for_its_own_cpu_time_alone(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(cpu_seconds=1.0))
+    burn = "import time\nuntil = time.process_time() + 0.7\nwhile time.process_time() < until: pass"
+    cells.show(burn)
+    for _ in range(11):  # until the state that the first cell left isn't kept any more
+        cells.show("1;")
+    assert cells.run(burn).result.status is Status.OK
+    t2.wait(cells.session.close())
+
+
 @pytest.mark.parametrize("action", ["signal.SIG_DFL", "lambda *_: 1/0"])
 def test_a_timer_ends_with_its_cell(cells: Cells, action: str) -> None:
     born = cells.show("import signal, time\nborn = time.monotonic_ns()\nprint(born)")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,14 +24,24 @@ from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
 from cleaner_rl.cli.replay_settings import Replaying, Words
-from cleaner_rl.purify import ReplayVerdict, replay
+from cleaner_rl.purify import ReplayFaultError, ReplayVerdict, replay
 from cleaner_rl.purify.logs.cleaning import Cleaned
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.purify.logs.work import Check
 from cleaner_rl.purify.replay import Difference, ExecuteCall
-from cleaner_rl.sandbox import Cell, Commit, Node, NodeConfig, RunRequest, SessionLostError, SessionRequest
+from cleaner_rl.sandbox import (
+    Cell,
+    Commit,
+    Limits,
+    Node,
+    NodeConfig,
+    RunRequest,
+    SessionLostError,
+    SessionRequest,
+    TierError,
+)
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult, feedback
 from cleaner_rl.trajectory import Mode, Trajectory, undo
@@ -59,7 +70,10 @@ class Replayer:
             self._sandbox = SandboxClient(settings.url)
 
     def __enter__(self) -> Self:
-        self._runner.run(self._sandbox.__aenter__())
+        try:
+            self._runner.run(self._sandbox.__aenter__())
+        except (TierError, OSError) as error:
+            raise ReplayFaultError(f"the sandbox did not start: {error}") from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,7 +106,9 @@ class Replayer:
         if of_log:
             trajectory = _in_words(trajectory, self._settings.words)
         commit = Commit.ALWAYS if of_log else Commit.ON_SUCCESS
-        found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log))
+        kept: Any = trajectory.extra.get("limits")
+        limits = Limits(**kept) if isinstance(kept, dict) and not of_log else None
+        found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits))
         return Found(found.verdict, found.difference)
 
     def _unreplayable(self, trajectory: Trajectory[Any]) -> str | None:
@@ -118,18 +134,27 @@ class Replayer:
             shown = "" if turn.observation is None else turn.observation.text
             if turn.observation is not None and any(feedback(each).strip() not in shown for each in turn.results):
                 return index
+            if turn.action is not None and not all(_holds(turn.action.text, call) for call in turn.calls):
+                return index
         return None
 
     @asynccontextmanager
-    async def _fresh(self, stateful: bool, commit: Commit, of_log: bool) -> AsyncIterator[ExecuteCall]:
+    async def _fresh(
+        self, stateful: bool, commit: Commit, of_log: bool, limits: Limits | None
+    ) -> AsyncIterator[ExecuteCall]:
         """A fresh environment for one replay."""
         echo = stateful if self._settings.echo is None else self._settings.echo
-        session = await self._sandbox.open_session(SessionRequest(commit=commit)) if stateful else None
+        session = None
+        if stateful:
+            try:
+                session = await self._sandbox.open_session(SessionRequest(commit=commit, limits=limits))
+            except (SessionLostError, RuntimeError) as error:
+                raise ReplayFaultError(f"no session could be opened: {error}") from error
 
         async def execute(call: ToolCall) -> ToolResult:
             try:
                 if session is None:
-                    outcome = await self._sandbox.run(RunRequest(call.code, echo_last_expression=echo))
+                    outcome = await self._sandbox.run(RunRequest(call.code, limits=limits, echo_last_expression=echo))
                 else:
                     outcome = await session.run(Cell(call.code, echo_last_expression=echo))
             except SessionLostError as error:
@@ -193,6 +218,19 @@ def _differs_from_its_log(trajectory: Trajectory[Any], reading: Reading) -> int 
         return None
     pairs = enumerate(zip(raw.turns, again.turns, strict=False))
     return next((index for index, (one, other) in pairs if one != other), len(again.turns))
+
+
+def _holds(action: str, call: ToolCall) -> bool:
+    """Whether a call's text has its program: as it is, or spelt in JSON. A call that can't be read may say anything."""
+    text = action[call.start : call.end]
+    if call.problem is not None or call.code.strip() in text:
+        return True
+    try:
+        value = json.JSONDecoder().raw_decode(text, text.find("{"))[0]
+    except ValueError:
+        return False
+    arguments = value.get("arguments") if isinstance(value, dict) else None
+    return isinstance(arguments, dict) and call.code in arguments.values()
 
 
 def _in_words(trajectory: Trajectory[Any], words: Words) -> Trajectory[Any]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cleaner_rl.cli import serving
 from cleaner_rl.cli.rollout_watch import Watch
 from cleaner_rl.purify import Phase, PurifyPolicy, SplicePolicy, Unrepaired, Which
 from cleaner_rl.rollout import (
-    ChatError,
-    EngineFaultError,
     Purifier,
     RolloutBudget,
     Sampling,
@@ -26,12 +23,9 @@ from cleaner_rl.rollout import (
 )
 from cleaner_rl.rollout.engines import Connection, Engine, connect
 from cleaner_rl.rollout.graders import standard_graders
-from cleaner_rl.rollout.journal import Journal, JournalBusyError
+from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.many import Bench, roll_out
-from cleaner_rl.rollout.toolbox import Sandbox
-from cleaner_rl.sandbox import Node, NodeConfig
-from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient
-from cleaner_rl.tasks import DatasetError, MathPool, RewardScale, Task, ToolKind, load_named, load_prompt
+from cleaner_rl.tasks import MathPool, RewardScale, Task, ToolKind, load_named, load_prompt
 from cleaner_rl.trajectory import Key, Mode
 
 REPAIR = {"off": None, "on": Mode.LIVE, "live": Mode.LIVE, "hindsight": Mode.HINDSIGHT}
@@ -137,24 +131,11 @@ def rollout(**options: Any) -> None:
     was: no task is lost, none is done twice. A fault of an engine or the sandbox is tried again, then kept as a fault.
     """
     output: Path = options["output"]
-    try:
+    with serving.explained():
         tasks = _tasks(options["sets"], options["limit"], options["seed"])
         _settle(output, {name: value for name, value in options.items() if name not in ELSEWHERE})
         with Journal(output / "trajectories") as journal:
             watch = asyncio.run(_run(tasks, journal, output, options))
-    except (
-        ChatError,
-        DatasetError,
-        EngineFaultError,
-        JournalBusyError,
-        LookupError,
-        OSError,
-        RequestRefusedError,
-        ValueError,
-    ) as error:
-        raise click.ClickException(str(error)) from None
-    except ExceptionGroup as group:
-        raise click.ClickException(str(_first(group))) from None
     click.echo(json.dumps(watch.summary()) if options["as_json"] else watch.table(output))
 
 
@@ -169,7 +150,14 @@ async def _run(tasks: list[Task], journal: Journal, output: Path, options: dict[
         token=options["token"],
         patience=options["patience"],
     )
-    async with _sandbox(options) as sandbox, connect(connection, prompt) as model:
+    nodes = serving.open_sandbox(
+        options["sandbox"],
+        token=options["sandbox_token"],
+        patience=options["patience"],
+        slots=options["slots"],
+        sessions=options["concurrency"],
+    )
+    async with nodes as sandbox, connect(connection, prompt) as model:
         with MathPool() as pool:
             toolbox = SessionToolbox(sandbox) if prompt.tool_kind is ToolKind.SESSION else StatelessToolbox(sandbox)
             purifier = _purifier(options)
@@ -199,19 +187,6 @@ async def _run(tasks: list[Task], journal: Journal, output: Path, options: dict[
             with Watch(len(jobs), before) as watch:
                 await roll_out(jobs, bench.one, journal, concurrency=options["concurrency"], done=watch.add)
             return watch
-
-
-@asynccontextmanager
-async def _sandbox(options: dict[str, Any]) -> AsyncIterator[Sandbox]:
-    if options["sandbox"]:
-        async with SandboxClient(
-            options["sandbox"], token=options["sandbox_token"], patience=options["patience"]
-        ) as client:
-            yield client
-        return
-    slots = options["slots"] or 2 * (os.cpu_count() or 1)
-    async with Node(NodeConfig(slots=slots, sessions=max(64, options["concurrency"]))) as node:
-        yield node
 
 
 def _purifier(options: dict[str, Any]) -> Purifier | None:
@@ -255,10 +230,3 @@ def _settle(output: Path, options: dict[str, Any]) -> None:
         raise ValueError(
             f"{output} was begun with other settings: {listed}; choose another --output, or go on with these"
         )
-
-
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    error: Exception = group
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error

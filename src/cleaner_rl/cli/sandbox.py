@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from cleaner_rl.cli import LazyGroup
-from cleaner_rl.sandbox import Limits, NodeConfig, Tier
+from cleaner_rl.sandbox import Limits, NodeConfig, PreloadSet, Tier
+from cleaner_rl.sandbox.requirements import RequirementsError, cache_folder, install
 from cleaner_rl.sandbox.service import Keeper, ServiceConfig, UnsafeBindError, bind
 
 TIERS = {f"T{tier.value}": tier for tier in Tier if tier is not Tier.NONE}
@@ -39,6 +40,20 @@ def sandbox() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Tokens and their quotas (TOML); needed to bind to an address that other machines reach.",
 )
+@click.option(
+    "--set",
+    "sets",
+    metavar="NAME=FILE",
+    multiple=True,
+    help="One more preload set, from a requirements file; installed once, with this interpreter's pip.",
+)
+@click.option(
+    "--set-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=cache_folder(),
+    show_default=True,
+    help="Where sets are installed.",
+)
 @click.option("--cpu-seconds", default=Limits().cpu_seconds, show_default=True, help="Of a call that names no limit.")
 @click.option("--memory-mb", default=Limits().memory_mb, show_default=True, help="Of a call that names no limit.")
 @click.option("--queue", default=65_536, show_default=True, help="Calls that may wait; more are answered 429.")
@@ -50,6 +65,8 @@ def serve(
     slots: int,
     min_tier: str,
     token_file: Path | None,
+    sets: tuple[str, ...],
+    set_folder: Path,
     cpu_seconds: float,
     memory_mb: int,
     queue: int,
@@ -62,11 +79,13 @@ def serve(
     Example:
       cleaner sandbox serve --slots 32 &
       curl -s localhost:8089/v1/run -d '{"code": "print(1 + 1)"}'
+      cleaner sandbox serve --set data=requirements.txt     # programs that import pandas find it loaded
 
     The first line says the tier and what the node can hold (also at /healthz); then comes one JSON line per call.
     """
     limits = Limits(cpu_seconds=cpu_seconds, memory_mb=memory_mb)
-    node = NodeConfig(slots=slots, min_tier=TIERS[min_tier], limits=limits)
+    preload = (*NodeConfig().preload, *_installed(sets, set_folder))
+    node = NodeConfig(slots=slots, preload=preload, min_tier=TIERS[min_tier], limits=limits)
     # Defaults that the operator raised are meant: they lift the maxima too.
     maxima = replace(
         node.maxima,
@@ -85,6 +104,23 @@ def serve(
     except (UnsafeBindError, OSError) as error:
         raise click.ClickException(str(error)) from None
     raise SystemExit(Keeper(listening, config).run())
+
+
+def _installed(sets: tuple[str, ...], folder: Path) -> list[PreloadSet]:
+    """The sets that were asked for as NAME=FILE."""
+    found: list[PreloadSet] = []
+    taken = {each.name for each in NodeConfig().preload}
+    for text in sets:
+        name, equals, file = text.partition("=")
+        if not equals or name in taken:
+            wrong = f"there is a set '{name}' already" if equals else "it takes a name and a requirements file"
+            raise click.BadParameter(f"{text}: {wrong}, such as --set data=requirements.txt", param_hint="--set")
+        taken.add(name)
+        try:
+            found.append(install(name, Path(file), folder))
+        except (RequirementsError, OSError) as error:
+            raise click.ClickException(str(error)) from None
+    return found
 
 
 @sandbox.command()

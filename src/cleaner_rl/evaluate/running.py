@@ -4,37 +4,40 @@ The runs with and without repair have the same seeds, so they are the same up to
 repair's doing, as far as the engine repeats itself.
 
 A rollout that ended in a fault is tried again; one that keeps ending so is reported apart.
-
-Limits: one process, one event loop. More speed is a matter of the engine behind the model, and of `concurrency`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from cleaner_rl.evaluate.cache import Cache
-from cleaner_rl.evaluate.measures import Sample, fault_of, measure
-from cleaner_rl.evaluate.recovery import KIND, Failure, PutIn, Recovered, failures, recovered, score_recovery
+from cleaner_rl.evaluate.cache import fingerprint, marked
+from cleaner_rl.evaluate.measures import Sample, measure
+from cleaner_rl.evaluate.recovery import KIND, KINDS, Failure, PutIn, Recovered, failures, recovered, score_recovery
 from cleaner_rl.evaluate.results import Evaluation, Repair
 from cleaner_rl.evaluate.scores import score_set
-from cleaner_rl.purify import Phase, PurifyPolicy
-from cleaner_rl.rollout import Model, Purifier, RolloutBudget, Toolbox, finish, rollout
-from cleaner_rl.tasks import Grader, Prompt, Task
+from cleaner_rl.purify import Phase, PurifyPolicy, Unrepaired
+from cleaner_rl.rollout import Model, Purifier
+from cleaner_rl.rollout.journal import Journal
+from cleaner_rl.rollout.many import Bench, roll_out
+from cleaner_rl.tasks import Task
 from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory import AnyTrajectory, Key, Seeds, Trajectory
+from cleaner_rl.trajectory import AnyTrajectory, Key
 
 
 class Way(StrEnum):
-    """How a problem is run; the name of the run in the store."""
+    """How a problem is run."""
 
     OFF = "off"
     ON = "on"
     RECOVERY = "recovery"
+
+    @classmethod
+    def of(cls, key: Key) -> Way:
+        """How a rollout in the store was run."""
+        return cls(key.run.partition("-")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.samples < 1 or self.failures < 0 or not self.repairs:
             raise ValueError("an evaluation needs at least one sample, and repair off, on, or both")
+        if self.policy.unrepaired is Unrepaired.DROP:
+            raise ValueError("an evaluation can't drop the rollouts that fail: the rest would look better than it is")
         tasks = [task.id for some in self.sets.values() for task in some]
         if len(set(tasks)) != len(tasks):
             raise ValueError(
@@ -60,11 +65,15 @@ class Plan:
 
     def jobs(self) -> Iterator[Job]:
         """All of it; what has the same prompt is close together, because engines keep what they have read."""
+        mended, broken = fingerprint(asdict(self.policy))[:6], fingerprint({"kinds": str(KINDS)})[:6]
+        runs = {Way.OFF: "off", Way.ON: f"on-{mended}", Way.RECOVERY: f"recovery-{broken}"}
+        elsewhere = derive_seed(self.seed, Way.RECOVERY)
         for task in (task for some in self.sets.values() for task in some):
             for number in range(self.samples):
-                yield from (Job(Way(repair), task, number) for repair in self.repairs)
+                for way in map(Way, self.repairs):
+                    yield Job(way, task, Key(runs[way], 0, task.id, number), self.seed)
             for number, failure in enumerate(failures(task, self.failures, seed=self.seed)):
-                yield Job(Way.RECOVERY, task, number, failure)
+                yield Job(Way.RECOVERY, task, Key(runs[Way.RECOVERY], 0, task.id, number), elsewhere, failure)
 
     @property
     def tasks(self) -> dict[str, Task]:
@@ -78,60 +87,11 @@ class Job:
 
     way: Way
     task: Task
-    number: int
+    key: Key
+    """Its name in the store. The run says how: a repair under another policy is another run."""
+    seed: int
+    """With and without repair the same; after a failure another."""
     failure: Failure | None = None
-
-    @property
-    def key(self) -> Key:
-        """Its name in the store."""
-        return Key(self.way, 0, self.task.id, self.number)
-
-    def seeds(self, seed: int) -> Seeds:
-        """With and without repair the same; after a failure others."""
-        own = derive_seed(seed, Way.RECOVERY) if self.way is Way.RECOVERY else seed
-        return Seeds(own, self.task.id, self.number)
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a model is judged with."""
-
-    model: Model[Any]
-    toolbox: Toolbox
-    graders: Mapping[str, Grader]
-    prompt: Prompt
-    budget: RolloutBudget = field(default_factory=RolloutBudget)
-    concurrency: int = 64
-    retries: int = 2
-    """How often a rollout that ended in a fault is tried again."""
-
-    async def run(self, job: Job, plan: Plan) -> AnyTrajectory:
-        """One job, tried again as long as something else than the model fails."""
-        for _ in range(self.retries):
-            trajectory = await self._once(job, plan)
-            if not fault_of(trajectory):
-                return trajectory
-        return await self._once(job, plan)
-
-    async def _once(self, job: Job, plan: Plan) -> AnyTrajectory:
-        model: Model[Any] = self.model if job.failure is None else PutIn(self.model, job.failure, self.prompt)
-        seeds = job.seeds(plan.seed)
-        policy = replace(plan.policy, in_evaluation=job.way is Way.ON)
-        purifier = Purifier(policy=policy, phase=Phase.EVALUATION, rescore=False)
-        made: Trajectory[Any] = await rollout(
-            job.task,
-            job.key,
-            prompt=self.prompt,
-            model=model,
-            toolbox=self.toolbox,
-            seeds=seeds,
-            budget=self.budget,
-            purifier=purifier,
-        )
-        graded = await finish(
-            made, job.task, model=model, toolbox=self.toolbox, graders=self.graders, seeds=seeds, purifier=None
-        )
-        return graded if job.failure is None else replace(graded, extra={**graded.extra, KIND: job.failure.kind})
 
 
 @dataclass(slots=True)
@@ -143,10 +103,11 @@ class Found:
 
     def add(self, trajectory: AnyTrajectory) -> None:
         """Take a finished rollout in."""
-        if trajectory.key.run == Way.RECOVERY:
+        way = Way.of(trajectory.key)
+        if way is Way.RECOVERY:
             self.recovered[trajectory.key] = recovered(trajectory)
         else:
-            self.samples[Way(trajectory.key.run)][trajectory.key] = measure(trajectory)
+            self.samples[way][trajectory.key] = measure(trajectory)
 
     def __contains__(self, key: Key) -> bool:
         return key in self.recovered or any(key in some for some in self.samples.values())
@@ -169,30 +130,33 @@ Done = Callable[[AnyTrajectory, bool], None]
 """Told of each rollout, and whether it was there before."""
 
 
-async def evaluate(plan: Plan, bench: Bench, caches: Mapping[Way, Cache], done: Done) -> Found:
-    """Run what isn't there yet, and say what came of all of it."""
+async def evaluate(plan: Plan, bench: Bench, journal: Journal, done: Done, *, concurrency: int = 64) -> Found:
+    """Run what the journal doesn't hold yet, and say what came of all of it. How it is purified, the plan says."""
     wanted = {job.key: job for job in plan.jobs()}
     found = Found()
-    for cache in caches.values():
-        for trajectory in cache.judged(plan.tasks):
-            if trajectory.key in wanted:
-                found.add(trajectory)
-                done(trajectory, True)
-    left = (job for key, job in wanted.items() if key not in found)
-
-    async def work() -> None:
-        for job in left:
-            trajectory = await bench.run(job, plan)
-            caches[job.way].add(trajectory, job.task)
+    for trajectory in journal.stored():
+        if trajectory.key in wanted and journal.counts(trajectory) and trajectory.key not in found:
             found.add(trajectory)
-            done(trajectory, False)
+            done(trajectory, True)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(bench.concurrency):
-            group.create_task(work())
+    async def one(task: Task, key: Key) -> AnyTrajectory:
+        return marked(await _run(wanted[key], plan, bench), task)
+
+    def finished(trajectory: AnyTrajectory) -> None:
+        found.add(trajectory)
+        done(trajectory, False)
+
+    jobs = [(job.task, job.key) for job in wanted.values()]
+    await roll_out(jobs, one, journal, concurrency=concurrency, done=finished)
     return found
 
 
-def open_caches(folder: Path, settings: Mapping[Way, Mapping[str, object]]) -> dict[Way, Cache]:
-    """A cache for each way, so that a changed repair leaves what was run without it in place."""
-    return {way: Cache(folder, values) for way, values in settings.items()}
+async def _run(job: Job, plan: Plan, bench: Bench) -> AnyTrajectory:
+    policy = replace(plan.policy, in_evaluation=job.way is Way.ON)
+    purifier = Purifier(policy=policy, phase=Phase.EVALUATION, rescore=False)
+    own = replace(bench, purifier=purifier, seed=job.seed)
+    if job.failure is None:
+        return await own.one(job.task, job.key)
+    model: Model[Any] = PutIn(bench.model, job.failure, bench.prompt)
+    trajectory = await replace(own, model=model).one(job.task, job.key)
+    return replace(trajectory, extra={**trajectory.extra, KIND: job.failure.kind})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,8 +30,10 @@ class JournalBusyError(RuntimeError):
 class Journal:
     """A store that grows while rollouts finish; a context manager, which writes what is left."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, counts: Callable[[AnyTrajectory], bool] = lambda _: True) -> None:
+        """`counts`: whether a rollout that it holds is done, or to be tried again; it stays there either way."""
         self._folder = folder
+        self.counts = counts
         self._pending: list[AnyTrajectory] = []
         self._flushed = time.monotonic()
         self.done: set[Key] = set()
@@ -48,7 +50,7 @@ class Journal:
             raise JournalBusyError(
                 f"another process writes to {self._folder}; wait for it, or choose another folder"
             ) from None
-        self.done = {trajectory.key for trajectory in self.stored()}
+        self.done = {trajectory.key for trajectory in self.stored() if self.counts(trajectory)}
         return self
 
     def __exit__(

@@ -3,8 +3,8 @@ go back.
 
 - `limits`, `requests`: what one call may use, what goes in and what comes out.
 - `node`, `config`: the asyncio face. The node gives each call a slot; `verdict` alone decides what its status is.
-- `pool`, `zygotes`: the processes of one preload set, kept at their number whatever dies. `preload`, `layout`: what
-  they load, and what of the host's files their runs see.
+- `pool`, `zygotes`: the processes of one preload set, kept at their number whatever dies. `preload`, `requirements`,
+  `layout`: what they load, where it is installed from, and what of the host's files their runs see.
 - `sessions`, `store`, `links`: interpreters that live on from cell to cell, and can go back.
 - `tiers`, `seccomp`, `cgroups`: how strongly runs are isolated, and by what.
 - `inside`: what runs in zygotes, slots, sessions and runs.

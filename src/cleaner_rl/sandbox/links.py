@@ -58,6 +58,7 @@ class SessionLink(Slot):
         super().kill()
         if self._standing is not None and not self._standing.done():
             self._standing.set_exception(SlotDiedError())
+            self._standing.exception()  # whoever asked may have been cancelled; nobody else needs to hear of it
 
     def _heard(self, message: bytes) -> None:
         if self._standing is not None and not self._standing.done():

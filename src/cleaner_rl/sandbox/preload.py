@@ -19,12 +19,14 @@ class PreloadSet:
     """Distributions that runs may import, with all they depend on; the standard library is always there."""
     site: str | None = None
     """Folder that the distributions are installed in (`pip install --target`); None: the node's own environment."""
+    offers: tuple[str, ...] = ()
+    """What else can be imported, for the choice of a set: packages aren't always called what their modules are."""
     warm_up: str = ""
     """A program that the interpreter runs once, so that what libraries load and compute late is there too."""
 
     def has(self, imported: set[str]) -> bool:
         """Whether the set offers all of these top-level modules."""
-        return imported <= {name.partition(".")[0] for name in (*self.modules, *self.packages)}
+        return imported <= {name.partition(".")[0] for name in (*self.modules, *self.packages, *self.offers)}
 
 
 BARE = PreloadSet("bare")

@@ -101,6 +101,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "INTERVAL", 0.02)
+    monkeypatch.setattr(dispatcher, "REST", 0.02)
 
 
 def test_a_trajectory_stays_and_the_answer_is_the_engines() -> None:
@@ -156,6 +157,19 @@ def test_a_turn_that_breaks_every_replica_is_given_up() -> None:
             engine._serve = poison  # type: ignore[method-assign]
         with pytest.raises(EngineFaultError, match="poison kills"):
             await draw(policy, "poison")
+
+    play(story)
+
+
+def test_what_one_refuses_is_not_sent_to_another() -> None:
+    async def story(policy: Dispatcher, engines: list[StandIn]) -> None:
+        async def refuse(request: str) -> None:
+            raise EngineRefusedError(f"{request} is too long")
+
+        engines[0]._serve = engines[1]._serve = refuse  # type: ignore[method-assign]
+        with pytest.raises(EngineRefusedError):
+            await draw(policy, "a")
+        assert len(policy._present) == 2
 
     play(story)
 

@@ -20,6 +20,7 @@ from cleaner_rl.sandbox import (
     SessionLostError,
     SessionRequest,
     Tier,
+    TierError,
 )
 from cleaner_rl.sandbox.client import SandboxClient, SessionBusyError, SyncSandboxClient
 from cleaner_rl.tools import Status
@@ -138,6 +139,9 @@ async def test_below_tier_2_there_are_no_sessions() -> None:
     async with opened(Node(NodeConfig(slots=1, tier=Tier.T1))) as (url, _), Caller(url) as caller:
         status, problem = await caller.post("/v1/sessions", {})
         assert (status, problem["error"]) == (501, "no_sessions")
+        async with SandboxClient(url) as client:
+            with pytest.raises(TierError, match="tier 2"):
+                await client.open_session()
 
 
 @asynchronous

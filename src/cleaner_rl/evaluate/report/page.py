@@ -97,8 +97,7 @@ def _card(each: SetResult) -> str:
     if off is not None:
         lines.append(_headline(off))
     if on is not None:
-        more = f", {words.gain(each.difference)}, p {words.chance(each.difference)}" if each.difference else ""
-        lines.append(f'<p><span class="on">repair on</span> {words.value("pass@1", _value(on))}{escape(more)}</p>')
+        lines.append(f'<p><span class="on">repair on</span> {words.value("pass@1", _value(on))} %{_gain(each)}</p>')
     judged = sum(rate.judged for arm in each.arms.values() for rate in arm.problems.values())
     problems = max(len(arm.problems) for arm in each.arms.values())
     lines.append(f'<p class="muted">{problems} problems, {each.samples} samples each, {judged:,} judged</p>')
@@ -108,7 +107,15 @@ def _card(each: SetResult) -> str:
 def _headline(arm: Arm) -> str:
     found = arm.figures.get("pass@1")
     value, ends = words.value("pass@1", _value(arm)), words.interval("pass@1", found)
-    return f'<div class="big">{value} <small>% {escape(ends)}</small></div>{TAG}'
+    return f'<div class="big">{value} <small>%</small></div><p class="muted">{escape(ends)}</p>{TAG}'
+
+
+def _gain(each: SetResult) -> str:
+    if each.difference is None or each.difference.value is None:
+        return ""
+    sign = "" if each.difference.p is not None and each.difference.p < 0.001 else "= "
+    gain = f"({words.signed(each.difference.value)}, p {sign}{words.chance(each.difference)})"
+    return " " + escape(gain.replace(" ", "\N{NO-BREAK SPACE}"))
 
 
 def _value(arm: Arm) -> float | None:

@@ -123,10 +123,10 @@ def recovery(result: RecoveryResult) -> str:
 
     def draw(axes: Axes) -> None:
         for place, (_, arm) in enumerate(kinds):
-            for shift, name, colour, hollow in ((-0.14, "recovery", OFF, False), (0.14, "pass@1", ON, True)):
-                _dot(axes, place + shift, arm.figures.get(name), colour, hollow=hollow)
+            for shift, name, hollow in ((-0.14, "recovery", False), (0.14, "pass@1", True)):
+                _dot(axes, place + shift, arm.figures.get(name), OFF, hollow=hollow)
         axes.plot([], [], "o", color=OFF, ms=6, label="a later call ran")
-        axes.plot([], [], "o", color=ON, mfc=PAPER, ms=6, label="the answer was right")
+        axes.plot([], [], "o", color=OFF, mfc=PAPER, ms=6, label="the answer was right")
         axes.set_yticks(range(len(kinds)), [name.replace("_", " ") for name, _ in kinds])
         axes.set(xlabel="%", xlim=(-2, 102))
         axes.invert_yaxis()

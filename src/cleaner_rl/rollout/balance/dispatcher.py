@@ -3,10 +3,10 @@
     Dispatcher   holds each turn until the scheduler starts it, sends it, and sends it elsewhere if its replica breaks
     watch        (a task of its own) reads each replica's metrics, and says who is there
 
-A replica that a request found broken, or whose metrics can't be fetched, is out until they can be again. One without
-metrics is served by the scheduler's own counts. A turn waits `patience` seconds for a replica at most, and one that was
-lost with `TRIES` of them is not sent again: it may be what breaks them. Cancelled, a turn leaves the queue or its
-replica at once.
+A replica that a request found broken is out for `REST` seconds; one whose metrics can't be fetched, until they can. One
+without metrics is served by the scheduler's own counts. A turn waits `patience` seconds for a replica at most, and one
+that was lost with `TRIES` of them is not sent again: it may be what breaks them. Cancelled, a turn leaves the queue or
+its replica at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from cleaner_rl.trajectory import Ids, Scores
 
 INTERVAL = 1.0
 """Seconds between two readings of the metrics."""
+REST = 5.0
+"""Seconds that a replica is left alone after a request found it broken."""
 TRIES = 5
 UNKNOWN_ROOM = 1 << 40
 """Of a replica without metrics: no limit."""
@@ -58,6 +60,7 @@ class Dispatcher:
         self._scheduler = scheduler
         self._patience = patience
         self._present: set[str] = set()
+        self._resting: dict[str, float] = {}
         self._waiting: dict[str, asyncio.Future[str]] = {}
         self._numbers = itertools.count()
         self._watch: asyncio.Task[None] | None = None
@@ -102,7 +105,7 @@ class Dispatcher:
             except EngineRefusedError:
                 raise
             except EngineFaultError:
-                self._lost(home)
+                self._broke(home)
         # Many can be asked for at once, so each has a name of its own.
         return await self._turn(
             f"{request} score {next(self._numbers)}",
@@ -124,7 +127,7 @@ class Dispatcher:
             except EngineRefusedError:
                 raise
             except EngineFaultError:
-                self._lost(name)
+                self._broke(name)
                 if tries == TRIES:
                     raise
             finally:
@@ -159,6 +162,10 @@ class Dispatcher:
         for request, name in self._scheduler.dispatch(time.monotonic()):
             self._waiting.pop(request).set_result(name)
 
+    def _broke(self, name: str) -> None:
+        self._resting[name] = time.monotonic() + REST
+        self._lost(name)
+
     def _lost(self, name: str) -> None:
         if name in self._present:
             self._present.remove(name)
@@ -183,6 +190,8 @@ class Dispatcher:
             self._lost(name)
             return
         if name not in self._present:
+            if self._resting.get(name, 0.0) > time.monotonic():
+                return
             self._present.add(name)
             self._scheduler.add(name, gauge.room if gauge else UNKNOWN_ROOM)
         if gauge:

@@ -2,7 +2,7 @@
 
 - `http`: one engine's address: retries, patience, and errors that are faults.
 - `vllm`, `sglang`: policies, ids in and ids out.
-- `replicas`: several of them as one · `connect`: from what a person names to a model.
+- `connect`: from what a person names to a model; several replicas as one are `rollout.balance`'s.
 - `endpoint`: any OpenAI-compatible chat API, as text, for evaluation only.
 
 Limits: SGLang does not run on the machines that test this; its client follows its documented contract and is tested
@@ -12,8 +12,7 @@ against a stand-in. Addresses are plain HTTP; put a proxy in front where the net
 from cleaner_rl.rollout.engines.connect import Connection, Engine, connect
 from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.rollout.engines.http import Address
-from cleaner_rl.rollout.engines.replicas import Replicas
 from cleaner_rl.rollout.engines.sglang import SglangPolicy
 from cleaner_rl.rollout.engines.vllm import VllmPolicy
 
-__all__ = ["Address", "ChatModel", "Connection", "Engine", "Replicas", "SglangPolicy", "VllmPolicy", "connect"]
+__all__ = ["Address", "ChatModel", "Connection", "Engine", "SglangPolicy", "VllmPolicy", "connect"]

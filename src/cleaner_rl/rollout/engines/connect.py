@@ -66,6 +66,11 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
             for url in connection.urls
         ]
         if connection.engine is Engine.CHAT:
+            if prompt.call_format != "hermes":
+                raise ChatError(
+                    f"a chat API has its own form of calls, and the prompt '{prompt.name}' tells the model of another; "
+                    "take a prompt with call_format hermes, such as stateless"
+                )
             yield ChatModel(
                 addresses[0],
                 connection.model,

@@ -83,9 +83,9 @@ async def _measure(program: Program, url: str, pid: int, rounds: int, done: Call
     async with SandboxClient(url) as client:
         await _calls(client, program, 40, 4)
         for _ in range(rounds):
-            before = _tree_cpu(pid)
+            before = tree_cpu(pid)
             await _calls(client, program, program.runs, 4)
-            service.append((_tree_cpu(pid) - before) / program.runs * 1000)
+            service.append((tree_cpu(pid) - before) / program.runs * 1000)
             alone += await _calls(client, program, 50, 1)
             isolated.append(await asyncio.to_thread(_bare_fork, program, True))
             bare.append(await asyncio.to_thread(_bare_fork, program, False))
@@ -187,7 +187,7 @@ def _service() -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-def _tree_cpu(root: int) -> float:
+def tree_cpu(root: int) -> float:
     """CPU seconds of a process and of all below it, living or dead."""
     total = 0.0
     for pid in descendants([root]):

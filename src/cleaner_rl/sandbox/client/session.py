@@ -24,6 +24,7 @@ from cleaner_rl.sandbox.requests import (
     SessionRequest,
     path_problem,
 )
+from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import (
     BROKEN,
     CellCall,
@@ -46,7 +47,7 @@ class SessionBusyError(Exception):
 async def open_session(
     http: aiohttp.ClientSession, nodes: Nodes, request: SessionRequest, patience: float
 ) -> RemoteSession:
-    """Open a session on a node that has room."""
+    """Open a session on a node that has room. Raises `TierError` if the nodes have none."""
     begun = time.monotonic()
     reason = "no sandbox node could be reached"
     while time.monotonic() - begun < patience:
@@ -65,6 +66,8 @@ async def open_session(
             session = msgspec.json.decode(body, type=SessionOpened).session
             return RemoteSession(http, link.url, session, patience)
         problem = _problem(body)
+        if problem.error == "no_sessions":
+            raise TierError(problem.message)
         if response.status not in (429, 503):
             raise SessionLostError(problem.message)
         reason = problem.message

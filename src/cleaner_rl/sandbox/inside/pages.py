@@ -4,6 +4,7 @@ Most of what a short run costs is pages. A fork copies an entry for every page, 
 copies each page that it writes to, and has to look up each page of code anew, since a fork leaves those out. So:
 
 - `fill_holes`: what is allocated later lies together on few pages, instead of in the holes that imports left.
+- `join_mappings`: there are fewer mappings, each of which a fork has to copy.
 - `own_code`: the interpreter's code is copied into huge pages of the process's own, which a fork does keep.
 - `use_huge_pages`: so is the memory that modules have filled.
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from itertools import pairwise
 
 HUGE_PAGE = 1 << 21
 PAGE = 4096
@@ -62,6 +64,21 @@ def use_huge_pages() -> None:
                 _libc.madvise(ctypes.c_void_p(address), HUGE_PAGE, MADV_COLLAPSE)
 
 
+def join_mappings() -> None:
+    """Make one mapping of what the loader has made several of, by their rights alone: a fork pays for each.
+
+    A library has five. Constants become executable like the code beside them, and what is read-only after loading stays
+    writable like the data beside it; a program that runs here may change its own rights as it likes anyway.
+    """
+    mappings = _mappings()
+    for (start, end, rights, name), following in pairwise(mappings):
+        if rights == "r--p" and name.startswith("/"):
+            is_data = following == (end, following[1], "rw-p", name)
+            _libc.mprotect(
+                ctypes.c_void_p(start), ctypes.c_size_t(end - start), READ_WRITE if is_data else READ_EXECUTE
+            )
+
+
 def own_code() -> None:
     """Replace code and constants of libraries by copies in huge pages, wherever much of a huge page is in use.
 
@@ -69,22 +86,14 @@ def own_code() -> None:
     """
     if platform.machine() != "x86_64":
         return
-    spans: list[list[int]] = []
-    for start, end, rights, name in _mappings():
-        if rights in ("r--p", "r-xp") and name.startswith("/"):
-            if spans and spans[-1][1] == start:
-                spans[-1][1] = end
-            else:
-                spans.append([start, end])
     with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-        for start, end in spans:
-            # One mapping instead of four for each library: a fork pays for every one of them.
-            _libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(end - start), READ_EXECUTE)
-            for address in _huge(start, end):
-                pagemap.seek(address // PAGE * 8)
-                entries = pagemap.read(HUGE_PAGE // PAGE * 8)
-                if sum(flags >> 7 for flags in entries[7::8]) >= USED_PAGES:
-                    _copy(address)
+        for start, end, rights, name in _mappings():
+            if rights == "r-xp" and name.startswith("/"):
+                for address in _huge(start, end):
+                    pagemap.seek(address // PAGE * 8)
+                    entries = pagemap.read(HUGE_PAGE // PAGE * 8)
+                    if sum(flags >> 7 for flags in entries[7::8]) >= USED_PAGES:
+                        _copy(address)
 
 
 def _copy(address: int) -> None:

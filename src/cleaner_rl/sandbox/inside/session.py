@@ -27,6 +27,7 @@ from cleaner_rl.sandbox.inside.watch import Tree
 
 IDLE_LOOK = 1.0
 SOON = 40
+MOMENT = 0.0001
 HARNESS_FDS = 5
 """Stdin, stdout, stderr, report, channel."""
 
@@ -73,6 +74,7 @@ class SessionSlot(Slot):
         self._require_ready()
         self._settle(first)
         self._states.append(first)
+        first.folder = self._settings["work"]
 
     def _wait_idle(self) -> None:
         """Until the node speaks. A state that works on its own meanwhile is killed: the next cell will find it so."""
@@ -126,7 +128,8 @@ class SessionSlot(Slot):
         None if that has ended already and isn't even waited for, because the program ignores its children's ends.
         """
         name = f"cell{current.number + 1}.py"
-        self._limit_processes(current, in_place)
+        self._dead = frozenset(filter(self._proc.dead, self._tree(self._states).pids()))
+        self._limit_processes(current, len(self._states) - in_place + len(self._dead))
         if in_place:
             current.command((state.IN_PLACE, None, name, *request), files)
             hear(current.channel, state.STARTED)
@@ -154,22 +157,19 @@ class SessionSlot(Slot):
         for descriptor in (*files, *handed[3:]):
             os.close(descriptor)
 
-    def _limit_processes(self, current: State, in_place: bool) -> None:
-        """Let the next cell start as many processes as it may, not counting the states that wait.
+    def _limit_processes(self, current: State, others: int) -> None:
+        """Let the next cell start as many processes as it may, not counting these.
 
-        The kernel counts them all as the session's, and the dead ones that nobody has waited for. Only the soft limit
-        can go up and down with their number, and cells can't change it.
+        The kernel counts the states that wait as the session's, too, and the dead ones that nobody has waited for. Only
+        the soft limit can go up and down with their number, and cells can't change it.
         """
         if "rlimits" in self._layers:
+            most = state.most_processes(self._settings)
             *_, allowed, _ = self._settings["session_limits"]
-            others = len(self._states) - in_place + sum(map(self._proc.dead, self._tree(self._states).pids()))
-            _, most = resource.prlimit(current.pid, resource.RLIMIT_NPROC)
             resource.prlimit(current.pid, resource.RLIMIT_NPROC, (min(allowed + others, most), most))
 
     def _freeze(self, current: State) -> tuple[str, Opened] | None:
         """Make the current state a checkpoint; what its fork has to open again if its files go to a new layer."""
-        current.opened, _ = self._proc.opened(str(current.pid), HARNESS_FDS, self._box)
-        current.folder = self._proc.link(f"{current.pid}/cwd")
         current.shared = not self._files.dirty
         if current.shared:
             return None
@@ -181,7 +181,7 @@ class SessionSlot(Slot):
     ) -> tuple[int, int, tuple[float, float, int]]:
         """Wait for a cell's end: reason, wait status, and what it used (CPU seconds, wall seconds, peak bytes)."""
         began = time.monotonic()
-        tree = self._tree(frozen)
+        tree = self._tree(frozen, self._dead)
         before = tree.look()[0] if len(frozen) < len(self._states) else 0.0
         limits = (limits[0], limits[1] + before, *limits[2:])
         poll = select.poll()
@@ -206,7 +206,8 @@ class SessionSlot(Slot):
                 reason = wire.GONE if os.WIFEXITED(status) else wire.EXITED
             elif said and checks < SOON:
                 checks += 1
-                pause = checks // 10  # on its way to waiting, if it means what it said: a matter of microseconds
+                pause = checks // 10
+                time.sleep(MOMENT)  # on its way to waiting, if it means what it said
             else:
                 reason, _ = self._judge(tree, limits, files, time.monotonic() - began)
         cpu, peak, _ = tree.look()
@@ -228,7 +229,7 @@ class SessionSlot(Slot):
             self._states.append(new)
         self._settle(new)
         with contextlib.suppress(OSError):  # dead already: the next cell will find it so
-            new.obstacles = self._obstacles(new)
+            self._look_at(new)
         # The first state stays, to begin anew from; of the others the latest ones.
         while len(self._states) > self._settings["checkpoints"] + 2:
             self._states.pop(1).close()
@@ -290,11 +291,15 @@ class SessionSlot(Slot):
         held = max(0, resident) + (files.f_blocks - files.f_bfree) * files.f_frsize
         self._control.send(wire.STANDING.pack(wire.KIND_STANDING, current.number, committed, held, current.obstacles))
 
-    def _obstacles(self, new: State) -> int:
-        """What a fork of this state would lose."""
+    def _look_at(self, new: State) -> None:
+        """Note the folder and open files of a state that waits, and what a fork of it would lose.
+
+        It changes none of them while it waits; only one that can't be forked may, and its open files aren't asked for.
+        """
         pid = str(new.pid)
-        _, found = self._proc.opened(pid, HARNESS_FDS, self._box)
-        if self._proc.link(f"{pid}/cwd").endswith(" (deleted)"):
+        new.opened, found = self._proc.opened(pid, HARNESS_FDS, self._box)
+        new.folder = self._proc.link(f"{pid}/cwd")
+        if new.folder.endswith(" (deleted)"):
             found.add("deleted file")
         if len(self._proc.names(f"{pid}/task")) > 1:
             found.add("thread")
@@ -302,13 +307,13 @@ class SessionSlot(Slot):
             found.add("process")
         if b" rw-s " in self._proc.read(f"{pid}/maps"):
             found.add("shared mapping")
-        return sum(1 << wire.OBSTACLES.index(name) for name in found)
+        new.obstacles = sum(1 << wire.OBSTACLES.index(name) for name in found)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def _tree(self, keep: list[State]) -> Tree:
-        others = frozenset(str(each.pid) for each in keep)
+    def _tree(self, keep: list[State], dead: frozenset[str] = frozenset()) -> Tree:
+        others = dead.union(str(each.pid) for each in keep)
         return Tree(self._proc, time.monotonic(), others=others)

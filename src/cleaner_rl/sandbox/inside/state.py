@@ -10,13 +10,14 @@ A state has run user code, so nothing that it says is trusted with more than des
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import resource
 import socket
 import sys
 from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, setitimer
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from cleaner_rl.sandbox.inside import kernel, run, wire
 from cleaner_rl.sandbox.inside.proc import Opened
@@ -36,6 +37,7 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     os.write(run.READY_FD, b"r")
     os.close(run.READY_FD)
     run.seed(settings["seed"])
+    gc.enable()
     serve(settings["main"])
 
 
@@ -47,11 +49,17 @@ def limit(settings: dict[str, Any]) -> None:
         (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * run.MEGABYTE),
         (resource.RLIMIT_FSIZE, disk),
         # Every kept state is a process of the session's own: the supervisor sets the soft limit before each cell.
-        (resource.RLIMIT_NPROC, processes + settings["checkpoints"] + MOST_OTHERS),
+        (resource.RLIMIT_NPROC, most_processes(settings)),
         (resource.RLIMIT_NOFILE, open_files),
         (resource.RLIMIT_SIGPENDING, 4 * processes),
     ):
         resource.setrlimit(kind, (value, value))
+
+
+def most_processes(settings: dict[str, Any]) -> int:
+    """Of a cell, of the states that are kept, and of dead ones that nobody has waited for yet."""
+    *_, processes, _ = settings["session_limits"]
+    return int(processes + settings["checkpoints"] + MOST_OTHERS)
 
 
 def serve(module: ModuleType) -> NoReturn:
@@ -107,7 +115,7 @@ def run_cell(
         if put:
             run.put_files(put)
         run.give_stdin(stdin)
-        sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+        sys.stdin = _input.reader(stdin)
         exit_code = run.execute(code, echo, module, name, tuple(names))
         sys.stdout.flush()
         sys.stderr.flush()
@@ -117,6 +125,26 @@ def run_cell(
     for clock in CLOCKS:
         setitimer(clock, 0)  # a fork would lose it, and the state that waits here would be hit
     os.write(CHANNEL_FD, ENDED + bytes([exit_code]))
+
+
+class Input:
+    """The reader of standard input, which is another file in each cell.
+
+    A new one costs half as much as a fork. It is needed only if the last one may hold something that wasn't read.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._used = sys.stdin, False
+
+    def reader(self, data: bytes | None) -> TextIO:
+        """The one for a cell with this input."""
+        if data or self._used or self._reader.closed:
+            self._reader = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+        self._used = bool(data)
+        return self._reader
+
+
+_input = Input()
 
 
 def restore(folder: str, opened: Opened) -> None:

@@ -49,7 +49,8 @@ class State:
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
             sent = socket.send_fds(self.channel, [data], files) if files else self.channel.send(data)
-            self.channel.sendall(data[sent:])
+            if sent < len(data):
+                self.channel.sendall(data[sent:])
         except OSError as error:
             raise BrokenStateError from error
 

@@ -80,6 +80,7 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     gc.disable()
     pages.fill_holes()
     gc.freeze()
+    pages.join_mappings()
     pages.own_code()
     pages.use_huge_pages()
 

@@ -1,6 +1,7 @@
-"""Nodes on a Ray cluster of one machine. Runs where Ray is installed and there is no network but loopback:
+"""Nodes on a Ray cluster of one machine.
 
-`unshare -n sh -c "ip link set lo up && pytest tests/sandbox/service/test_ray.py"`. Ray listens on all interfaces.
+Ray listens on all interfaces, so the cluster is started only where there is none but loopback. Elsewhere root runs this
+file once more in a network namespace of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ from cleaner_rl.sandbox import on_ray
 from cleaner_rl.sandbox.client import SandboxClient
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
-pytestmark = pytest.mark.skipif(
-    [name for _, name in socket.if_nameindex()] != ["lo"], reason="Ray would listen on a network that others reach"
-)
+ALONE = [name for _, name in socket.if_nameindex()] == ["lo"]
+LEAVE_THE_NETWORK = """
+import fcntl, os, socket, struct, sys
+from cleaner_rl.sandbox.inside import kernel
+kernel.unshare(kernel.CLONE_NEWNET)
+with socket.socket() as any_:
+    fcntl.ioctl(any_, 0x8914, struct.pack("16sH14x", b"lo", 0x41))  # loopback: up and running
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 TOKEN = "0123456789abcdef"
 CLEANER = [sys.executable, "-c", "from cleaner_rl.cli import main; main()"]
 
@@ -52,6 +59,18 @@ async def answers(patience: float) -> str:
         return (await sandbox.run("print(6 * 7)")).result.output
 
 
+@pytest.mark.skipif(ALONE, reason="already in a network of its own")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a network namespace")
+@pytest.mark.timeout(300)
+def test_this_file_in_a_network_of_its_own() -> None:
+    again = ["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVE_THE_NETWORK, *again], capture_output=True, text=True, timeout=280
+    )
+    assert "1 passed" in done.stdout, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not ALONE, reason="Ray would listen on a network that others reach")
 @pytest.mark.timeout(240)
 @pytest.mark.filterwarnings("ignore")
 def test_a_node_per_machine_is_found_and_comes_back_when_it_is_killed(cluster: str, tmp_path: Path) -> None:
