@@ -15,7 +15,7 @@ from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
 from cleaner_rl.view.query import SORTS, BadQueryError
 from cleaner_rl.view.search import rows_with
-from cleaner_rl.view.sources import NothingToShowError
+from cleaner_rl.view.sources import NothingToShowError, discover
 from tests.view.stores import broken, clean, grafted, hostile, write
 
 FILTERS = {
@@ -226,6 +226,15 @@ def test_jsonl_and_runs_of_the_same_name(tmp_path: Path) -> None:
         (row,) = library.page({"run": "saar"})["rows"]
         assert library.trajectory(row["id"])["key"]["rollout"] == 7
         assert len(library.trajectory(library.page({"run": "a/saar"})["rows"][0]["id"])["siblings"]) == 1
+
+
+def test_the_nearest_tokenizer_counts(tmp_path: Path) -> None:
+    store = write(tmp_path / "run" / "trajectories", [clean()])
+    for folder in (tmp_path / "run" / "checkpoints" / "1", tmp_path / "run"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "tokenizer.json").write_text("{}")
+    for path in (tmp_path / "run", store):
+        assert discover(path).tokenizer == tmp_path / "run" / "tokenizer.json"
 
 
 def test_nothing_to_show_says_so(tmp_path: Path) -> None:
