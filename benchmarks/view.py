@@ -5,8 +5,8 @@ over HTTP as the page does: the first one, each filter, sorts, a far page, text.
 `--rounds`. `first_look_seconds` is from nothing to the first page while the index is still being made; `index_seconds`
 to a whole index.
 
-Limits: the trajectories are shorter than real ones (some 250 tokens), so that a million fit on a disk; the index holds
-one line for each, whatever their length, but making it takes longer for longer ones.
+Limits: the trajectories are shorter than real ones (some 250 tokens) and more alike, so that a million fit on a disk;
+the index holds one line for each, whatever their length, but making it takes longer for longer ones.
 """
 
 from __future__ import annotations
@@ -142,6 +142,15 @@ def measure(store: Path, cache: Path, rounds: int) -> dict[str, float]:
         figures["index_seconds"] = time.perf_counter() - start
         for name, query in REQUESTS.items():
             figures[f"{name}_seconds"] = _median(f"{address}api/list?{query}", rounds)
+        for name, text in (("inside_common", "short%20program"), ("inside_nowhere", "no%20such%20words")):
+            start = time.perf_counter()
+            url = f"{address}api/list?inside=yes&q={text}"
+            page = _get(url)
+            figures[f"{name}_first_answer_seconds"] = time.perf_counter() - start
+            while page["searching"]:
+                time.sleep(0.4)  # as the page does
+                page = _get(url)
+            figures[f"{name}_seconds"] = time.perf_counter() - start
         figures["overview_seconds"] = _median(f"{address}api/overview", rounds)
         listed: list[dict[str, str]] = _get(f"{address}api/list?sort=-length")["rows"]  # type: ignore[assignment]
         figures["trajectory_seconds"] = _median(f"{address}api/trajectory?id={listed[0]['id']}", rounds)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from cleaner_rl.trajectory.store import JsonlWriter
+from cleaner_rl.view import index
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
 from cleaner_rl.view.query import SORTS, BadQueryError
-from cleaner_rl.view.sources import NothingToShowError
+from cleaner_rl.view.search import rows_with
+from cleaner_rl.view.sources import NothingToShowError, discover
 from tests.view.stores import broken, clean, grafted, hostile, write
 
 FILTERS = {
@@ -141,6 +144,22 @@ def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) 
     assert found(q="print(2)") == 5
 
 
+def test_the_same_text_is_found_in_both_formats(tmp_path: Path) -> None:
+    trajectories = [grafted(), clean(), broken()]
+    (part,) = write(tmp_path / "store", trajectories).rglob("*.parquet")
+    with JsonlWriter(tmp_path / "store.jsonl") as writer:
+        for each in trajectories:
+            writer.write(each)
+    for text, rows in {
+        "print(Y)": [0, 2],
+        "1+1": [0, 1, 2],
+        "NameError": [0, 2],
+        "answer is": [0, 1],
+        "": [0, 1, 2],
+    }.items():
+        assert list(rows_with(part, text)) == list(rows_with(tmp_path / "store.jsonl", text)) == rows
+
+
 def test_files_come_change_and_go(tmp_path: Path) -> None:
     store = write(tmp_path / "store", [grafted()])
     with Library(store, tmp_path / "cache") as library:
@@ -171,6 +190,22 @@ def test_a_file_that_cant_be_read_is_told_of_and_harms_no_other(tmp_path: Path) 
         assert names == ["notes.jsonl", "run=x/broken.parquet"]
 
 
+def test_an_index_in_the_making_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "SEVERAL", 0)
+    store = write(tmp_path / "store", [clean(step=step) for step in range(12)])
+    with Library(store, tmp_path / "cache") as library:
+        seen = Event()
+        indexing = Thread(target=library.update, args=(lambda _: seen.set(),))
+        indexing.start()
+        assert seen.wait(60)
+        assert library.page({})["rows"]
+    indexing.join(60)
+    assert not indexing.is_alive()
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        assert library.page({})["total"] == 12
+
+
 def test_a_second_viewer_makes_its_own_index(tmp_path: Path) -> None:
     store = write(tmp_path / "store", [grafted(), clean()])
     (tmp_path / "cache").write_text("no folder")  # as little to be written to as a locked one
@@ -191,6 +226,15 @@ def test_jsonl_and_runs_of_the_same_name(tmp_path: Path) -> None:
         (row,) = library.page({"run": "saar"})["rows"]
         assert library.trajectory(row["id"])["key"]["rollout"] == 7
         assert len(library.trajectory(library.page({"run": "a/saar"})["rows"][0]["id"])["siblings"]) == 1
+
+
+def test_the_nearest_tokenizer_counts(tmp_path: Path) -> None:
+    store = write(tmp_path / "run" / "trajectories", [clean()])
+    for folder in (tmp_path / "run" / "checkpoints" / "1", tmp_path / "run"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "tokenizer.json").write_text("{}")
+    for path in (tmp_path / "run", store):
+        assert discover(path).tokenizer == tmp_path / "run" / "tokenizer.json"
 
 
 def test_nothing_to_show_says_so(tmp_path: Path) -> None:

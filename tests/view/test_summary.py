@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cleaner_rl.purify import gap
 from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import AnyTrajectory, Granularity, Scores, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory.store import read
+from cleaner_rl.view.lines import COLUMNS, lines_of, table_of
 from cleaner_rl.view.summary import STATUS_BITS, summarise
 from tests.generators import any_trajectories
-from tests.view.stores import broken, clean, grafted, replaced
+from tests.view.stores import broken, clean, grafted, replaced, write
 
 
 def test_a_graft_a_replacement_a_clean_and_a_broken_one() -> None:
@@ -60,3 +66,28 @@ def test_a_line_says_what_the_trajectory_says(trajectory: AnyTrajectory) -> None
     kinds = [edit.granularity for _, edit in trajectory.edits]
     assert [line.grafts, line.replacements, line.unmended] == [kinds.count(kind) for kind in Granularity]
     assert 0 <= line.mended_turns <= line.failed_turns
+
+
+@given(st.lists(any_trajectories, min_size=1, max_size=4))
+@settings(deadline=None, max_examples=40)
+def test_columns_give_the_same_lines_as_trajectories(trajectories: list[AnyTrajectory]) -> None:
+    with TemporaryDirectory() as folder:
+        for file in write(Path(folder), trajectories).rglob("*.parquet"):
+            lines = lines_of(file)
+            wanted = table_of(summarise(trajectory) for trajectory in read(file))
+            for name in COLUMNS.names:
+                found, expected = lines[name].to_pylist(), wanted[name].to_pylist()
+                assert found == pytest.approx(expected, nan_ok=True) if name in ("gap", "reward") else found == expected
+
+
+def test_edits_of_edits_are_mended_by_the_outermost(tmp_path: Path) -> None:
+    inner = grafted().turns[0]
+    assert inner.edit is not None
+    outer = replace(inner, edit=replace(inner.edit, original=(inner, inner.edit.original[0])))
+    moved = replace(inner, action=inner.action and replace(inner.action, rescored=inner.action.sampled))
+    told = replace(clean(), extra={"roc": {"kept": True, "why": "drawn"}, "other": [1]})
+    deep = replace(grafted(), turns=(moved, outer, *broken().turns))
+    (file,) = write(tmp_path, [told, deep, broken()]).rglob("*.parquet")
+    assert lines_of(file).to_pylist() == table_of(summarise(each) for each in read(file)).to_pylist()
+    assert lines_of(file)["mended_turns"].to_pylist() == [0, 3, 0]
+    assert lines_of(file)["gap"].to_pylist() == [None, 0.0, None]

@@ -53,7 +53,11 @@ export function figure(title: string, note: string, lines: Line[], open?: (step:
     const chart = new uPlot({
       width, height: 168, legend: { show: false }, padding: [8, 8, 0, 0],
       cursor: { sync: { key: "steps", setSeries: false }, points: { size: 7 }, drag: { x: false, y: false } },
-      scales: { x: { time: false } },
+      scales: {
+        x: { time: false },
+        // Around a flat line uPlot would draw from 0 to 100.
+        y: { range: (_, least, most) => (least === most ? [least - 0.5, most + 0.5] : uPlot.rangeNum(least, most, 0.1, true)) },
+      },
       axes: [
         { ...axis, size: 28, space: 48 },
         { ...axis, size: 46, space: 32, values: (_, ticks) => ticks.map((tick) => String(+tick.toPrecision(6))) },

@@ -55,7 +55,7 @@ function words(line: Line): (Node | string)[] {
   const changes = diffWordsWithSpace(before, after);
   const kept = changes.reduce((sum, each) => sum + (each.added || each.removed ? 0 : each.value.trim().length), 0);
   // Lines that share hardly a word are not the same line changed.
-  if (kept * 4 < Math.min(before.length, after.length)) return [line.text];
+  if (kept * 4 < Math.max(1, Math.min(before.length, after.length))) return [line.text];
   return changes
     .filter((each) => (line.kind === "gone" ? !each.added : !each.removed))
     .map((each) => (each.added || each.removed ? h(line.kind === "gone" ? "del" : "ins", {}, each.value) : each.value));

@@ -46,7 +46,7 @@ function drawn(data: Overview, parameters: Parameters): HTMLElement {
     others.length > 0 && h("details", {}, h("summary", {}, `Also logged: ${plural(others.length, "metric")}`),
       h("div", { class: "figures" }, others.map((name) => draw({ title: name, note: "as logged", curves: [[name, ""]] }, data.runs, shown)))),
     data.evaluations.length > 0 && evaluations(data.evaluations),
-    data.problems.length > 0 && h("details", { open: true }, h("summary", {}, `${plural(data.problems.length, "file")} could not be read`),
+    data.problems.length > 0 && h("details", {}, h("summary", {}, `${plural(data.problems.length, "file")} left out: not a store's, or broken`),
       h("ul", { class: "problems" }, data.problems.map((each) => h("li", {}, visible(each.problem))))),
   );
 }

@@ -33,7 +33,7 @@ function token(span: TokenSpan, place: number, colouring: Colouring): HTMLElemen
   if (colouring === "mask" && span.learnt) element.classList.add("learnt");
   if (colouring === "logprobs" && span.learnt) {
     if (logprob == null) element.classList.add("unknown");
-    else element.style.setProperty("--heat", String(Math.min(1, -logprob / DEEPEST)));
+    else element.style.setProperty("--heat", String(1 - Math.exp(Math.min(0, logprob))));
   }
   if (colouring === "gap" && lost !== null) {
     element.classList.add(lost >= 0 ? "lost" : "won");
@@ -56,6 +56,6 @@ function summary(span: TokenSpan): string {
 export const COLOURINGS: [Colouring, string, string][] = [
   ["off", "Text", ""],
   ["mask", "Loss mask", "Tinted tokens are learnt from; underlined ones were moved by an edit."],
-  ["logprobs", "Log-probs", "The darker, the less likely in the context in which it stands. Struck: not known."],
+  ["logprobs", "Log-probs", "The stronger the colour, the less likely the token in the context in which it stands. Struck: not known."],
   ["gap", "Gap", "Only moved tokens: orange lost log-prob by moving, blue gained."],
 ];

@@ -8,6 +8,7 @@ import { COLOURINGS, tokenSpan, type Colouring } from "./tokens";
 import { turnCard, turnLook } from "./turn";
 import type { Parameters, Row, TokenSpan, Trajectory } from "./types";
 
+const SHORT = 1200;
 let colouring: Colouring = "off";
 
 export async function trajectory(parameters: Parameters): Promise<HTMLElement> {
@@ -21,7 +22,7 @@ export async function trajectory(parameters: Parameters): Promise<HTMLElement> {
     const of = (turn: number) => (colouring === "off" ? null : (spans ?? []).filter((span) => span.turn === turn).map((span) => tokenSpan(span, colouring)));
     tokenNote.textContent = COLOURINGS.find(([name]) => name === colouring)?.[2] ?? "";
     body.replaceChildren(
-      h("details", { class: "prompt", open: colouring !== "off" }, h("summary", {}, "Prompt"), of(-1) ?? long(found.prompt.text, "prose")),
+      h("details", { class: "prompt", open: colouring !== "off" || found.prompt.text.length < SHORT }, h("summary", {}, "Prompt"), of(-1) ?? long(found.prompt.text, "prose")),
       ...found.turns.map((turn, index) => turnCard(turn, index, trajectoryAddress(found.id, index), of(index))));
   };
   await draw();
@@ -87,7 +88,7 @@ function group(found: Trajectory): HTMLElement | null {
         h("span", { class: `dot ${each.success === null ? "none" : each.success ? "good" : "bad"}`, title: each.success ? "solved" : "not solved" }),
         h("span", { class: "reward" }, decimal(each.reward)),
         h("span", { class: "what" }, each.failed > 0 && badge(plural(each.failed, "error"), "bad"), edits(each)),
-        each.kept !== null && h("span", { class: each.kept ? "kept" : "left" }, each.kept ? "kept" : "left")),
+        each.kept !== null && h("span", { class: each.kept ? "kept" : "left" }, each.kept ? "kept" : "left out")),
       each.roc?.why && h("p", { class: "why" }, visible(each.roc.why), each.roc.penalty != null && ` · penalty ${decimal(each.roc.penalty)}`, each.roc.advantage != null && ` · advantage ${decimal(each.roc.advantage)}`)))));
 }
 

@@ -2,6 +2,7 @@
 
 - `passing`, `bootstrap`, `paired`: pass@k, intervals over problems, and two runs compared problem by problem.
 - `measures`: what one trajectory says · `scores`: many of them to figures · `results`: the figures as plain data.
+- `running`: a model over sets of problems, with repair and without · `cache`: what is finished is not done again.
 - `comparison`: two evaluations · `recovery`: how a model gets over failures · `report`: JSON, Markdown and a page.
 
 The figure to claim is the one with repair off: what the model does alone.

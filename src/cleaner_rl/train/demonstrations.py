@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
+from cleaner_rl.train.masked_sft import MaskedSFTDataset
 
 
-class Demonstrations(MultiTurnSFTDataset):  # type: ignore[misc]
-    """Rows with `messages` and `tools`, the latter as a list or as JSON text."""
+class Demonstrations(MaskedSFTDataset):
+    """Rows with `messages` and `tools`, the latter as a list or as JSON text; `loss_mask` is heeded where it is."""
 
     tools: list[Any] | None
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from cleaner_rl.train.plan import AGENT, agent_loops
-from cleaner_rl.train.recipe import Correction, DeviceKind, Dtype, Recipe, TrainerMode
+from cleaner_rl.train.plan import AGENT, agent_loops, router_file
+from cleaner_rl.train.recipe import Correction, DeviceKind, Dtype, Recipe, Router, TrainerMode
 
 POLL_SECONDS = 0.1
 """Between two looks of the sampler, in every method."""
@@ -115,7 +115,7 @@ def _update(recipe: Recipe) -> dict[str, object]:
 
 
 def _rollout(recipe: Recipe, folder: Path) -> dict[str, object]:
-    device, budget = recipe.device, recipe.budget
+    device = recipe.device
     return {
         f"{_A}.rollout.name": device.engine,
         f"{_A}.rollout.dtype": recipe.model.dtype,
@@ -127,10 +127,7 @@ def _rollout(recipe: Recipe, folder: Path) -> dict[str, object]:
         f"{_A}.rollout.tensor_model_parallel_size": device.tensor_parallel,
         f"{_A}.rollout.gpu_memory_utilization": device.memory_share,
         f"{_A}.rollout.log_prob_micro_batch_size_per_gpu": recipe.batch.micro_batch,
-        # A lookahead stands beside the response while it lasts.
-        f"{_A}.rollout.max_model_len": budget.prompt_tokens
-        + budget.response_tokens
-        + (budget.lookahead_tokens if recipe.method.live else 0),
+        f"{_A}.rollout.max_model_len": recipe.window,
         f"{_A}.rollout.val_kwargs.n": recipe.run.evaluation_samples,
         f"{_A}.rollout.val_kwargs.temperature": 1.0,
         f"{_A}.rollout.val_kwargs.top_p": 1.0,
@@ -139,6 +136,7 @@ def _rollout(recipe: Recipe, folder: Path) -> dict[str, object]:
         f"{_A}.rollout.agent.default_agent_loop": AGENT,
         f"{_A}.rollout.agent.agent_loop_config_path": str(agent_loops(folder)),
         f"+{_A}.rollout.agent.agent_loop_manager_class": "cleaner_rl.train.manager.CleanerManager",
+        f"{_A}.rollout.router_config_path": str(router_file(folder)) if device.router is Router.EVEN else None,
         # The grader runs in our loop; verl starts this many of its own reward workers all the same.
         "reward.num_workers": 1,
     }

@@ -29,6 +29,8 @@ class Plan:
         (self.folder / "plan.json").write_text(json.dumps(values, indent=2), encoding="utf-8")
         loop = {"name": AGENT, "_target_": "cleaner_rl.train.agent.CleanerAgentLoop", "folder": str(self.folder)}
         agent_loops(self.folder).write_text(json.dumps([loop]), encoding="utf-8")  # JSON is YAML
+        router = {"router_class": "cleaner_rl.train.router.EvenRouter", "longest": self.recipe.window}
+        router_file(self.folder).write_text(json.dumps({**router, "room": self.recipe.device.kv_tokens}))
 
 
 @lru_cache(1)
@@ -41,3 +43,8 @@ def read_plan(folder: str) -> Plan:
 def agent_loops(folder: Path) -> Path:
     """Where verl finds our agent loop."""
     return folder / "agent_loop.yaml"
+
+
+def router_file(folder: Path) -> Path:
+    """Where verl finds our router."""
+    return folder / "router.yaml"

@@ -82,6 +82,15 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
 
+class Router(StrEnum):
+    """Who chooses the replica of a request."""
+
+    VERL = "verl"
+    """verl's own: where the trajectory was, or the fewest requests are."""
+    EVEN = "even"
+    """Ours: the work left is kept even (`cleaner_rl.rollout.balance`)."""
+
+
 class TrainerMode(StrEnum):
     """How rollouts and updates take turns: verl's own names."""
 
@@ -243,6 +252,9 @@ class Device:
     mode: TrainerMode = TrainerMode.SYNC
     workers: int = 8
     """Processes that run rollouts."""
+    router: Router = Router.VERL
+    kv_tokens: int = 0
+    """Of one replica's KV cache, for our router to hold back what wouldn't fit; 0: not known, nothing is."""
     offload: bool = False
     memory_share: float = 0.7
     """Of a GPU's memory, for the engine."""
@@ -326,6 +338,12 @@ class Recipe:
     def sampled(self) -> int:
         """Rollouts drawn of a prompt."""
         return self.roc.sample if self.method.resamples else self.batch.rollouts
+
+    @property
+    def window(self) -> int:
+        """Tokens that the engine must have room for: a lookahead stands beside the response while it lasts."""
+        lookahead = self.budget.lookahead_tokens if self.method.live else 0
+        return self.budget.prompt_tokens + self.budget.response_tokens + lookahead
 
     @property
     def smallest_group(self) -> int:

@@ -1,7 +1,7 @@
 """The index: a line for each trajectory of a store, in a DuckDB database in the user's cache.
 
 A store's columns nest, and its texts and tokens are gigabytes; to sort a million rollouts by reward one must not read
-them. So each file is read once and summarised (`summary`), by several processes if there is much to do, and again only
+them. So each file is read once and summarised (`lines`), by several processes if there is much to do, and again only
 if it changed. Rows can be asked for while others are still being made.
 
 Limits: the first look at a large store reads all of it. A second viewer of the same store, while the first one runs,
@@ -13,55 +13,23 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import astuple, fields
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from types import MappingProxyType, TracebackType
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from cleaner_rl.trajectory.store import StoreError, read
+from cleaner_rl.trajectory.store import StoreError
+from cleaner_rl.view.lines import COLUMNS, lines_of
 from cleaner_rl.view.sources import Sources, StoreFile
-from cleaner_rl.view.summary import Summary, summarise
 
 VERSION = 1
 """Of the columns below; a database of another version is made anew."""
-COLUMNS = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("run", pa.string()),
-        ("step", pa.int64()),
-        ("task", pa.string()),
-        ("rollout", pa.int64()),
-        ("reward", pa.float64()),
-        ("success", pa.bool_()),
-        ("ending", pa.string()),
-        ("turns", pa.int32()),
-        ("length", pa.int64()),
-        ("tokens", pa.bool_()),
-        ("calls", pa.int32()),
-        ("failed", pa.int32()),
-        ("first_calls", pa.int32()),
-        ("first_failed", pa.int32()),
-        ("failed_turns", pa.int32()),
-        ("mended_turns", pa.int32()),
-        ("grafts", pa.int32()),
-        ("replacements", pa.int32()),
-        ("unmended", pa.int32()),
-        ("similarity", pa.float64()),
-        ("gap", pa.float64()),
-        ("statuses", pa.int32()),
-        ("kept", pa.bool_()),
-        ("roc", pa.string()),
-        ("prompt", pa.string()),
-        ("answer", pa.string()),
-    ]
-)
-assert COLUMNS.names[1:] == [field.name for field in fields(Summary)]
 SEVERAL = 64 * 2**20
 """Bytes from which on a second process pays for its start."""
 RUN_ID = """CASE WHEN $store = '' THEN run WHEN run = '' OR run = regexp_extract($store, '[^/]*$') THEN $store
@@ -80,6 +48,7 @@ class Index:
         """False if another viewer has the database, and this one is in memory."""
         self._database = _open(_place(sources.root, folder), self)
         self._writing = Lock()
+        self._stopping = Event()
 
     def __enter__(self) -> Index:
         return self
@@ -87,7 +56,9 @@ class Index:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._database.close()
+        self._stopping.set()
+        with self._writing:
+            self._database.close()
 
     def rows(
         self, query: str, parameters: Sequence[object] = (), tables: Mapping[str, pa.Table] = MappingProxyType({})
@@ -109,7 +80,7 @@ class Index:
         """Read what is new and forget what is gone; `done` is told of each file."""
         with self._writing:
             self._forget(sources)
-            for file, table, problem in _summaries(sources.root, self.stale(sources)):
+            for file, table, problem in _summaries(sources.root, self.stale(sources), self._stopping):
                 self._add(file, table, problem)
                 done(file)
 
@@ -139,33 +110,33 @@ class Index:
             cursor.commit()
 
 
-def _summaries(root: Path, files: Sequence[StoreFile]) -> Iterator[tuple[StoreFile, pa.Table, str | None]]:
-    """Each file with its lines, or with what is wrong with it."""
-    paths = {root / file.name: file for file in files}
-    if sum(file.size for file in files) < SEVERAL or len(files) == 1:
-        for path, file in paths.items():
-            yield file, *_summary_of(path)
+def _summaries(
+    root: Path, files: Sequence[StoreFile], stopping: Event
+) -> Iterator[tuple[StoreFile, pa.Table, str | None]]:
+    """Each file with its lines, or with what is wrong with it; until told to stop."""
+    alone = len(files) if sum(file.size for file in files) < SEVERAL else 1  # the first is wanted soon
+    for file in files[:alone]:
+        yield file, *_summary_of(root / file.name)
+    if len(files) == alone:
         return
-    # Not forked: DuckDB has threads.
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
-        tasks = {pool.submit(_summary_of, path): file for path, file in paths.items()}
+    # Not forked: DuckDB has threads. An interrupt is the parent's to handle.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        tasks = {pool.submit(_summary_of, root / file.name): file for file in files[alone:]}
         for task in as_completed(tasks):
+            if stopping.is_set():
+                pool.shutdown(cancel_futures=True)
+                return
             yield tasks[task], *task.result()
 
 
 def _summary_of(path: Path) -> tuple[pa.Table, str | None]:
     try:
-        return _table(summarise(trajectory) for trajectory in read(path)), None
+        return lines_of(path), None
     except StoreError as error:
         return COLUMNS.empty_table(), str(error)
-
-
-def _table(summaries: Iterable[Summary]) -> pa.Table:
-    rows = [(number, *astuple(summary)) for number, summary in enumerate(summaries)]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS)
-    return pa.Table.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)], schema=COLUMNS
-    )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return COLUMNS.empty_table(), f"{path} can't be read: {error}"
 
 
 def _place(root: Path, folder: Path | None) -> Path:

@@ -116,7 +116,8 @@ def _order(sort: str) -> str:
     if not sort:
         return IN_ORDER
     column = SORTS[_one_of("sort", sort.removeprefix("-"), SORTS)]
-    return f"{column} {'DESC' if sort.startswith('-') else 'ASC'} NULLS LAST, {IN_ORDER}"
+    # Ties by place alone: names would have to be compared for all of a million rows.
+    return f"{column} {'DESC' if sort.startswith('-') else 'ASC'} NULLS LAST, file, row"
 
 
 def _one_of(name: str, value: str, choices: Mapping[str, object] | Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from threading import Event, Lock, Thread
 
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 
 from cleaner_rl.trajectory.store import StoreError, read
 from cleaner_rl.view.index import Index
+from cleaner_rl.view.summary import with_originals
 
 PATIENCE = 0.25
 """Seconds that a list waits for a scan before it shows what there is."""
@@ -84,9 +86,9 @@ def rows_with(path: Path, text: str) -> Iterator[int]:
     if path.suffix != ".parquet":
         wanted = text.casefold()
         for row, trajectory in enumerate(read(path)):
-            spans = [trajectory.prompt.text, *(turn.text for turn in trajectory.turns)]
-            spans += [turn.observation.text for turn in trajectory.turns if turn.observation is not None]
-            if any(wanted in each.casefold() for each in spans):
+            turns = (each for turn in trajectory.turns for each in with_originals(turn))
+            spans = chain([trajectory.prompt], *(turn.spans() for turn in turns))
+            if any(wanted in span.text.casefold() for span in spans):
                 yield row
         return
     with pq.ParquetFile(path, memory_map=True) as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 
 import uvicorn
@@ -34,4 +35,5 @@ def serve(library: Library, listening: socket.socket, done: Callable[[StoreFile]
     config = uvicorn.Config(
         Application(library), log_level="warning", access_log=False, server_header=False, lifespan="off"
     )
-    uvicorn.Server(config).run([listening])
+    with suppress(KeyboardInterrupt):  # which uvicorn hands on once it has ended
+        uvicorn.Server(config).run([listening])

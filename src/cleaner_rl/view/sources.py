@@ -73,7 +73,8 @@ def discover(path: Path) -> Sources:
         files=tuple(_store_file(each, root) for each in found if _may_be_store(each)),
         metrics=tuple(sorted(metrics)),
         evaluations=tuple(each for each in found if each.suffix == ".json" and each.name != TOKENIZER),
-        tokenizer=next((each for each in tokenizers if each.is_file()), None),
+        # The nearest: a checkpoint further down may have one of its own.
+        tokenizer=min((each for each in tokenizers if each.is_file()), key=lambda each: len(each.parts), default=None),
     )
 
 

@@ -80,7 +80,7 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
     failed_turns = mended_turns = statuses = 0
     for turn in trajectory.turns:
         mended = turn.edit is not None and turn.edit.commits
-        for each in _with_originals(turn):
+        for each in with_originals(turn):
             for result in each.results:
                 statuses |= STATUS_BITS[result.status]
         failures = sum(each.failed for each in first_attempts(turn))
@@ -119,7 +119,8 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
     )
 
 
-def _with_originals(turn: Turn[Any]) -> Iterator[Turn[Any]]:
+def with_originals(turn: Turn[Any]) -> Iterator[Turn[Any]]:
+    """A turn, and all that its edit took away."""
     yield turn
     for original in turn.edit.original if turn.edit is not None else ():
-        yield from _with_originals(original)
+        yield from with_originals(original)

@@ -1,6 +1,6 @@
 """The whole way through the real stack: a taught model, the sandbox, vLLM, verl, and what a run leaves.
 
-A cut of `recipes/tiny-cpu.yaml`: fewer steps on a pupil that learnt for a minute.
+A cut of `recipes/tiny-cpu.yaml`. It takes a taught world, which takes minutes to make: without `$TAUGHT` it is skipped.
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.taught.folder import made
-from benchmarks.taught.pupil import Lessons
-from benchmarks.taught.regimes import REGIMES
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.engine.train.exactness import differences
@@ -34,10 +30,13 @@ CUT = ("run.steps=5", "run.save_every=5", "run.evaluate_every=0", "batch.prompts
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # Not below /tmp: programs in the sandbox have one of their own.
-    cache = Path(os.environ.get("CLEANER_TAUGHT") or Path(__file__).parents[3] / ".cache" / "taught")
-    return made(REGIMES["drift"], replace(Lessons(), demonstrations=1_500, epochs=4), cache)
+def world() -> Path:
+    folder = os.environ.get("TAUGHT")
+    if not folder:
+        pytest.skip(
+            "needs a model that was taught for minutes: export TAUGHT=$(python -m benchmarks.taught make drift)"
+        )
+    return Path(folder)
 
 
 def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:
@@ -72,8 +71,8 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, tmp_path: Path, m
     far = differences(world / "model", first)
     # What the trainer was given is what the actor says, to rounding; without re-scoring it wouldn't have been.
     assert far.moved_tokens > 0
-    assert far.clean < 1e-5
-    assert far.moved_as_sampled > 100 * far.clean
+    assert far.clean < 3e-5
+    assert far.moved_as_sampled > 1_000 * far.clean
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     kept = [each for each in first if each.extra["roc"]["kept"]]  # type: ignore[index]
