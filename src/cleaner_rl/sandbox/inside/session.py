@@ -161,7 +161,8 @@ class SessionSlot(Slot):
         """Let the next cell start as many processes as it may, not counting these.
 
         The kernel counts the states that wait as the session's, too, and the dead ones that nobody has waited for. Only
-        the soft limit can go up and down with their number, and cells can't change it.
+        the soft limit can go up and down with their number, and cells can't change it. A state that was dropped and
+        hasn't ended yet is in neither number: for that moment a cell may start one process less, never one more.
         """
         if "rlimits" in self._layers:
             most = state.most_processes(self._settings)
