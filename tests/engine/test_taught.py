@@ -41,7 +41,7 @@ def test_the_same_settings_are_made_once_and_others_apart(folder: Path, site: Pa
     before = (folder / "model" / "model.safetensors").stat().st_mtime_ns
     assert made(REGIMES["drift"], LESSONS, site) == folder
     assert (folder / "model" / "model.safetensors").stat().st_mtime_ns == before
-    assert made(REGIMES["drift"], Lessons(demonstrations=8, epochs=0, width=32, heads=1), site) != folder
+    assert made(REGIMES["drift"], Lessons(demonstrations=8, epochs=1, width=32, heads=1), site) != folder
 
 
 def test_a_pupil_is_the_same_for_a_seed(folder: Path, site: Path) -> None:

@@ -124,8 +124,9 @@ async def test_a_busy_or_broken_engine_is_asked_again_and_a_refusal_is_not() -> 
             await nowhere.post("/x", {})
 
 
+@pytest.mark.parametrize("status", [400, 500])
 @asynchronous
-async def test_vllm_that_breaks_on_the_rows_of_its_cache_is_asked_for_all_of_them() -> None:
+async def test_vllm_that_breaks_on_the_rows_of_its_cache_is_asked_for_all_of_them(status: int) -> None:
     """A stand-in for a server whose uninitialised rows hold what JSON can't spell."""
     skipped = []
 
@@ -134,7 +135,7 @@ async def test_vllm_that_breaks_on_the_rows_of_its_cache_is_asked_for_all_of_the
         ids = np.array(body["token_ids"], np.int32)
         skipped.append(body["sampling_params"]["skip_reading_prefix_cache"])
         if not skipped[-1]:
-            return web.Response(status=500, text="Out of range float values are not JSON compliant")
+            return web.Response(status=status, text="Out of range float values are not JSON compliant")
         rows = logprobs_of(ids[:1], ids[1:]).tolist()
         shown = [None, *({str(token): {"logprob": row}} for row, token in zip(rows, ids[1:].tolist(), strict=True))]
         choice = {"token_ids": [1], "finish_reason": "length"}

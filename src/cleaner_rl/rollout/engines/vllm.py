@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from cleaner_rl.rollout.engines.http import Address, EngineBrokeError
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, Finish, Sampling
+from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Finish, Sampling
 from cleaner_rl.trajectory import Floats, Ids, Scores
 
 ROUTE = "/inference/v1/generate"
@@ -132,8 +132,8 @@ class VllmPolicy:
         try:
             settings = PROMPT | {"skip_reading_prefix_cache": False}
             answer = await self._ask(ids_T, settings, request, again_if_broken=False)
-        except EngineBrokeError:
-            # Uninitialised rows may hold what JSON can't, and the server breaks on that.
+        except (EngineBrokeError, EngineRefusedError):
+            # Uninitialised rows may hold what JSON can't; the server then breaks, or takes it for a bad request.
             return None, 0
         details = answer.usage.prompt_tokens_details
         if details is None or details.cached_tokens is None:
