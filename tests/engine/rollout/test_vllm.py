@@ -20,6 +20,8 @@ from cleaner_rl.trajectory import Floats, Ids, Mode, TokenSpan, Trajectory, raw
 from tests.sandbox.serving import until
 
 pytestmark = pytest.mark.timeout(600)
+ROUNDING = 5e-5
+"""Of SmolLM2: log-probs of -10 to -25 out of 30 layers of float32, summed up in another order (2e-5 was seen)."""
 
 
 class Endless(VllmPolicy):
@@ -68,7 +70,7 @@ def test_ids_are_the_servers_and_log_probs_are_those_of_a_full_forward(
 
     asyncio.run(all_of_it())
     assert edits >= 2
-    assert worst < 1e-5
+    assert worst < (1e-5 if name == "tiny" else ROUNDING)
 
 
 @pytest.mark.parametrize("prefix", [1, 31, 32, 33, 64, 200, 256])
