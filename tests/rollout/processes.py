@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.serving import free_port
 from cleaner_rl.tasks import Message, Task
 
 ROOT = Path(__file__).parents[2]
@@ -26,11 +26,6 @@ def write_tasks(file: Path, count: int) -> Path:
     tasks = [Task(f"made/{number}", (Message("user", f"Task {number}?"),), "choice", "C") for number in range(count)]
     file.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
     return file
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @contextlib.contextmanager

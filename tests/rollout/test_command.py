@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.serving import free_port
 from cleaner_rl.cli import main
 from cleaner_rl.rollout.journal import Journal, JournalBusyError
 from cleaner_rl.trajectory import Ending, Key, TextSpan, TokenSpan, Trajectory, residual_tally
 from cleaner_rl.trajectory.store import read
 from tests.rollout.chats import tokenizer
-from tests.rollout.processes import CLI, fake_engine, free_port, kill, sandbox_node, started, write_tasks
+from tests.rollout.processes import CLI, fake_engine, kill, sandbox_node, started, write_tasks
 
 pytestmark = pytest.mark.timeout(300)
 
