@@ -139,6 +139,7 @@ def test_a_filter_shows_what_fits(
 
 def test_numbers_text_sorting_and_pages(browser: Browser, demo: tuple[Library, str]) -> None:
     library, url = demo
+    everything = f"{library.page({})['total']} trajectories"
     with Watch(browser) as page:
         page.goto(f"{url}#/list")
         page.get_by_text("By task and numbers").click()
@@ -147,6 +148,7 @@ def test_numbers_text_sorting_and_pages(browser: Browser, demo: tuple[Library, s
         wanted = {"similarity_min": "0.95", "turns_max": "3"}
         expect(page.locator(".count")).to_contain_text(f"{library.page(wanted)['total']} trajectories")
         page.get_by_role("link", name="Clear filters").click()
+        expect(page.locator(".count")).to_contain_text(everything)
         page.get_by_role("searchbox").fill("lattice")
         expect(page.locator(".count")).to_contain_text(f"{library.page({'q': 'lattice'})['total']} trajectories")
         page.get_by_role("searchbox").fill("Traceback")
@@ -154,6 +156,7 @@ def test_numbers_text_sorting_and_pages(browser: Browser, demo: tuple[Library, s
         page.get_by_label("inside turns too").check()
         expect(page.locator("table.rows tbody tr").first).to_be_visible()
         page.goto(f"{url}#/list")
+        expect(page.locator(".count")).to_contain_text(everything)
         page.get_by_role("button", name="Length").click()
         expect(page.get_by_role("columnheader", name="Length")).to_have_attribute("aria-sort", "descending")
         longest = library.page({"sort": "-length"})["rows"][0]["length"]

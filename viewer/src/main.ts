@@ -44,6 +44,7 @@ async function render(): Promise<void> {
   const { page, parameters } = current();
   const make = PAGES[page] ?? PAGES[""];
   main.setAttribute("aria-busy", "true");
+  main.inert = true;  // what is typed into a page on its way out would be lost unseen
   let content: HTMLElement;
   try {
     content = await make(parameters);
@@ -54,6 +55,7 @@ async function render(): Promise<void> {
   clearCharts();
   main.replaceChildren(content);
   main.removeAttribute("aria-busy");
+  main.inert = false;
   document.title = `${TITLES[page] ?? TITLES[""]} · cleaner view`;
   for (const link of links) {
     if (link.dataset.page === (page === "trajectory" ? "list" : page)) link.setAttribute("aria-current", "page");
