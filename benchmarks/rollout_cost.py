@@ -92,8 +92,10 @@ async def loop_over_engine(served: Served, rollouts: int, tokens: int) -> Cost:
             if abs(drawn[by_loop] / drawn[by_engine] - 1) > ROUNDING:
                 raise RuntimeError(f"the engine drew {drawn[by_engine]} tokens, and for the loop {drawn[by_loop]}")
             if number:  # the first round fills the caches
-                for ratios, loop, bare in zip((cost.wall, cost.cpu), seconds[by_loop], seconds[by_engine], strict=True):
-                    ratios.append(round(loop / bare, 4))
+                for ratios, looped, asked in zip(
+                    (cost.wall, cost.cpu), seconds[by_loop], seconds[by_engine], strict=True
+                ):
+                    ratios.append(round(looped / asked, 4))
     return cost
 
 
