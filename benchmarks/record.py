@@ -25,7 +25,8 @@ def save(path: Path, figures: Mapping[str, object], settings: Mapping[str, objec
 
 def machine() -> dict[str, object]:
     """What the figures were measured on."""
-    return {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
+    load = [round(each, 1) for each in os.getloadavg()]  # over 1, 5 and 15 minutes: how alone it was
+    return {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version(), "load": load}
 
 
 def _cpu() -> str:
