@@ -58,12 +58,17 @@ class Tier(IntEnum):
         return {Tier.NONE: frozenset(), Tier.T1: _T1, Tier.T2: _T2, Tier.T3: _T2 | {Layer.CGROUP}}[self]
 
 
+ELSEWHERE = "the sandbox runs on Linux; elsewhere start its container (deploy/Containerfile) and name its address"
+
+
 class TierError(RuntimeError):
     """The node can't isolate as strongly as it is required to."""
 
 
 def probe() -> dict[str, str]:
-    """What each tier needs and whether it is here: "ok", or what is missing."""
+    """What each tier needs and whether it is here: "ok", or what is missing. Raises `TierError` where there is none."""
+    if sys.platform != "linux":
+        raise TierError(ELSEWHERE)
     found = {"seccomp": seccomp.problem() or "ok"}
     found["landlock"] = "ok" if kernel.landlock_abi() >= 1 else "the kernel has no landlock (5.13 and later have)"
     found["namespaces"] = _namespaces() or "ok"
