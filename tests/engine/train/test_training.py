@@ -25,7 +25,7 @@ from benchmarks.taught.regimes import REGIMES
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.engine.train import witness
-from tests.engine.train.exactness import differences
+from tests.engine.train.exactness import differences, distances
 from tests.taught_site import site
 
 __all__ = ["site"]
@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
 LESSONS = Lessons(demonstrations=400, epochs=8, batch=16, width=64, layers=2, heads=2, vocabulary=768)
 STEPS = 5
+EXACT = 1e-5
 SECONDS = 1_500
 """A run takes one or two minutes on a quiet machine of two cores; imports in a dozen processes are most of it."""
 CUT = (
@@ -92,13 +93,13 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, tmp_path: Path, s
         assert Counter(map(stored, kept)) == Counter((tuple(each.ids), tuple(each.mask)) for each in seen)
         # What the rollout said of each learnt token is what the actor says, to rounding, at every step's weights.
         for each in seen:
-            assert np.abs(each.old - each.rollout)[np.array(each.mask, bool)].max() < 3e-5
+            assert distances(each.rollout, each.old)[np.array(each.mask, bool)].max() < EXACT
 
     # So it is by plain transformers; and without re-scoring it would not be.
     first = drawn(run, 1)
     far = differences(world / "model", first)
     assert far.moved_tokens > 0
-    assert far.clean < 3e-5
+    assert far.clean < EXACT
     assert far.moved_as_sampled > 1_000 * far.clean
 
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
