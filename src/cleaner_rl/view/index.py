@@ -32,8 +32,8 @@ from cleaner_rl.view.sources import Sources, StoreFile
 
 VERSION = 1
 """Of the columns below; a database of another version is made anew."""
-SEVERAL = 64 * 2**20
-"""Bytes from which on a second process pays for its start."""
+SEVERAL = 4 * 2**20
+"""Bytes from which on processes pay for their start: some seconds of work."""
 POLITE = 10
 """By how much these processes step back: a page that is asked for comes first."""
 UNFINISHED = -1
@@ -141,12 +141,13 @@ def _summaries(
     root: Path, files: Sequence[StoreFile], much: bool, stopping: Event
 ) -> Iterator[tuple[StoreFile, Iterable[pa.Table]]]:
     """Each file with its lines, which raise what is wrong with it; until told to stop."""
+    for file in files[:1]:
+        yield file, tables_of(root / file.name)  # as they are made: something is wanted soon
+    others = files[1:]
     if not much:
-        for file in files:
+        for file in others:
             yield file, _one(partial(lines_of, root / file.name))
         return
-    first, *others = files
-    yield first, tables_of(root / first.name)  # as they are made: something is wanted soon
     # Not forked: DuckDB has threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), context, _step_back) as pool:

@@ -31,6 +31,7 @@ LIST = (
     "name, row, run_id, run, step, task, rollout, reward, success, ending, turns, length, tokens, calls, failed, "
     "grafts, replacements, unmended, similarity, gap, kept, statuses, prompt, answer"
 )
+RUNS = "SELECT DISTINCT run_id FROM trajectories ORDER BY run_id"
 FILES = "trajectories JOIN files ON files.number = trajectories.file"
 
 
@@ -91,6 +92,7 @@ class Library:
             "page": query.page,
             "size": query.size,
             "rows": self._listed(condition, query, tables),
+            "runs": [row["run_id"] for row in self.index.rows(RUNS)],
             "searching": None if scan is None or scan.finished.is_set() else {"done": scan.done, "total": scan.total},
             "progress": self._progress(),
         }
