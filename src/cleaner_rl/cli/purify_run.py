@@ -9,7 +9,6 @@ first try left; so no trajectory is lost or doubled."""
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import multiprocessing
@@ -28,6 +27,7 @@ from cleaner_rl.purify.logs.places import find, is_remote, open_file, put
 from cleaner_rl.purify.logs.plans import Plan
 from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.logs.work import Job, Unit, run_unit
+from cleaner_rl.trajectory.store.files import BusyError, only_writer
 
 UNFINISHED, LOCK = ".unfinished", ".lock"
 AHEAD = 2
@@ -115,12 +115,11 @@ def alone(out: str) -> Iterator[None]:
     if is_remote(out):
         yield
         return
-    with (Path(_made(out)) / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OtherRunError(f"another process is writing to {out}; wait for it, or choose another folder") from None
-        yield
+    try:
+        with only_writer(Path(_made(out)) / LOCK):
+            yield
+    except BusyError as error:
+        raise OtherRunError(str(error)) from None
 
 
 def begin(out: str, plan: Plan, options: Mapping[str, Any]) -> dict[int, Summary]:

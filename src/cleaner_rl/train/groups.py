@@ -38,10 +38,12 @@ class StepRecord:
         self._absent = 0
         self._groups = 0
         self._evicted: Counter[str] = Counter()
+        self._tokens = 0
 
-    def evicted(self, why: str, absent: int) -> None:
+    def evicted(self, why: str, rows: Sequence[Graded], absent: int) -> None:
         """A group went back; `absent` of its rollouts were faults."""
         self._evicted[why] += 1
+        self._tokens += sum(int(_number(row.extra.get("sampled"))) for row in rows)
         self._absent += max(0, absent)
         self._groups += 1
 
@@ -55,6 +57,7 @@ class StepRecord:
         ]
         self._rows += told
         self._kept += [told[index] for index in selection.kept]
+        self._tokens += sum(int(_number(row.extra.get("sampled"))) for row in rows)
         self._absent += max(0, absent)
         self._groups += 1
 
@@ -93,6 +96,7 @@ class StepRecord:
             for name, value in _quality(side_rows).items()
         }
         figures |= {
+            "sampled_tokens": float(self._tokens),
             "faults": float(self._absent),
             "fault_share": self.fault_share(),
             **{f"groups/{why}": float(self._evicted[why]) for why in ("stale", "equal_rewards", "too_small")},

@@ -81,7 +81,8 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         rows = self._rows(partition_id)
         for uids, why in zip(eviction_reasons[:3], ("stale", "equal_rewards", "too_small"), strict=True):
             for uid in uids:
-                self._record.evicted(why, self._recipe.sampled - len(rows[uid]))
+                drawn = list(_trajectories(partition_id, rows[uid]).values())
+                self._record.evicted(why, drawn, self._recipe.sampled - len(drawn))
         # Here and not while it waits: where all groups break at once, it never does.
         self._record.check_faults()
         return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
@@ -94,7 +95,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, dict[str, Any]]
     ) -> KVBatchMeta:
         batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
-        trajectories = _trajectories(batch)
+        trajectories = _trajectories(partition_id, batch.keys)
         if partition_id == "val":
             self._record.evaluated(trajectories.values())
             return batch
@@ -162,12 +163,12 @@ class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[mi
     """For trainer modes `colocate_async` and `separate_async`: verl's other sampler stands behind ours."""
 
 
-def _trajectories(batch: KVBatchMeta) -> dict[str, Graded]:
-    if not batch.keys:
+def _trajectories(partition_id: str, keys: list[str]) -> dict[str, Graded]:
+    if not keys:
         return {}
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["trajectory"])
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["trajectory"])
     packed = [getattr(value, "data", value) for value in data["trajectory"]]
-    return {key: unpack(value) for key, value in zip(batch.keys, packed, strict=True)}
+    return {key: unpack(value) for key, value in zip(keys, packed, strict=True)}
 
 
 def _answers(trajectory: Graded) -> int:
