@@ -33,7 +33,7 @@ sys.meta_path.insert(0, Blocked())
 """
 """A stand-in for an environment that lacks packages."""
 NOT_LINUX = """
-import asyncio, multiprocessing, platform, subprocess, sys, webbrowser
+import asyncio, multiprocessing, platform, subprocess, sys, urllib.request, webbrowser
 sys.platform, platform.machine, platform.system = "darwin", lambda: "arm64", lambda: "Darwin"
 """
 """A stand-in for a Mac: what asks for the platform is told so."""

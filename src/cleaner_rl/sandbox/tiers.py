@@ -81,7 +81,7 @@ def choose(probes: dict[str, str], wanted: Tier | None, least: Tier) -> Tier:
     highest = Tier.NONE
     if probes["seccomp"] == probes["landlock"] == "ok":
         highest = Tier.T2 if probes["namespaces"] == "ok" else Tier.T1
-    if highest is Tier.T2 and wanted is Tier.T3 and probes["cgroup"] == "ok":
+    if highest is Tier.T2 and Tier.T3 in (wanted, least) and probes["cgroup"] == "ok":
         highest = Tier.T3  # only if told to: it is untested
     tier = highest if wanted is None else wanted
     if tier > highest or tier < least:
