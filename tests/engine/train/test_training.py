@@ -1,7 +1,6 @@
 """The whole way through the real stack: a taught model, the sandbox, vLLM, verl, and what a run leaves.
 
-A cut of `recipes/tiny-cpu.yaml`, by `cleaner train` itself, on a model that learnt for a minute: it knows how calls
-look and little else, so that many of them fail and some are mended.
+A cut of `recipes/tiny-cpu.yaml`, by `cleaner train` itself, in the smallest world in which repairs occur.
 """
 
 from __future__ import annotations
@@ -19,20 +18,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.taught.folder import made
-from benchmarks.taught.pupil import Lessons
-from benchmarks.taught.regimes import REGIMES
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.engine.train import witness
 from tests.engine.train.exactness import differences, distances
+from tests.engine.train.world import make
 from tests.taught_site import site
 
 __all__ = ["site"]
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
-LESSONS = Lessons(demonstrations=400, epochs=8, batch=16, width=64, layers=2, heads=2, vocabulary=768)
 STEPS = 5
 EXACT = 1e-5
 SECONDS = 1_500
@@ -50,7 +46,7 @@ TWO = ("method=hindsight", "device.per_node=2", "device.router=even")
 
 @pytest.fixture(scope="module")
 def world(site: Path) -> Path:
-    return made(REGIMES["drift"], LESSONS, site)
+    return make(site / "world")
 
 
 def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:

@@ -64,6 +64,6 @@ def _rows(data: Any) -> Iterator[Trained]:
         yield Trained(int(step), ids.tolist(), len(mask), mask.tolist(), old.numpy(), rollout.numpy())
 
 
-_workers = sys.modules.get("verl.workers.engine_workers")
+_workers: Any = sys.modules.get("verl.workers.engine_workers")
 if _workers is not None:
     _workers.ppo_loss = _watched(_workers.ppo_loss)
