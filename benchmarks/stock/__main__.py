@@ -32,7 +32,13 @@ def main(
     folder: Path, pairs: int, prompts: int, rollouts: int, turns: int, alone: bool, as_json: bool, save: Path | None
 ) -> None:
     """Compare on a FOLDER of `benchmarks.taught`. Needs the engines; takes minutes."""
-    settings = {"pairs": pairs, "prompts": prompts, "rollouts": rollouts, "turns": turns, "alone": alone}
+    settings: dict[str, Any] = {
+        "pairs": pairs,
+        "prompts": prompts,
+        "rollouts": rollouts,
+        "turns": turns,
+        "alone": alone,
+    }
     with tempfile.TemporaryDirectory(prefix="stock-") as place:
         figures = compare(folder, Path(place), **settings)
     if save is not None:

@@ -17,6 +17,7 @@ from verl.experimental.agent_loop.tool_parser import FunctionCall, ToolParser
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.tasks import MathPool, RewardScale, from_verl, grade, load_prompt
@@ -70,8 +71,8 @@ class TurnSampler(CleanerSampler):
     def _materialize_batch(
         self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, dict[str, Any]]
     ) -> KVBatchMeta:
-        take = super() if ours(self._step) else super(CleanerSampler, self)
-        batch = take._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
+        kind: Any = CleanerSampler if ours(self._step) else ReplayBuffer
+        batch: KVBatchMeta = kind._materialize_batch(self, partition_id, selected_prompt_uids, partition_snapshot)
         names = ["prompts", "responses", "response_mask", "rm_scores", "index"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=partition_id, select_fields=names)
         tensors = [data[name].unbind() for name in names[:4]]

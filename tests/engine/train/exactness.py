@@ -13,7 +13,8 @@ from cleaner_rl.trajectory import Floats, TokenSpan, Trajectory
 
 def distances(one: Floats, other: Floats) -> Floats:
     """How far log-probs are apart: as they are down to -1, and in proportion below, where float32 has fewer digits."""
-    return np.abs(one - other) / np.maximum(1, np.abs(other))
+    apart: Floats = np.abs(one - other) / np.maximum(1, np.abs(other))
+    return apart
 
 
 def actor_logprobs(model: Path, trajectories: Iterable[Trajectory[TokenSpan]]) -> list[Floats]:
