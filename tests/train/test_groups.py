@@ -28,7 +28,8 @@ RECIPE = to_recipe(
 def rollout(number: int, success: bool, failures: int = 0) -> Graded:
     one = trajectory(*[failed() for _ in range(failures)], worked(), answered(), success=success)
     key = Key("run", 3, "task", number)
-    return replace(one, key=key, reward=1.0 if success else -1.0, ending=Ending.ANSWERED)
+    extra = {"sampled": 10 + number}
+    return replace(one, key=key, reward=1.0 if success else -1.0, ending=Ending.ANSWERED, extra=extra)
 
 
 ROWS = [rollout(0, True, 2), rollout(1, True), rollout(2, False, 1), rollout(3, False)]
@@ -68,11 +69,23 @@ def test_s20_residual_errors_are_counted_by_call() -> None:
     assert figures["first_attempt_success"] == pytest.approx(4 / 7)
 
 
+def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    record.evicted("equal_rewards", [replace(rollout(9, True), key=Key("run", 3, "easy", 0))], absent=0)
+
+    metrics = record.finish(3, "train")
+
+    (easy,) = [each for each in read(tmp_path / "trajectories") if each.key.task == "easy"]
+    assert easy.extra["roc"]["why"] == "the group went back: all its rewards are equal"  # type: ignore[index]
+    assert metrics["cleaner/groups/equal_rewards"] == 1
+    assert metrics["cleaner/accuracy"] == 0.5
+
+
 def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path) -> None:
     record = StepRecord(RECIPE, tmp_path)
-    record.evicted("too_small", absent=4)
+    record.evicted("too_small", [], absent=4)
     record.check_faults()  # one of two groups: too early
-    record.evicted("too_small", absent=4)
+    record.evicted("too_small", [], absent=4)
 
     with pytest.raises(TooManyFaultsError, match="100% of this step's rollouts were faults"):
         record.check_faults()
@@ -80,7 +93,7 @@ def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path
 
 def test_a_bearable_share_of_faults_is_reported(tmp_path: Path) -> None:
     record = recorded(tmp_path)
-    record.evicted("too_small", absent=1)
+    record.evicted("too_small", [], absent=1)
 
     metrics = record.finish(3, "train")
 
@@ -94,3 +107,9 @@ def test_a_step_begins_with_nothing(tmp_path: Path) -> None:
     record.finish(3, "train")
     assert record.fault_share() == 0
     assert record.finish(4, "train")["cleaner/faults"] == 0
+
+
+def test_all_that_a_step_sampled_is_counted_groups_that_went_back_too(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    record.evicted("equal_rewards", ROWS[:2], absent=0)
+    assert record.finish(3, "train")["cleaner/sampled_tokens"] == 10 + 11 + 12 + 13 + 10 + 11

@@ -93,3 +93,24 @@ def test_a_response_that_reaches_into_the_buffer_loses_reward_by_how_far() -> No
     assert shaped.reward == pytest.approx(1.0 - 2.0 * 5 / 10)
     assert shaped.success is True
     assert shaped.extra["overlong"] == pytest.approx(1.0)
+
+
+def test_failed_turns_can_be_masked_out_of_the_loss() -> None:
+    one = graded(failed(), worked(), answered())
+    recipe = to_recipe(values(method="dapo", update={"overlong_buffer": 0, "learn_failed": False}))
+
+    usual, masked = to_row(one, RECIPE), to_row(one, recipe)
+
+    assert usual is not None
+    assert masked is not None
+    length = len(one.turns[0])
+    assert not any(masked.response_mask[:length])
+    assert masked.response_mask[length:] == usual.response_mask[length:]
+    assert masked.response_ids == usual.response_ids
+
+
+def test_a_rollout_of_nothing_but_failures_counts_in_its_group_though_nothing_is_learnt_from_it() -> None:
+    recipe = to_recipe(values(method="dapo", update={"overlong_buffer": 0, "learn_failed": False}))
+    row = to_row(graded(failed(), failed(), reward=-1.0), recipe)
+    assert row is not None
+    assert (row.reward, sum(row.response_mask)) == (-1.0, 0)

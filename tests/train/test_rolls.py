@@ -16,7 +16,7 @@ from cleaner_rl.train.outputs import Graded, to_row
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.rolls import PHASE, ROUND, roll
 from cleaner_rl.train.workshop import Workshop, workshop
-from cleaner_rl.trajectory import Ending, Granularity
+from cleaner_rl.trajectory import Ending, Granularity, Mode
 from tests.rollout.chats import chat, tokenizer
 from tests.rollout.scripted import ScriptedPolicy, call, node, tasks_left
 from tests.train.recipes import values
@@ -85,6 +85,30 @@ def test_s18_the_coin_is_the_seeds() -> None:
     again = [bool(run(half, ScriptedPolicy(REPAIRED), row(number=number)).edits) for number in range(6)]
     assert drawn == again
     assert set(drawn) == {True, False}
+
+
+def test_what_the_coin_leaves_out_can_be_collapsed_afterwards() -> None:
+    later = recipe(purify={"schedule": [(3, 1.0), (4, 0.0)], "otherwise": "hindsight"})
+    live, afterwards = (run(later, ScriptedPolicy(REPAIRED), row(step=step)) for step in (3, 4))
+
+    assert [edit.mode for _, edit in live.edits] == [Mode.LIVE]
+    assert [edit.mode for _, edit in afterwards.edits] == [Mode.HINDSIGHT]
+    assert not run(later, ScriptedPolicy(REPAIRED), row(Phase.EVALUATION)).edits
+
+
+def test_all_that_was_sampled_is_counted_whatever_is_trained_on() -> None:
+    wrong = [call("print(y)"), call("print(1 + 1)"), "So it is \\boxed{3}."]
+    raw = run(recipe("dapo"), ScriptedPolicy(wrong), row())
+    cut = run(recipe(purify={"which": "successful"}), ScriptedPolicy(wrong), row())
+
+    assert len(cut.turns) == 1  # up to the first failure
+    assert raw.extra["sampled"] == cut.extra["sampled"] == raw.loss_mask().sum()
+
+
+def test_an_evaluation_can_have_fewer_turns_than_training() -> None:
+    plan = recipe("dapo", budget={"turns": 3, "evaluation_turns": 2})
+    assert len(run(plan, ScriptedPolicy(REPAIRED), row()).turns) == 3
+    assert len(run(plan, ScriptedPolicy(REPAIRED), row(Phase.EVALUATION)).turns) == 2
 
 
 def test_s2_an_engine_that_breaks_makes_no_row() -> None:

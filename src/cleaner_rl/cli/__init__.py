@@ -14,6 +14,8 @@ import click
 from cleaner_rl import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("cleaner_rl.cli.demo", "Watch a failure being repaired: one page with before and after, in seconds."),
+    "doctor": ("cleaner_rl.cli.doctor", "What this machine can do, and what to do about what it can't."),
     "purify": ("cleaner_rl.cli.purify", "Repair logs of agents that exist, and make training data of them."),
     "verify": ("cleaner_rl.cli.verify", "Replay a store's calls, and say which give what it says."),
     "compare": ("cleaner_rl.cli.compare", "What changed from one evaluation to another."),

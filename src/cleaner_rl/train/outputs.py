@@ -37,6 +37,8 @@ def to_row(trajectory: Graded, recipe: Recipe) -> Row | None:
     logprobs = rollout_logprobs(trajectory, recipe)[length:]
     if not mask.any() or np.isnan(logprobs[mask]).any():
         return None
+    if not recipe.update.learn_failed:
+        mask &= ~_failed(trajectory)[length:]
     shaped = shape(trajectory, recipe)
     versions = _versions(shaped)
     assert shaped.reward is not None
@@ -56,6 +58,14 @@ def rollout_logprobs(trajectory: Graded, recipe: Recipe) -> np.ndarray[tuple[int
     if recipe.purify.graft_logprobs is GraftLogprobs.SAMPLED:
         return trajectory.behaviour_logprobs()
     return trajectory.logprobs()
+
+
+def _failed(trajectory: Graded) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Which tokens belong to a turn whose call failed."""
+    turns = trajectory.turns
+    return np.concatenate(
+        [np.full(len(placed.span), placed.turn >= 0 and turns[placed.turn].failed) for placed in trajectory.placed()]
+    )
 
 
 def shape(trajectory: Graded, recipe: Recipe) -> Graded:

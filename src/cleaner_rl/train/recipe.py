@@ -67,6 +67,15 @@ class GraftLogprobs(StrEnum):
     """As it was really drawn, so that a token's importance weight is π_old(clean) over π(lookahead)."""
 
 
+class Otherwise(StrEnum):
+    """What becomes of trajectories that `probability` leaves out of a live repair."""
+
+    RAW = "raw"
+    """They stay as they were sampled: the paper."""
+    HINDSIGHT = "hindsight"
+    """They are collapsed afterwards; with a schedule, lookahead first and hindsight later."""
+
+
 class Correction(StrEnum):
     """verl's importance correction between rollout and trainer."""
 
@@ -129,6 +138,8 @@ class Budget:
     prompt_tokens: int = 2_560
     response_tokens: int = 20_480
     turns: int = 16
+    evaluation_turns: int = 0
+    """In evaluation, if it has another number of them; 0: the same."""
     lookahead_tokens: int = 20_480
     """For all attempts of one rollout; none of it counts against the response."""
     seconds: float = 0
@@ -169,6 +180,8 @@ class Update:
     clip_c: float = 10.0
     loss: str = "token-mean"
     kl: float = 0.0
+    learn_failed: bool = True
+    """Whether turns whose call failed are learnt from, as all are; else they are masked out of the loss."""
     correction: Correction = Correction.TOKEN
     correction_threshold: float = 2.0
     overlong_buffer: int = 4_096
@@ -189,6 +202,7 @@ class Purify:
     """(step, probability) points instead of one probability."""
     which: Which = Which.ALL
     unrepaired: Unrepaired = Unrepaired.KEEP_ATTEMPTS
+    otherwise: Otherwise = Otherwise.RAW
     graft_logprobs: GraftLogprobs = GraftLogprobs.RESCORED
 
     def policy(self) -> PurifyPolicy:
@@ -196,6 +210,12 @@ class Purify:
         probability = Schedule(tuple(self.schedule)) if self.schedule else self.probability
         splice = SplicePolicy(self.threshold, self.measure, self.refuse_stale)
         return PurifyPolicy(self.attempts, splice, probability, self.which, self.unrepaired)
+
+    def rest(self) -> PurifyPolicy | None:
+        """For hindsight on those that a live repair leaves out; None if they stay raw."""
+        if self.otherwise is Otherwise.RAW:
+            return None
+        return replace(self.policy(), probability=1.0)
 
 
 @dataclass(frozen=True, slots=True)

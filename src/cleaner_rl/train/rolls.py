@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cleaner_rl.purify import Phase
@@ -10,7 +11,7 @@ from cleaner_rl.rollout import Policy, Sampling, finish, rollout
 from cleaner_rl.tasks import from_verl
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.workshop import Workshop
-from cleaner_rl.trajectory import Key, Seeds, derive_seed
+from cleaner_rl.trajectory import Key, Seeds, derive_seed, raw
 
 PHASE = "cleaner_phase"
 ROUND = "cleaner_round"
@@ -30,9 +31,7 @@ async def roll(
     drawn = (step, int(row[ROUND])) if phase is Phase.TRAINING else ()
     seeds = Seeds(derive_seed(recipe.seed, phase, *drawn), task.id, number)
     model = shop.model(policy, _sampling(sampling), window)
-    purifier, toolbox = shop.purifier(phase), shop.toolbox()
-    if purifier is not None and not purifier.applies(seeds, step):
-        purifier = None
+    purifier, toolbox = shop.purifier(phase, seeds, step), shop.toolbox()
     trajectory = await rollout(
         task,
         key,
@@ -40,9 +39,11 @@ async def roll(
         model=model,
         toolbox=toolbox,
         seeds=seeds,
-        budget=shop.budget,
+        budget=shop.budget(phase),
         purifier=purifier,
     )
+    # Counted before anything is cut: attempts of lookaheads, and what edits take away, were sampled too.
+    trajectory = replace(trajectory, extra={**trajectory.extra, "sampled": sampled_tokens(trajectory)})
     return await finish(
         trajectory,
         task,
@@ -53,6 +54,12 @@ async def roll(
         scale=recipe.tasks.reward,
         purifier=purifier,
     )
+
+
+def sampled_tokens(trajectory: Graded) -> int:
+    """All that the model sampled for a trajectory."""
+    turns = [each.turn for each in raw(trajectory)]
+    return sum(len(span) for turn in turns for span in (turn.reasoning, turn.action) if span is not None)
 
 
 def _sampling(parameters: Mapping[str, Any]) -> Sampling:

@@ -23,7 +23,7 @@ from cleaner_rl.tasks import Grader, MathPool, Prompt, load_prompt
 from cleaner_rl.tools import CallFormat, ToolSet, call_format
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe
-from cleaner_rl.trajectory import Mode
+from cleaner_rl.trajectory import Mode, Seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,22 @@ class Workshop:
     sandbox: SandboxClient
     graders: Mapping[str, Grader]
 
-    @property
-    def budget(self) -> RolloutBudget:
+    def budget(self, phase: Phase) -> RolloutBudget:
         """What a rollout may use."""
         budget = self.recipe.budget
-        return RolloutBudget(budget.turns, budget.response_tokens, budget.seconds or None, budget.lookahead_tokens)
+        turns = (budget.evaluation_turns if phase is Phase.EVALUATION else 0) or budget.turns
+        return RolloutBudget(turns, budget.response_tokens, budget.seconds or None, budget.lookahead_tokens)
 
-    def purifier(self, phase: Phase) -> Purifier | None:
-        """How rollouts are purified; None if the method doesn't."""
+    def purifier(self, phase: Phase, seeds: Seeds, step: int) -> Purifier | None:
+        """How a rollout is purified; None if it isn't."""
         method, purify = self.recipe.method, self.recipe.purify
         if not method.edits:
             return None
-        return Purifier(Mode.LIVE if method.live else Mode.HINDSIGHT, purify.policy(), phase)
+        chosen = Purifier(Mode.LIVE if method.live else Mode.HINDSIGHT, purify.policy(), phase)
+        rest = purify.rest() if method.live else None
+        if rest is not None and not chosen.applies(seeds, step):
+            chosen = Purifier(Mode.HINDSIGHT, rest, phase)
+        return chosen if chosen.applies(seeds, step) else None
 
     def toolbox(self) -> Toolbox:
         """Where calls run."""
