@@ -4,7 +4,9 @@
 
 A model that was taught to make and to mend ten kinds of mistakes (`benchmarks.taught`) works on held-out tasks in the
 real sandbox, once with repair off and once with it on, over the same tasks with the same seeds. Counted are the failed
-calls that stand in the final histories; every repaired trajectory is replayed in a fresh session.
+calls that stand in the final histories; every repaired trajectory is replayed in a fresh session. The two go turn about
+over parts of the tasks, and the median part says what repair costs: neighbours on a shared machine slow down whichever
+runs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import click
 
@@ -39,11 +42,12 @@ PAPERS_OVERHEAD = 0.088
 """Latency that repair costs at test time, as the CLEANER paper reports it for its own error rate on GPUs."""
 WINDOW = 2_048
 TURNS = 12
+PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """All tasks once."""
+    """Some tasks once."""
 
     trajectories: list[Trajectory[TokenSpan]]
     seconds: float
@@ -112,20 +116,26 @@ async def measure(policy: Policy, world: Path, count: int, *, at_once: int = 32,
     chat = Chat(AutoTokenizer.from_pretrained(world / "model"), ToolSet(regime.prompt.tool))
     model = TokenModel(policy, chat, call_format(regime.prompt.call_format), window=WINDOW)
     chosen = tasks(regime, TEST, count)
+    parts = [chosen[start::PARTS] for start in range(min(PARTS, count))]
+    off: list[Pass] = []
+    on: list[Pass] = []
     repairing = Purifier(policy=PurifyPolicy(in_evaluation=True), phase=Phase.EVALUATION)
     with MathPool(1) as pool:
         async with offered([world / "site"], regime.tool) as (toolbox,):
             setting = Setting(regime, model, toolbox, {"math": MathGrader(pool)}, at_once)
             await setting.work(chosen[:at_once], "warm-up", seed + 1)
-            off = await setting.work(chosen, "repair off", seed)
-            on = await setting.work(chosen, "repair on", seed, repairing)
-            verdicts = await _replayed(on.trajectories, toolbox, at_once)
+            for part in parts:
+                off.append(await setting.work(part, "repair off", seed))
+                on.append(await setting.work(part, "repair on", seed, repairing))
+            verdicts = await _replayed(_all(on), toolbox, at_once)
     return report(off, on, verdicts)
 
 
-def report(off: Pass, on: Pass, verdicts: Counter[ReplayVerdict]) -> dict[str, object]:
+def report(off: Sequence[Pass], on: Sequence[Pass], verdicts: Counter[ReplayVerdict]) -> dict[str, object]:
     """The figures of `benchmarks.rollout` that repair has, and all that they rest on."""
-    without, with_ = figures(off.trajectories), figures(on.trajectories)
+    without, with_ = figures(_all(off)), figures(_all(on))
+    costs = [round(after.latency / before.latency - 1, 4) for before, after in zip(off, on, strict=True)]
+    walls = [round(after.seconds / before.seconds - 1, 4) for before, after in zip(off, on, strict=True)]
     proven, undecided = verdicts[ReplayVerdict.SAME], verdicts[ReplayVerdict.NONDETERMINISTIC]
     decided = verdicts.total() - undecided
     return {
@@ -135,12 +145,17 @@ def report(off: Pass, on: Pass, verdicts: Counter[ReplayVerdict]) -> dict[str, o
         "replayed": round(proven / decided, 4) if decided else None,
         "nondeterministic": round(undecided / verdicts.total(), 4) if verdicts else None,
         "repaired_trajectories": verdicts.total(),
-        "repair_overhead": round(on.latency / off.latency - 1, 4),
-        "repair_overhead_wall": round(on.seconds / off.seconds - 1, 4),
+        "repair_overhead": median(costs),
+        "repair_overhead_of_parts": costs,
+        "repair_overhead_wall": median(walls),
         "papers_overhead": PAPERS_OVERHEAD,
         "off": without.to_json(),
         "on": with_.to_json(),
     }
+
+
+def _all(passes: Sequence[Pass]) -> list[Trajectory[TokenSpan]]:
+    return [trajectory for each in passes for trajectory in each.trajectories]
 
 
 def _left(counted: Figures) -> float:

@@ -1,4 +1,8 @@
-"""A vLLM server in a process of its own, and what it says it was asked and gave."""
+"""Servers in processes of their own, which end with whoever started them: vLLM, and what it says it was asked and gave.
+
+Part      any server: can be killed, and started again on its port
+Served    a vLLM server
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,81 @@ SECONDS = 240.0
 """For a server to start, on a machine with other things to do."""
 DETAILS = re.compile(r"Request (\S+) details: prompt: .*?prompt_token_ids: (\[[^\]]*\])")
 GENERATED = re.compile(r"Generated response (\S+): output: .*?output_token_ids: (\[[^\]]*\])")
+LEASH = 'exec 3<&0 </dev/null; (read -r gone <&3; kill -9 0) & exec "$@" 3<&-'
+"""Becomes a command whose whole process group is killed once nobody holds the other end of its standard input."""
+
+
+def leashed(command: Sequence[object], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A process in a group of its own that does not outlive this one, however this one ends."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            ["sh", "-c", LEASH, "sh", *map(str, command)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | environment,
+            start_new_session=True,
+        )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a leashed process and all of its group at once."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+@dataclass
+class Part:
+    """A server, running from `start` to `kill`."""
+
+    url: str
+    log: Path
+    command: Sequence[object]
+    environment: Mapping[str, str]
+    health: str
+    """Its route that says whether it serves."""
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def start(self) -> None:
+        """Start it, without waiting for it to serve."""
+        self.process = leashed(self.command, self.log, self.environment)
+
+    def kill(self) -> None:
+        """End it at once, with all its processes."""
+        kill(self.process)
+
+    @property
+    def serves(self) -> bool:
+        """Whether it answers now."""
+        with contextlib.suppress(urllib.error.URLError, OSError):
+            urllib.request.urlopen(f"{self.url}{self.health}", timeout=5).close()
+            return True
+        return False
+
+    def await_health(self) -> None:
+        """Wait until it serves."""
+        deadline = time.monotonic() + SECONDS
+        while not self.serves:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.url} ended with {self.process.returncode}:\n{self.log.read_text()[-3000:]}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.url} did not start within {SECONDS:g} s:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def running(*parts: Part) -> Iterator[None]:
+    """Start them side by side, wait until all serve, and end them."""
+    with contextlib.ExitStack() as stack:
+        for part in parts:
+            part.start()
+            stack.callback(part.kill)
+        for part in parts:
+            part.await_health()
+        yield
 
 
 @dataclass
@@ -35,19 +114,10 @@ class Record:
 
 
 @dataclass
-class Served:
-    """A running server."""
+class Served(Part):
+    """A vLLM server."""
 
     model: Path
-    url: str
-    log: Path
-    process: subprocess.Popen[bytes]
-
-    def kill(self) -> None:
-        """End it at once, with all its processes."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
 
     def records(self, name: str) -> list[Record]:
         """The server's own record of the requests whose name holds this one, in their order."""
@@ -61,10 +131,9 @@ class Served:
         return [Record(each, prompts[each], outputs[each], "/score/" in each) for each in outputs if name in each]
 
 
-@contextlib.contextmanager
-def serve(
+def vllm(
     model: Path, folder: Path, *options: object, port: int | None = None, dtype: str = "float32", record: bool = True
-) -> Iterator[Served]:
+) -> Served:
     """A server for a model, on a free port of this machine. `record`: whether its log holds every request's ids."""
     port = port or free_port()
     log = folder / f"vllm-{port}-{time.monotonic_ns()}.log"
@@ -75,40 +144,24 @@ def serve(
     command += ["--enable-prompt-tokens-details", *options]
     if record:
         command += ["--enable-log-requests", "--enable-log-outputs"]
-    settings = {
+    environment = {
         "VLLM_LOGGING_LEVEL": "DEBUG" if record else "WARNING",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
+        # Its rows for cached tokens are memory as it was found; as zeros they can be spelt in JSON.
+        "MALLOC_PERTURB_": "255",
     }
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            list(map(str, command)),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=os.environ | settings,
-            start_new_session=True,
-        )
-    served = Served(model, f"http://127.0.0.1:{port}", log, process)
-    try:
-        await_health(served)
+    return Served(f"http://127.0.0.1:{port}", log, command, environment, "/health", model)
+
+
+@contextlib.contextmanager
+def serve(model: Path, folder: Path, *options: object, **settings: Any) -> Iterator[Served]:
+    """The same, running."""
+    served = vllm(model, folder, *options, **settings)
+    with running(served):
         yield served
-    finally:
-        served.kill()
-
-
-def await_health(served: Served) -> None:
-    """Wait until it serves."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        if served.process.poll() is not None:
-            raise RuntimeError(f"vLLM ended with {served.process.returncode}:\n{served.log.read_text()[-3000:]}")
-        with contextlib.suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{served.url}/health", timeout=5).close()
-            return
-        time.sleep(0.2)
-    raise RuntimeError(f"vLLM did not start within {SECONDS:g} s:\n{served.log.read_text()[-3000:]}")
 
 
 def free_port() -> int:

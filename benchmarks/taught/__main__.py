@@ -1,4 +1,7 @@
-"""`python -m benchmarks.taught make mistakes`: make a world and its pupil, or find it made. Prints its folder."""
+"""`python -m benchmarks.taught make mistakes`: make a world and its pupil, or find it made. Prints its folder.
+
+`python -m benchmarks.taught serve FOLDER`: a sandbox node that offers its library, for `cleaner rollout --sandbox`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ from pathlib import Path
 
 import click
 
+from benchmarks.taught import library
 from benchmarks.taught.folder import made
 from benchmarks.taught.pupil import Lessons
 from benchmarks.taught.regimes import REGIMES
+from benchmarks.taught.workshop import LIMITS
+from cleaner_rl.sandbox import NodeConfig, SessionRequest
+from cleaner_rl.sandbox.service import Keeper, ServiceConfig, bind
 
 
 @click.group()
@@ -31,6 +38,17 @@ def make(regime: str, cache: Path | None, settings: tuple[str, ...]) -> None:
             raise click.UsageError(f"the lessons have no setting '{name}'; they have {', '.join(kinds)}")
         lessons = replace(lessons, **{name: kinds[name](value)})
     click.echo(made(REGIMES[regime], lessons, cache))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--port", default=8089, show_default=True)
+@click.option("--slots", default=2, show_default=True, help="Runs at the same time.")
+def serve(folder: Path, port: int, slots: int) -> None:
+    """Serve the library of a made folder as a sandbox node; the set has the name that sessions ask for by default."""
+    preload = library.preload(folder / "site", SessionRequest().preload)
+    config = ServiceConfig(NodeConfig(slots=slots, preload=(preload,), limits=LIMITS))
+    raise SystemExit(Keeper(bind("127.0.0.1", port, config), config).run())
 
 
 main()

@@ -68,8 +68,9 @@ def test_the_report_compares_what_is_left_and_leaves_out_what_cannot_be_decided(
     off = Pass([timed(trajectory(failed(), failed(), worked(), answered()), 1.0)] * 4, 2.0)
     on = Pass([timed(trajectory(repaired(failed(), worked()), answered()), 1.1)] * 3 + [off.trajectories[0]], 3.0)
     verdicts = Counter({ReplayVerdict.SAME: 3, ReplayVerdict.NONDETERMINISTIC: 1})
-    found = report(off, on, verdicts)
+    slow = replace(on, trajectories=[timed(each, 9.0) for each in on.trajectories])  # a neighbour was at work
+    found = report([off, off, off], [on, slow, on], verdicts)
     assert (found["errors_off"], found["errors_on"], found["errors_on_over_off"]) == (2.0, 0.5, 0.25)
     assert (found["replayed"], found["nondeterministic"]) == (1.0, 0.25)
     assert (found["repair_overhead"], found["repair_overhead_wall"]) == (0.075, 0.5)
-    assert report(off, on, Counter({ReplayVerdict.SAME: 1, ReplayVerdict.DIFFERENT: 3}))["replayed"] == 0.25
+    assert report([off], [on], Counter({ReplayVerdict.SAME: 1, ReplayVerdict.DIFFERENT: 3}))["replayed"] == 0.25

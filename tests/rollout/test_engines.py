@@ -6,18 +6,20 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from aiohttp import web
 
+from benchmarks.serving import free_port
 from cleaner_rl.purify import SampleRequest
 from cleaner_rl.rollout import EngineFaultError, Finish, Purifier, Sampling, StatelessToolbox, finish, rollout
-from cleaner_rl.rollout.engines import Address, ChatModel, SglangPolicy, VllmPolicy
+from cleaner_rl.rollout.engines import Address, ChatModel, Connection, SglangPolicy, VllmPolicy, connect
 from cleaner_rl.tasks import ChoiceGrader
 from cleaner_rl.trajectory import Ending, TextSpan, Trajectory, residual_tally
-from tests.rollout.chats import TOOLS
+from tests.rollout.chats import TOOLS, tokenizer
 from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, logprobs_of
 from tests.rollout.test_loop import FakeSandbox
 from tests.sandbox.serving import asynchronous
@@ -26,9 +28,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def standing_in(route: str, handler: Handler) -> AsyncIterator[str]:
+async def standing_in(route: str, handler: Handler, method: str = "POST") -> AsyncIterator[str]:
     app = web.Application()
-    app.router.add_post(route, handler)
+    app.router.add_route(method, route, handler)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -246,3 +248,21 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
             await task
         await asyncio.wait_for(gone.wait(), 10)
     await runner.cleanup()
+
+
+@asynchronous
+async def test_a_replica_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
+    tokenizer("qwen3").save_pretrained(tmp_path)
+    away = f"http://127.0.0.1:{free_port()}"
+
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "m", "max_model_len": 4_000}]})
+
+    async with standing_in("/v1/models", models, "GET") as url:
+        many = Connection((away, url), str(tmp_path), patience=600)
+        async with asyncio.timeout(120), connect(many, STATELESS) as model:
+            assert model.window == 4_000
+    nobody = Connection((away, f"{away}/other"), str(tmp_path), patience=0.2)
+    with pytest.raises(EngineFaultError, match="did not answer"):
+        async with connect(nobody, STATELESS):
+            pass

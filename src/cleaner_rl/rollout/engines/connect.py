@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -15,12 +16,14 @@ from cleaner_rl.rollout.engines.http import Address
 from cleaner_rl.rollout.engines.sglang import SglangPolicy
 from cleaner_rl.rollout.engines.vllm import VllmPolicy
 from cleaner_rl.rollout.model import Model, TokenModel
-from cleaner_rl.rollout.policy import Policy, Sampling
+from cleaner_rl.rollout.policy import EngineFaultError, Policy, Sampling
 from cleaner_rl.tasks import Prompt
 from cleaner_rl.tools import ToolSet, call_format
 
 ONE_OF_MANY = 10.0
 """Seconds that a request waits for one replica, where there are others."""
+LATECOMERS = 2.0
+"""Seconds in which the others may say how long a context they take, once one replica has said so."""
 DEFAULT_WINDOW = 32_768
 """Of a chat API, which doesn't say."""
 
@@ -32,6 +35,13 @@ class Engine(StrEnum):
     SGLANG = "sglang"
     CHAT = "chat"
     """Any OpenAI-compatible chat API: text only, for evaluation."""
+
+
+POLICIES: Mapping[Engine, type[VllmPolicy] | type[SglangPolicy]] = {
+    Engine.VLLM: VllmPolicy,
+    Engine.SGLANG: SglangPolicy,
+}
+"""Those that speak in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +89,9 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
                 sampling=connection.sampling,
             )
             return
-        make = VllmPolicy if connection.engine is Engine.VLLM else SglangPolicy
+        make = POLICIES[connection.engine]
         policies = [make(address) for address in addresses]
-        window = connection.window or min([await policy.window() for policy in policies])
+        window = connection.window or await _window(connection)
         policy: Policy = policies[0]
         if not alone:
             replicas = {
@@ -102,6 +112,28 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
             window=window,
             sampling=connection.sampling,
         )
+
+
+async def _window(connection: Connection) -> int:
+    """The shortest that the replicas name. One that is away is not waited for, and is taken to be like the others."""
+
+    async def ask(url: str) -> int:
+        async with Address(url, patience=connection.patience, token=connection.token) as address:
+            return await POLICIES[connection.engine](address).window()
+
+    asked = [asyncio.create_task(ask(url)) for url in connection.urls]
+    try:
+        for first in asyncio.as_completed(asked):
+            with suppress(EngineFaultError):
+                await first
+                await asyncio.wait(asked, timeout=LATECOMERS)
+                break
+        named = [each.result() for each in asked if each.done() and each.exception() is None]
+        return min(named) if named else asked[0].result()  # whose fault says why
+    finally:
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
 
 
 def tokenizer_of(model: str) -> Any:
