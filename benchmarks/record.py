@@ -9,14 +9,26 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+RESULTS = ":(top,exclude)benchmarks/results"
+"""Figures saved a moment ago change nothing of the next ones."""
+
+
+def commit() -> str:
+    """The commit that runs, marked if something beside the results differs from it."""
+    name = _git("rev-parse", "--short", "HEAD")
+    return f"{name}-dirty" if _git("status", "--porcelain", "--untracked-files=no", "--", RESULTS) else name
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
 
 def save(path: Path, figures: Mapping[str, object], settings: Mapping[str, object]) -> None:
     """Write one JSON object: figures, settings, commit, machine."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
     record = {
         "figures": figures,
         "settings": settings,
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "machine": machine(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)

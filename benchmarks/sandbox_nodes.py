@@ -45,16 +45,17 @@ class NodeProcess:
         command = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "sandbox", "serve"]
         command += ["--port", str(self.port), "--slots", str(self.slots), *self.options]
         self._process = subprocess.Popen(command, stdout=self._log)
-        self.port = int(self._first_line()["address"][1])
+        self.port = int(self._ready()["address"][1])
         self.url = f"http://127.0.0.1:{self.port}"
         self.starting = False
 
-    def _first_line(self) -> dict[str, Any]:
+    def _ready(self) -> dict[str, Any]:
+        # Not always the first line: a front that is killed as it starts is logged before the next one is ready.
         for _ in range(600):
-            line = os.pread(self._log.fileno(), 65_536, 0).partition(b"\n")
-            if line[1]:
-                ready: dict[str, Any] = json.loads(line[0])
-                return ready
+            *lines, _unfinished = os.pread(self._log.fileno(), 65_536, 0).split(b"\n")
+            for event in map(json.loads, lines):
+                if event["event"] == "ready":
+                    return dict(event)
             time.sleep(0.1)
         raise TimeoutError("the node did not start")
 

@@ -52,4 +52,4 @@ def test_the_command_starts_in_under_300_ms() -> None:
 def test_the_core_asks_for_no_engine() -> None:
     core = [line for line in requires("cleaner-rl") or [] if "extra ==" not in line]
     names = {re.split(r"[\s<>=!~;\[]", line, maxsplit=1)[0].lower() for line in core}
-    assert names == {"click", "numpy", "pyarrow", "rapidfuzz"}
+    assert names == {"click", "numpy", "pyarrow", "pyseccomp", "rapidfuzz"}

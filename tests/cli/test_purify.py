@@ -350,5 +350,5 @@ def test_places_by_uri_as_in_an_object_store(tmp_path: Path) -> None:
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "a.jsonl", [openai(CASES[0])])
     with alone(str(tmp_path / "out")):
-        assert "another process is writing" in cleaned(source, "--out", tmp_path / "out", exit_code=1)
+        assert "another process writes" in cleaned(source, "--out", tmp_path / "out", exit_code=1)
     assert cleaned(source, "--out", tmp_path / "out")["trajectories"] == 1

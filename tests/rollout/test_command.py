@@ -18,9 +18,10 @@ from click.testing import CliRunner
 
 from benchmarks.serving import free_port
 from cleaner_rl.cli import main
-from cleaner_rl.rollout.journal import Journal, JournalBusyError
+from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.trajectory import Ending, Key, TextSpan, TokenSpan, Trajectory, residual_tally
 from cleaner_rl.trajectory.store import read
+from cleaner_rl.trajectory.store.files import BusyError
 from tests.rollout.chats import tokenizer
 from tests.rollout.processes import CLI, fake_engine, kill, sandbox_node, started, write_tasks
 
@@ -183,7 +184,7 @@ def test_faults_that_stay_are_recorded_as_faults(model: Path, tmp_path: Path) ->
 
 def test_one_process_writes_a_journal_at_a_time(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        with pytest.raises(JournalBusyError), Journal(tmp_path):
+        with pytest.raises(BusyError), Journal(tmp_path):
             pass
         journal.add(Trajectory(TextSpan("a"), key=Key("r", 0, "t", 1)))
         with pytest.raises(ValueError, match="already"):

@@ -32,7 +32,7 @@ def test_a_prompt_of_the_package_is_whole(name: str) -> None:
 
 def test_both_tools_of_the_recipes_are_there() -> None:
     assert prompt_names() == ["fenced", "session", "stateless"]
-    assert load_prompt("session").tool_kind is ToolKind.SESSION
+    assert load_prompt("session").tool_kind == ToolKind.SESSION
 
 
 def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:

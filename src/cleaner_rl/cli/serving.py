@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager, contextmanager
 import click
 
 from cleaner_rl.rollout import ChatError, EngineFaultError
-from cleaner_rl.rollout.journal import JournalBusyError
 from cleaner_rl.rollout.toolbox import Sandbox
 from cleaner_rl.sandbox import Node, NodeConfig
 from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient
 from cleaner_rl.tasks import DatasetError
+from cleaner_rl.trajectory.store.files import BusyError
 
 EXPECTED = (
+    BusyError,
     ChatError,
     DatasetError,
     EngineFaultError,
     ImportError,
-    JournalBusyError,
     LookupError,
     OSError,
     RequestRefusedError,

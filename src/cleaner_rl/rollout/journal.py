@@ -8,8 +8,6 @@ Limits: what finished within the last moments before a kill is done again.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +16,10 @@ from typing import Self
 
 from cleaner_rl.trajectory import AnyTrajectory, Key
 from cleaner_rl.trajectory.store import ParquetWriter, read
+from cleaner_rl.trajectory.store.files import only_writer
 
 FLUSH_SECONDS = 5.0
 FLUSH_ROLLOUTS = 256
-
-
-class JournalBusyError(RuntimeError):
-    """Another process writes there."""
 
 
 class Journal:
@@ -41,15 +36,8 @@ class Journal:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        # The kernel lets go of it when the process ends, however it ends.
-        self._lock = os.open(self._folder / ".lock", os.O_CREAT | os.O_RDWR)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise JournalBusyError(
-                f"another process writes to {self._folder}; wait for it, or choose another folder"
-            ) from None
+        self._held = only_writer(self._folder / ".lock")
+        self._held.__enter__()
         self.done = {trajectory.key for trajectory in self.stored() if self.counts(trajectory)}
         return self
 
@@ -57,7 +45,7 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.flush()  # also when the run was interrupted: what is finished is finished
-        os.close(self._lock)
+        self._held.__exit__(kind, error, trace)
 
     def stored(self) -> Iterator[AnyTrajectory]:
         """What is on disk."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import socket
 import tempfile
 from typing import Any
@@ -89,6 +88,8 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
 def take_back(processes: bool, session: bool = False) -> bytes:
     """What makes a supervisor's list a run's: it takes away all that the one has and the other hasn't. `session`: also
     the changing of the limit on processes, which is the supervisor's to set there."""
+    import resource  # which Windows lacks
+
     import pyseccomp
 
     program, refuse = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.ERRNO(errno.ENOSYS)

@@ -58,12 +58,17 @@ class Tier(IntEnum):
         return {Tier.NONE: frozenset(), Tier.T1: _T1, Tier.T2: _T2, Tier.T3: _T2 | {Layer.CGROUP}}[self]
 
 
+ELSEWHERE = "the sandbox runs on Linux; elsewhere start its container (deploy/Containerfile) and name its address"
+
+
 class TierError(RuntimeError):
     """The node can't isolate as strongly as it is required to."""
 
 
 def probe() -> dict[str, str]:
-    """What each tier needs and whether it is here: "ok", or what is missing."""
+    """What each tier needs and whether it is here: "ok", or what is missing. Raises `TierError` where there is none."""
+    if sys.platform != "linux":
+        raise TierError(ELSEWHERE)
     found = {"seccomp": seccomp.problem() or "ok"}
     found["landlock"] = "ok" if kernel.landlock_abi() >= 1 else "the kernel has no landlock (5.13 and later have)"
     found["namespaces"] = _namespaces() or "ok"
@@ -76,7 +81,7 @@ def choose(probes: dict[str, str], wanted: Tier | None, least: Tier) -> Tier:
     highest = Tier.NONE
     if probes["seccomp"] == probes["landlock"] == "ok":
         highest = Tier.T2 if probes["namespaces"] == "ok" else Tier.T1
-    if highest is Tier.T2 and wanted is Tier.T3 and probes["cgroup"] == "ok":
+    if highest is Tier.T2 and Tier.T3 in (wanted, least) and probes["cgroup"] == "ok":
         highest = Tier.T3  # only if told to: it is untested
     tier = highest if wanted is None else wanted
     if tier > highest or tier < least:

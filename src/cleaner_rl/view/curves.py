@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cleaner_rl.view.index import Index
+if TYPE_CHECKING:
+    from cleaner_rl.view.index import Index
 
 CURVES: Mapping[str, str] = {
     "reward": "avg(reward)",

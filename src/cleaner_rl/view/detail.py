@@ -14,6 +14,8 @@ from cleaner_rl.trajectory import AnyTrajectory, TokenSpan, Turn, gap
 
 LONGEST = 2_000_000
 """Characters of one text that are given to the page."""
+IN_THE_PROMPT = ("messages", "tools")
+"""What `extra` holds for replays and other models, and the prompt shows already."""
 Json = dict[str, Any]
 
 
@@ -27,7 +29,7 @@ def detail(trajectory: AnyTrajectory) -> Json:
         "reward": number(trajectory.reward),
         "success": trajectory.success,
         "ending": trajectory.ending,
-        "extra": plain(trajectory.extra),
+        "extra": plain({name: value for name, value in trajectory.extra.items() if name not in IN_THE_PROMPT}),
         "length": len(trajectory),
         "unit": "tokens" if isinstance(trajectory.prompt, TokenSpan) else "characters",
         "prompt": _text(trajectory.prompt),

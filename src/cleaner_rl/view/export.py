@@ -2,6 +2,8 @@
 
 The page's script, style and data stand in the file itself. Its policy names them by their hashes and allows nothing
 else: no address is ever asked, and what trajectories say can't become a script.
+
+`page_of` takes them from a library, which needs DuckDB; `page_from` has them in memory and needs nothing but the core.
 """
 
 from __future__ import annotations
@@ -9,11 +11,19 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
+from cleaner_rl.trajectory import AnyTrajectory
 from cleaner_rl.view.assets import asset
-from cleaner_rl.view.library import Library
+from cleaner_rl.view.curves import Run
+from cleaner_rl.view.detail import detail
+from cleaner_rl.view.summary import LISTED, as_row, summarise
+from cleaner_rl.view.tokens import tokens_of
+
+if TYPE_CHECKING:
+    from cleaner_rl.view.library import Library
 
 LIMIT = 100
 """Trajectories in a page, unless `size` says otherwise."""
@@ -48,6 +58,39 @@ def page_of(library: Library, parameters: Mapping[str, str]) -> bytes:
         "trajectories": {address: found for address, found, _ in shown},
         "tokens": {address: tokens for address, _, tokens in shown},
     }
+    return _page(data)
+
+
+def page_from(trajectories: Sequence[AnyTrajectory], name: str) -> bytes:
+    """A few trajectories of one run that are at hand, in their order, as one HTML file."""
+    rows, shown, tokens = [], {}, {}
+    for place, each in enumerate(trajectories):
+        line = summarise(each)
+        address = address_in_page(place)
+        rows.append({"id": address, "run_id": line.run, **as_row({field: getattr(line, field) for field in LISTED})})
+        shown[address] = {"id": address, "run_id": line.run, **detail(each)}
+        tokens[address] = {"spans": tokens_of(each, None)}
+    for row in rows:
+        group = [other for other in rows if (other["step"], other["task"]) == (row["step"], row["task"])]
+        shown[row["id"]]["siblings"] = [{**other, "roc": None} for other in group]
+    count = len(rows)
+    run = Run(rows[0]["run"], count, len({row["step"] for row in rows}), len({row["task"] for row in rows}))
+    overview = {
+        "path": name,
+        "progress": {"files": 1, "left": 0, "trajectories": count},
+        "runs": [run.as_json()],
+        "evaluations": [],
+        "problems": [],
+    }
+    return _page({"overview": overview, "total": count, "rows": rows, "trajectories": shown, "tokens": tokens})
+
+
+def address_in_page(place: int) -> str:
+    """What `page_from` calls the trajectory at this place; the page shows it at `#/trajectory?id=…`."""
+    return f"trajectories:{place}"
+
+
+def _page(data: Mapping[str, Any]) -> bytes:
     script, style = asset("app.js").decode(), asset("app.css").decode()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "

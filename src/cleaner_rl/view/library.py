@@ -17,20 +17,18 @@ import pyarrow as pa
 from cleaner_rl.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.store import read, read_at
 from cleaner_rl.view.curves import runs
-from cleaner_rl.view.detail import Json, detail, number, plain
+from cleaner_rl.view.detail import Json, detail, plain
 from cleaner_rl.view.evaluations import evaluations
 from cleaner_rl.view.index import Index
 from cleaner_rl.view.query import Query, parse
 from cleaner_rl.view.search import Scan, Searcher
 from cleaner_rl.view.sources import NothingToShowError, StoreFile, discover
-from cleaner_rl.view.summary import STATUS_BITS
+from cleaner_rl.view.summary import LISTED, as_row
 from cleaner_rl.view.tokens import tokens_of
 
 SIBLINGS = 256
-LIST = (
-    "name, row, run_id, run, step, task, rollout, reward, success, ending, turns, length, tokens, calls, failed, "
-    "grafts, replacements, unmended, similarity, gap, kept, statuses, prompt, answer"
-)
+LIST = ", ".join(("name", "row", "run_id", *LISTED))
+RUNS = "SELECT DISTINCT run_id FROM trajectories ORDER BY run_id"
 FILES = "trajectories JOIN files ON files.number = trajectories.file"
 
 
@@ -91,6 +89,7 @@ class Library:
             "page": query.page,
             "size": query.size,
             "rows": self._listed(condition, query, tables),
+            "runs": [row["run_id"] for row in self.index.rows(RUNS)],
             "searching": None if scan is None or scan.finished.is_set() else {"done": scan.done, "total": scan.total},
             "progress": self._progress(),
         }
@@ -159,10 +158,9 @@ class Library:
 
 
 def _line(row: Json) -> Json:
-    line: Json = {name: number(value) if isinstance(value, float) else value for name, value in row.items()}
+    line = as_row(row)
     line["id"] = f"{line.pop('name')}:{line.pop('row')}"
     line.pop("file", None)
-    line["statuses"] = [status.value for status, bit in STATUS_BITS.items() if line["statuses"] & bit]
     return line
 
 

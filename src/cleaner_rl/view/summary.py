@@ -6,7 +6,7 @@ Each is what `cleaner_rl.trajectory` says of the trajectory, so a list and the p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -22,10 +22,16 @@ from cleaner_rl.trajectory import (
     gap,
     residual_tally,
 )
+from cleaner_rl.view.detail import number
 
 SNIPPET = 240
 """Characters of the prompt's end and of the last turn's end that a list shows and searches."""
 STATUS_BITS = {status: 1 << place for place, status in enumerate(Status)}
+LISTED = (
+    "run", "step", "task", "rollout", "reward", "success", "ending", "turns", "length", "tokens", "calls", "failed",
+    "grafts", "replacements", "unmended", "similarity", "gap", "kept", "statuses", "prompt", "answer",
+)  # fmt: skip
+"""The fields that a row of a list shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,13 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
         prompt=trajectory.prompt.text[-SNIPPET:],
         answer=trajectory.turns[-1].text[-SNIPPET:] if trajectory.turns else "",
     )
+
+
+def as_row(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a line as the page wants them: numbers that JSON has, statuses by their names."""
+    row = {name: number(value) if isinstance(value, float) else value for name, value in line.items()}
+    row["statuses"] = [status.value for status, bit in STATUS_BITS.items() if line["statuses"] & bit]
+    return row
 
 
 def with_originals(turn: Turn[Any]) -> Iterator[Turn[Any]]:

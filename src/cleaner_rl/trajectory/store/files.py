@@ -2,13 +2,17 @@
 
 A file grows under a hidden name that no reader looks for, is flushed to the disk, and is then renamed. A process that
 dies leaves at most that hidden file behind: it is of no use, and safe to delete once its writer is gone.
+
+`only_writer` keeps a folder to one process.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cleaner_rl.trajectory.store.errors import StoreError
@@ -24,17 +28,44 @@ def unfinished(folder: Path) -> Path:
 
 def publish(temporary: Path, name: Path) -> None:
     """Give a whole file its name, so that after a loss of power it is there, and whole."""
-    descriptor = os.open(temporary, os.O_RDONLY)
+    descriptor = os.open(temporary, os.O_RDWR)  # Windows flushes only what may be written to
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     os.rename(temporary, name)
+    if sys.platform == "win32":
+        return  # where folders can't be opened
     folder = os.open(name.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+class BusyError(Exception):
+    """Another process writes there."""
+
+
+@contextmanager
+def only_writer(lock: Path) -> Iterator[None]:
+    """Hold this file's lock; `BusyError` if another process does. The system lets go of it when its holder ends."""
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR)
+    try:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BusyError(f"another process writes to {lock.parent}; wait for it, or choose another folder") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def find(path: Path) -> Iterator[Path]:

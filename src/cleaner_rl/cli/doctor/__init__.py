@@ -1,0 +1,84 @@
+"""`cleaner doctor`: what this machine can do, and what to do about what it can't.
+
+- `check`: one line · `machine`: system, memory, disk · `sandbox`: tiers and nodes · `stack`: extras, engines, Ray ·
+  `model`: a template or a server.
+
+Limits: it looks at what is here now. Versions come from metadata; whether an engine works is for its first run to say.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+
+from cleaner_rl.cli.doctor import machine, stack
+from cleaner_rl.cli.doctor.check import Check, State
+from cleaner_rl.tasks import load_prompt
+
+COLOURS = {State.OK: "green", State.LESS: "yellow", State.MISSING: "cyan", State.WRONG: "red"}
+
+
+@click.command()
+@click.option("--model", "models", multiple=True, help="A folder, hub name or address of a server; repeatable.")
+@click.option("--prompt", default="stateless", show_default=True, help="Name or .toml file: whose tool --model gets.")
+@click.option("--sandbox", "nodes", multiple=True, metavar="URL", help="Address of a sandbox node; repeatable.")
+@click.option("--sandbox-token", envvar="CLEANER_SANDBOX_TOKEN", help="For --sandbox, if the nodes want one.")
+@click.option("--ray-address", metavar="ADDRESS", help="Of a Ray cluster; default: RAY_ADDRESS, or this machine's.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+def doctor(
+    models: tuple[str, ...],
+    prompt: str,
+    nodes: tuple[str, ...],
+    sandbox_token: str | None,
+    ray_address: str | None,
+    as_json: bool,
+) -> None:
+    """Say what this machine can do, and what to do about what it can't.
+
+    Ends with 1 if something that was asked for, or is installed, doesn't work; what is only missing is no error.
+
+    \b
+    Examples:
+      cleaner doctor
+      cleaner doctor --model Qwen/Qwen3-4B --model http://127.0.0.1:8000 --sandbox http://127.0.0.1:8089
+    """
+    try:
+        asked = load_prompt(prompt)
+    except (LookupError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+
+    def checks() -> Iterator[Check]:
+        from cleaner_rl.cli.doctor import sandbox  # each is loaded when its turn comes: the first lines show at once
+        from cleaner_rl.cli.doctor.model import model
+
+        yield machine.system()
+        yield machine.memory()
+        yield machine.disk()
+        yield sandbox.isolation()
+        yield sandbox.node_here()
+        yield from (sandbox.node_at(url, sandbox_token) for url in nodes)
+        yield from stack.extras()
+        yield from stack.engines()
+        yield stack.ray(ray_address)
+        yield from (model(named, asked) for named in models)
+
+    done = []
+    for each in checks():
+        done.append(each)
+        if not as_json:
+            _show(each)
+    wrong = [each.name for each in done if each.state is State.WRONG]
+    if as_json:
+        click.echo(json.dumps({"ok": not wrong, "checks": [asdict(each) for each in done]}))
+    sys.exit(1 if wrong else 0)
+
+
+def _show(check: Check) -> None:
+    state = click.style(f"{check.state:8}", fg=COLOURS[check.state], bold=check.state is State.WRONG)
+    click.echo(f"{state}{check.name:11} {check.found}")
+    if check.remedy:
+        click.echo(f"{'':20}→ {check.remedy}")
