@@ -20,8 +20,13 @@ CALLS = {
 def test_a_prompt_of_the_package_is_whole(name: str) -> None:
     prompt = load_prompt(name)
     assert prompt.name == name
-    assert prompt.tool_kind == ("session" if name == "session" else "stateless")
-    call = CALLS[prompt.call_format]
+    assert prompt.tool_kind == (name if name in ("session", "sql") else "stateless")
+    call = (
+        CALLS[prompt.call_format]
+        .replace("python", prompt.tool.name)
+        .replace('"code"', f'"{prompt.tool.code_argument}"')
+    )
+    call = CALLS["fenced"] if name == "fenced" else call
     assert call_format(prompt.call_format).parse(call, ToolSet(prompt.tool)).calls[0].problem is None
     for grader, form in (("math", "\\boxed{}"), ("choice", "letter"), ("code", "final program"), ("mine", "last line")):
         system, user = prompt.messages(task(grader))
@@ -31,7 +36,7 @@ def test_a_prompt_of_the_package_is_whole(name: str) -> None:
 
 
 def test_both_tools_of_the_recipes_are_there() -> None:
-    assert prompt_names() == ["fenced", "session", "stateless"]
+    assert prompt_names() == ["fenced", "session", "sql", "stateless"]
     assert load_prompt("session").tool_kind == ToolKind.SESSION
 
 
@@ -45,8 +50,19 @@ def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert load_prompt(str(file)).name == "mine"
 
 
+def test_ones_own_file_needs_only_what_differs_from_its_base(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('base = "sql"\n[tool.options]\ndatabase = "shop.duckdb"\n')
+    prompt, base = load_prompt(file), load_prompt("sql")
+    assert (prompt.name, prompt.tool_options) == ("shop", {"database": "shop.duckdb"})
+    assert (prompt.tool, prompt.system, prompt.tool_kind) == (base.tool, base.system, "sql")
+    file.write_text('base = "nothing"')
+    with pytest.raises(LookupError, match="there is no prompt 'nothing'"):
+        load_prompt(file)
+
+
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LookupError, match="available: fenced, session, stateless"):
+    with pytest.raises(LookupError, match="available: fenced, session, sql, stateless"):
         load_prompt("papers")
 
 
