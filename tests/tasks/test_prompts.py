@@ -40,7 +40,7 @@ def test_without_a_tool_nothing_is_a_call() -> None:
 
 def test_both_tools_of_the_recipes_are_there() -> None:
     assert prompt_names() == ["fenced", "no-tool", "session", "stateless"]
-    assert load_prompt("session").tool_kind is ToolKind.SESSION
+    assert load_prompt("session").tool_kind == ToolKind.SESSION
 
 
 def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:

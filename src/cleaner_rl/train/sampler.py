@@ -6,7 +6,7 @@ verl polls its queue until enough groups have ended, and gives a custom sampler 
 - a group of equal rewards does too, under dynamic sampling (verl's own rule, wired again);
 - of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
 - more faults than the recipe bears, a worker that is gone, or no group for long end the run with the reason;
-- what was drawn goes to the store with what became of it, and to the step's metrics.
+- what was drawn goes to the store with what became of it, given up or not, and to the step's metrics.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         self._step = 0
         self._moved = self._checked = time.monotonic()
         self._last_seen: Counter[str] = Counter()
+        self._why: dict[str, str] = {}
+        """Why groups are about to be given up; any other is one too many."""
 
     # ---- verl's hooks
 
@@ -78,14 +80,21 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         return stale, equal, failed | small, counts
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
-        rows = self._rows(partition_id)
-        for uids, why in zip(eviction_reasons[:3], ("stale", "equal_rewards", "too_small"), strict=True):
-            for uid in uids:
-                drawn = list(_trajectories(partition_id, rows[uid]).values())
-                self._record.evicted(why, drawn, self._recipe.sampled - len(drawn))
+        stale, equal, small, _ = eviction_reasons
+        self._why = (
+            dict.fromkeys(stale, "stale") | dict.fromkeys(equal, "equal_rewards") | dict.fromkeys(small, "too_small")
+        )
+        evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
         # Here and not while it waits: where all groups break at once, it never does.
         self._record.check_faults()
-        return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+        return evicted
+
+    def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
+        rows = self._rows(partition_id)
+        for uid in uids:
+            drawn = list(_trajectories(partition_id, rows[uid]).values())
+            self._record.evicted(self._why.get(uid, "surplus"), drawn, self._recipe.sampled - len(drawn))
+        super()._clear_groups(partition_id, uids)
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
         self._watch(partition_id)

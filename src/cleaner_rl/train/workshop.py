@@ -7,18 +7,19 @@ thousand rollouts leave no more tasks, connections and processes behind than one
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from cleaner_rl.purify import Phase
-from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, SessionToolbox, StatelessToolbox, TokenModel
+from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, TokenModel, Toolbox, toolbox_of
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.requests import SessionRequest
-from cleaner_rl.tasks import Grader, MathPool, Prompt, ToolKind, load_prompt
+from cleaner_rl.tasks import Grader, MathPool, Prompt, load_prompt
 from cleaner_rl.tools import CallFormat, call_format
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe
@@ -34,7 +35,7 @@ class Workshop:
     chat: Chat
     call_format: CallFormat
     sandbox: SandboxClient
-    graders: dict[str, Grader]
+    graders: Mapping[str, Grader]
 
     def budget(self, phase: Phase) -> RolloutBudget:
         """What a rollout may use."""
@@ -53,13 +54,11 @@ class Workshop:
             chosen = Purifier(Mode.HINDSIGHT, rest, phase)
         return chosen if chosen.applies(seeds, step) else None
 
-    def toolbox(self) -> StatelessToolbox | SessionToolbox:
+    def toolbox(self) -> Toolbox:
         """Where calls run."""
         limits = Limits(cpu_seconds=self.recipe.sandbox.cpu_seconds, memory_mb=self.recipe.sandbox.memory_mb)
-        if self.prompt.tool_kind is ToolKind.STATELESS:
-            return StatelessToolbox(self.sandbox, limits)
         preload = "own" if self.recipe.sandbox.packages else "science"
-        return SessionToolbox(self.sandbox, SessionRequest(preload, limits))
+        return toolbox_of(self.prompt, self.sandbox, SessionRequest(preload, limits))
 
     def model(self, policy: Any, sampling: Sampling, window: int) -> TokenModel:
         """A policy and the chat as one."""

@@ -187,6 +187,8 @@ def test_groups_of_equal_rewards_are_refilled_under_dynamic_sampling(tmp_path: P
     assert equal not in uids(batch)
     assert trainer.refills == [2]  # verl's own rule: two for one
     assert metrics["cleaner/groups/equal_rewards"] == 1
+    assert metrics["cleaner/groups/surplus"] == 1  # one of the two wasn't needed
+    assert len(list(read(tmp_path / "trajectories"))) == 4 * 8
 
 
 def test_without_dynamic_sampling_they_are_kept(tmp_path: Path, trainer: Trainer) -> None:
