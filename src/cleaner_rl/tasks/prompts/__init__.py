@@ -12,12 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from cleaner_rl.tasks.task import Message, Task
 from cleaner_rl.tools import NO_CALLS, ToolSet, ToolSpec
 
 _FOLDER = Path(__file__).parent
-NO_TOOL = {"name": "none", "parameters": {}, "description": "", "code_argument": None, "kind": "stateless"}
+NO_TOOL: dict[str, Any] = {
+    "name": "none",
+    "parameters": {},
+    "description": "",
+    "code_argument": None,
+    "kind": "stateless",
+}
 """In place of a prompt's tool, where calls aren't read."""
 
 
