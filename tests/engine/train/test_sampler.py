@@ -228,7 +228,7 @@ def test_a_sampler_beside_another_manager_refuses_to_work(tmp_path: Path, traine
     from cleaner_rl.train.active import NotActiveError
 
     class Stranger(Trainer):
-        agent_loop_manager = object()  # type: ignore[assignment]
+        agent_loop_manager = object()
 
     with pytest.raises(NotActiveError, match="rollouts are handed out by object"):
         sample(sampler(recipe(), tmp_path, Stranger()))
