@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "purify": ("cleaner_rl.cli.purify", "Repair logs of agents that exist, and make training data of them."),
     "verify": ("cleaner_rl.cli.verify", "Replay a store's calls, and say which give what it says."),
     "compare": ("cleaner_rl.cli.compare", "What changed from one evaluation to another."),
+    "plugins": ("cleaner_rl.cli.plugins", "Call formats, graders, tools and more: what is installed, and is it whole?"),
     "rollout": ("cleaner_rl.cli.rollout", "Let a model work on tasks, with repair, into a store of trajectories."),
     "eval": ("cleaner_rl.cli.eval", "Judge a model: pass@k with intervals, tool errors, cost; repair off and on."),
     "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them."),
