@@ -108,7 +108,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
         trajectories = _trajectories(partition_id, batch.keys)
         if partition_id == "val":
-            self._record.evaluated(trajectories.values())
+            self._record.evaluated(list(trajectories.values()), len(selected_prompt_uids))
             return batch
         kept = self._kept(selected_prompt_uids, trajectories)
         tags = dict(zip(batch.keys, batch.tags, strict=True))
