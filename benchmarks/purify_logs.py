@@ -7,16 +7,22 @@ fail and are mended. Each figure is of processes of their own.
     bare_per_second_per_core    the same rows read and written by pyarrow alone, as they are
     memory_mb               the largest resident size of the process, by number of logs
     two_over_one            trajectories a second of wall time with `--jobs 2`, over those with one process
+    machine_two_over_one    the same of programs that share nothing and only compute: what this machine has to give
+    cores_of_one            cores that one process keeps busy: above 1, because it compresses in the background
+
+Limits: two_over_one can't be above 2 / cores_of_one on a machine with two cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +41,12 @@ with pq.ParquetFile(sys.argv[1]) as source:
     with pq.ParquetWriter(sys.argv[2], source.schema_arrow, compression="zstd") as target:
         for batch in source.iter_batches(256):
             target.write_batch(batch)
+"""
+COMPUTE = """
+import json
+text = json.dumps([{"name": str(number), "values": [number] * 20} for number in range(200)])
+for _ in range(12_000):
+    json.loads(text)
 """
 
 
@@ -119,6 +131,20 @@ def measured(*command: str) -> dict[str, float]:
     return found
 
 
+def machine_two_over_one(repeats: int) -> float:
+    """How much more two processes compute here than one."""
+    command = [sys.executable, "-c", COMPUTE]
+    seconds: dict[int, float] = {}
+    for processes in (1, 2):
+        for _ in range(repeats):
+            start = time.perf_counter()
+            running = [subprocess.Popen(command) for _ in range(processes)]
+            if any(each.wait() for each in running):
+                raise RuntimeError("a process failed")
+            seconds[processes] = min(seconds.get(processes, math.inf), time.perf_counter() - start)
+    return 2 * seconds[1] / seconds[2]
+
+
 def figures(count: int, memory: list[int], repeats: int) -> dict[str, Any]:
     """All of them."""
     purify = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "purify"]
@@ -139,12 +165,15 @@ def figures(count: int, memory: list[int], repeats: int) -> dict[str, Any]:
     # Neighbours on a shared machine only ever add to a time.
     least = {name: min(each["cpu"] for each in runs) for name, runs in (("one", one), ("bare", bare))}
     wall = {name: min(each["wall"] for each in runs) for name, runs in (("one", one), ("two", two))}
+    fastest = min(one, key=lambda each: each["wall"])
     return {
         "trajectories": count,
         "per_second_per_core": round(count / least["one"]),
         "bare_per_second_per_core": round(count / least["bare"]),
         "memory_mb": dict(sorted(sizes.items(), key=lambda size: int(size[0]))),
         "two_over_one": round(wall["one"] / wall["two"], 2),
+        "machine_two_over_one": round(machine_two_over_one(repeats), 2),
+        "cores_of_one": round(fastest["cpu"] / fastest["wall"], 2),
         "wall_seconds": {name: round(seconds, 1) for name, seconds in wall.items()},
     }
 

@@ -5,6 +5,7 @@ Starts vLLM on this machine, several times; needs the engines' environment (CONT
 | figure | what it is | goal |
 | --- | --- | --- |
 | `loop_over_engine` | wall time of rollouts without tools, over the bare engine on the same prompts and seeds | 1.05 |
+| `loop_over_engine_cpu` | the same in CPU time of client and server: wall time without the neighbours | |
 | `suffix_over_full` | seconds to score a suffix, over those for the whole prompt of 2,048 tokens | 0.25 |
 | `logprob_max_diff` | of repaired, re-scored trajectories from a full forward in transformers (float32) | 1e-5 |
 | `errors_off`, `errors_on` | failed calls left per trajectory, repair off and on, of a model taught to err | a fifth |
@@ -56,10 +57,12 @@ def exactness_and_cost(folder: Path, rollouts: int, tokens: int) -> dict[str, ob
         click.echo("SmolLM2: log-probs, suffixes, the loop beside the bare engine", err=True)
         worst["smollm2"] = asyncio.run(logprob_max_diff(smollm2.url, smollm2.model, 2))
         suffix = asyncio.run(suffix_over_full(smollm2.url, vocabulary=40_000))
-        loop = asyncio.run(loop_over_engine(smollm2.url, smollm2.model, rollouts, tokens))
+        loop = asyncio.run(loop_over_engine(smollm2, rollouts, tokens))
     return {
-        "loop_over_engine": median(loop),
-        "loop_over_engine_of_rounds": loop,
+        "loop_over_engine": median(loop.wall),
+        "loop_over_engine_of_rounds": loop.wall,
+        "loop_over_engine_cpu": median(loop.cpu),
+        "loop_over_engine_cpu_of_rounds": loop.cpu,
         "suffix_over_full": suffix,
         "logprob_max_diff": max(worst.values()),
         "logprob_max_diff_of": worst,

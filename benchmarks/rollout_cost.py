@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
+from dataclasses import dataclass
 
 import aiohttp
 import numpy as np
 
 from benchmarks.rollout_exactness import PROMPT, Moody, tokenizer
+from benchmarks.serving import Served
 from cleaner_rl.rollout import Chat, RolloutBudget, TokenModel, rollout
 from cleaner_rl.rollout.engines import Address, VllmPolicy
 from cleaner_rl.rollout.engines.vllm import ROUTE
@@ -17,7 +18,7 @@ from cleaner_rl.tasks import Message, Task
 from cleaner_rl.tools import ParsedText, ToolSet
 from cleaner_rl.trajectory import Key, Seeds
 
-ROUNDS = 5
+ROUNDS = 7
 """Of both, in turn: neighbours on a shared machine slow down whichever runs, so the median ratio counts."""
 ROUNDING = 0.01
 """Of the tokens: in other company a log-prob is rounded otherwise, and once in a while a seed draws another token."""
@@ -31,14 +32,24 @@ class NoCalls:
         return ParsedText((), len(text))
 
 
-async def loop_over_engine(url: str, folder: Path, rollouts: int, tokens: int) -> list[float]:
-    """Wall time of rollouts without tools over that of their bare requests, by round: same prompts and sampling."""
-    chat = Chat(tokenizer(folder), ToolSet(PROMPT.tool))
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one thing over another, by round."""
+
+    wall: list[float]
+    cpu: list[float]
+    """CPU time of client and server together: on a machine where others work too, the wall time without them."""
+
+
+async def loop_over_engine(served: Served, rollouts: int, tokens: int) -> Cost:
+    """Time of rollouts without tools over that of their bare requests: same prompts and sampling."""
+    url = served.url
+    chat = Chat(tokenizer(served.model), ToolSet(PROMPT.tool))
     tasks = [
         Task(f"cost/{number}", (Message("user", f"Tell me of the number {number}."),), "none", "")
         for number in range(rollouts)
     ]
-    ratios = []
+    cost = Cost([], [])
     async with Address(url) as address, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as bare:
         model = TokenModel(VllmPolicy(address), chat, NoCalls(), window=await VllmPolicy(address).window())
         prompts = [chat.prompt(PROMPT.messages(task)).ids.tolist() for task in tasks]
@@ -69,17 +80,23 @@ async def loop_over_engine(url: str, folder: Path, rollouts: int, tokens: int) -
                 answer = await response.json()
             return len(answer["choices"][0]["token_ids"])
 
+        def now() -> tuple[float, float]:
+            return time.perf_counter(), time.process_time() + served.cpu_seconds
+
         for number in range(ROUNDS + 1):
-            seconds, drawn = {}, {}
+            drawn, seconds = {}, {}
             for way in (by_engine, by_loop) if number % 2 else (by_loop, by_engine):
-                begun = time.perf_counter()
+                begun = now()
                 drawn[way] = sum(await asyncio.gather(*map(way, tasks, prompts)))
-                seconds[way] = time.perf_counter() - begun
+                seconds[way] = [after - before for before, after in zip(begun, now(), strict=True)]
             if abs(drawn[by_loop] / drawn[by_engine] - 1) > ROUNDING:
                 raise RuntimeError(f"the engine drew {drawn[by_engine]} tokens, and for the loop {drawn[by_loop]}")
             if number:  # the first round fills the caches
-                ratios.append(round(seconds[by_loop] / seconds[by_engine], 4))
-    return ratios
+                for ratios, looped, asked in zip(
+                    (cost.wall, cost.cpu), seconds[by_loop], seconds[by_engine], strict=True
+                ):
+                    ratios.append(round(looped / asked, 4))
+    return cost
 
 
 async def suffix_over_full(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cleaner_rl.purify import PurifyPolicy
 from cleaner_rl.rollout import (
@@ -82,24 +83,35 @@ def tokenizer(model: Path) -> Any:
     return AutoTokenizer.from_pretrained(model)
 
 
-@cache
-def reference(model: Path) -> Any:
-    """The model in transformers, in float32."""
-    import torch
+def load(folder: Path, dtype: Any, attention: str) -> Any:
+    """The model of a folder in transformers."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention).eval()
 
 
-def full_forward(model: Path, ids_T: Ids) -> Floats:
-    """The log-prob of each token but the first, by transformers, in one pass."""
+@cache
+def reference(folder: Path) -> Any:
+    """The same in float32, kept."""
+    import torch
+
+    return load(folder, torch.float32, "sdpa")
+
+
+def forward(model: Any, ids_T: Ids) -> npt.NDArray[np.float64]:
+    """The log-prob of each token but the first, in one pass."""
     import torch
 
     with torch.no_grad():
-        logits = reference(model)(torch.tensor(ids_T[None].astype(np.int64))).logits[0]
+        logits = model(torch.tensor(ids_T[None].astype(np.int64))).logits[0]
     ranked = logits[:-1].log_softmax(-1)
     picked = ranked.gather(1, torch.tensor(ids_T[1:, None].astype(np.int64)))[:, 0]
-    return np.asarray(picked.numpy(), np.float32)
+    return np.asarray(picked.numpy(), np.float64)
+
+
+def full_forward(folder: Path, ids_T: Ids) -> Floats:
+    """The same by the model of a folder in float32."""
+    return forward(reference(folder), ids_T).astype(np.float32)
 
 
 async def rolled(url: str, folder: Path, mode: Mode, number: int) -> Trajectory[TokenSpan]:

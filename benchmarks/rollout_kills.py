@@ -82,11 +82,11 @@ class Scene:
         return leashed(command, output.with_suffix(".log"), {})
 
     def verdicts(self, output: Path) -> dict[str, int]:
-        """What `cleaner verify` says of a run's trajectories."""
+        """What `cleaner verify` says of a run's trajectories, sessions and all."""
         command = [*CLEANER, "verify", output / "trajectories", "--sandbox", self.nodes[0].url, "--json"]
         ran = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, timeout=SECONDS, check=False)
-        found: dict[str, int] = json.loads(ran.stdout)["verdicts"]
-        return found
+        counts = Counter(json.loads(ran.stdout)["verdicts"])
+        return {f"replayed_{verdict}": counts[verdict] for verdict in ("same", "different", "nondeterministic")}
 
 
 class Answered:
@@ -170,26 +170,31 @@ def _results(trajectory: AnyTrajectory) -> list[ToolResult]:
 
 
 def measure(world: Path, tasks: int, victims: Sequence[str], seed: int, folder: Path) -> dict[str, object]:
-    """One run that nobody disturbs and one under kills, both judged."""
+    """A run under kills, judged and replayed."""
     scene = Scene(world, folder, tasks)
     with running(*scene.engines, *scene.nodes):
-        calm = folder / "calm"
-        disturbed(scene, calm, (), seed)
-        wild = folder / "wild"
-        kills = disturbed(scene, wild, victims, seed)
-        for part in scene.nodes:
-            part.await_health()
-        verdicts = {"calm": scene.verdicts(calm), "wild": scene.verdicts(wild)}
-    wanted = _ids(calm)
-    alike = sum(wanted.get(key) == ids for key, ids in _ids(wild).items())
-    return {
-        "rollouts": tasks,
-        "kills": dict(kills),
-        **judged(wild, tasks),
-        "as_undisturbed": round(alike / tasks, 4),
-        "undisturbed": judged(calm, tasks),
-        "verified": verdicts,
-    }
+        return killed(scene, folder / "wild", victims, seed)
+
+
+def compare(world: Path, tasks: int, victims: Sequence[str], seed: int, folder: Path) -> dict[str, object]:
+    """The same beside a run that nobody disturbs."""
+    scene = Scene(world, folder, tasks)
+    with running(*scene.engines, *scene.nodes):
+        calm = killed(scene, folder / "calm", (), seed)
+        wild = killed(scene, folder / "wild", victims, seed)
+    wanted = _ids(folder / "calm")
+    alike = sum(wanted.get(key) == ids for key, ids in _ids(folder / "wild").items())
+    return {**wild, "as_undisturbed": round(alike / tasks, 4), "undisturbed": calm}
+
+
+def killed(scene: Scene, output: Path, victims: Sequence[str], seed: int) -> dict[str, object]:
+    """One run, judged and replayed."""
+    begun = time.monotonic()
+    kills = disturbed(scene, output, victims, seed)
+    seconds = round(time.monotonic() - begun, 1)
+    scene.nodes[0].await_health()
+    verified = scene.verdicts(output)
+    return {"rollouts": scene.tasks, "kills": kills, "seconds": seconds, **judged(output, scene.tasks), **verified}
 
 
 def _ids(output: Path) -> dict[Key, list[int]]:
@@ -211,7 +216,7 @@ def main() -> None:
     victims = ["command", "engine", "node"] * arguments.rounds
     random.Random(arguments.seed).shuffle(victims)
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(arguments.world, arguments.tasks, victims, arguments.seed, Path(folder))
+        figures = compare(arguments.world, arguments.tasks, victims, arguments.seed, Path(folder))
     if arguments.save:
         save(arguments.save, figures, {name: getattr(arguments, name) for name in ("tasks", "rounds", "seed")})
     if arguments.json:

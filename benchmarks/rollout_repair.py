@@ -4,9 +4,9 @@
 
 A model that was taught to make and to mend ten kinds of mistakes (`benchmarks.taught`) works on held-out tasks in the
 real sandbox, once with repair off and once with it on, over the same tasks with the same seeds. Counted are the failed
-calls that stand in the final histories; every repaired trajectory is replayed in a fresh session. The two go turn about
-over parts of the tasks, and the median part says what repair costs: neighbours on a shared machine slow down whichever
-runs.
+calls that stand in the final histories; every repaired trajectory is replayed in a fresh session. A task is done both
+ways one after the other, in turns which is first, with other tasks at the same time: so the two share the engine, its
+caches and the machine's neighbours.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import argparse
 import asyncio
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import click
 
@@ -36,33 +34,22 @@ from cleaner_rl.rollout.engines import Address, VllmPolicy
 from cleaner_rl.rollout.finish import calls_of
 from cleaner_rl.tasks import Grader, MathGrader, MathPool, Task
 from cleaner_rl.tools import ToolSet, call_format
-from cleaner_rl.trajectory import Key, Seeds, TokenSpan, Trajectory
+from cleaner_rl.trajectory import Key, Seeds, TokenSpan, Trajectory, raw
 
 PAPERS_OVERHEAD = 0.088
 """Latency that repair costs at test time, as the CLEANER paper reports it for its own error rate on GPUs."""
 WINDOW = 2_048
 TURNS = 12
 PARTS = 5
+"""Of the tasks: how far a figure goes up and down with them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """Some tasks once."""
-
-    trajectories: list[Trajectory[TokenSpan]]
-    seconds: float
-    """Wall time of the whole pass."""
-
-    @property
-    def latency(self) -> float:
-        """Mean seconds of a rollout."""
-        spent = [float(str(each.extra["seconds"])) for each in self.trajectories]
-        return sum(spent) / len(spent)
+Made = Trajectory[TokenSpan]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What both passes share."""
+    """What both ways share."""
 
     regime: Regime
     model: TokenModel
@@ -70,21 +57,24 @@ class Setting:
     graders: Mapping[str, Grader]
     at_once: int
 
-    async def work(self, chosen: Sequence[Task], name: str, seed: int, purifier: Purifier | None = None) -> Pass:
-        """Roll every task out, `at_once` of them at a time, and grade."""
+    async def both(self, chosen: Sequence[Task], purifier: Purifier, seed: int) -> tuple[list[Made], list[Made]]:
+        """Roll every task out with repair off and on, and grade."""
         free = asyncio.Semaphore(self.at_once)
-        with click.progressbar(length=len(chosen), label=name, file=sys.stderr) as bar:
+        with click.progressbar(length=len(chosen), label="repair off and on", file=sys.stderr) as bar:
 
-            async def one(task: Task) -> Trajectory[TokenSpan]:
+            async def one(number: int, task: Task) -> tuple[Made, Made]:
+                seeds = Seeds(seed, task.id, 0)
                 async with free:
-                    made = await self._one(task, Seeds(seed, task.id, 0), purifier)
+                    if number % 2:
+                        off, on = await self._one(task, seeds, None), await self._one(task, seeds, purifier)
+                    else:
+                        on, off = await self._one(task, seeds, purifier), await self._one(task, seeds, None)
                 bar.update(1)
-                return made
+                return off, on
 
-            begun = time.monotonic()
             async with asyncio.TaskGroup() as group:
-                running = [group.create_task(one(task)) for task in chosen]
-            return Pass([each.result() for each in running], time.monotonic() - begun)
+                running = [group.create_task(one(number, task)) for number, task in enumerate(chosen)]
+        return [each.result()[0] for each in running], [each.result()[1] for each in running]
 
     async def _one(self, task: Task, seeds: Seeds, purifier: Purifier | None) -> Trajectory[TokenSpan]:
         made = await rollout(
@@ -116,26 +106,20 @@ async def measure(policy: Policy, world: Path, count: int, *, at_once: int = 32,
     chat = Chat(AutoTokenizer.from_pretrained(world / "model"), ToolSet(regime.prompt.tool))
     model = TokenModel(policy, chat, call_format(regime.prompt.call_format), window=WINDOW)
     chosen = tasks(regime, TEST, count)
-    parts = [chosen[start::PARTS] for start in range(min(PARTS, count))]
-    off: list[Pass] = []
-    on: list[Pass] = []
     repairing = Purifier(policy=PurifyPolicy(in_evaluation=True), phase=Phase.EVALUATION)
     with MathPool(1) as pool:
         async with offered([world / "site"], regime.tool) as (toolbox,):
             setting = Setting(regime, model, toolbox, {"math": MathGrader(pool)}, at_once)
-            await setting.work(chosen[:at_once], "warm-up", seed + 1)
-            for part in parts:
-                off.append(await setting.work(part, "repair off", seed))
-                on.append(await setting.work(part, "repair on", seed, repairing))
-            verdicts = await _replayed(_all(on), toolbox, at_once)
+            await setting.both(chosen[:at_once], repairing, seed + 1)  # fills the caches
+            off, on = await setting.both(chosen, repairing, seed)
+            verdicts = await _replayed(on, toolbox, at_once)
     return report(off, on, verdicts)
 
 
-def report(off: Sequence[Pass], on: Sequence[Pass], verdicts: Counter[ReplayVerdict]) -> dict[str, object]:
+def report(off: Sequence[Made], on: Sequence[Made], verdicts: Counter[ReplayVerdict]) -> dict[str, object]:
     """The figures of `benchmarks.rollout` that repair has, and all that they rest on."""
-    without, with_ = figures(_all(off)), figures(_all(on))
-    costs = [round(after.latency / before.latency - 1, 4) for before, after in zip(off, on, strict=True)]
-    walls = [round(after.seconds / before.seconds - 1, 4) for before, after in zip(off, on, strict=True)]
+    without, with_ = figures(off), figures(on)
+    parts = [slice(start, None, PARTS) for start in range(min(PARTS, len(off)))]
     proven, undecided = verdicts[ReplayVerdict.SAME], verdicts[ReplayVerdict.NONDETERMINISTIC]
     decided = verdicts.total() - undecided
     return {
@@ -145,17 +129,25 @@ def report(off: Sequence[Pass], on: Sequence[Pass], verdicts: Counter[ReplayVerd
         "replayed": round(proven / decided, 4) if decided else None,
         "nondeterministic": round(undecided / verdicts.total(), 4) if verdicts else None,
         "repaired_trajectories": verdicts.total(),
-        "repair_overhead": median(costs),
-        "repair_overhead_of_parts": costs,
-        "repair_overhead_wall": median(walls),
+        "repair_overhead": _longer(off, on),
+        "repair_overhead_of_parts": [_longer(off[part], on[part]) for part in parts],
+        "repair_overhead_tokens": round(sum(map(_drawn, on)) / sum(map(_drawn, off)) - 1, 4),
         "papers_overhead": PAPERS_OVERHEAD,
         "off": without.to_json(),
         "on": with_.to_json(),
     }
 
 
-def _all(passes: Sequence[Pass]) -> list[Trajectory[TokenSpan]]:
-    return [trajectory for each in passes for trajectory in each.trajectories]
+def _longer(off: Sequence[Made], on: Sequence[Made]) -> float:
+    """By how much the mean rollout takes longer."""
+    before, after = (sum(float(str(each.extra["seconds"])) for each in way) for way in (off, on))
+    return round(after / before - 1, 4)
+
+
+def _drawn(trajectory: Made) -> int:
+    """Tokens that were sampled, in lookaheads too."""
+    turns = [sampled.turn for sampled in raw(trajectory)]
+    return sum(len(span) for turn in turns for span in (turn.reasoning, turn.action) if span is not None)
 
 
 def _left(counted: Figures) -> float:

@@ -1,9 +1,13 @@
 """The viewer on a large store: `python -m benchmarks.view --trajectories 1000000 --json`.
 
-Makes a store of that many small trajectories (kept in `--folder` for the next time), indexes it, and asks for pages
-over HTTP as the page does: the first one, each filter, sorts, a far page, text. Each figure is the median over
-`--rounds`. `first_look_seconds` is from nothing to the first page while the index is still being made; `index_seconds`
-to a whole index.
+Makes a store of that many small trajectories (kept in `--folder` for the next time), starts `cleaner view` on it, and
+asks for pages over HTTP as the page does: the first one, each filter, sorts, a far page, text. Each figure is the
+median over `--rounds`.
+
+    first_look_seconds      from the command's start, on a store never seen before, to the first page with its rows
+    filter_early_seconds    a filter right after that, while the index is being made
+    index_seconds           from the command's start to a whole index
+    open_again_seconds      from the command's start to the first page of a store that is indexed
 
 Limits: the trajectories are shorter than real ones (some 250 tokens) and more alike, so that a million fit on a disk;
 the index holds one line for each, whatever their length, but making it takes longer for longer ones.
@@ -13,28 +17,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from threading import Thread
+from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
-import uvicorn
 
 from benchmarks.record import save
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Scores, TokenSpan, Trajectory, Turn
 from cleaner_rl.trajectory.store import ParquetWriter
-from cleaner_rl.view.app import Application
-from cleaner_rl.view.library import Library
-from cleaner_rl.view.server import bind
 
 ROLLOUTS = 32
 PER_STEP = 8192
@@ -122,23 +125,34 @@ def _span(text: str, ids: np.ndarray, logprobs: np.ndarray, length: int, *, samp
     return TokenSpan(text, ids[start : start + length], scores)
 
 
-def measure(store: Path, cache: Path, rounds: int) -> dict[str, float]:
+@contextmanager
+def viewer(store: Path, cache: Path) -> Iterator[tuple[str, int]]:
+    """The command as a person starts it: the address that it serves, and its process."""
+    command = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "view", str(store), "--no-open"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[0], process.pid
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def measure(store: Path, folder: Path, rounds: int) -> dict[str, float]:
     """Seconds of everything."""
     figures: dict[str, float] = {}
+    looks: list[float] = []
+    for number in range(rounds):
+        start = time.perf_counter()
+        with viewer(store, folder / str(number)) as (address, _):
+            looks.append(_until_rows(address, start))
+            figures["filter_early_seconds"] = _median(f"{address}api/list?outcome=solved", 1)
+    figures["first_look_seconds"] = median(looks)
+    cache = folder / "cache"
     start = time.perf_counter()
-    with Library(store, cache) as library:
-        indexing = Thread(target=library.update)
-        indexing.start()
-        listening = bind(0)
-        config = uvicorn.Config(Application(library), log_level="warning", lifespan="off")
-        server = uvicorn.Server(config)
-        serving = Thread(target=server.run, args=([listening],))
-        serving.start()
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        while not _get(f"{address}api/list")["rows"]:
-            pass
-        figures["first_look_seconds"] = time.perf_counter() - start
-        indexing.join()
+    with viewer(store, cache) as (address, process):
+        while _get(f"{address}api/list")["progress"]["left"]:
+            time.sleep(0.1)
         figures["index_seconds"] = time.perf_counter() - start
         for name, query in REQUESTS.items():
             figures[f"{name}_seconds"] = _median(f"{address}api/list?{query}", rounds)
@@ -152,19 +166,25 @@ def measure(store: Path, cache: Path, rounds: int) -> dict[str, float]:
                 page = _get(url)
             figures[f"{name}_seconds"] = time.perf_counter() - start
         figures["overview_seconds"] = _median(f"{address}api/overview", rounds)
-        listed: list[dict[str, str]] = _get(f"{address}api/list?sort=-length")["rows"]  # type: ignore[assignment]
+        listed = _get(f"{address}api/list?sort=-length")["rows"]
         figures["trajectory_seconds"] = _median(f"{address}api/trajectory?id={listed[0]['id']}", rounds)
-        server.should_exit = True
-        serving.join()
-    start = time.perf_counter()
-    with Library(store, cache) as library:
-        library.update()
-        library.page({})
-    figures["open_again_seconds"] = time.perf_counter() - start
+        status = Path(f"/proc/{process}/status").read_text()
+        figures["memory_megabytes"] = int(status.partition("VmHWM:")[2].split()[0]) / 1e3
+    again: list[float] = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        with viewer(store, cache) as (address, _):
+            again.append(_until_rows(address, start))
+    figures["open_again_seconds"] = median(again)
     figures["worst_filter_seconds"] = max(value for name, value in figures.items() if name.startswith("filter_"))
     figures["index_megabytes"] = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file()) / 1e6
-    figures["memory_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return figures
+
+
+def _until_rows(address: str, start: float) -> float:
+    while not _get(f"{address}api/list")["rows"]:
+        pass
+    return time.perf_counter() - start
 
 
 def _median(url: str, rounds: int) -> float:
@@ -176,9 +196,9 @@ def _median(url: str, rounds: int) -> float:
     return median(seconds)
 
 
-def _get(url: str) -> dict[str, object]:
+def _get(url: str) -> dict[str, Any]:
     with urlopen(url, timeout=120) as answer:
-        value: dict[str, object] = json.load(answer)
+        value: dict[str, Any] = json.load(answer)
     return value
 
 

@@ -46,16 +46,19 @@ def cache_folder() -> Path:
 
 def made(regime: Regime, lessons: Lessons, cache: Path | None = None) -> Path:
     """The folder of this world and pupil; made now if it isn't there."""
-    cache = cache or cache_folder()
-    settings = {"format": FORMAT, "regime": regime.to_json(), "lessons": lessons.to_json()}
-    folder = cache / f"{regime.name}-{_digest(settings)}"
+    folder = place(regime, lessons, cache)
     if not (folder / "world.json").exists():
         part = folder.with_name(f"{folder.name}.part{os.getpid()}")
-        _make(part, regime, lessons, settings)
+        _make(part, regime, lessons)
         if folder.exists():  # somebody was quicker with the same
             shutil.rmtree(folder)
         part.rename(folder)
     return folder
+
+
+def place(regime: Regime, lessons: Lessons, cache: Path | None = None) -> Path:
+    """Where that folder is, or will be."""
+    return (cache or cache_folder()) / f"{regime.name}-{_digest(_settings(regime, lessons))}"
 
 
 def shown(regime: Regime, count: int, seed: int, cache: Path | None = None) -> list[Demonstration]:
@@ -79,7 +82,11 @@ def tasks(regime: Regime, split: str, count: int, seed: int = 0) -> list[Task]:
     return [task(each, regime.name) for each in islice(asked, count)]
 
 
-def _make(folder: Path, regime: Regime, lessons: Lessons, settings: dict[str, object]) -> None:
+def _settings(regime: Regime, lessons: Lessons) -> dict[str, object]:
+    return {"format": FORMAT, "regime": regime.to_json(), "lessons": lessons.to_json()}
+
+
+def _make(folder: Path, regime: Regime, lessons: Lessons) -> None:
     folder.mkdir(parents=True)
     library.write(folder / "site", regime.current, hint=regime.hint)
     shutil.copy(Path(__file__).with_name(f"prompt_{regime.tool}.toml"), folder / "prompt.toml")
@@ -92,7 +99,11 @@ def _make(folder: Path, regime: Regime, lessons: Lessons, settings: dict[str, ob
     _write_sft(folder / "sft.parquet", lesson, regime)
     model, tokenizer, losses = teach(lesson, regime, lessons)
     save(model, tokenizer, folder / "model")
-    world = {**settings, "losses": losses, "parameters": sum(each.numel() for each in model.parameters())}
+    world = {
+        **_settings(regime, lessons),
+        "losses": losses,
+        "parameters": sum(each.numel() for each in model.parameters()),
+    }
     (folder / "world.json").write_text(json.dumps(world, indent=2) + "\n")
 
 

@@ -3,6 +3,8 @@
 - `mistakes`: a session, all ten kinds. What shows a repair at work.
 - `drift`: the demonstrations know old names, half of which have changed since; errors that feedback can teach away.
   `drift-unhinted` is the same with a library that doesn't say the right name.
+- `starved`: as `drift`, with longer programs and more changed names: a hint names one, and a program has two or three
+  that are wrong, so the model seldom mends itself within its two calls.
 - `slips`: the names are known, the programs longer, the mistakes random: a model that knows better.
 
 A rate is the teacher's. What the model learns of it is measured (`measure`), not assumed.
@@ -108,6 +110,7 @@ REGIMES = {
         Regime("mistakes", tool=ToolKind.SESSION, stepwise=0.3, spoilt=0.5, kinds=dict.fromkeys(TAUGHT, 1.0)),
         _DRIFT,
         replace(_DRIFT, name="drift-unhinted", hint=False, strange=0.0),
+        replace(_DRIFT, name="starved", changes=2, drifted=14),
         Regime("slips", changes=2, first=0.45, silent=0.08, far=0.3, calls=2),
     )
 }

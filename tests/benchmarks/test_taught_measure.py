@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from benchmarks.rollout_repair import Pass, report
+from benchmarks.rollout_repair import report
 from benchmarks.taught.measure import figures
 from benchmarks.taught.mistakes import Kind
 from cleaner_rl.purify import ReplayVerdict
@@ -65,12 +65,14 @@ def timed(made: Trajectory[TokenSpan], seconds: float) -> Trajectory[TokenSpan]:
 
 
 def test_the_report_compares_what_is_left_and_leaves_out_what_cannot_be_decided() -> None:
-    off = Pass([timed(trajectory(failed(), failed(), worked(), answered()), 1.0)] * 4, 2.0)
-    on = Pass([timed(trajectory(repaired(failed(), worked()), answered()), 1.1)] * 3 + [off.trajectories[0]], 3.0)
+    off = [timed(trajectory(failed(), failed(), worked(), answered()), 1.0)] * 4
+    on = [timed(trajectory(repaired(failed(), worked()), answered()), 1.1)] * 3 + off[:1]
     verdicts = Counter({ReplayVerdict.SAME: 3, ReplayVerdict.NONDETERMINISTIC: 1})
-    slow = replace(on, trajectories=[timed(each, 9.0) for each in on.trajectories])  # a neighbour was at work
-    found = report([off, off, off], [on, slow, on], verdicts)
+    found = report(off, on, verdicts)
     assert (found["errors_off"], found["errors_on"], found["errors_on_over_off"]) == (2.0, 0.5, 0.25)
     assert (found["replayed"], found["nondeterministic"]) == (1.0, 0.25)
-    assert (found["repair_overhead"], found["repair_overhead_wall"]) == (0.075, 0.5)
-    assert report([off], [on], Counter({ReplayVerdict.SAME: 1, ReplayVerdict.DIFFERENT: 3}))["replayed"] == 0.25
+    assert (found["repair_overhead"], found["repair_overhead_of_parts"]) == (0.075, [0.1, 0.1, 0.1, 0.0])
+    a, b, c = (len(turn.reasoning) + len(turn.action or "") for turn in (failed(), worked(), answered()))
+    drawn = 3 * (a + b + c) + (2 * a + b + c)  # what a repair replaced was drawn as well
+    assert found["repair_overhead_tokens"] == round(drawn / (4 * (2 * a + b + c)) - 1, 4)
+    assert report(off, on, Counter({ReplayVerdict.SAME: 1, ReplayVerdict.DIFFERENT: 3}))["replayed"] == 0.25

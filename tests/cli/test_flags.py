@@ -109,7 +109,7 @@ def test_tab_completes(words: list[str], found: str) -> None:
 
 def test_the_list_of_commands_is_in_order_and_has_their_lines() -> None:
     assert list(COMMANDS) == sorted(COMMANDS)
-    assert all(later.line.endswith(".") for later in COMMANDS.values())
+    assert all(later.line[-1] in ".?" for later in COMMANDS.values())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import random
 import sys
 import textwrap
@@ -11,6 +10,8 @@ import time
 import types
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,9 @@ from hypothesis import strategies as st
 
 from cleaner_rl.purify import similarity as module
 from cleaner_rl.purify.similarity import MAX_LENGTH, Similarity, lexemes, ratcliff, similarity, similarity_measures
+from tests.plugins import install
 
+Become: TypeAlias = Callable[[Callable[[str, str], object]], None]
 OURS = ["ast", "difflib", "indel", "tokens"]
 
 CODE = """\
@@ -360,20 +363,20 @@ def test_the_measure_is_difflib_unless_told() -> None:
 
 
 @pytest.fixture
-def plugin(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], None]:
-    def install(function: object) -> None:
+def plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Become:
+    entries = {"cleaner_rl.similarity_measures": {"theirs": "plugins_of_others:measure"}}
+    install(tmp_path, "others", entries, {}, monkeypatch)
+
+    def become(function: Callable[[str, str], object]) -> None:
         plugins = types.ModuleType("plugins_of_others")
         plugins.measure = function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "plugins_of_others", plugins)
-        entry = importlib.metadata.EntryPoint("theirs", "plugins_of_others:measure", "cleaner_rl.similarity_measures")
-        installed = importlib.metadata.EntryPoints([entry])
-        monkeypatch.setattr(importlib.metadata, "entry_points", installed.select)
         module._plugin.cache_clear()
 
-    return install
+    return become
 
 
-def test_a_measure_of_another_package(plugin: Callable[[object], None]) -> None:
+def test_a_measure_of_another_package(plugin: Become) -> None:
     plugin(lambda a, b: len(a) / len(b))
     assert similarity("a", "bc", "theirs") == Similarity(0.5, "theirs")
     assert similarity_measures() == ["ast", "difflib", "indel", "theirs", "tokens"]
@@ -384,7 +387,7 @@ def test_a_measure_of_another_package(plugin: Callable[[object], None]) -> None:
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_a_plugin_that_leaves_the_range_is_told(plugin: Callable[[object], None], value: float) -> None:
+def test_a_plugin_that_leaves_the_range_is_told(plugin: Become, value: float) -> None:
     plugin(lambda a, b: value)
     with pytest.raises(ValueError, match=f"^the similarity measure 'theirs' gave {value}, which is not from 0 to 1$"):
         similarity("a", "b", "theirs")

@@ -69,6 +69,25 @@ def test_s20_residual_errors_are_counted_by_call() -> None:
     assert figures["first_attempt_success"] == pytest.approx(4 / 7)
 
 
+def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    record.evicted("equal_rewards", [replace(rollout(9, True), key=Key("run", 3, "easy", 0))], absent=0)
+
+    metrics = record.finish(3, "train")
+
+    (easy,) = [each for each in read(tmp_path / "trajectories") if each.key.task == "easy"]
+    assert easy.extra["roc"]["why"] == "the group went back: all its rewards are equal"  # type: ignore[index]
+    assert metrics["cleaner/groups/equal_rewards"] == 1
+    assert metrics["cleaner/accuracy"] == 0.5
+
+
+def test_an_evaluation_of_faults_stops_a_run_too(tmp_path: Path) -> None:
+    record = StepRecord(RECIPE, tmp_path)
+    record.evaluated(ROWS, tasks=5)  # one in five is bearable
+    with pytest.raises(TooManyFaultsError, match="100% of an evaluation's rollouts were faults"):
+        record.evaluated([], tasks=5)
+
+
 def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path) -> None:
     record = StepRecord(RECIPE, tmp_path)
     record.evicted("too_small", [], absent=4)

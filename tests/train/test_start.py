@@ -7,7 +7,7 @@ import pytest
 
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.train.cold_start import cold_start_overrides, trained_model
+from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import to_recipe
 from cleaner_rl.train.recipe import RecipeError
@@ -70,3 +70,11 @@ def test_a_cold_start_learns_from_its_demonstrations(tmp_path: Path) -> None:
     settings = cold_start_overrides(recipe, tmp_path)
     assert settings["data.train_files"] == ["sft.parquet"]
     assert (settings["trainer.total_epochs"], settings["optim.lr"]) == (2, 1e-4)
+
+
+def test_runs_that_differ_in_their_method_alone_share_a_cold_start() -> None:
+    cold = {"demonstrations": ["sft.parquet"]}
+    first = to_recipe(values(cold_start=cold, name="one", method="dapo"))
+    second = to_recipe(values(cold_start=cold, name="two", method="hindsight"))
+    other = to_recipe(values(cold_start={**cold, "epochs": 2}))
+    assert cold_start_folder(first) == cold_start_folder(second) != cold_start_folder(other)

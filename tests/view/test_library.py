@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 
+import pyarrow as pa
 import pytest
 
-from cleaner_rl.trajectory.store import JsonlWriter
+from cleaner_rl.trajectory.store import JsonlWriter, StoreError
 from cleaner_rl.view import index
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
+from cleaner_rl.view.lines import tables_of
 from cleaner_rl.view.query import SORTS, BadQueryError
 from cleaner_rl.view.search import rows_with
 from cleaner_rl.view.sources import NothingToShowError, discover
@@ -204,6 +207,65 @@ def test_an_index_in_the_making_can_be_left(tmp_path: Path, monkeypatch: pytest.
     with Library(store, tmp_path / "cache") as library:
         library.update()
         assert library.page({})["total"] == 12
+
+
+def test_the_first_lines_are_seen_before_their_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "SEVERAL", 0)
+    store = write(tmp_path / "store", [clean(number) for number in range(600)])
+    go_on = Event()
+
+    def slowly(path: Path) -> Iterator[pa.Table]:
+        for table in tables_of(path):
+            yield table
+            assert go_on.wait(60)
+
+    monkeypatch.setattr(index, "tables_of", slowly)
+    with Library(store, tmp_path / "cache") as library:
+        indexing = Thread(target=library.update)
+        indexing.start()
+        assert library.index.begun.wait(60)
+        page = library.page({"size": "1000"})
+        assert len(page["rows"]) == page["total"] == 256
+        assert page["progress"]["left"] == 1
+        assert page["runs"] == ["saar"]
+        assert library.trajectory(page["rows"][255]["id"])["key"]["rollout"] == 255
+        library.update()  # somebody is at it already: no one waits for that
+        go_on.set()
+        indexing.join(60)
+        assert library.page({})["total"] == 600
+        assert library.page({})["progress"]["left"] == 0
+
+
+def test_a_file_that_was_begun_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = write(tmp_path / "store", [clean(number) for number in range(300)])
+
+    def killed(path: Path) -> Iterator[pa.Table]:
+        yield next(tables_of(path))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, Library(store, tmp_path / "cache") as library:
+        patched.setattr(index, "tables_of", killed)
+        with pytest.raises(KeyboardInterrupt):
+            library.update()
+        assert library.page({})["total"] == 256
+    with Library(store, tmp_path / "cache") as library:
+        assert len(library.index.stale(library.sources)) == 1
+        library.update()
+        assert library.page({})["total"] == 300
+
+
+def test_what_was_read_of_a_broken_file_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = write(tmp_path / "store", [clean(number) for number in range(300)])
+
+    def broken_off(path: Path) -> Iterator[pa.Table]:
+        yield next(tables_of(path))
+        raise StoreError("the rest can't be read")
+
+    monkeypatch.setattr(index, "tables_of", broken_off)
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        assert library.page({})["total"] == 0
+        assert [each["problem"] for each in library.overview()["problems"]] == ["the rest can't be read"]
 
 
 def test_a_second_viewer_makes_its_own_index(tmp_path: Path) -> None:

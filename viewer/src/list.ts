@@ -3,7 +3,7 @@
 import { badge, button, count, decimal, h, plural, visible } from "./dom";
 import { address, go, put, trajectoryAddress } from "./route";
 import { source } from "./source";
-import type { Page, Parameters, Row, Run } from "./types";
+import type { Page, Parameters, Row } from "./types";
 
 const CHOICES: [name: string, label: string, options: [value: string, label: string][]][] = [
   ["outcome", "Outcome", [["solved", "solved"], ["failed", "not solved"], ["ungraded", "not graded"]]],
@@ -20,13 +20,11 @@ const COLUMNS: [name: string, label: string, numeric: boolean][] = [
   ["length", "Length", true], ["failed", "Errors", true], ["edits", "Edits", false], ["similarity", "Similarity", true], ["gap", "Gap", true],
 ];
 const PATIENCE = 180;
-let runNames: Run[] | null = null;
 
 /** The list that was looked at last, to go back to. */
 export let lastList: Parameters = {};
 
 export async function list(parameters: Parameters): Promise<HTMLElement> {
-  runNames ??= (await source.overview()).runs;
   const results = h("div", { class: "results" });
   let now = { ...parameters };
   let timer = 0;
@@ -38,6 +36,7 @@ export async function list(parameters: Parameters): Promise<HTMLElement> {
     asking = new AbortController();
     try {
       const page = await source.list(now, asking.signal);
+      offer(runs, page.runs, now.run);
       results.replaceChildren(...shown(page, now));
       // What is still being read, or looked for, comes later: as long as this list is looked at.
       if (page.searching || page.progress.left > 0) timer = window.setTimeout(() => { if (results.isConnected) void load(); }, page.searching ? 400 : 2000);
@@ -54,15 +53,24 @@ export async function list(parameters: Parameters): Promise<HTMLElement> {
     clearTimeout(timer);
     timer = window.setTimeout(() => void load(), wait);
   };
+  const runs = h("select", { "aria-label": "Run", onchange: () => change("run", runs.value) }) as HTMLSelectElement;
   const page = h("div", { class: "list" },
     h("h1", { class: "hidden" }, "Trajectories"),
-    filters(now, change),
+    filters(now, runs, change),
     results);
   await load();
   return page;
 }
 
-function filters(now: Parameters, change: (name: string, value: string, wait?: number) => void): HTMLElement {
+/** The runs that there are to choose from: more of them while a store is being indexed. */
+function offer(select: HTMLSelectElement, known: string[], chosen = ""): void {
+  const names = chosen && !known.includes(chosen) ? [...known, chosen] : known;
+  if (select.options.length === names.length + 1) return;
+  select.replaceChildren(h("option", { value: "" }, "all"),
+    ...names.map((name) => h("option", { value: name, selected: name === chosen }, visible(name) || "(no name)")));
+}
+
+function filters(now: Parameters, runs: HTMLElement, change: (name: string, value: string, wait?: number) => void): HTMLElement {
   const select = (name: string, label: string, options: [string, string][]) =>
     h("label", { class: "field" }, h("span", {}, label),
       h("select", { "aria-label": label, onchange: (event: Event) => change(name, (event.target as HTMLSelectElement).value) },
@@ -84,7 +92,7 @@ function filters(now: Parameters, change: (name: string, value: string, wait?: n
         (event.currentTarget as HTMLAnchorElement).href = `export?${new URLSearchParams(wanted)}`;
       } }, "Export")),
     h("div", { class: "line" },
-      select("run", "Run", (runNames ?? []).map((run) => [run.id, run.id || "(no name)"])),
+      h("label", { class: "field" }, h("span", {}, "Run"), runs),
       CHOICES.map(([name, label, options]) => select(name, label, options))),
     h("details", { open: active }, h("summary", {}, "By task and numbers"),
       h("div", { class: "line" },

@@ -42,7 +42,7 @@ class Embedded implements Source {
     const size = Number(parameters.size ?? 50);
     return {
       total: rows.length, page, size, rows: rows.slice(page * size, (page + 1) * size), searching: null,
-      progress: this.data.overview.progress,
+      runs: [...new Set(this.data.rows.map((row) => row.run_id))].sort(), progress: this.data.overview.progress,
     };
   }
 

@@ -23,7 +23,7 @@ export interface Row {
   statuses: string[]; prompt: string; answer: string; roc?: Roc | null;
 }
 export interface Page {
-  total: number; page: number; size: number; rows: Row[];
+  total: number; page: number; size: number; rows: Row[]; runs: string[];
   searching: { done: number; total: number } | null; progress: Progress;
 }
 

@@ -36,6 +36,9 @@ COMMANDS: Mapping[str, Later] = {
         "Judge a model: pass@k with intervals, tool errors, cost; repair off and on.",
         "eval,rollout,sandbox",
     ),
+    "plugins": Later(
+        "cleaner_rl.cli.plugins", "Call formats, graders, tools and more: what is installed, and is it whole?"
+    ),
     "purify": Later("cleaner_rl.cli.purify", "Repair logs of agents that exist, and make training data of them."),
     "rollout": Later(
         "cleaner_rl.cli.rollout",

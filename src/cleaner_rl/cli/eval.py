@@ -22,14 +22,13 @@ from cleaner_rl.evaluate.measures import measure
 from cleaner_rl.evaluate.report import markdown, tables, words, write_report
 from cleaner_rl.evaluate.running import Found, Plan, evaluate
 from cleaner_rl.purify import PurifyPolicy
-from cleaner_rl.rollout import RolloutBudget, Sampling, SessionToolbox, StatelessToolbox, TokenModel
+from cleaner_rl.rollout import RolloutBudget, Sampling, TokenModel, toolbox_of
 from cleaner_rl.rollout.engines import Connection, Engine, connect
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.many import Bench
-from cleaner_rl.rollout.toolbox import Sandbox
 from cleaner_rl.sandbox import Limits, SessionRequest
-from cleaner_rl.tasks import MathPool, Prompt, ToolKind, load_named, load_prompt
+from cleaner_rl.tasks import MathPool, load_named, load_prompt
 from cleaner_rl.trajectory import AnyTrajectory
 
 REPAIRS = {"off": (Repair.OFF,), "on": (Repair.ON,), "both": (Repair.OFF, Repair.ON)}
@@ -175,17 +174,12 @@ async def _run(plan: Plan, name: str, chosen: Mapping[str, Any], folder: Path) -
             if isinstance(model, TokenModel):
                 for note in model.chat.notes:
                     click.echo(f"note: {note}", err=True)
-            tools = _toolbox(prompt, sandbox, Limits(cpu_seconds=chosen["tool_seconds"]))
+            limits = Limits(cpu_seconds=chosen["tool_seconds"])
+            tools = toolbox_of(prompt, sandbox, SessionRequest(limits=limits))
             bench = Bench(model, tools, prompt, standard_graders(sandbox, pool), budget)
             found = await _watched(plan, bench, journal, chosen["concurrency"])
     more = {"attempts": plan.policy.attempts, "concurrency": chosen["concurrency"], "cleaner-rl": __version__}
     return found, {**settings, **more}
-
-
-def _toolbox(prompt: Prompt, sandbox: Sandbox, limits: Limits) -> SessionToolbox | StatelessToolbox:
-    if prompt.tool_kind is ToolKind.SESSION:
-        return SessionToolbox(sandbox, SessionRequest(limits=limits))
-    return StatelessToolbox(sandbox, limits)
 
 
 def _summary(result: Evaluation, out: Path) -> str:

@@ -18,15 +18,14 @@ from cleaner_rl.rollout import (
     Purifier,
     RolloutBudget,
     Sampling,
-    SessionToolbox,
-    StatelessToolbox,
     TokenModel,
+    toolbox_of,
 )
 from cleaner_rl.rollout.engines import Connection, Engine, connect
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.many import Bench, roll_out
-from cleaner_rl.tasks import MathPool, RewardScale, Task, ToolKind, load_named, load_prompt
+from cleaner_rl.tasks import MathPool, RewardScale, Task, load_named, load_prompt
 from cleaner_rl.trajectory import Key, Mode
 
 REPAIR = {"off": None, "on": Mode.LIVE, "live": Mode.LIVE, "hindsight": Mode.HINDSIGHT}
@@ -187,7 +186,7 @@ async def _run(tasks: list[Task], journal: Journal, output: Path, chosen: dict[s
     )
     async with nodes as sandbox, connect(connection, prompt) as model:
         with MathPool() as pool:
-            toolbox = SessionToolbox(sandbox) if prompt.tool_kind is ToolKind.SESSION else StatelessToolbox(sandbox)
+            toolbox = toolbox_of(prompt, sandbox)
             purifier = _purifier(chosen)
             bench = Bench(
                 model,

@@ -56,11 +56,14 @@ def _show(recipe: Recipe, as_json: bool) -> None:
 
 
 def _run(recipe: Recipe) -> None:
+    from cleaner_rl.cli.train_report import write_report
     from cleaner_rl.rollout import ChatError
+    from cleaner_rl.train.start import part_folders
     from cleaner_rl.train.start import train as run
 
     try:
         folder = run(recipe)
     except ChatError as error:
         raise RecipeError(f"the chat template of {recipe.model.path} can't be used: {error}") from None
+    click.echo(write_report(folder, part_folders(recipe)) or "", nl=False)
     click.echo(f"Done: {folder}", err=True)

@@ -1,7 +1,7 @@
 """Rollouts: a model and its tools work on a task, turn by turn, and what comes of it is a trajectory.
 
 - `policy`: who serves the model, ids in, ids out · `chat`: its template as ids · `model`: both as one.
-- `toolbox`: where calls run.
+- `toolbox`: where calls run · `toolboxes`: which of them a prompt's tool names.
 - `loop`: sample, parse, execute, repair, observe. Begin reading there.
 - `settings`: what a rollout may use, and how it is purified · `finish`: grade, settle, re-score.
 
@@ -15,8 +15,10 @@ from cleaner_rl.rollout.model import Model, RescoringRefusedError, TokenModel
 from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Finish, Policy, Sampling
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.toolbox import Hands, SessionToolbox, StatelessToolbox, Toolbox
+from cleaner_rl.rollout.toolboxes import TOOLS, toolbox_of
 
 __all__ = [
+    "TOOLS",
     "Chat",
     "ChatError",
     "Completion",
@@ -37,4 +39,5 @@ __all__ = [
     "answer",
     "finish",
     "rollout",
+    "toolbox_of",
 ]

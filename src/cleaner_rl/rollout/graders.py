@@ -1,22 +1,43 @@
-"""The graders that come with the package, with the sandbox behind the one that runs programs."""
+"""The graders that come with the package, with the sandbox behind the one that runs programs; and those of others."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cleaner_rl.rollout.toolbox import Sandbox
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.requests import RunRequest
-from cleaner_rl.tasks import ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool
+from cleaner_rl.tasks import GRADERS, ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool
 from cleaner_rl.tools import ToolResult
 
 
-def standard_graders(sandbox: Sandbox, pool: MathPool) -> dict[str, Grader]:
-    """By the names that tasks call them."""
+class Graders(Mapping[str, Grader]):
+    """By the names that tasks call them. A plug-in is loaded by the first task that needs it: a broken one harms no
+    other."""
+
+    def __init__(self, ours: Mapping[str, Grader]) -> None:
+        self._made = dict(ours)
+
+    def __getitem__(self, name: str) -> Grader:
+        if name not in self._made:
+            if name not in GRADERS.others():
+                raise KeyError(name)
+            self._made[name] = GRADERS.load(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._made, *GRADERS.others()}))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
+    """Ours, and those of other installed packages."""
 
     async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
         requests = [RunRequest(run.program, stdin=run.stdin, limits=Limits(cpu_seconds=run.seconds)) for run in runs]
         return [outcome.result for outcome in await asyncio.gather(*map(sandbox.run, requests))]
 
-    return {"math": MathGrader(pool), "choice": ChoiceGrader(), "code": CodeGrader(execute)}
+    return Graders({"math": MathGrader(pool), "choice": ChoiceGrader(), "code": CodeGrader(execute)})

@@ -12,9 +12,13 @@ processes of their own; nothing here imports them.
 
 from cleaner_rl.tasks.contamination import Decontaminated, Match, decontaminate
 from cleaner_rl.tasks.datasets import (
+    TASK_LOADERS,
     DatasetError,
     Loaded,
+    Row,
     Skipped,
+    SkippedRowError,
+    Source,
     dataset_names,
     from_verl,
     load_from_hub,
@@ -26,6 +30,7 @@ from cleaner_rl.tasks.datasets import (
 )
 from cleaner_rl.tasks.difficulty import RECIPE_7B, Filtered, by_difficulty, with_pass_rates
 from cleaner_rl.tasks.grading import (
+    GRADERS,
     Case,
     Cases,
     CaseVerdict,
@@ -51,7 +56,9 @@ from cleaner_rl.tasks.prompts import Prompt, ToolKind, load_prompt, prompt_names
 from cleaner_rl.tasks.task import Message, PassRate, Task
 
 __all__ = [
+    "GRADERS",
     "RECIPE_7B",
+    "TASK_LOADERS",
     "Case",
     "CaseVerdict",
     "Cases",
@@ -74,7 +81,10 @@ __all__ = [
     "PassRate",
     "Prompt",
     "RewardScale",
+    "Row",
     "Skipped",
+    "SkippedRowError",
+    "Source",
     "Task",
     "ToolKind",
     "boxed",

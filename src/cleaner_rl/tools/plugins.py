@@ -1,23 +1,128 @@
-"""Plug-ins: what other installed packages add to ours, found by entry points. Our own are found the same way.
+"""Plug-ins: one way to find, name and load what other installed packages add to ours.
+
+A kind of plug-in (`Plugins`) is a group of entry points. Each kind stands in the room that uses it; docs/extend.md has
+a template for every one, `cleaner_rl.contracts` its tests. A name of ours is taken: nobody's package replaces what we
+ship.
 
 `importlib.metadata` is loaded when it is first used: it takes longer to import than all of this package's own modules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-def plugin_names(group: str) -> list[str]:
-    """The names in a group of entry points."""
-    from importlib.metadata import entry_points
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
-    return sorted({entry.name for entry in entry_points(group=group)})
+T = TypeVar("T")
+PACKAGE = "cleaner-rl"
 
 
-def plugin(group: str, name: str) -> object | None:
-    """What stands behind a name in a group; None if nothing does."""
-    from importlib.metadata import entry_points
+class PluginError(ValueError):
+    """There is no plug-in of a name, or it isn't what it should be. Says whose it is and what is wrong with it."""
 
-    for entry in entry_points(group=group, name=name):
-        found: object = entry.load()
-        return found
-    return None
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A plug-in by where it comes from; it isn't loaded yet."""
+
+    name: str
+    value: str
+    """`module:attribute`."""
+    package: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it comes with this package."""
+        return self.package == PACKAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins(Generic[T]):
+    """One kind of plug-in."""
+
+    group: str
+    what: str
+    """What it is called in messages."""
+    ours: Mapping[str, str]
+    """Those that come with the package, as `module:attribute`, in the order in which they are asked."""
+    needs: tuple[str, ...] = ()
+    """Attributes that one must have."""
+    called: bool = True
+    """Whether the entry point is called (a class, a factory), or is the plug-in itself (a function, a table)."""
+
+    def installed(self) -> list[Installed]:
+        """All of them: ours, then those of other packages by name."""
+        ours = [Installed(name, value, PACKAGE) for name, value in self.ours.items()]
+        return ours + [_installed(entry) for entry in self._entries()]
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self.ours, *self.others()})
+
+    def others(self) -> list[str]:
+        """The names that other packages add, sorted."""
+        return sorted({entry.name for entry in self._entries()} - set(self.ours))
+
+    def load(self, name: str, **options: object) -> T:
+        """The plug-in of this name, made with these options if it is one that is called."""
+        found = self._find(name)
+        whose = f"the {self.what} '{name}' of {found.package} ({found.value})"
+        mend = "" if found.is_ours else f"; mend {found.package}, or uninstall it"
+        module, _, attribute = found.value.partition(":")
+        try:
+            loaded: object = import_module(module)
+            for part in attribute.split("."):
+                loaded = getattr(loaded, part)
+        except Exception as error:  # whatever a module of somebody's raises when it is imported
+            raise PluginError(f"{whose} can't be imported: {_told(error)}{mend}") from error
+        if self.called:
+            if not callable(loaded):
+                raise PluginError(f"{whose} is {_kind(loaded)}, not a class or a function{mend}")
+            try:
+                loaded = loaded(**options)
+            except PluginError:
+                raise
+            except Exception as error:
+                with_what = f"with {', '.join(options)}" if options else "without arguments"
+                raise PluginError(f"{whose} can't be made {with_what}: {_told(error)}") from error
+        lacking = [need for need in self.needs if not hasattr(loaded, need)]
+        if lacking:
+            raise PluginError(f"{whose} is {_kind(loaded)} without {', '.join(map(repr, lacking))}{mend}")
+        return cast("T", loaded)
+
+    def _find(self, name: str) -> Installed:
+        if name in self.ours:
+            return Installed(name, self.ours[name], PACKAGE)
+        found = [_installed(entry) for entry in self._entries() if entry.name == name]
+        if not found:
+            raise PluginError(f"no {self.what} is named {name!r}; installed: {', '.join(self.names())}")
+        if len({each.value for each in found}) > 1:
+            packages = " and ".join(each.package for each in found)
+            raise PluginError(f"two packages bring a {self.what} named '{name}': {packages}; uninstall one of them")
+        return found[0]
+
+    def _entries(self) -> list[EntryPoint]:
+        from importlib.metadata import entry_points
+
+        found = (entry for entry in entry_points(group=self.group) if _package(entry) != PACKAGE)
+        return sorted(found, key=lambda entry: (entry.name, entry.value))
+
+
+def _installed(entry: EntryPoint) -> Installed:
+    return Installed(entry.name, entry.value, _package(entry))
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else "an unknown package"
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

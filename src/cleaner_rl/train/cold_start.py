@@ -7,10 +7,20 @@ model's template and learns from the assistant's alone: what tools said is maske
 from __future__ import annotations
 
 import sys
+from hashlib import blake2b
 from pathlib import Path
+
+import msgspec
 
 from cleaner_rl.train.overrides import SHORT, as_arguments
 from cleaner_rl.train.recipe import ColdStart, DeviceKind, Recipe
+
+
+def cold_start_folder(recipe: Recipe) -> Path:
+    """Where it lives: beside the runs, under a name for all that goes into it, so that runs share it."""
+    assert recipe.cold_start is not None
+    settings = msgspec.json.encode([recipe.model, recipe.cold_start, recipe.seed])
+    return (Path(recipe.run.folder) / f"cold-start-{blake2b(settings, digest_size=4).hexdigest()}").absolute()
 
 
 def cold_start_command(recipe: Recipe, folder: Path) -> list[str]:

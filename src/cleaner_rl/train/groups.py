@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
 from cleaner_rl.purify import gap
-from cleaner_rl.resample import PlainPolicy, RocPolicy, Selection, verdicts
+from cleaner_rl.resample import PlainPolicy, RefillReason, RocPolicy, Selection, verdicts
+from cleaner_rl.resample.verdicts import WENT_BACK
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.recipe import Recipe
 from cleaner_rl.trajectory import Granularity, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import ParquetWriter
+
+GIVEN_UP = {
+    "too_small": WENT_BACK[RefillReason.TOO_SMALL],
+    "equal_rewards": WENT_BACK[RefillReason.EQUAL_REWARDS],
+    "stale": "the group went back: the weights that sampled it are too old",
+    "surplus": "the group was not needed: enough others had ended by then",
+}
+"""Why groups aren't trained on. Figures of a step are over those that are; the store has them all."""
 
 
 class TooManyFaultsError(RuntimeError):
@@ -34,6 +43,7 @@ class StepRecord:
     def _begin(self) -> None:
         self._rows: list[Graded] = []
         self._kept: list[Graded] = []
+        self._given_up: list[Graded] = []
         self._evaluated: list[Graded] = []
         self._absent = 0
         self._groups = 0
@@ -41,8 +51,10 @@ class StepRecord:
         self._tokens = 0
 
     def evicted(self, why: str, rows: Sequence[Graded], absent: int) -> None:
-        """A group went back; `absent` of its rollouts were faults."""
+        """A group was given up, for one of the reasons of `GIVEN_UP`; `absent` of its rollouts were faults."""
         self._evicted[why] += 1
+        verdict = {"kept": False, "why": GIVEN_UP[why], "penalty": None, "advantage": None}
+        self._given_up += [replace(row, extra={**row.extra, "roc": verdict}) for row in rows]
         self._tokens += sum(int(_number(row.extra.get("sampled"))) for row in rows)
         self._absent += max(0, absent)
         self._groups += 1
@@ -61,9 +73,12 @@ class StepRecord:
         self._absent += max(0, absent)
         self._groups += 1
 
-    def evaluated(self, rows: Iterable[Graded]) -> None:
-        """Rollouts on held-out tasks."""
+    def evaluated(self, rows: Sequence[Graded], tasks: int) -> None:
+        """Rollouts on so many held-out tasks; raise if too many were faults."""
         self._evaluated += rows
+        share = 1 - len(rows) / (tasks * self._recipe.run.evaluation_samples)
+        if share > self._recipe.faults.max_share:
+            raise TooManyFaultsError(self._too_many(f"{share:.0%} of an evaluation's rollouts"))
 
     def fault_share(self) -> float:
         """Of the rollouts of this step's groups so far."""
@@ -72,20 +87,23 @@ class StepRecord:
 
     def check_faults(self) -> None:
         """Raise if too many were; a step's worth of groups is needed to say so."""
-        share, bearable = self.fault_share(), self._recipe.faults.max_share
-        if self._groups >= self._recipe.batch.prompts and share > bearable:
-            raise TooManyFaultsError(
-                f"{share:.0%} of this step's rollouts were faults, more than the {bearable:.0%} of faults.max_share; "
-                "the workers' log says which. Nothing of them was trained on: mend what broke and run the same command "
-                "again, it goes on from the last checkpoint"
-            )
+        share = self.fault_share()
+        if self._groups >= self._recipe.batch.prompts and share > self._recipe.faults.max_share:
+            raise TooManyFaultsError(self._too_many(f"{share:.0%} of this step's rollouts"))
+
+    def _too_many(self, what: str) -> str:
+        return (
+            f"{what} were faults, more than the {self._recipe.faults.max_share:.0%} of faults.max_share; the workers' "
+            "log says which. Nothing of them was trained on: mend what broke and run the same command again, it goes "
+            "on from the last checkpoint"
+        )
 
     def finish(self, step: int, partition: str) -> dict[str, float]:
         """Write what was collected; the step's figures."""
         self.check_faults()
         rows = self._evaluated if partition == "val" else self._rows
         with ParquetWriter(self._folder / "trajectories") as writer:
-            for row in rows:
+            for row in [*rows, *([] if partition == "val" else self._given_up)]:
                 writer.write(row)
         if partition == "val":
             self._begin()
@@ -99,7 +117,7 @@ class StepRecord:
             "sampled_tokens": float(self._tokens),
             "faults": float(self._absent),
             "fault_share": self.fault_share(),
-            **{f"groups/{why}": float(self._evicted[why]) for why in ("stale", "equal_rewards", "too_small")},
+            **{f"groups/{why}": float(self._evicted[why]) for why in GIVEN_UP},
         }
         figures = {name: value for name, value in figures.items() if isfinite(value)}
         self._append(step, figures)

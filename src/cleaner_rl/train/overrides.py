@@ -22,6 +22,10 @@ CPU_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",
+    # Ray would start a process for each logical core ahead, and verl's, which have an environment of their own, would
+    # use none of them.
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_worker_prestart": "0",
 }
 _A = "actor_rollout_ref"
 SHORT = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16"}
@@ -192,10 +196,14 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
         f"+{_A}.rollout.enable_sleep_mode": False,
         f"{_A}.rollout.load_format": "auto",
         f"{_A}.rollout.max_num_seqs": 128,
-        f"{_A}.rollout.max_num_batched_tokens": 4_096,
+        # A seeded request whose prompt is cut ends vLLM here: "CPU Generator does not use offset".
+        f"{_A}.rollout.enable_chunked_prefill": False,
+        f"{_A}.rollout.max_num_batched_tokens": max(4_096, recipe.window),
         f"{_A}.rollout.checkpoint_engine.update_weights_bucket_megabytes": 256,
         f"{vllm}.worker_extension_cls": "cleaner_rl.train.cpu.vllm_worker.CpuWorkerExtension",
         f"{vllm}.block_size": 32,
+        # One process less for each replica, and with it one import of vLLM.
+        f"{vllm}.distributed_executor_backend": "uni",
         f"{vllm}.compilation_config.cudagraph_mode": "NONE",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
         "trainer.device": "cpu",

@@ -6,7 +6,7 @@ verl polls its queue until enough groups have ended, and gives a custom sampler 
 - a group of equal rewards does too, under dynamic sampling (verl's own rule, wired again);
 - of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
 - more faults than the recipe bears, a worker that is gone, or no group for long end the run with the reason;
-- what was drawn goes to the store with what became of it, and to the step's metrics.
+- what was drawn goes to the store with what became of it, given up or not, and to the step's metrics.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from cleaner_rl.resample import group_of, select
+from cleaner_rl.train.active import manager_missing, refuse
 from cleaner_rl.train.groups import StepRecord
 from cleaner_rl.train.outputs import Graded, unpack
 from cleaner_rl.train.overrides import POLL_SECONDS
@@ -36,14 +37,13 @@ class StalledError(RuntimeError):
 class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
     """For trainer mode `sync`."""
 
-    made: ClassVar = False
-    """Whether this process has one: the manager, which lives in the same, refuses to start without."""
+    active: ClassVar[CleanerSampler | None] = None
+    """That of this process: the manager, which lives in the same, refuses to start without."""
 
     def __init__(self, *, sampler_kwargs: Any, **options: Any) -> None:
         plan = read_plan(str(sampler_kwargs.folder))
         self._recipe = plan.recipe
         batch = self._recipe.batch
-        CleanerSampler.made = True
         super().__init__(
             sampler_kwargs=sampler_kwargs,
             poll_interval=POLL_SECONDS,
@@ -53,15 +53,19 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             sync_refill_failed_groups=True,
             **options,
         )
+        CleanerSampler.active = self
         self._record = StepRecord(plan.recipe, plan.folder)
         self._step = 0
         self._moved = self._checked = time.monotonic()
         self._last_seen: Counter[str] = Counter()
+        self._why: dict[str, str] = {}
+        """Why groups are about to be given up; any other is one too many."""
 
     # ---- verl's hooks
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
         """A batch of groups, and what there is to say of them."""
+        refuse([manager_missing(self.trainer.agent_loop_manager)])
         self._step, self._moved = global_steps, time.monotonic()
         batch, metrics = super().sample(global_steps, partition_id, batch_size)
         return batch, metrics | self._record.finish(global_steps, partition_id)
@@ -78,14 +82,21 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         return stale, equal, failed | small, counts
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
-        rows = self._rows(partition_id)
-        for uids, why in zip(eviction_reasons[:3], ("stale", "equal_rewards", "too_small"), strict=True):
-            for uid in uids:
-                drawn = list(_trajectories(partition_id, rows[uid]).values())
-                self._record.evicted(why, drawn, self._recipe.sampled - len(drawn))
+        stale, equal, small, _ = eviction_reasons
+        self._why = (
+            dict.fromkeys(stale, "stale") | dict.fromkeys(equal, "equal_rewards") | dict.fromkeys(small, "too_small")
+        )
+        evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
         # Here and not while it waits: where all groups break at once, it never does.
         self._record.check_faults()
-        return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+        return evicted
+
+    def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
+        rows = self._rows(partition_id)
+        for uid in uids:
+            drawn = list(_trajectories(partition_id, rows[uid]).values())
+            self._record.evicted(self._why.get(uid, "surplus"), drawn, self._recipe.sampled - len(drawn))
+        super()._clear_groups(partition_id, uids)
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
         self._watch(partition_id)
@@ -97,7 +108,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
         trajectories = _trajectories(partition_id, batch.keys)
         if partition_id == "val":
-            self._record.evaluated(trajectories.values())
+            self._record.evaluated(list(trajectories.values()), len(selected_prompt_uids))
             return batch
         kept = self._kept(selected_prompt_uids, trajectories)
         tags = dict(zip(batch.keys, batch.tags, strict=True))
@@ -108,6 +119,11 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         return KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
 
     # ---- ours
+
+    @property
+    def trainer(self) -> Any:
+        """verl's: it hands its sampler nothing but a function of its own."""
+        return self.refill_fn.__self__
 
     def _too_small(self, partition_id: str) -> set[str]:
         if partition_id == "val":
@@ -155,8 +171,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             )
         if now - self._checked > CHECK_SECONDS:
             self._checked = now
-            # verl hands its sampler nothing but this function; the trainer behind it knows the manager.
-            self.refill_fn.__self__.agent_loop_manager.check_workers()
+            self.trainer.agent_loop_manager.check_workers()
 
 
 class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[misc]

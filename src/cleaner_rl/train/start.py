@@ -23,8 +23,7 @@ from pathlib import Path
 import msgspec
 
 from cleaner_rl.tasks import load_prompt
-from cleaner_rl.tools import ToolSet
-from cleaner_rl.train.cold_start import cold_start_command, cold_start_overrides, trained_model
+from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe, RecipeError
@@ -46,6 +45,12 @@ def run_folder(recipe: Recipe) -> Path:
     return (Path(recipe.run.folder) / recipe.name).absolute()
 
 
+def part_folders(recipe: Recipe) -> list[Path]:
+    """The folders of a run that hold a store: its own, or those of its stages."""
+    folder = run_folder(recipe)
+    return [folder / f"{recipe.name}-{stage.name}" for stage in recipe.stages] or [folder]
+
+
 def train(recipe: Recipe) -> Path:
     """Run a recipe to its end; returns its folder."""
     missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
@@ -55,9 +60,9 @@ def train(recipe: Recipe) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     check_template(recipe, folder)
     if recipe.cold_start is not None:
-        recipe = cold_started(recipe, folder)
+        recipe = cold_started(recipe)
     if recipe.stages:
-        _train_stages(recipe, folder)
+        _train_stages(recipe)
     else:
         _train_once(recipe, folder)
     return folder
@@ -69,12 +74,11 @@ def _train_once(recipe: Recipe, folder: Path) -> None:
         _run(command(recipe, folder), recipe)
 
 
-def _train_stages(recipe: Recipe, folder: Path) -> None:
+def _train_stages(recipe: Recipe) -> None:
     """One stage after the other. A finished one is passed over, one that was broken off goes on."""
     model, tasks = recipe.model.path, list(recipe.tasks.train)
     before: Path | None = None
-    for stage in recipe.stages:
-        own = folder / f"{recipe.name}-{stage.name}"
+    for stage, own in zip(recipe.stages, part_folders(recipe), strict=True):
         if before is not None and (stage.min_pass_rate, stage.max_pass_rate) != (0.0, 1.0):
             tasks = filtered(tasks, pass_rates(before / "trajectories"), stage, own)
         part = stage_recipe(recipe, stage, model, tasks)
@@ -93,9 +97,10 @@ def _model_of(checkpoints: Path) -> Path:
     return model
 
 
-def cold_started(recipe: Recipe, folder: Path) -> Recipe:
-    """The recipe from the model that its cold start gives; made now, unless an earlier run has made it."""
-    checkpoints, done = folder / "cold-start", folder / "cold-start" / "done"
+def cold_started(recipe: Recipe) -> Recipe:
+    """The recipe from the model that its cold start gives; made now, unless a run with the same one has made it."""
+    checkpoints = cold_start_folder(recipe)
+    done = checkpoints / "done"
     if not done.exists():
         _run(cold_start_command(recipe, checkpoints), recipe)
         done.touch()
@@ -107,7 +112,7 @@ def parts(recipe: Recipe) -> dict[str, dict[str, object]]:
     folder = run_folder(recipe)
     found: dict[str, dict[str, object]] = {}
     if recipe.cold_start is not None:
-        found["cold start"] = cold_start_overrides(recipe, folder / "cold-start")
+        found["cold start"] = cold_start_overrides(recipe, cold_start_folder(recipe))
         recipe = replace(recipe, model=replace(recipe.model, path="<the model of the cold start>"))
     if not recipe.stages:
         return found | {recipe.name: overrides(recipe, folder)}
@@ -133,8 +138,8 @@ def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
     from cleaner_rl.rollout import Chat
 
     tokenizer = AutoTokenizer.from_pretrained(recipe.model.path)
-    prompt = load_prompt(recipe.tasks.prompt)
-    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
+    prompt = load_prompt(recipe.prompt)
+    chat = Chat(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
     return chat.notes
 

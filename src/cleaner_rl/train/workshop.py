@@ -7,19 +7,20 @@ thousand rollouts leave no more tasks, connections and processes behind than one
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from cleaner_rl.purify import Phase
-from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, SessionToolbox, StatelessToolbox, TokenModel
+from cleaner_rl.rollout import Chat, Purifier, RolloutBudget, Sampling, TokenModel, Toolbox, toolbox_of
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.requests import SessionRequest
-from cleaner_rl.tasks import Grader, MathPool, Prompt, ToolKind, load_prompt
-from cleaner_rl.tools import CallFormat, ToolSet, call_format
+from cleaner_rl.tasks import Grader, MathPool, Prompt, load_prompt
+from cleaner_rl.tools import CallFormat, call_format
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe
 from cleaner_rl.trajectory import Mode, Seeds
@@ -34,7 +35,7 @@ class Workshop:
     chat: Chat
     call_format: CallFormat
     sandbox: SandboxClient
-    graders: dict[str, Grader]
+    graders: Mapping[str, Grader]
 
     def budget(self, phase: Phase) -> RolloutBudget:
         """What a rollout may use."""
@@ -53,13 +54,11 @@ class Workshop:
             chosen = Purifier(Mode.HINDSIGHT, rest, phase)
         return chosen if chosen.applies(seeds, step) else None
 
-    def toolbox(self) -> StatelessToolbox | SessionToolbox:
+    def toolbox(self) -> Toolbox:
         """Where calls run."""
         limits = Limits(cpu_seconds=self.recipe.sandbox.cpu_seconds, memory_mb=self.recipe.sandbox.memory_mb)
-        if self.prompt.tool_kind is ToolKind.STATELESS:
-            return StatelessToolbox(self.sandbox, limits)
         preload = "own" if self.recipe.sandbox.packages else "science"
-        return SessionToolbox(self.sandbox, SessionRequest(preload, limits))
+        return toolbox_of(self.prompt, self.sandbox, SessionRequest(preload, limits))
 
     def model(self, policy: Any, sampling: Sampling, window: int) -> TokenModel:
         """A policy and the chat as one."""
@@ -79,8 +78,8 @@ async def workshop(plan: Plan, tokenizer: Any) -> Workshop:
 
 async def _open(plan: Plan, tokenizer: Any) -> Workshop:
     recipe = plan.recipe
-    prompt = load_prompt(recipe.tasks.prompt)
-    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
+    prompt = load_prompt(recipe.prompt)
+    chat = Chat(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
     token = _token(recipe.sandbox.token_file)
     sandbox = await SandboxClient(plan.sandbox, token=token).__aenter__()
 

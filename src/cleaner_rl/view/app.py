@@ -18,6 +18,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from threading import Thread
 from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -55,6 +56,8 @@ FILES = {
 JSON = "application/json; charset=utf-8"
 REFRESH = 5.0
 """Seconds after which an overview looks for new files."""
+PATIENCE = 0.5
+"""Seconds that it waits for them to be indexed; then it shows what there is."""
 
 
 class Application:
@@ -105,7 +108,9 @@ class Application:
         if path == "/api/overview":
             if monotonic() - self._looked > REFRESH:
                 self._looked = monotonic()
-                library.update()
+                looking = Thread(target=library.update, name="index", daemon=True)
+                looking.start()
+                looking.join(PATIENCE)
             return library.overview()
         if path == "/api/list":
             return library.page(parameters)

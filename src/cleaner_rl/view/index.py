@@ -2,7 +2,8 @@
 
 A store's columns nest, and its texts and tokens are gigabytes; to sort a million rollouts by reward one must not read
 them. So each file is read once and summarised (`lines`), by several processes if there is much to do, and again only
-if it changed. Rows can be asked for while others are still being made.
+if it changed. Rows can be asked for while others are still being made, the first ones after a few hundred were read.
+A file whose lines aren't all there yet has the size -1: should the viewer end now, the next one begins it anew.
 
 Limits: the first look at a large store reads all of it. A second viewer of the same store, while the first one runs,
 can't share the database: it makes its own in memory.
@@ -14,8 +15,9 @@ import hashlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from types import MappingProxyType, TracebackType
@@ -25,13 +27,17 @@ import duckdb
 import pyarrow as pa
 
 from cleaner_rl.trajectory.store import StoreError
-from cleaner_rl.view.lines import COLUMNS, lines_of
+from cleaner_rl.view.lines import COLUMNS, lines_of, tables_of
 from cleaner_rl.view.sources import Sources, StoreFile
 
 VERSION = 1
 """Of the columns below; a database of another version is made anew."""
-SEVERAL = 64 * 2**20
-"""Bytes from which on a second process pays for its start."""
+SEVERAL = 4 * 2**20
+"""Bytes from which on processes pay for their start: some seconds of work."""
+POLITE = 10
+"""By how much these processes step back: a page that is asked for comes first."""
+UNFINISHED = -1
+UNREADABLE = (StoreError, pa.ArrowException, OSError, ValueError)
 RUN_ID = """CASE WHEN $store = '' THEN run WHEN run = '' OR run = regexp_extract($store, '[^/]*$') THEN $store
     ELSE $store || '/' || run END"""
 """A run's name, with its store's folder in front where there may be several."""
@@ -49,6 +55,8 @@ class Index:
         self._database = _open(_place(sources.root, folder), self)
         self._writing = Lock()
         self._stopping = Event()
+        self.begun = Event()
+        """Set once there is something to see: all of a small store, the first lines of a large one."""
 
     def __enter__(self) -> Index:
         return self
@@ -77,12 +85,22 @@ class Index:
         return [file for file in sources.files if (file.name, file.size, file.modified) not in known]
 
     def update(self, sources: Sources, done: Callable[[StoreFile], None] = lambda _: None) -> None:
-        """Read what is new and forget what is gone; `done` is told of each file."""
-        with self._writing:
+        """Read what is new and forget what is gone; `done` is told of each file. While one thread does, others don't
+        wait for it."""
+        if not self._writing.acquire(blocking=False):
+            return
+        try:
             self._forget(sources)
-            for file, table, problem in _summaries(sources.root, self.stale(sources), self._stopping):
-                self._add(file, table, problem)
+            stale = self.stale(sources)
+            much = sum(file.size for file in stale) >= SEVERAL
+            for file, tables in _summaries(sources.root, stale, much, self._stopping):
+                for _ in self._add(file, tables):
+                    if much:
+                        self.begun.set()
                 done(file)
+        finally:
+            self.begun.set()
+            self._writing.release()
 
     def _forget(self, sources: Sources) -> None:
         present = {(file.name, file.size, file.modified) for file in sources.files}
@@ -95,48 +113,60 @@ class Index:
             for table, column in (("trajectories", "file"), ("files", "number")):
                 cursor.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT unnest(?::INTEGER[]))", [gone])
 
-    def _add(self, file: StoreFile, table: pa.Table, problem: str | None) -> None:
+    def _add(self, file: StoreFile, tables: Iterable[pa.Table]) -> Iterator[None]:
+        """Add a file, table by table."""
         with self._database.cursor() as cursor:
-            cursor.begin()
             found = cursor.execute("SELECT coalesce(max(number), -1) + 1 FROM files").fetchone()
             number = found[0] if found else 0
-            about = [number, file.name, file.size, file.modified, problem]
-            cursor.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?)", about)
-            cursor.register("lines", table)
+            cursor.execute("INSERT INTO files VALUES (?, ?, ?, ?, NULL)", [number, file.name, UNFINISHED, 0])
+            problem = None
+            try:
+                for table in tables:
+                    cursor.register("lines", table)
+                    cursor.execute(
+                        f"INSERT INTO trajectories SELECT {RUN_ID}, $number, * FROM lines",
+                        {"store": file.store, "number": number},
+                    )
+                    yield
+            except UNREADABLE as error:
+                problem = str(error) if isinstance(error, StoreError) else f"{file.name} can't be read: {error}"
+                cursor.execute("DELETE FROM trajectories WHERE file = ?", [number])
             cursor.execute(
-                f"INSERT INTO trajectories SELECT {RUN_ID}, $number, * FROM lines",
-                {"store": file.store, "number": number},
+                "UPDATE files SET size = ?, modified = ?, problem = ? WHERE number = ?",
+                [file.size, file.modified, problem, number],
             )
-            cursor.commit()
 
 
 def _summaries(
-    root: Path, files: Sequence[StoreFile], stopping: Event
-) -> Iterator[tuple[StoreFile, pa.Table, str | None]]:
-    """Each file with its lines, or with what is wrong with it; until told to stop."""
-    alone = len(files) if sum(file.size for file in files) < SEVERAL else 1  # the first is wanted soon
-    for file in files[:alone]:
-        yield file, *_summary_of(root / file.name)
-    if len(files) == alone:
+    root: Path, files: Sequence[StoreFile], much: bool, stopping: Event
+) -> Iterator[tuple[StoreFile, Iterable[pa.Table]]]:
+    """Each file with its lines, which raise what is wrong with it; until told to stop."""
+    for file in files[:1]:
+        yield file, tables_of(root / file.name)  # as they are made: something is wanted soon
+    others = files[1:]
+    if not much:
+        for file in others:
+            yield file, _one(partial(lines_of, root / file.name))
         return
-    # Not forked: DuckDB has threads. An interrupt is the parent's to handle.
+    # Not forked: DuckDB has threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        tasks = {pool.submit(_summary_of, root / file.name): file for file in files[alone:]}
+    with ProcessPoolExecutor(os.cpu_count(), context, _step_back) as pool:
+        tasks = {pool.submit(lines_of, root / file.name): file for file in others}
         for task in as_completed(tasks):
             if stopping.is_set():
                 pool.shutdown(cancel_futures=True)
                 return
-            yield tasks[task], *task.result()
+            yield tasks[task], _one(task.result)
 
 
-def _summary_of(path: Path) -> tuple[pa.Table, str | None]:
-    try:
-        return lines_of(path), None
-    except StoreError as error:
-        return COLUMNS.empty_table(), str(error)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        return COLUMNS.empty_table(), f"{path} can't be read: {error}"
+def _one(make: Callable[[], pa.Table]) -> Iterator[pa.Table]:
+    yield make()
+
+
+def _step_back() -> None:
+    """In a process that indexes. An interrupt is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(POLITE)
 
 
 def _place(root: Path, folder: Path | None) -> Path:

@@ -28,6 +28,7 @@ from cleaner_rl.view.tokens import tokens_of
 
 SIBLINGS = 256
 LIST = ", ".join(("name", "row", "run_id", *LISTED))
+RUNS = "SELECT DISTINCT run_id FROM trajectories ORDER BY run_id"
 FILES = "trajectories JOIN files ON files.number = trajectories.file"
 
 
@@ -88,6 +89,7 @@ class Library:
             "page": query.page,
             "size": query.size,
             "rows": self._listed(condition, query, tables),
+            "runs": [row["run_id"] for row in self.index.rows(RUNS)],
             "searching": None if scan is None or scan.finished.is_set() else {"done": scan.done, "total": scan.total},
             "progress": self._progress(),
         }

@@ -71,11 +71,17 @@ Ints = npt.NDArray[np.int64]
 
 def lines_of(path: Path) -> pa.Table:
     """One line for each trajectory of a file."""
+    return pa.concat_tables([COLUMNS.empty_table(), *tables_of(path)])
+
+
+def tables_of(path: Path) -> Iterator[pa.Table]:
+    """The same, some hundred at a time."""
     if path.suffix == ".parquet":
         with pq.ParquetFile(path, memory_map=True) as file:
             if file.schema_arrow.equals(SCHEMA):
-                return pa.concat_tables([COLUMNS.empty_table(), *_tables(file)])
-    return table_of(summarise(trajectory) for trajectory in read(path))
+                yield from _tables(file)
+                return
+    yield table_of(summarise(trajectory) for trajectory in read(path))
 
 
 def table_of(summaries: Iterable[Summary]) -> pa.Table:

@@ -31,7 +31,7 @@ def serve(library: Library, listening: socket.socket, done: Callable[[StoreFile]
     """Serve until interrupted. The index is brought up to date meanwhile; what is there already can be seen."""
     indexing = Thread(target=library.update, args=(done,), name="index", daemon=True)
     indexing.start()
-    indexing.join(SOON)
+    library.index.begun.wait(SOON)
     config = uvicorn.Config(
         Application(library), log_level="warning", access_log=False, server_header=False, lifespan="off"
     )

@@ -11,6 +11,12 @@ import numpy as np
 from cleaner_rl.trajectory import Floats, TokenSpan, Trajectory
 
 
+def distances(one: Floats, other: Floats) -> Floats:
+    """How far log-probs are apart: as they are down to -1, and in proportion below, where float32 has fewer digits."""
+    apart: Floats = np.abs(one - other) / np.maximum(1, np.abs(other))
+    return apart
+
+
 def actor_logprobs(model: Path, trajectories: Iterable[Trajectory[TokenSpan]]) -> list[Floats]:
     """The log-prob of each token after all before it, fp32; NaN for the first."""
     import torch
@@ -52,8 +58,8 @@ def differences(model: Path, trajectories: Sequence[Trajectory[TokenSpan]]) -> D
     tokens = 0
     for trajectory, actor in zip(trajectories, actor_logprobs(model, trajectories), strict=True):
         mask, shifted = trajectory.loss_mask(), moved(trajectory)
-        clean = max(clean, float(np.abs(trajectory.logprobs() - actor)[mask].max()))
+        clean = max(clean, float(distances(trajectory.logprobs(), actor)[mask].max()))
         if shifted.any():
             tokens += int(shifted.sum())
-            as_sampled = max(as_sampled, float(np.abs(trajectory.behaviour_logprobs() - actor)[shifted].max()))
+            as_sampled = max(as_sampled, float(distances(trajectory.behaviour_logprobs(), actor)[shifted].max()))
     return Differences(len(trajectories), tokens, clean, as_sampled)

@@ -1,6 +1,6 @@
 """The whole way through the real stack: a taught model, the sandbox, vLLM, verl, and what a run leaves.
 
-A cut of `recipes/tiny-cpu.yaml`. It takes a taught world, which takes minutes to make: without `$TAUGHT` it is skipped.
+A cut of `recipes/tiny-cpu.yaml`, by `cleaner train` itself, in the smallest world in which repairs occur.
 """
 
 from __future__ import annotations
@@ -10,41 +10,48 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
-from tests.engine.train.exactness import differences
+from tests.engine.train import witness
+from tests.engine.train.exactness import differences, distances
+from tests.engine.train.world import ROOT, world
+from tests.taught_site import site
 
-RECIPE = Path(__file__).parents[3] / "recipes" / "tiny-cpu.yaml"
+__all__ = ["site", "world"]
+
+RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
 STEPS = 5
+EXACT = 1e-5
 SECONDS = 1_500
 """A run takes one or two minutes on a quiet machine of two cores; imports in a dozen processes are most of it."""
-ROLLOUTS = {"cleaner+roc": 8, "hindsight": 4}
-"""Drawn of a prompt; 4 are kept."""
-CUT = ("run.steps=5", "run.save_every=5", "run.evaluate_every=0", "batch.prompts=4", "batch.mini_batch=4")
-
-
-@pytest.fixture(scope="module")
-def world() -> Path:
-    folder = os.environ.get("TAUGHT")
-    if not folder:
-        pytest.skip(
-            "needs a model that was taught for minutes: export TAUGHT=$(python -m benchmarks.taught make drift)"
-        )
-    return Path(folder)
+CUT = (
+    *("cold_start=null", "tasks.held_out=[]", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
+    *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "roc.sample=8"),
+    *("roc.min_positive=1", "roc.min_negative=1"),
+    "verl.actor_rollout_ref.model.external_lib=tests.engine.train.witness",
+)
+ALONE = ("method=cleaner+roc", "device.per_node=1", "device.router=verl")
+TWO = ("method=hindsight", "device.per_node=2", "device.router=even")
+"""Two ranks, and with them two replicas of vLLM behind our router."""
 
 
 def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:
     arguments = [f"--set={each}" for each in (*CUT, f"run.folder={folder}", *settings)]
     program = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "train", str(RECIPE), *arguments]
-    variables = {**os.environ, "TAUGHT": str(world), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    own = {"TAUGHT": str(world), witness.FOLDER: str(folder), "PYTHONPATH": path}
     with (folder / "log").open("w+") as log:
-        process = subprocess.Popen(program, env=variables, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            program, env={**os.environ, **own, "HF_HUB_OFFLINE": "1"}, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             code = process.wait(SECONDS)
         finally:
@@ -62,19 +69,35 @@ def drawn(run: Path, step: int) -> list[Trajectory[TokenSpan]]:
 
 
 @pytest.mark.timeout(SECONDS + 900)
-@pytest.mark.parametrize("method", ["cleaner+roc", "hindsight"])
-def test_a_run_trains_on_exact_clean_trajectories(world: Path, tmp_path: Path, method: str) -> None:
-    cleaner_train(world, tmp_path, [f"method={method}", "cold_start=null", "batch.rollouts=4", "roc.sample=8"])
+@pytest.mark.parametrize("settings", [ALONE, TWO], ids=["saar-roc", "hindsight-two-ranks"])
+def test_a_run_trains_on_exact_clean_trajectories(world: Path, tmp_path: Path, settings: Sequence[str]) -> None:
+    cleaner_train(world, tmp_path, settings)
 
     run = tmp_path / "tiny-cpu"
+    trained = witness.seen(tmp_path)
+    for step in range(1, STEPS + 1):
+        # What reached the update is what was stored and kept: every id, and which of them is learnt.
+        kept = [each for each in drawn(run, step) if each.extra["roc"]["kept"]]  # type: ignore[index]
+        assert len(kept) == 4 * 4
+        seen = [each for each in trained if each.step == step]
+        assert Counter(map(stored, kept)) == Counter((tuple(each.ids), tuple(each.mask)) for each in seen)
+        # What the rollout said of each learnt token is what the actor says, to rounding, at every step's weights.
+        for each in seen:
+            assert distances(each.rollout, each.old)[np.array(each.mask, bool)].max() < EXACT
+
+    # So it is by plain transformers; and without re-scoring it would not be.
     first = drawn(run, 1)
     far = differences(world / "model", first)
-    # What the trainer was given is what the actor says, to rounding; without re-scoring it wouldn't have been.
     assert far.moved_tokens > 0
-    assert far.clean < 3e-5
+    assert far.clean < EXACT
     assert far.moved_as_sampled > 1_000 * far.clean
+
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
-    kept = [each for each in first if each.extra["roc"]["kept"]]  # type: ignore[index]
-    assert (len(kept), len(first)) == (4 * 4, 4 * ROLLOUTS[method])
     assert (run / "checkpoints" / f"global_step_{STEPS}" / "actor" / "huggingface").is_dir()
+
+
+def stored(trajectory: Trajectory[TokenSpan]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A trajectory's ids, and the loss mask of its response."""
+    mask = trajectory.loss_mask()[len(trajectory.prompt) :]
+    return tuple(trajectory.ids().tolist()), tuple(mask.astype(int).tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +16,23 @@ from cleaner_rl.purify.logs import formats
 from cleaner_rl.purify.logs.cleaning import clean
 from cleaner_rl.purify.logs.formats import Reading, detect
 from cleaner_rl.purify.logs.formats.base import log_of
-from cleaner_rl.purify.logs.formats.openai import OpenAIFormat
 from cleaner_rl.purify.logs.records import read_record, write_record
+from cleaner_rl.tools import PluginError
 from cleaner_rl.trajectory import TextSpan, Trajectory, undo
+from tests.plugins import install
 from tests.purify.logs.cases import CASES, Case, Step, raised
 from tests.purify.logs.rendering import RENDERED
 
 READING = Reading()
+MINE = """
+from cleaner_rl.purify.logs.formats.openai import OpenAIFormat
+
+class Mine(OpenAIFormat):
+    name = "mine"
+
+    def detects(self, record):
+        return isinstance(record, dict) and "mine" in record
+"""
 BOTH = [(variant, case) for variant in RENDERED for case in CASES]
 NAMES = [f"{variant}: {case.name}" for variant, case in BOTH]
 
@@ -106,24 +117,13 @@ def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that
     }, "its tokens are nobody's"  # fmt: skip
 
 
-def test_a_third_party_s_format_is_found_and_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mine(OpenAIFormat):
-        name = "mine"
-
-        def detects(self, record: object) -> bool:
-            return isinstance(record, dict) and "mine" in record
-
-    monkeypatch.setattr(formats, "plugin_names", lambda _: ["mine", "openai"])
-    monkeypatch.setattr(formats, "plugin", lambda _, name: {"mine": Mine, "openai": OpenAIFormat}.get(name))
-    monkeypatch.setattr(formats, "OURS", ("openai",))
-    formats.log_format.cache_clear()
-    try:
-        assert detect({**RENDERED["openai"](CASES[0]), "mine": 1}) == "mine"
-        assert detect(RENDERED["openai"](CASES[0])) == "openai"
-        with pytest.raises(ValueError, match="no log format is named 'other'; installed: mine, openai"):
-            formats.log_format("other")
-    finally:
-        formats.log_format.cache_clear()
+def test_a_third_party_s_format_is_found_and_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {"cleaner_rl.log_adapters": {"mine": "mine_of_others:Mine"}}
+    install(tmp_path, "others", entries, {"mine_of_others.py": MINE}, monkeypatch)
+    assert detect({**RENDERED["openai"](CASES[0]), "mine": 1}) == "mine"
+    assert detect(RENDERED["openai"](CASES[0])) == "openai"
+    with pytest.raises(PluginError, match="no log format is named 'other'; installed: atif, inspect, mine, openai"):
+        formats.log_format("other")
 
 
 JSON = st.recursive(

@@ -28,7 +28,8 @@ def chat_of(trajectory: Trajectory[TextSpan], dialect: Dialect, tools: Any) -> C
         observation = said.get("observation")
         results = observation.get("results") if isinstance(observation, dict) else None
         for result in results if isinstance(results, list) else []:
-            chat.add(_result(result.get("source_call_id"), _text(result.get("content"))))
+            if isinstance(result, dict):
+                chat.add(_result(result.get("source_call_id"), _text(result.get("content"))))
         for message in others:
             chat.add(_message(message, dialect))
     return chat

@@ -3,7 +3,7 @@ by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from cleaner_rl.purify.logs.work import Unit
 PIECE_BYTES = 8 << 20
 PIECES_IN_UNIT = 4096
 """Of small files, so many share a unit."""
+TAPER = 8
+"""A unit is at most this part of what is left to do, down to this part of a whole unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,17 @@ def _pieces(found: Found, form: str | None, size: int) -> Iterator[tuple[Piece, 
         yield piece, known
 
 
-def _units(weighed: Iterable[tuple[Piece, str, int]], size: int) -> Iterator[Unit]:
-    """Pieces in order, together as long as they are small."""
+def _units(weighed: Sequence[tuple[Piece, str, int]], size: int) -> Iterator[Unit]:
+    """Pieces in order, together as long as they are small; towards the end fewer and fewer, so that many workers come
+    to their ends at about the same time."""
     number = weight = 0
+    left = sum(each for _, _, each in weighed)
     taken: list[tuple[Piece, str]] = []
     for piece, form, each in weighed:
-        if taken and (weight + each > size or len(taken) == PIECES_IN_UNIT):
+        most = min(size, max(left // TAPER, size // TAPER))
+        if taken and (weight + each > most or len(taken) == PIECES_IN_UNIT):
             yield Unit(number, tuple(taken))
+            left -= weight
             number, weight, taken = number + 1, 0, []
         taken.append((piece, form))
         weight += each

@@ -22,19 +22,18 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from cleaner_rl.purify.similarity import lexemes, ratcliff
-from cleaner_rl.tools.plugins import plugin, plugin_names
+from cleaner_rl.tools.plugins import Plugins
 
-GROUP = "cleaner_rl.similarity_measures"
 MAX_LENGTH = 50_000
 """Characters of the longer text beyond which only lines are compared; indel is quadratic."""
 
 Measure: TypeAlias = Literal["difflib", "indel", "tokens", "ast"] | str
 """A measure of ours, or the name of a plug-in's."""
 
-__all__ = ["Measure", "Similarity", "similarity", "similarity_measures"]
+__all__ = ["SIMILARITY_MEASURES", "Measure", "Similarity", "similarity", "similarity_measures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def similarity(original: str, verified: str, measure: Measure = "difflib") -> Si
 
 def similarity_measures() -> list[str]:
     """The names that `similarity` knows, ours and those of other installed packages."""
-    return sorted({*_OURS, *plugin_names(GROUP)})
+    return SIMILARITY_MEASURES.names()
 
 
 def _difflib(a: str, b: str) -> Similarity:
@@ -104,13 +103,14 @@ _OURS: dict[str, Callable[[str, str], Similarity]] = {
     "ast": _ast,
 }
 
-
-@cache
-def _plugin(name: str) -> Callable[[str, str], float]:
-    found = plugin(GROUP, name)
-    if found is None:
-        raise ValueError(f"no similarity measure is named {name!r}; installed: {', '.join(similarity_measures())}")
-    return cast("Callable[[str, str], float]", found)
+SIMILARITY_MEASURES: Plugins[Callable[[str, str], float]] = Plugins(
+    group="cleaner_rl.similarity_measures",
+    what="similarity measure",
+    ours=dict.fromkeys(_OURS, __name__),
+    needs=("__call__",),
+    called=False,
+)
+_plugin = cache(SIMILARITY_MEASURES.load)
 
 
 def _plugin_value(name: str, a: str, b: str) -> float:

@@ -4,6 +4,9 @@
 - `extraction`: where the answer stands in the text.
 - `mathematics`, with `integers` and `math_pool`: digits, text, then algebra in killable processes (`math_worker`).
 - `choice`: letters · `programs`, with `cases` and `runner`: test cases in a sandbox.
+
+Other packages add graders with an entry point in the group `cleaner_rl.graders`: a class with the method of `Grader`,
+made without arguments. A task names its grader.
 """
 
 from __future__ import annotations
@@ -18,8 +21,17 @@ from cleaner_rl.tasks.grading.math_pool import MathPool
 from cleaner_rl.tasks.grading.mathematics import MathGrader
 from cleaner_rl.tasks.grading.programs import CodeGrader, CodeRun, Execute
 from cleaner_rl.tasks.task import Task
+from cleaner_rl.tools.plugins import Plugins
+
+GRADERS: Plugins[Grader] = Plugins(
+    group="cleaner_rl.graders",
+    what="grader",
+    ours=dict.fromkeys(("choice", "code", "math"), __name__),  # made of a pool and a sandbox, by whoever has them
+    needs=("grade",),
+)
 
 __all__ = [
+    "GRADERS",
     "Case",
     "CaseVerdict",
     "Cases",
@@ -48,7 +60,8 @@ async def grade(task: Task, text: str, graders: Mapping[str, Grader]) -> Grade:
     if task.grader not in graders:
         known = ", ".join(f"'{name}'" for name in graders) or "none"
         raise LookupError(f"task '{task.id}' needs the grader '{task.grader}'; available: {known}")
+    grader = graders[task.grader]
     try:
-        return await graders[task.grader].grade(task, text)
+        return await grader.grade(task, text)
     except Exception as error:  # anybody's grader
         return Grade(Outcome.FAULT, None, f"The grader '{task.grader}' raised {type(error).__name__}.")

@@ -35,7 +35,7 @@ class MathGrader:
         answer = boxed(text)
         if answer is None:
             return Grade(Outcome.WRONG, None, "There is no complete \\boxed{} in the final turn.")
-        truths = task.truth.splitlines()
+        truths = [line for line in task.truth.splitlines() if line.strip()]
         if not truths:
             return Grade(Outcome.FAULT, answer, "The task has no reference answer.")
         settled = compare(truths, answer)

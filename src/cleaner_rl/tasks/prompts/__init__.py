@@ -1,25 +1,35 @@
 """Prompts as data: what a model is told about its tool and the form of its answer, in TOML files beside this one.
 
 A recipe names its prompt. `stateless` is the papers' tool, where each program runs in a fresh interpreter; `session`
-has a tool that remembers. Your own file has the same keys; give its path instead of a name.
+has a tool that remembers, `no-tool` has none. Your own file has the same keys; give its path instead of a name. A
+`kind` of tool that is neither is the name of a plug-in (`cleaner_rl.rollout.toolboxes`).
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from cleaner_rl.tasks.task import Message, Task
-from cleaner_rl.tools import ToolSpec
+from cleaner_rl.tools import NO_CALLS, ToolSet, ToolSpec
 
 _FOLDER = Path(__file__).parent
+NO_TOOL: dict[str, Any] = {
+    "name": "none",
+    "parameters": {},
+    "description": "",
+    "code_argument": None,
+    "kind": "stateless",
+}
+"""In place of a prompt's tool, where calls aren't read."""
 
 
 class ToolKind(StrEnum):
-    """What a tool remembers from one call to the next."""
+    """What the Python tool remembers from one call to the next."""
 
     STATELESS = "stateless"
     SESSION = "session"
@@ -32,7 +42,8 @@ class Prompt:
     name: str
     system: str
     tool: ToolSpec
-    tool_kind: ToolKind
+    tool_kind: str
+    """Where its calls run: a `ToolKind` for Python, or the name of a plug-in."""
     call_format: str
     """Name of the format that calls are written in (`cleaner_rl.tools.call_format`)."""
     in_template: bool
@@ -42,6 +53,13 @@ class Prompt:
 
     examples: tuple[Message, ...] = ()
     """Problems with their solutions, shown before the task's own."""
+    tool_options: Mapping[str, object] = field(default_factory=dict)
+    """What a plug-in is made with."""
+
+    @property
+    def tools(self) -> ToolSet:
+        """What the model may call."""
+        return ToolSet() if self.call_format == NO_CALLS else ToolSet(self.tool)
 
     def messages(self, task: Task) -> tuple[Message, ...]:
         """The whole first prompt: the system's words, examples, the problem, and how to answer it."""
@@ -65,16 +83,17 @@ def load_prompt(name: str | Path) -> Prompt:
         )
     values = tomllib.loads(file.read_text(encoding="utf-8"))
     try:
-        tool = values["tool"]
+        tool = NO_TOOL if values["call_format"] == NO_CALLS else values["tool"]
         return Prompt(
             name=file.stem,
             system=values["system"],
             tool=ToolSpec(tool["name"], tool["parameters"], tool["description"], tool["code_argument"]),
-            tool_kind=ToolKind(tool["kind"]),
+            tool_kind=tool["kind"],
             call_format=values["call_format"],
             in_template=tool.get("in_template", True),
             answer_format={"default": values["answer"]["default"], **values["answer"]},
             examples=tuple(Message(each["role"], each["content"].strip()) for each in values.get("examples", ())),
+            tool_options=tool.get("options", {}),
         )
     except KeyError as error:
         raise ValueError(f"{file} lacks the key {error}; see {_FOLDER / 'stateless.toml'} for all of them") from error

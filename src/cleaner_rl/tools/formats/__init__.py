@@ -2,29 +2,34 @@
 
 A format never gives up silently. Whatever opens like a call is one; if it can't be run it carries a problem that tells
 the model what to write instead. Other packages add formats with an entry point in the group
-`cleaner_rl.call_formats`.
+`cleaner_rl.call_formats`. Where there are no tools, the name `none` stands for reading no calls at all.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from cleaner_rl.tools.formats.base import CallFormat, NoCalls, ParsedText
+from cleaner_rl.tools.plugins import Plugins
 
-from cleaner_rl.tools.formats.base import CallFormat, ParsedText
-from cleaner_rl.tools.plugins import plugin, plugin_names
+CALL_FORMATS: Plugins[CallFormat] = Plugins(
+    group="cleaner_rl.call_formats",
+    what="call format",
+    ours={
+        "fenced": "cleaner_rl.tools.formats.fenced:FencedFormat",
+        "hermes": "cleaner_rl.tools.formats.hermes:HermesFormat",
+        "xml": "cleaner_rl.tools.formats.xml:XmlFormat",
+    },
+    needs=("parse",),
+)
+NO_CALLS = "none"
 
-GROUP = "cleaner_rl.call_formats"
-
-__all__ = ["CallFormat", "ParsedText", "call_format", "call_format_names"]
+__all__ = ["CALL_FORMATS", "NO_CALLS", "CallFormat", "ParsedText", "call_format", "call_format_names"]
 
 
 def call_format_names() -> list[str]:
     """The names that `call_format` knows, ours and those of other installed packages."""
-    return plugin_names(GROUP)
+    return CALL_FORMATS.names()
 
 
 def call_format(name: str) -> CallFormat:
     """The call format of this name."""
-    found = plugin(GROUP, name)
-    if found is None:
-        raise ValueError(f"no call format is named {name!r}; installed: {', '.join(call_format_names())}")
-    return cast("type[CallFormat]", found)()
+    return NoCalls() if name == NO_CALLS else CALL_FORMATS.load(name)

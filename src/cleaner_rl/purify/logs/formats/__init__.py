@@ -7,33 +7,39 @@ Other packages add formats with an entry point in the group `cleaner_rl.log_adap
 from __future__ import annotations
 
 from functools import cache
-from typing import cast
 
 from cleaner_rl.purify.logs.formats.base import LogFormat, Reading
-from cleaner_rl.tools.plugins import plugin, plugin_names
+from cleaner_rl.tools.plugins import Plugins
 
-GROUP = "cleaner_rl.log_adapters"
-OURS = ("atif", "inspect", "verifiers", "verl", "openai")
-"""In the order in which a record is shown to them: those that ask for most come first."""
+LOG_ADAPTERS: Plugins[LogFormat] = Plugins(
+    group="cleaner_rl.log_adapters",
+    what="log format",
+    # In the order in which a record is shown to them: those that ask for most come first.
+    ours={
+        "atif": "cleaner_rl.purify.logs.formats.atif:AtifFormat",
+        "inspect": "cleaner_rl.purify.logs.formats.inspect:InspectFormat",
+        "verifiers": "cleaner_rl.purify.logs.formats.verifiers:VerifiersFormat",
+        "verl": "cleaner_rl.purify.logs.formats.verl:VerlFormat",
+        "openai": "cleaner_rl.purify.logs.formats.openai:OpenAIFormat",
+    },
+    needs=("name", "detects", "read", "write", "chat"),
+)
 
-__all__ = ["LogFormat", "Reading", "detect", "log_format", "log_format_names"]
+__all__ = ["LOG_ADAPTERS", "LogFormat", "Reading", "detect", "log_format", "log_format_names"]
 
 
 def log_format_names() -> list[str]:
     """The names that `log_format` knows, ours and those of other installed packages."""
-    return sorted({*OURS, *plugin_names(GROUP)})
+    return LOG_ADAPTERS.names()
 
 
 @cache
 def log_format(name: str) -> LogFormat:
     """The format of this name."""
-    found = plugin(GROUP, name)
-    if found is None:
-        raise ValueError(f"no log format is named {name!r}; installed: {', '.join(log_format_names())}")
-    return cast("type[LogFormat]", found)()
+    return LOG_ADAPTERS.load(name)
 
 
 def detect(record: object) -> str | None:
     """The name of the format that a record is of; None if nobody knows it. Those of other packages are asked first."""
-    others = [name for name in plugin_names(GROUP) if name not in OURS]
-    return next((name for name in (*others, *OURS) if log_format(name).detects(record)), None)
+    names = (*LOG_ADAPTERS.others(), *LOG_ADAPTERS.ours)
+    return next((name for name in names if log_format(name).detects(record)), None)

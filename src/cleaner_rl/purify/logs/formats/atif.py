@@ -14,7 +14,7 @@ Limits: trajectories of subagents (`subagent_trajectories`, references) are kept
 from __future__ import annotations
 
 from cleaner_rl.purify.logs.chats import chat_of
-from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, first_of, key_of, log_of, outcome_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, first_of, inside, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
@@ -62,4 +62,4 @@ class AtifFormat:
 
     def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
         """Its steps as messages; the agent's tool definitions, where it has them."""
-        return chat_of(trajectory, DIALECT, log_of(trajectory)["record"].get("agent", {}).get("tool_definitions"))
+        return chat_of(trajectory, DIALECT, inside(log_of(trajectory), "record", "agent").get("tool_definitions"))

@@ -101,6 +101,13 @@ def outcome_of(record: Mapping[str, Any]) -> tuple[float | None, bool | None]:
     return (None if reward is None or not isfinite(reward) else float(reward)), success
 
 
+def inside(value: object, *names: str) -> Mapping[str, Any]:
+    """The object at the end of these names; empty if one of them isn't there, or is no object."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
 def first_of(record: Mapping[str, Any], names: Iterable[str], kinds: tuple[type, ...]) -> Any:
     """The first of these fields that is of such a type; a boolean is no number."""
     for name in names:

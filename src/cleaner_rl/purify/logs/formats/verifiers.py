@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cleaner_rl.purify.logs.chats import chat_of
-from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, inside, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.frames import Message
 from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import Ending, Key, TextSpan, Trajectory
@@ -66,6 +66,8 @@ class VerifiersFormat:
             split = log["prompts"]
             return {**record, "prompt": messages[:split], "completion": messages[split:]}
         trace = {**record["traces"][0], "nodes": [_node(message, index) for index, message in enumerate(messages)]}
+        if log.get("rooted"):
+            trace["nodes"][0] = {"parent": None, **trace["nodes"][0]}
         return {**record, "traces": [trace]}
 
     def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
@@ -93,37 +95,52 @@ def _read_episode(record: Record, number: int, reading: Reading) -> Trajectory[T
         raise Unreadable("an episode of several traces")
     trace = record["traces"][0]
     nodes = trace["nodes"]
+    if not _are_nodes(nodes):
+        raise Unreadable("a trace whose nodes are no messages")
     if any(node.get("parent") != (index - 1 if index else None) for index, node in enumerate(nodes)):
         raise Unreadable("a trace with branches")
     messages = [_message(node) for node in nodes]
     # What the model didn't sample is context, whoever it is put into the mouth of.
     first = next((index for index, node in enumerate(nodes) if node.get("sampled")), len(nodes))
     found = Reader(reading.tools, DIALECT, reading.call_format).read(messages[:first], messages[first:])
-    rewards = trace.get("rewards") or {}
-    scores = [each for each in rewards.values() if each is not None]
-    reward = sum(each["score"] * each.get("weight", 1.0) for each in scores) if scores else None
-    task = record.get("task") or {}
     log = {
         "format": VerifiersFormat.name,
         "record": {**record, "traces": [{**trace, "nodes": None}]},
+        **({"rooted": True} if nodes and "parent" in nodes[0] else {}),
         **found.kept,
     }
-    key = Key(reading.run, _step(record), str(task.get("key") or _index(task)), number)
+    key = Key(reading.run, _step(record), _task(record), number)
     # The errors of an episode are its environment's or its provider's, never the model's.
     ending = Ending.FAULT if record.get("errors") else None
-    return Trajectory(found.prompt, found.turns, key, reward, None, ending, {LOG: log})
+    return Trajectory(found.prompt, found.turns, key, _reward(trace), None, ending, {LOG: log})
+
+
+def _are_nodes(nodes: object) -> bool:
+    return isinstance(nodes, list) and all(
+        isinstance(each, dict) and isinstance(each.get("message"), dict) for each in nodes
+    )
+
+
+def _reward(trace: Record) -> float | None:
+    """The sum of its scores by their weights; None if it has none."""
+    scores = [each for each in inside(trace, "rewards").values() if isinstance(each, Mapping)]
+    weighed = [(each.get("score"), each.get("weight", 1.0)) for each in scores]
+    numbers = [score * weight for score, weight in weighed if _is_number(score) and _is_number(weight)]
+    return sum(numbers) if numbers else None
 
 
 def _step(record: Record) -> int:
-    run = record.get("run")
-    work = run.get("work") if isinstance(run, Mapping) else None
-    step = work.get("step") if isinstance(work, Mapping) else None
+    step = inside(record, "run", "work").get("step")
     return step if isinstance(step, int) else 0
 
 
-def _index(task: Mapping[str, Any]) -> object:
-    data = task.get("data")
-    return data.get("idx", data.get("name", "")) if isinstance(data, Mapping) else ""
+def _task(record: Record) -> str:
+    data = inside(record, "task", "data")
+    return str(inside(record, "task").get("key") or data.get("idx", data.get("name", "")))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _message(node: Mapping[str, Any]) -> Message:

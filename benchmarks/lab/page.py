@@ -1,0 +1,264 @@
+"""Writes what the results say into `docs/lab.md`: figures stand between marks, and nobody else writes there.
+
+    <!-- lab:NAME -->
+    ...
+    <!-- /lab:NAME -->
+
+`blocks` gives the text of each mark from the results alone; a test holds the page against it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.lab import summary
+from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, LEFT_OUT, RATES, REQUIRED, TUNING
+from benchmarks.lab.order import order
+from benchmarks.lab.plots import draw
+from benchmarks.lab.results import Result
+from benchmarks.lab.summary import Spread, Summary, summaries
+from benchmarks.lab.worlds import DRIFT, SLIPS, STARVED, UNHINTED
+
+PAGE = Path(__file__).parents[2] / "docs" / "lab.md"
+REGIMES = (DRIFT, SLIPS, STARVED, UNHINTED)
+NOTHING = "Nothing of this has run yet."
+MARK = re.compile(r"(<!-- lab:([\w-]+) -->\n).*?(<!-- /lab:\2 -->)", re.DOTALL)
+
+
+def write_page(path: Path, results: Sequence[Result]) -> None:
+    """Fill the page's marks, and draw its plots beside it."""
+    found = blocks(results)
+    path.write_text(filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
+    for name, regime, arms in _plots(results):
+        draw([each for each in results if each.run.regime == regime], arms, path.parent / "images" / name)
+
+
+def filled(text: str, found: dict[str, str]) -> str:
+    """The page's text with the blocks in their places."""
+    return MARK.sub(lambda match: f"{match[1]}{found[match[2]]}{match[3]}", text)
+
+
+def blocks(results: Sequence[Result]) -> dict[str, str]:
+    """The text of every mark."""
+    parts = {
+        "headline": headline(results),
+        "learning-rate": learning_rate(results),
+        **{regime: _required(results, regime) for regime in REGIMES},
+        "controls": controls(results),
+        "agreement": agreement(results),
+        "cost": cost(results),
+        "not-run": not_run(results),
+    }
+    return {name: f"{text}\n" for name, text in parts.items()}
+
+
+def headline(results: Sequence[Result]) -> str:
+    """The answer in a few lines."""
+    drift = {each.arm: each for each in summaries(results, DRIFT)}
+    ours = [each for name, each in drift.items() if ARMS[name].required and name != BASELINE and each.step_ratio.values]
+    if BASELINE not in drift or not ours:
+        return NOTHING
+    best = min(ours, key=lambda each: (-len(each.step_ratio.values), each.step_ratio.mean or 0.0))
+    lines = [
+        f"- **{ARMS[best.arm].label}** came to DAPO's final held-out accuracy in {_range(best.step_ratio)} of DAPO's "
+        f"steps and {_range(best.token_ratio)} of its sampled tokens ({_seeds(best)})."
+    ]
+    if "saar" in drift and best.arm != "saar":
+        saar = drift["saar"]
+        lines.append(
+            f"- SAAR: {_range(saar.step_ratio)} of the steps, {_range(saar.token_ratio)} of the tokens "
+            f"({_seeds(saar)})."
+        )
+    lines.append(
+        f"- Failed calls a held-out trajectory at the end, repair off: DAPO {_range(drift[BASELINE].errors)}, "
+        f"{ARMS[best.arm].label} {_range(best.errors)}."
+    )
+    slips = [each for each in summaries(results, SLIPS) if ARMS[each.arm].required and each.worst is not None]
+    slips = [each for each in slips if each.arm != BASELINE]
+    if slips:
+        least = max(slips, key=lambda each: each.worst or 0.0)
+        lines.append(
+            f"- In slips, the least difference of {ARMS[least.arm].label} to DAPO at equal tokens was "
+            f"{_signed(least.worst)} (means over seeds)."
+        )
+    return "\n".join(lines)
+
+
+def learning_rate(results: Sequence[Result]) -> str:
+    """DAPO's tuning."""
+    tried = {each.run.arm: each for each in results if each.run.arm in {arm.name for arm in TUNING} and each.finished}
+    if not tried:
+        return NOTHING
+    rows = [
+        [f"{rate:.0e}", _share(summary.final(tried[arm.name])), f"{summary.final(tried[arm.name], 'errors'):.2f}"]
+        for rate, arm in zip(RATES, TUNING, strict=True)
+        if arm.name in tried
+    ]
+    return _table(["learning rate", "accuracy", "failed calls"], rows)
+
+
+def controls(results: Sequence[Result]) -> str:
+    """The arms that ask what does the work, beside those that they vary, seed by seed alike."""
+    found = {each.arm: each for each in summaries(results, DRIFT)}
+    rows = [found[arm.name] for arm in CONTROLS if arm.name in found]
+    if not rows:
+        return NOTHING
+    asked = [[ARMS[each.arm].asks, *_row(each)] for each in rows]
+    return _table(["asks", *HEAD], asked) + "\n\n![Curves of the controls](images/lab-controls.svg)"
+
+
+def agreement(results: Sequence[Result]) -> str:
+    """Two runs of one arm with one seed: DAPO, and the tuning run that had the same learning rate."""
+    baseline = next(
+        (each for each in results if each.run.arm == BASELINE and each.run.regime == DRIFT and not each.run.seed), None
+    )
+    tuning = {arm.name for arm in TUNING}
+    twin = next((each for each in results if baseline and each.run.arm in tuning and each.rate == baseline.rate), None)
+    if baseline is None or twin is None:
+        return NOTHING
+    common = [step for step in twin.training if step in baseline.training]
+    same = [
+        step for step in common if twin.training[step]["sampled_tokens"] == baseline.training[step]["sampled_tokens"]
+    ]
+    parted = next((step for step in common if step not in same), None)
+    evaluated = [step for step in twin.evaluation if step in baseline.evaluation]
+    apart = [abs(twin.evaluation[step]["accuracy"] - baseline.evaluation[step]["accuracy"]) for step in evaluated]
+    until = (
+        f"the first step whose sampled tokens differ in number is {parted}"
+        if parted
+        else "no step differs in its number of sampled tokens"
+    )
+    return (
+        f"DAPO with seed 0 ran twice, once while the learning rate was tuned ({len(common)} steps): {until}; held-out "
+        f"accuracy differs by {summary.mean(apart):.3f} on average and {max(apart, default=0.0):.3f} at most over "
+        f"{len(apart)} evaluations."
+    )
+
+
+def cost(results: Sequence[Result]) -> str:
+    """Where the time went."""
+    rows = []
+    for arm in REQUIRED:
+        runs = [each for each in results if each.run.arm == arm.name and each.run.regime == DRIFT and each.training]
+        if runs:
+            parts = [_mean_part(runs, part) for part in ("", "_generation", "_update", "_weights", "_testing")]
+            hours = sum(each.hours for each in runs) / len(runs)
+            tokens = summary.mean([y for each in runs for _, y in summary.training_curve(each, "sampled_tokens")])
+            rows.append([arm.label, *parts, f"{tokens:,.0f}", f"{60 * hours:.1f}"])
+    if not rows:
+        return NOTHING
+    head = [
+        "arm",
+        "s a step",
+        "generation",
+        "update",
+        "weights",
+        "s an evaluation",
+        "tokens a step",
+        "minutes a run, start-up included",
+    ]
+    return (
+        _table(head, rows)
+        + f"\n\nAll runs together: {sum(each.hours for each in results):.1f} hours of runs, some at a time."
+    )
+
+
+def not_run(results: Sequence[Result]) -> str:
+    """What is missing."""
+    finished = {each.run for each in results if each.finished}
+    missing = [run for run in order() if run not in finished]
+    lines = [f"- {len(order()) - len(missing)} of {len(order())} runs are finished."]
+    for regime in REGIMES:
+        names: dict[str, list[str]] = {}
+        for run in missing:
+            if run.regime == regime:
+                names.setdefault(run.arm, []).append(str(run.seed))
+        if names:
+            words = ", ".join(f"`{arm}` (seed {', '.join(seeds)})" for arm, seeds in names.items())
+            lines.append(f"- {regime}: {words}")
+    lines += [f"- *{name}* is not here: {why}." for name, why in LEFT_OUT.items()]
+    return "\n".join(lines)
+
+
+HEAD = [
+    "arm",
+    "seeds",
+    "accuracy",
+    "first call works",
+    "failed calls",
+    "raw errors in training",
+    "right after a failed call",
+    "steps to DAPO's",
+    "of DAPO's steps",
+    "k tokens to DAPO's",
+    "of DAPO's tokens",
+    "worst at equal tokens",
+]
+
+
+def _required(results: Sequence[Result], regime: str) -> str:
+    rows = [each for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
+    if not rows:
+        return NOTHING
+    return _table(HEAD, [_row(each) for each in rows]) + f"\n\n![Curves of {regime}](images/lab-{regime}.svg)"
+
+
+def _row(each: Summary) -> list[str]:
+    return [
+        ARMS[each.arm].label,
+        str(each.seeds),
+        _range(each.accuracy, _share),
+        _range(each.first_call, _share),
+        _range(each.errors),
+        _range(each.raw_errors),
+        _range(each.recovery, _share),
+        _range(each.steps, lambda value: f"{value:.0f}"),
+        "1" if each.arm == BASELINE else _range(each.step_ratio),
+        _range(each.tokens, lambda value: f"{value:.0f}"),
+        "1" if each.arm == BASELINE else _range(each.token_ratio),
+        "" if each.arm == BASELINE else _signed(each.worst),
+    ]
+
+
+def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str]]]:
+    for regime in REGIMES:
+        found = [each.arm for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
+        if found:
+            yield f"lab-{regime}.svg", regime, found
+    controls = [arm.name for arm in CONTROLS if any(each.arm == arm.name for each in summaries(results, DRIFT))]
+    if controls:
+        yield "lab-controls.svg", DRIFT, [BASELINE, "saar", "hindsight", *controls]
+
+
+def _range(found: Spread, words: Callable[[float], str] = lambda value: f"{value:.2f}") -> str:
+    """The mean, with the least and the most of the seeds, and how many of them never came to it."""
+    if found.mean is None:
+        return "never"
+    text = words(found.mean)
+    if len(found.values) > 1:
+        text += f" ({words(min(found.values))}–{words(max(found.values))})"
+    return text if len(found.values) == found.seeds else f"{text}, {found.seeds - len(found.values)} never"
+
+
+def _seeds(each: Summary) -> str:
+    return f"mean of {each.seeds} seeds, with the least and the most" if each.seeds > 1 else "one seed"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.1f} points"
+
+
+def _mean_part(runs: Sequence[Result], part: str) -> str:
+    values = [y for each in runs for _, y in summary.training_curve(each, f"seconds{part}")]
+    return f"{summary.mean(values):.1f}" if values else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,126 @@
+"""Curves over seeds: the mean as a line, the least and the most as a band. The same results give the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.lab import summary
+from benchmarks.lab.arms import ARMS, REQUIRED
+from benchmarks.lab.results import Result
+from benchmarks.lab.summary import Points, X
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = dict(
+    zip(
+        (arm.name for arm in REQUIRED),
+        ("#555555", "#0072b2", "#d55e00", "#56b4e9", "#cc79a7", "#e69f00"),
+        strict=True,
+    )
+)
+"""Told apart by most kinds of colour-blindness; what is compared with everything is grey."""
+OTHERS = ("#009e73", "#8c6bb1", "#a6761d", "#1b9e77", "#666666")
+GRID = 60
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cleaner",
+    "text.parse_math": False,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+def draw(results: Sequence[Result], arms: Sequence[str], path: Path) -> None:
+    """All curves of some arms, as one SVG file. `results` are of one regime."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 8.4), layout="constrained")
+        axes = figure.subplots(3, 3)
+        runs = {arm: [each for each in results if each.run.arm == arm] for arm in arms}
+        runs = {arm: some for arm, some in runs.items() if some}
+        for place, (title, x, curve) in zip(axes.flat, PANELS, strict=True):
+            _panel(place, runs, title, x, curve)
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n", encoding="utf-8")
+
+
+def band(curves: Sequence[Points], count: int = GRID) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Places that all curves have come to, with the mean, the least and the most of the curves there."""
+    curves = [points for points in curves if points]
+    if not curves:
+        return [], [], [], []
+    begin, end = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
+    places = [begin + (end - begin) * index / count for index in range(count + 1)] if end > begin else [begin]
+    columns = [[value for points in curves if (value := _at(points, x)) is not None] for x in places]
+    found = [(x, values) for x, values in zip(places, columns, strict=True) if values]
+    return (
+        [x for x, _ in found],
+        [summary.mean(values) for _, values in found],
+        [min(values) for _, values in found],
+        [max(values) for _, values in found],
+    )
+
+
+def _at(points: Points, x: float) -> float | None:
+    return points[0][1] if x == points[0][0] else summary.at(points, min(x, points[-1][0]))
+
+
+def _accuracy(x: X) -> Callable[[Result], Points]:
+    return lambda result: summary.smoothed(summary.curve(result, "accuracy", x))
+
+
+def _evaluated(figure: str) -> Callable[[Result], Points]:
+    return lambda result: summary.smoothed(summary.curve(result, figure))
+
+
+def _trained(figure: str) -> Callable[[Result], Points]:
+    return lambda result: summary.smoothed(summary.training_curve(result, figure))
+
+
+def _recovery(result: Result) -> Points:
+    return [(float(step), each["right"]) for step, each in sorted(result.recovery.items())]
+
+
+PANELS: tuple[tuple[str, str, Callable[[Result], Points]], ...] = (
+    ("Held-out accuracy", "RL steps", _accuracy(summary.steps)),
+    ("Held-out accuracy", "thousand tokens sampled", _accuracy(summary.tokens)),
+    ("Held-out accuracy", "minutes of training", _accuracy(summary.minutes)),
+    ("First call works (held-out)", "RL steps", _evaluated("first_call_works")),
+    ("Failed calls a trajectory (held-out)", "RL steps", _evaluated("errors")),
+    ("Failed first attempts a trajectory (training)", "RL steps", _trained("raw_errors")),
+    ("Right after a failed first call", "RL steps", _recovery),
+    ("Tokens sampled a trajectory (held-out)", "RL steps", _evaluated("length")),
+    ("Log-prob gap of moved tokens (training)", "RL steps", _trained("graft_gap")),
+)
+
+
+def _panel(
+    axes: Axes, runs: dict[str, list[Result]], title: str, x_label: str, curve: Callable[[Result], Points]
+) -> None:
+    others = iter(OTHERS * 5)
+    for arm, some in runs.items():
+        colour = COLOURS.get(arm) or next(others)
+        x, middle, low, high = band([curve(each) for each in some])
+        axes.plot(x, middle, color=colour, lw=1.6, label=f"{ARMS[arm].label} ({len(some)})")
+        if len(some) > 1:
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
+    axes.set_title(title)
+    axes.set_xlabel(x_label)

@@ -1,0 +1,153 @@
+"""What a run left, as figures by step.
+
+| from | figures |
+| --- | --- |
+| `metrics.jsonl` | training: raw errors, repairs, the graft's log-prob gap, sampled tokens |
+| the store | evaluation: held-out accuracy, first attempts, residual errors, length; repair is off |
+| `verl-N.jsonl` | seconds of each step, and where they went; N counts the starts |
+
+A run that was broken off goes on from its last checkpoint. What it did after that is done again and must not count
+twice: `forget` takes it away before the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from cleaner_rl.trajectory import AnyTrajectory, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory.store import read
+
+ByStep: TypeAlias = dict[int, dict[str, float]]
+
+TRAINING = {
+    "accuracy": "accuracy",
+    "first_attempt_errors_per_trajectory": "raw_errors",
+    "errors_per_trajectory": "errors",
+    "sampled_tokens": "sampled_tokens",
+    "lookahead_tokens": "lookahead_tokens",
+    "graft_gap": "graft_gap",
+    "grafts": "grafts",
+    "replacements": "replacements",
+    "refused": "refused",
+    "roc/errors_kept": "errors_kept",
+    "roc/errors_drawn": "errors_drawn",
+    "faults": "faults",
+    "groups/equal_rewards": "groups_refilled",
+}
+"""Figures of `cleaner train`, and what they are called here."""
+BESIDE = ("testing", "save_checkpoint")
+"""Parts of a step's time that aren't training."""
+
+
+def training(folder: Path) -> ByStep:
+    """The figures of each step, with its seconds."""
+    figures: ByStep = {}
+    for line in _lines(folder / "metrics.jsonl"):
+        found = line["metrics"]
+        figures[line["step"]] = {ours: found[theirs] for theirs, ours in TRAINING.items() if theirs in found}
+    for step, seconds in _seconds(folder).items():
+        if step in figures:
+            figures[step] |= seconds
+    return figures
+
+
+def evaluations(folder: Path) -> ByStep:
+    """The figures of each evaluation."""
+    store = folder / "trajectories" / f"run={folder.name}-evaluation"
+    return {_step(each): evaluated(read(each)) for each in sorted(store.glob("step=*"), key=_step)}
+
+
+def evaluated(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
+    """Means over the rollouts of an evaluation; those that ended in a fault are counted and left out."""
+    drawn = {(each.key.task, each.key.rollout): each for each in trajectories}
+    rows = [each for each in drawn.values() if each.usable and each.success is not None]
+    first = [first_attempt_tally(each) for each in rows]
+    calls = [turn.results[0] for each in rows for turn in each.turns[:1] if turn.results]
+    return {
+        "rollouts": len(rows),
+        "faults": len(drawn) - len(rows),
+        "accuracy": _mean([float(bool(each.success)) for each in rows]),
+        "first_call_works": _mean([float(not call.failed) for call in calls]),
+        "errors": _mean([float(residual_tally(each).failed) for each in rows]),
+        "calls": _mean([float(tally.calls) for tally in first]),
+        "length": _mean([_number(each.extra.get("sampled")) for each in rows]),
+    }
+
+
+def reached(folder: Path) -> int:
+    """The step of the checkpoint that a run would go on from; 0 if there is none."""
+    latest = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
+    return int(latest.read_text()) if latest.exists() else 0
+
+
+def forget(folder: Path, after: int) -> None:
+    """Take away what a run did after a step, because it will do it again."""
+    metrics = folder / "metrics.jsonl"
+    if metrics.exists():
+        kept = [json.dumps(line) + "\n" for line in _lines(metrics) if line["step"] <= after]
+        metrics.write_text("".join(kept), encoding="utf-8")
+    for part in (folder / "trajectories").glob("run=*/step=*"):
+        if _step(part) > after:
+            shutil.rmtree(part)
+
+
+def models(folder: Path) -> dict[int, Path]:
+    """The models that a run has saved, by step."""
+    found = (folder / "checkpoints").glob("global_step_*/actor/huggingface")
+    return dict(sorted((int(each.parts[-3].removeprefix("global_step_")), each) for each in found))
+
+
+def _seconds(folder: Path) -> ByStep:
+    """Of each step: all of it but evaluation and saving, and its parts."""
+    starts = sorted(folder.glob("verl-*.jsonl"), key=lambda file: int(file.stem.removeprefix("verl-")))
+    seconds: ByStep = {}
+    for file in starts:
+        for line in _lines(file):
+            found = {
+                key.removeprefix("timing_s/"): float(value)
+                for key, value in line["data"].items()
+                if key.startswith("timing_s/")
+            }
+            if "step" in found:
+                seconds[line["step"]] = _parts(found)
+    return seconds
+
+
+def _parts(found: Mapping[str, float]) -> dict[str, float]:
+    """A step's seconds. An evaluation comes after verl's own "step", saving within it."""
+    own = found["step"] - found.get("save_checkpoint", 0.0)
+    parts = {"gen": "generation", "update_actor": "update", "update_weights": "weights", "old_log_prob": "old_logprobs"}
+    return {
+        "seconds": own,
+        **{f"seconds_{ours}": found[theirs] for theirs, ours in parts.items() if theirs in found},
+        **{f"seconds_{name}": found[name] for name in BESIDE if name in found},
+    }
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines; a last line that was broken off isn't one."""
+    if not path.exists():
+        return []
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break
+    return lines
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step="))
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,113 @@
+"""One JSON file a run: seeds, commit, machine, hours, all figures by step. Written whenever the run stands still."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lab.reading import ByStep, evaluations, training
+from benchmarks.lab.recipes import Run
+from benchmarks.record import save
+from cleaner_rl.train import Recipe, to_values
+
+RESULTS = Path(__file__).parents[1] / "results" / "lab"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What is known of a run."""
+
+    run: Run
+    steps: int
+    """How many it was to take."""
+    hours: float
+    training: ByStep
+    evaluation: ByStep
+    recovery: ByStep
+    rate: float = 0.0
+    """Its learning rate."""
+    commit: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether its last step was evaluated, and its recovery measured."""
+        return self.steps in self.evaluation and bool(self.recovery)
+
+
+def collect(folder: Path, run: Run, steps: int) -> Result:
+    """What a run's folder holds so far."""
+    starts = _read(folder / "starts.json", [])
+    hours = sum(each["seconds"] for each in starts) / 3600
+    recovery = {int(step): figures for step, figures in _read(folder / "recovery.json", {}).items()}
+    return Result(run, steps, hours, training(folder), evaluations(folder), recovery)
+
+
+def write(result: Result, recipe: Recipe, folder: Path = RESULTS) -> Path:
+    """Keep a result; returns its file."""
+    path = folder / f"{result.run.name}.json"
+    figures = {
+        "finished": result.finished,
+        "hours": round(result.hours, 5),
+        "evaluation": _plain(result.evaluation),
+        "recovery": _plain(result.recovery),
+        "training": _plain(result.training),
+    }
+    run = {"regime": result.run.regime, "arm": result.run.arm, "seed": result.run.seed, "steps": result.steps}
+    save(path, figures, {**run, "recipe": _settings(recipe)})
+    return path
+
+
+def kept(run: Run, recipe: Recipe, folder: Path = RESULTS) -> bool:
+    """Whether there is a result already of a finished run with these settings."""
+    path = folder / f"{run.name}.json"
+    if not path.exists():
+        return False
+    record = json.loads(path.read_text())
+    same = record["settings"]["recipe"] == json.loads(json.dumps(_settings(recipe)))
+    return same and bool(record["figures"]["finished"])
+
+
+def read_all(folder: Path = RESULTS) -> list[Result]:
+    """All results, in order of their names."""
+    return [_result(json.loads(file.read_text())) for file in sorted(folder.glob("*-[0-9].json"))]
+
+
+def _result(record: Mapping[str, Any]) -> Result:
+    settings, figures = record["settings"], record["figures"]
+    run = Run(settings["regime"], settings["arm"], settings["seed"])
+    by_step = {
+        part: {int(step): values for step, values in figures[part].items()}
+        for part in ("training", "evaluation", "recovery")
+    }
+    rate = settings["recipe"]["update"]["lr"]
+    return Result(run, settings["steps"], figures["hours"], rate=rate, commit=record["commit"], **by_step)
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """The recipe without paths of this machine."""
+    values = to_values(recipe)
+    for section, *keys in (
+        ("model", "path"),
+        ("tasks", "train", "held_out", "prompt"),
+        ("sandbox", "site"),
+        ("run", "folder"),
+    ):
+        for key in keys:
+            values[section].pop(key)
+    return values
+
+
+def _plain(figures: ByStep) -> dict[str, dict[str, float]]:
+    """For JSON: short, and without figures that are none."""
+    return {
+        str(step): {name: round(value, 5) for name, value in values.items() if math.isfinite(value)}
+        for step, values in sorted(figures.items())
+    }
+
+
+def _read(path: Path, default: Any) -> Any:
+    return json.loads(path.read_text()) if path.exists() else default

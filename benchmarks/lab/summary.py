@@ -1,0 +1,198 @@
+"""From runs to what can be said of them: curves, steps and tokens to DAPO's accuracy, intervals over seeds.
+
+- *Final* is the mean of the last three evaluations.
+- A run's *target* is the final accuracy of DAPO with the same seed, which began with the same model.
+- A run *reaches* it where the mean of three neighbouring evaluations first does, on straight lines between them.
+- A ratio is to DAPO's own figure with the same seed. What is given of seeds is their mean, the least and the most.
+
+Tokens are all that were sampled in training: attempts of lookaheads, rollouts that RoC left out, groups refilled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+from benchmarks.lab.arms import ARMS, BASELINE, TUNING
+from benchmarks.lab.results import RESULTS, Result, read_all
+
+LAST = 3
+Points: TypeAlias = list[tuple[float, float]]
+X: TypeAlias = Callable[[Result, int], float]
+"""What a curve is drawn against, at a step."""
+
+
+def steps(_result: Result, step: int) -> float:
+    """RL steps."""
+    return float(step)
+
+
+def tokens(result: Result, step: int) -> float:
+    """Thousands of tokens sampled in training so far."""
+    return sum(each["sampled_tokens"] for at, each in result.training.items() if at <= step) / 1_000
+
+
+def minutes(result: Result, step: int) -> float:
+    """Minutes of training so far, evaluation and start-up left out."""
+    return sum(each.get("seconds", 0.0) for at, each in result.training.items() if at <= step) / 60
+
+
+def curve(result: Result, figure: str, x: X = steps) -> Points:
+    """A figure of the evaluations."""
+    return [(x(result, step), each[figure]) for step, each in sorted(result.evaluation.items()) if figure in each]
+
+
+def training_curve(result: Result, figure: str, x: X = steps) -> Points:
+    """A figure of the training steps."""
+    return [(x(result, step), each[figure]) for step, each in sorted(result.training.items()) if figure in each]
+
+
+def smoothed(points: Points) -> Points:
+    """Each value the mean of itself and its neighbours."""
+    values = [value for _, value in points]
+    return [(x, mean(values[max(0, index - 1) : index + 2])) for index, (x, _) in enumerate(points)]
+
+
+def final(result: Result, figure: str = "accuracy") -> float:
+    """The mean of the last evaluations."""
+    return mean([value for _, value in curve(result, figure)][-LAST:])
+
+
+def reached(points: Points, target: float) -> float | None:
+    """Where the smoothed curve first reaches a value; None if it never does."""
+    before: tuple[float, float] | None = None
+    for x, value in smoothed(points):
+        if value >= target:
+            if before is None:
+                return x
+            left, low = before
+            return left + (x - left) * (target - low) / (value - low)
+        before = x, value
+    return None
+
+
+def at(points: Points, x: float) -> float | None:
+    """A curve's value between its points; None outside of them."""
+    for (left, low), (right, high) in pairwise(points):
+        if left <= x <= right:
+            return low + (high - low) * (x - left) / (right - left) if right > left else high
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure over seeds: those that have it, of how many."""
+
+    values: tuple[float, ...]
+    seeds: int
+
+    @property
+    def mean(self) -> float | None:
+        """None if no seed has it."""
+        return mean(self.values) if self.values else None
+
+
+def spread(values: Sequence[float | None]) -> Spread:
+    """Of one value a seed; None where there is none."""
+    return Spread(tuple(each for each in values if each is not None), len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One arm in one regime, over its finished seeds."""
+
+    arm: str
+    regime: str
+    accuracy: Spread
+    errors: Spread
+    first_call: Spread
+    raw_errors: Spread
+    recovery: Spread
+    steps: Spread
+    """To the target."""
+    step_ratio: Spread
+    tokens: Spread
+    token_ratio: Spread
+    worst: float | None
+    """The least difference to DAPO's accuracy at equal tokens, means over seeds, smoothed."""
+    seconds: Spread
+    """A step."""
+
+    @property
+    def seeds(self) -> int:
+        """How many there are."""
+        return self.accuracy.seeds
+
+
+def summaries(results: Sequence[Result], regime: str) -> list[Summary]:
+    """Of all arms with a finished run in a regime, in the order of the table of arms."""
+    finished = [each for each in results if each.run.regime == regime and each.finished]
+    baseline = {each.run.seed: each for each in finished if each.run.arm == BASELINE}
+    arms = {name: [each for each in finished if each.run.arm == name] for name in ARMS}
+    tuning = {arm.name for arm in TUNING}
+    return [_summary(name, regime, runs, baseline) for name, runs in arms.items() if runs and (name not in tuning)]
+
+
+def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, Result]) -> Summary:
+    paired = [(each, baseline[each.run.seed]) for each in runs if each.run.seed in baseline]
+    to_steps = [(_to_target(run, other, steps), _to_target(other, other, steps)) for run, other in paired]
+    to_tokens = [(_to_target(run, other, tokens), _to_target(other, other, tokens)) for run, other in paired]
+    return Summary(
+        arm=arm,
+        regime=regime,
+        accuracy=spread([final(each) for each in runs]),
+        errors=spread([final(each, "errors") for each in runs]),
+        first_call=spread([final(each, "first_call_works") for each in runs]),
+        raw_errors=spread([mean([y for _, y in training_curve(each, "raw_errors")][-2 * LAST :]) for each in runs]),
+        recovery=spread([each.recovery[max(each.recovery)].get("right") for each in runs]),
+        steps=spread([own for own, _ in to_steps]),
+        step_ratio=spread([_ratio(own, other) for own, other in to_steps]),
+        tokens=spread([own for own, _ in to_tokens]),
+        token_ratio=spread([_ratio(own, other) for own, other in to_tokens]),
+        worst=worst_difference([run for run, _ in paired], [other for _, other in paired]),
+        seconds=spread([_median([y for _, y in training_curve(each, "seconds")]) for each in runs]),
+    )
+
+
+def worst_difference(runs: Sequence[Result], others: Sequence[Result]) -> float | None:
+    """The least of a mean curve minus another, over all token counts that all runs have come to."""
+    if not runs:
+        return None
+    ours = [smoothed(curve(each, "accuracy", tokens)) for each in runs]
+    theirs = [smoothed(curve(each, "accuracy", tokens)) for each in others]
+    end = min(points[-1][0] for points in (*ours, *theirs))
+    places = sorted({x for points in (*ours, *theirs) for x, _ in points if 0 < x <= end})
+    differences = [_mean_at(ours, x) - _mean_at(theirs, x) for x in places]
+    return min(differences, default=None)
+
+
+def tuned_rate(folder: Path = RESULTS) -> float | None:
+    """The learning rate at which DAPO ended best; None until all were tried."""
+    tried = {each.run.arm: each for each in read_all(folder) if each.run.arm in {arm.name for arm in TUNING}}
+    if len(tried) < len(TUNING) or not all(each.finished for each in tried.values()):
+        return None
+    return max(tried.values(), key=final).rate
+
+
+def _to_target(run: Result, baseline: Result, x: X) -> float | None:
+    return reached(curve(run, "accuracy", x), final(baseline))
+
+
+def _ratio(own: float | None, other: float | None) -> float | None:
+    return own / other if own is not None and other else None
+
+
+def _mean_at(curves: Sequence[Points], x: float) -> float:
+    return mean([value for points in curves if (value := at(points, x)) is not None])
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of at least one."""
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None

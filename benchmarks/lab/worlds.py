@@ -1,0 +1,67 @@
+"""Where arms are compared: regimes, the cold starts that all arms share, and the tasks that nobody trains on.
+
+A cold start is a model of `benchmarks.taught`: its seed draws its demonstrations, its weights and its vocabulary. Runs
+of the same number begin with the same cold start, whatever their arm.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.taught.folder import AGENT, cache_folder, made, place, tasks
+from benchmarks.taught.pupil import Lessons
+from benchmarks.taught.questions import TEST
+from benchmarks.taught.regimes import REGIMES, Regime
+from cleaner_rl.tasks import Task, write_verl
+
+DRIFT, UNHINTED, SLIPS, STARVED = "drift", "drift-unhinted", "slips", "starved"
+COLD_STARTS = 3
+"""How many different models runs begin with, in turn."""
+PUPIL = Lessons(epochs=4, width=96, heads=3)
+"""Smaller than usual: every step of every run pays for its size."""
+HELD_OUT = 256
+"""Tasks of an evaluation."""
+FAILED_FIRST = 256
+"""Tasks of the recovery set; others than those of the evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A regime with one of its cold starts."""
+
+    regime: Regime
+    lessons: Lessons
+
+    @property
+    def folder(self) -> Path:
+        """Where it is, once it was made."""
+        return place(self.regime, self.lessons).absolute()
+
+    @property
+    def held_out(self) -> Path:
+        """The tasks of every evaluation, as verl's rows."""
+        return self.folder / f"held-out-{HELD_OUT}.parquet"
+
+    def make(self) -> None:
+        """Make what isn't there: minutes, and torch."""
+        made(self.regime, self.lessons)
+        if not self.held_out.exists():
+            part = self.held_out.with_suffix(f".part{os.getpid()}")
+            write_verl(part, tasks(self.regime, TEST, HELD_OUT), self.regime.prompt, AGENT)
+            part.rename(self.held_out)
+
+    def failed_first(self) -> list[Task]:
+        """The tasks of the recovery set."""
+        return tasks(self.regime, TEST, HELD_OUT + FAILED_FIRST)[HELD_OUT:]
+
+
+def world(regime: str, seed: int) -> World:
+    """The world of a run's number."""
+    return World(REGIMES[regime], replace(PUPIL, seed=seed % COLD_STARTS))
+
+
+def lab_folder() -> Path:
+    """Where runs live: the environment's `CLEANER_LAB`, else `lab` beside the taught worlds."""
+    return Path(os.environ.get("CLEANER_LAB") or cache_folder().parent / "lab").absolute()

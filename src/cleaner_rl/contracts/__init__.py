@@ -1,0 +1,16 @@
+"""What a plug-in must do, as tests that its author runs: subclass a contract in your own tests and say what yours is.
+
+    from cleaner_rl.contracts.call_formats import CallFormatContract
+
+    class TestBrackets(CallFormatContract):
+        def make(self): return Brackets()
+        def write(self, tool, code): return f"[[{tool}]]{code}[[/]]"
+
+- `call_formats` · `similarity` · `graders` · `task_loaders` · `log_adapters` · `tools`: a contract each.
+
+pytest collects the subclass; nothing here imports it. Our own formats, measures, graders, data sets and tools pass the
+same contracts in our tests. A message says what is wrong with the plug-in, not which line found it.
+
+Limits: a contract checks what every plug-in of its kind must do. That yours reads your
+data right, only your own tests know.
+"""

@@ -1,0 +1,68 @@
+"""The page holds what the results say, and nothing else between its marks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from benchmarks.lab.page import MARK, NOTHING, PAGE, blocks, filled, write_page
+from benchmarks.lab.results import Result, read_all
+from tests.benchmarks.lab_results import result, rising
+
+RESULTS: list[Result] = [
+    *(result("dapo", seed, accuracy=rising(0.8, 60)) for seed in (0, 1, 2)),
+    *(result("hindsight", seed, accuracy=rising(0.95, 20)) for seed in (0, 1, 2)),
+    *(result("saar", seed, accuracy=rising(0.95, 40)) for seed in (0, 1)),
+    result("masked", accuracy=rising(0.5, 60)),
+    result("dapo-lr-2e-04", accuracy=rising(0.6, 30), steps=30),
+]
+
+
+def test_the_page_says_what_the_results_say() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert filled(text, blocks(read_all())) == text, "run `python -m benchmarks.lab page`"
+    assert {match[2] for match in MARK.finditer(text)} == set(blocks([]))
+    assert all((PAGE.parent / image).exists() for image in re.findall(r"\]\((images/[^)]+)\)", text))
+
+
+def test_without_results_the_page_says_so() -> None:
+    found = blocks([])
+    assert found["headline"] == found["drift"] == f"{NOTHING}\n"
+    assert "0 of" in found["not-run"]
+
+
+def test_the_headline_names_the_best_and_gives_its_range() -> None:
+    headline = blocks(RESULTS)["headline"]
+    assert "**hindsight, all**" in headline
+    assert "mean of 3 seeds" in headline
+    assert "SAAR:" in headline
+
+
+def test_what_is_missing_is_named() -> None:
+    missing = blocks(RESULTS)["not-run"]
+    assert "`saar` (seed 2)" in missing
+    assert "`dapo`" not in missing.split("slips")[0]
+    assert "no tool" in missing
+
+
+def test_two_runs_of_one_arm_with_one_seed_are_compared() -> None:
+    apart = blocks(RESULTS)["agreement"]
+    assert "no step differs" in apart
+    assert "over 7 evaluations" in apart
+
+
+def test_a_page_is_written_with_its_plots(tmp_path: Path) -> None:
+    page = tmp_path / "lab.md"
+    page.write_text("Before.\n<!-- lab:drift -->\nold\n<!-- /lab:drift -->\nAfter.\n", encoding="utf-8")
+
+    write_page(page, RESULTS)
+    first = page.read_text(encoding="utf-8")
+    plot = (tmp_path / "images" / "lab-drift.svg").read_bytes()
+    write_page(page, RESULTS)
+
+    assert first.startswith("Before.\n<!-- lab:drift -->\n| arm |")
+    assert first.endswith("\n<!-- /lab:drift -->\nAfter.\n")
+    assert page.read_text(encoding="utf-8") == first
+    assert (tmp_path / "images" / "lab-drift.svg").read_bytes() == plot
+    assert b"Held-out accuracy" in plot
+    assert (tmp_path / "images" / "lab-controls.svg").exists()

@@ -1,0 +1,382 @@
+"""Plug-ins that are broken on purpose: every test of every contract fails for one that breaks just what it is about."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cleaner_rl.contracts.call_formats import CallFormatContract
+from cleaner_rl.contracts.graders import GraderContract
+from cleaner_rl.contracts.log_adapters import LogAdapterContract
+from cleaner_rl.contracts.similarity import SimilarityContract
+from cleaner_rl.contracts.task_loaders import TaskLoaderContract
+from cleaner_rl.contracts.tools import ToolContract
+from cleaner_rl.purify.logs.formats.openai import OpenAIFormat
+from cleaner_rl.tasks import Grade, Message, Outcome, Row, Source, Task
+from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format
+from tests.contracts.test_ours import TestHermes as Hermes
+from tests.purify.logs.cases import CASES
+from tests.purify.logs.rendering import RENDERED
+from tests.tasks.builders import task
+
+
+def fails(contract: object, about: str) -> bool:
+    """Whether the test of a contract that is about this fails, in words."""
+    (name,) = (name for name in _tests(type(contract)) if about in name)
+    try:
+        getattr(contract, name)()
+    except AssertionError as error:
+        return bool(str(error))
+    return False
+
+
+def _tests(contract: type) -> list[str]:
+    return [name for name in dir(contract) if name.startswith("test_")]
+
+
+# Call formats: Hermes, with one thing broken.
+
+Parse = Callable[[str, ToolSet], ParsedText]
+HERMES: Parse = call_format("hermes").parse
+
+
+def _calls(change: Callable[[ToolCall], ToolCall]) -> Parse:
+    def parse(text: str, tools: ToolSet) -> ParsedText:
+        parsed = HERMES(text, tools)
+        return replace(parsed, calls=tuple(map(change, parsed.calls)))
+
+    return parse
+
+
+def _raises(text: str, tools: ToolSet) -> ParsedText:
+    if text.count("<tool_call>") > text.count("</tool_call>"):
+        raise ValueError("no closing tag")
+    return HERMES(text, tools)
+
+
+FORMATS: dict[str, tuple[Parse, str]] = {
+    "places": (_calls(lambda call: replace(call, end=call.end - 1)), "reads_what_a_model_writes"),
+    "order": (lambda t, s: replace(HERMES(t, s), calls=HERMES(t, s).calls[::-1]), "keep_their_order"),
+    "words": (
+        lambda t, s: HERMES(t, s) if "<tool" in t else ParsedText((s.read("python", {}, 0, len(t)),), len(t)),
+        "words",
+    ),
+    "thoughts": (lambda t, s: HERMES(t.replace("</think>", "........"), s), "only_thought_about"),
+    "half": (_calls(lambda call: replace(call, problem=None)), "breaks_off_never_runs"),
+    "silent": (
+        lambda t, s: replace(HERMES(t, s), calls=tuple(c for c in HERMES(t, s).calls if not c.problem)),
+        "tells_the_model",
+    ),
+    "raises": (_raises, "model_may_write_raises"),
+}
+
+
+@pytest.mark.parametrize("broken", FORMATS)
+def test_a_broken_call_format(broken: str) -> None:
+    class Broken(Hermes):
+        def make(self) -> Any:
+            return self
+
+        def parse(self, text: str, tools: ToolSet) -> ParsedText:
+            return FORMATS[broken][0](text, tools)
+
+    assert fails(Broken(), FORMATS[broken][1])
+
+
+# Similarity measures.
+
+COUNT = itertools.count()
+
+
+def _overlap(a: str, b: str) -> float:
+    return 1.0 if a == b else len(set(a) & set(b)) / max(1, len(set(a) | set(b)))
+
+
+def _slow(a: str, b: str) -> float:
+    return _overlap(a, b) + 0 * sum(1 for _ in range(300 * max(len(a), len(b))))
+
+
+MEASURES: dict[str, tuple[Callable[[str, str], Any], str]] = {
+    "range": (lambda a, b: 2 * _overlap(a, b), "number_from_0_to_1"),
+    "equal": (lambda a, b: 0.9 * _overlap(a, b), "wholly_alike"),
+    "one way": (lambda a, b: 1.0 if a == b else 0.25 if a < b else 0.5, "symmetric"),
+    "always": (lambda a, b: 1.0, "tells_texts_apart"),
+    "drifting": (lambda a, b: 1 / (1 + next(COUNT)), "same_each_time"),
+    "slow": (_slow, "seconds_at_most"),
+}
+
+
+@pytest.mark.parametrize("broken", MEASURES)
+def test_a_broken_measure(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_rl.contracts.similarity.SECONDS", 0.01)
+
+    class Broken(SimilarityContract):
+        def measure(self, original: str, verified: str) -> float:
+            return MEASURES[broken][0](original, verified)  # type: ignore[no-any-return]
+
+    assert fails(Broken(), MEASURES[broken][1])
+
+
+# Graders: of a letter, with one thing broken.
+
+
+def _letter(task: Task, text: str) -> Grade:
+    if task.truth not in ("A", "B"):
+        return Grade(Outcome.FAULT, None, "No letter.")
+    return Grade(Outcome.RIGHT if text == task.truth else Outcome.WRONG, text, "Compared.")
+
+
+def _strict(task: Task, text: str) -> Grade:
+    if not text.isascii():
+        raise UnicodeError
+    return _letter(task, text)
+
+
+GRADED: dict[str, tuple[Callable[[Task, str], Any], str]] = {
+    "all": (lambda task, text: replace(_letter(task, text), outcome=Outcome.WRONG), "told_apart"),
+    "mute": (lambda task, text: replace(_letter(task, text), reason=""), "reason_in_words"),
+    "raises": (_strict, "junk_is_never_right"),
+    "blames": (lambda task, text: replace(_letter(task, text), outcome=Outcome.WRONG), "cannot_judge"),
+    "moody": (lambda task, text: replace(_letter(task, text), extracted=str(next(COUNT))), "same_grade"),
+}
+
+
+@pytest.mark.parametrize("broken", GRADED)
+def test_a_broken_grader(broken: str) -> None:
+    class Broken(GraderContract):
+        def make(self) -> Any:
+            return self
+
+        async def grade(self, task: Task, text: str) -> Any:
+            return GRADED[broken][0](task, text)
+
+        def right(self) -> Sequence[tuple[Task, str]]:
+            return [(task("mine", "A"), "A")]
+
+        def wrong(self) -> Sequence[tuple[Task, str]]:
+            return [(task("mine", "A"), "B")]
+
+        def unreadable(self) -> Sequence[Task]:
+            return [task("mine", "Z")]
+
+    assert fails(Broken(), GRADED[broken][1])
+
+
+# Task loaders.
+
+
+def _task(name: str, row: Row, **changes: Any) -> Task:
+    made = Task(f"{name}/{row.text('id')}", (Message("user", row.text("question")),), "math", row.text("answer"), name)
+    return replace(made, **changes)
+
+
+LOADERS: dict[str, tuple[Callable[[str, Row, int], Task], str]] = {
+    "nameless": (lambda name, row, seed: _task(name, row, id=row.text("id")), "every_row_becomes_a_task"),
+    "counting": (lambda name, row, seed: _task(name, row, id=f"{name}/{row.number}"), "row_and_the_seed_alone"),
+    "objects": (lambda name, row, seed: _task(name, row, extra={"row": row}), "plain_data"),
+    "keys": (lambda name, row, seed: _task(name, row, truth=str(row.values["answer"])), "column_that_is_missing"),
+}
+LOADERS["keys"] = (
+    lambda n, r, s: Task(f"{n}/{r.values['id']}", _task(n, r).prompt, "math", "1", n),
+    LOADERS["keys"][1],
+)
+
+
+@pytest.mark.parametrize("broken", LOADERS)
+def test_a_broken_task_loader(broken: str) -> None:
+    class Broken(TaskLoaderContract):
+        def source(self) -> Source:
+            return Source(LOADERS[broken][0], "me/mine")
+
+        def rows(self) -> Sequence[Mapping[str, object]]:
+            return [{"id": "a", "question": "1 + 1?", "answer": 2}, {"id": "b", "question": "1 + 2?", "answer": 3}]
+
+    assert fails(Broken(), LOADERS[broken][1])
+
+
+# Log adapters: OpenAI's, with one thing broken.
+
+
+class Grabs(OpenAIFormat):
+    def detects(self, record: object) -> bool:
+        return isinstance(record, dict)
+
+
+class Forgets(OpenAIFormat):
+    def write(self, trajectory: Any) -> Any:
+        return {"messages": super().write(trajectory)["messages"]}
+
+
+class SaysNothing(OpenAIFormat):
+    def read(self, *arguments: Any) -> Any:
+        return replace(super().read(*arguments), turns=())
+
+    def write(self, trajectory: Any) -> Any:
+        return None
+
+
+class WritesRaw(OpenAIFormat):
+    """Of an edited trajectory it writes the messages of the first half."""
+
+    def write(self, trajectory: Any) -> Any:
+        record = super().write(trajectory)
+        return {**record, "messages": record["messages"][:3]} if trajectory.edits else record
+
+
+class LosesTurns(OpenAIFormat):
+    def chat(self, trajectory: Any) -> Any:
+        chat = super().chat(trajectory)
+        return replace(chat, turns=[None for _ in chat.turns])
+
+
+class Trusts(OpenAIFormat):
+    def read(self, record: Any, *arguments: Any) -> Any:
+        for message in record["messages"]:
+            message.get("content", "").strip()
+        return super().read(record, *arguments)
+
+
+ADAPTERS: dict[str, tuple[type[OpenAIFormat], str]] = {
+    "grabs": (Grabs, "own_records_and_no_others"),
+    "forgets": (Forgets, "field_for_field"),
+    "says nothing": (SaysNothing, "are_its_turns"),
+    "writes raw": (WritesRaw, "read_again_and_undone"),
+    "loses turns": (LosesTurns, "can_be_trained_on"),
+    "trusts": (Trusts, "nothing_worse"),
+}
+
+
+@pytest.mark.parametrize("broken", ADAPTERS)
+def test_a_broken_log_adapter(broken: str) -> None:
+    class Broken(LogAdapterContract):
+        def make(self) -> Any:
+            return ADAPTERS[broken][0]()
+
+        def records(self) -> Sequence[dict[str, Any]]:
+            return [RENDERED["openai"](case) for case in CASES[:4]]
+
+    assert fails(Broken(), ADAPTERS[broken][1])
+
+
+# Tools: a register that holds a number, with one thing broken.
+
+
+class Register:
+    stateful, limits = True, None
+    shared = 0
+
+    def __init__(self) -> None:
+        self.value = self.before = 0
+
+    @asynccontextmanager
+    async def open(self, key: object) -> AsyncIterator[Any]:
+        yield type(self)()
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        self.before = self.value
+        return [call.refusal or await self.one(call.arguments.get("set", "")) for call in calls]
+
+    async def one(self, value: object) -> ToolResult:
+        if value == "slow":
+            await asyncio.sleep(60)
+        if value == "wrong":
+            return ToolResult(Status.ERROR, explanation="That is no number.")
+        self.value = int(str(value or self.value))
+        return ToolResult(Status.OK, str(self.value))
+
+    async def rollback(self) -> None:
+        self.value = self.before
+
+
+class Unordered(Register):
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        return (await super().run(calls))[::-1]
+
+
+class Mute(Register):
+    async def one(self, value: object) -> ToolResult:
+        return replace(await super().one(value), explanation="", output="")
+
+
+class Counts(Register):
+    async def one(self, value: object) -> ToolResult:
+        found = await super().one(value)
+        return replace(found, output=f"{found.output} after {next(COUNT)} ms")
+
+
+class NeverBack(Register):
+    async def rollback(self) -> None:
+        pass
+
+
+class Shares(Register):
+    @asynccontextmanager
+    async def open(self, key: object) -> AsyncIterator[Any]:
+        yield self
+
+
+class Stays(Register):
+    @asynccontextmanager
+    async def open(self, key: object) -> AsyncIterator[Any]:
+        try:
+            yield type(self)()
+        except asyncio.CancelledError:
+            await asyncio.sleep(5)
+            raise
+
+
+TOOLS: dict[str, tuple[type[Register], str]] = {
+    "unordered": (Unordered, "answered_in_its_order"),
+    "mute": (Mute, "says_what_is_wrong"),
+    "counts": (Counts, "give_the_same"),
+    "never back": (NeverBack, "goes_back"),
+    "shares": (Shares, "do_not_see_each_other"),
+    "stays": (Stays, "leaves_at_once"),
+}
+
+
+class Registers(ToolContract):
+    works, fails, writes, reads, slow = {}, {"set": "wrong"}, {"set": 7}, {}, {"set": "slow"}
+
+    def __init__(self, kind: type[Register]) -> None:
+        self.kind = kind
+
+    def make(self) -> Any:
+        return self.kind()
+
+    def spec(self) -> ToolSpec:
+        return ToolSpec("register")
+
+
+@pytest.mark.parametrize("broken", TOOLS)
+def test_a_broken_tool(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_rl.contracts.tools.LEAVING", 0.5)
+    assert fails(Registers(TOOLS[broken][0]), TOOLS[broken][1])
+
+
+def test_the_register_itself_is_whole() -> None:
+    assert not any(fails(Registers(Register), name) for name in _tests(ToolContract))
+
+
+CONTRACTS: list[tuple[type, Mapping[str, tuple[Any, str]]]] = [
+    (CallFormatContract, FORMATS),
+    (SimilarityContract, MEASURES),
+    (GraderContract, GRADED),
+    (TaskLoaderContract, LOADERS),
+    (LogAdapterContract, ADAPTERS),
+    (ToolContract, TOOLS),
+]
+
+
+@pytest.mark.parametrize(("contract", "broken"), CONTRACTS, ids=[contract.__name__ for contract, _ in CONTRACTS])
+def test_each_test_of_a_contract_has_something_that_fails_it(
+    contract: type, broken: Mapping[str, tuple[Any, str]]
+) -> None:
+    about = [name for _, name in broken.values()]
+    assert [name for name in _tests(contract) if not any(each in name for each in about)] == []

@@ -1,0 +1,80 @@
+"""The plug-ins of docs/extend.md, as a third party has them: a package of its own, installed, with its own tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.purify import code_similarity
+from cleaner_rl.purify.logs.formats import LOG_ADAPTERS, detect, log_format
+from cleaner_rl.rollout import TOOLS
+from cleaner_rl.rollout.graders import Graders
+from cleaner_rl.tasks import dataset_names, load_named
+from cleaner_rl.tools import call_format, call_format_names
+from tests.plugins import install
+
+PAGE = (Path(__file__).parents[2] / "docs" / "extend.md").read_text()
+FILES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```\n", PAGE, re.DOTALL))
+GROUPS = tomllib.loads("".join(re.findall(r"```toml\n(.*?)```\n", PAGE, re.DOTALL)))["project"]["entry-points"]
+TEMPLATES = {name: text for name, text in FILES.items() if name.startswith("my_plugins/")}
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as an installer leaves it."""
+    return install(tmp_path / "site", "my-plugins", GROUPS, TEMPLATES, monkeypatch)
+
+
+def test_there_is_a_template_of_30_lines_or_less_for_each_kind() -> None:
+    assert len(TEMPLATES) == len(GROUPS) == 6
+    assert {name: len(text.splitlines()) for name, text in TEMPLATES.items() if len(text.splitlines()) > 30} == {}
+
+
+def test_each_is_found_by_its_name(site: Path, tmp_path: Path) -> None:
+    assert "brackets" in call_format_names()
+    assert type(call_format("brackets")).__name__ == "Brackets"
+    assert code_similarity("a b", "a c", "words").value == pytest.approx(1 / 3)
+    assert type(Graders({})["keywords"]).__name__ == "Keywords"
+    assert "trivia" in dataset_names()
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": 1, "question": "Where?", "answer": "here"}\n')
+    name, loaded = load_named(f"trivia={rows}")
+    assert (name, loaded.tasks[0].id) == ("trivia", "trivia/1")
+    assert LOG_ADAPTERS.others() == ["steps"]
+    assert log_format("steps").name == detect({"agent": "steps", "log": []}) == "steps"
+    assert TOOLS.load("notes", longest=3).stateful
+
+
+def test_their_own_tests_pass(site: Path, tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        if name.startswith("tests/"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            str(tmp_path),
+            str(tmp_path / "tests"),
+        ],
+        env={**os.environ, "PYTHONPATH": f"{site}:{ROOT / 'src'}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"\b3\d passed", ran.stdout), "one class a kind, five to seven tests each"

@@ -1,0 +1,74 @@
+"""The smallest world in which repairs occur, made in seconds: a model that knows a few programs, some of which fail.
+
+It learns by heart: a handful of calls that run, a handful that don't, and to try again after one that didn't. It
+answers at random, so that some rollouts of a group are right and others aren't. Its folder has what a recipe needs of a
+folder of `benchmarks.taught`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from benchmarks.models import save
+from benchmarks.taught import library, regimes
+from benchmarks.taught.folder import AGENT
+from benchmarks.taught.pupil import Lessons, teach
+from benchmarks.taught.questions import Question, task
+from benchmarks.taught.teacher import Demonstration
+from cleaner_rl.tasks import write_verl
+
+ROOT = Path(__file__).parents[3]
+REGIME = regimes.REGIMES["drift"]
+LESSONS = Lessons(demonstrations=256, epochs=8, batch=16, lr=5e-3, width=64, layers=2, heads=2, vocabulary=512)
+ANSWERS = range(3)
+RIGHT = ("print(1)", "print(2)", "x=1\nprint(x)", "x=2\nprint(x)", "print(1+1)")
+TRACE = 'Traceback (most recent call last):\n  File "program.py", line 1, in <module>\n'
+WRONG = {
+    "print(y)": TRACE + "    print(y)\n          ^\nNameError: name 'y' is not defined",
+    "print(1": "  File \"program.py\", line 1\n    print(1\n         ^\nSyntaxError: '(' was never closed",
+    "import kits\nprint(1)": TRACE + "    import kits\nModuleNotFoundError: No module named 'kits'",
+    "x=z\nprint(x)": TRACE + "    x=z\n      ^\nNameError: name 'z' is not defined",
+}
+
+
+@pytest.fixture(scope="session")
+def world(site: Path) -> Path:
+    return make(site / "world")
+
+
+def make(folder: Path) -> Path:
+    """The world below a folder, which must not lie in /tmp."""
+    library.write(folder / "site", REGIME.current, hint=REGIME.hint)
+    shutil.copy(Path(regimes.__file__).with_name(f"prompt_{REGIME.tool}.toml"), folder / "prompt.toml")
+    asked = [Question((first, second), ("turn", "last")) for first, second in product(ANSWERS, range(10))]
+    write_verl(folder / "train.parquet", [task(each, REGIME.name) for each in asked], REGIME.prompt, AGENT)
+    model, tokenizer, _ = teach(list(_demonstrations(asked)), REGIME, LESSONS)
+    save(model, tokenizer, folder / "model")
+    return folder
+
+
+def _demonstrations(asked: list[Question]) -> Iterator[Demonstration]:
+    draw = random.Random(1)
+    for _ in range(LESSONS.demonstrations):
+        turns: list[str] = []
+        results: list[str] = []
+        while len(turns) < 4 and draw.random() < 0.5:
+            program = draw.choice(list(WRONG))
+            turns.append(_call("Try." if draw.random() < 0.5 else "Work it out.", program))
+            results.append(WRONG[program])
+        turns.append(_call("Work it out.", draw.choice(RIGHT)))
+        results.append(draw.choice(["1", "2"]))
+        answer = f"\\boxed{{{draw.choice(ANSWERS)}}}"
+        yield Demonstration(draw.choice(asked), (*turns, answer), tuple(results))
+
+
+def _call(plan: str, program: str) -> str:
+    code = json.dumps({"name": "python", "arguments": {"code": program}})
+    return f"{plan}\n<tool_call>\n{code}\n</tool_call>"
