@@ -40,6 +40,7 @@ class Lessons:
 
     demonstrations: int = 4_000
     epochs: int = 5
+    """0: a model that knows nothing, for a cold start to teach."""
     batch: int = 32
     lr: float = 3e-3
     width: int = 128
@@ -104,7 +105,7 @@ def teach(
     sequences = [encode(each, regime, chat, tokenizer) for each in made]
     model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lessons.lr, betas=(0.9, 0.98), weight_decay=0.01)
-    steps = lessons.epochs * math.ceil(len(sequences) / lessons.batch)
+    steps = max(1, lessons.epochs * math.ceil(len(sequences) / lessons.batch))
     warm = max(1, steps // 20)
     # Every token weighs the same: a mean over each batch would favour short demonstrations, which are those without
     # a mistake.

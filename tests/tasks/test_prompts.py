@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.tasks import ToolKind, load_prompt, prompt_names
-from cleaner_rl.tools import ToolSet, call_format
+from cleaner_rl.tools import call_format
 from tests.tasks.builders import task
 
 CALLS = {
@@ -21,8 +21,9 @@ def test_a_prompt_of_the_package_is_whole(name: str) -> None:
     prompt = load_prompt(name)
     assert prompt.name == name
     assert prompt.tool_kind == ("session" if name == "session" else "stateless")
-    call = CALLS[prompt.call_format]
-    assert call_format(prompt.call_format).parse(call, ToolSet(prompt.tool)).calls[0].problem is None
+    if name != "no-tool":
+        call = CALLS[prompt.call_format]
+        assert call_format(prompt.call_format).parse(call, prompt.tools).calls[0].problem is None
     for grader, form in (("math", "\\boxed{}"), ("choice", "letter"), ("code", "final program"), ("mine", "last line")):
         system, user = prompt.messages(task(grader))
         assert (system.role, user.role) == ("system", "user")
@@ -30,8 +31,15 @@ def test_a_prompt_of_the_package_is_whole(name: str) -> None:
         assert form in user.content
 
 
+def test_without_a_tool_nothing_is_a_call() -> None:
+    prompt = load_prompt("no-tool")
+    assert not prompt.tools
+    for call in CALLS.values():
+        assert call_format(prompt.call_format).parse(call, prompt.tools).calls == ()
+
+
 def test_both_tools_of_the_recipes_are_there() -> None:
-    assert prompt_names() == ["fenced", "session", "stateless"]
+    assert prompt_names() == ["fenced", "no-tool", "session", "stateless"]
     assert load_prompt("session").tool_kind == ToolKind.SESSION
 
 
@@ -46,7 +54,7 @@ def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:
 
 
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LookupError, match="available: fenced, session, stateless"):
+    with pytest.raises(LookupError, match="available: fenced, no-tool, session, stateless"):
         load_prompt("papers")
 
 

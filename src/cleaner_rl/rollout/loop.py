@@ -114,7 +114,7 @@ async def rollout(
         "stateful": toolbox.stateful,
         "limits": None if toolbox.limits is None else asdict(toolbox.limits),
         "messages": [{"role": each.role, "content": each.content} for each in messages],
-        "tools": [prompt.tool.schema],
+        "tools": [tool.schema for tool in prompt.tools.values()],
     }
     return replace(trajectory, ending=ending, extra=extra | ({"fault": fault} if fault else {}))
 

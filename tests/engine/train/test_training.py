@@ -24,12 +24,11 @@ from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.engine.train import witness
 from tests.engine.train.exactness import differences, distances
-from tests.engine.train.world import make
+from tests.engine.train.world import ROOT, world
 from tests.taught_site import site
 
-__all__ = ["site"]
+__all__ = ["site", "world"]
 
-ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
 STEPS = 5
 EXACT = 1e-5
@@ -44,11 +43,6 @@ CUT = (
 ALONE = ("method=cleaner+roc", "device.per_node=1", "device.router=verl")
 TWO = ("method=hindsight", "device.per_node=2", "device.router=even")
 """Two ranks, and with them two replicas of vLLM behind our router."""
-
-
-@pytest.fixture(scope="module")
-def world(site: Path) -> Path:
-    return make(site / "world")
 
 
 def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
 """Prompts as data: what a model is told about its tool and the form of its answer, in TOML files beside this one.
 
 A recipe names its prompt. `stateless` is the papers' tool, where each program runs in a fresh interpreter; `session`
-has a tool that remembers. Your own file has the same keys; give its path instead of a name. A `kind` of tool that is
-neither is the name of a plug-in (`cleaner_rl.rollout.toolboxes`).
+has a tool that remembers, `no-tool` has none. Your own file has the same keys; give its path instead of a name. A
+`kind` of tool that is neither is the name of a plug-in (`cleaner_rl.rollout.toolboxes`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from cleaner_rl.tasks.task import Message, Task
-from cleaner_rl.tools import ToolSpec
+from cleaner_rl.tools import NO_CALLS, ToolSet, ToolSpec
 
 _FOLDER = Path(__file__).parent
+NO_TOOL: dict[str, Any] = {
+    "name": "none",
+    "parameters": {},
+    "description": "",
+    "code_argument": None,
+    "kind": "stateless",
+}
+"""In place of a prompt's tool, where calls aren't read."""
 
 
 class ToolKind(StrEnum):
@@ -47,6 +56,11 @@ class Prompt:
     tool_options: Mapping[str, object] = field(default_factory=dict)
     """What a plug-in is made with."""
 
+    @property
+    def tools(self) -> ToolSet:
+        """What the model may call."""
+        return ToolSet() if self.call_format == NO_CALLS else ToolSet(self.tool)
+
     def messages(self, task: Task) -> tuple[Message, ...]:
         """The whole first prompt: the system's words, examples, the problem, and how to answer it."""
         form = self.answer_format.get(task.grader, self.answer_format["default"])
@@ -69,7 +83,7 @@ def load_prompt(name: str | Path) -> Prompt:
         )
     values = tomllib.loads(file.read_text(encoding="utf-8"))
     try:
-        tool = values["tool"]
+        tool = NO_TOOL if values["call_format"] == NO_CALLS else values["tool"]
         return Prompt(
             name=file.stem,
             system=values["system"],
