@@ -23,6 +23,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
+from cleaner_rl.cli.answering import NoSandboxError, must_answer
 from cleaner_rl.cli.replay_settings import Replaying, Words
 from cleaner_rl.purify import ReplayFaultError, ReplayVerdict, replay
 from cleaner_rl.purify.logs.cleaning import Cleaned
@@ -68,15 +69,20 @@ class Replayer:
     def __init__(self, settings: Replaying) -> None:
         self._settings = settings
         self._runner = asyncio.Runner()
-        self._sandbox: Any = Node(NodeConfig(slots=settings.slots)) if settings.url is None else None
-        if settings.url is not None:
-            self._sandbox = SandboxClient(settings.url)
+        self._sandbox: Any = Node(NodeConfig(slots=settings.slots))
+        if settings.nodes:
+            self._sandbox = SandboxClient(settings.nodes, token=settings.token)
 
     def __enter__(self) -> Self:
         try:
             self._runner.run(self._sandbox.__aenter__())
+            if self._settings.nodes:
+                self._runner.run(must_answer(self._sandbox, self._settings.nodes))
         except (TierError, OSError) as error:
             raise ReplayFaultError(f"the sandbox did not start: {error}") from error
+        except NoSandboxError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
