@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -57,9 +58,22 @@ def compare(
     own = run_folder(recipe)
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ |= {"PYTHONPATH": path, RUN: str(own), "VERL_FILE_LOGGER_PATH": str(place / "log.jsonl")}
-    train(recipe)
+    with _figures_alone_on_stdout():
+        train(recipe)
     logged = [json.loads(line) for line in (place / "log.jsonl").read_text().splitlines()]
     return {**_batches(written(own)), **_times({line["step"]: line["data"] for line in logged})}
+
+
+@contextmanager
+def _figures_alone_on_stdout() -> Iterator[None]:
+    """What verl prints goes to stderr."""
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _recipe(
@@ -141,8 +155,9 @@ def _batches(lines: Sequence[Any]) -> dict[str, Any]:
 
 
 def _times(steps: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
-    """Seconds of a step, and ours over verl's by pairs."""
-    figures: dict[str, Any] = {}
+    """How far engine and actor are apart at most; seconds of a step, and ours over verl's by pairs."""
+    name = "training/rollout_probs_diff_max"
+    figures: dict[str, Any] = {"probability_difference": max(step[name] for step in steps.values())}
     timed = [number for number in sorted(steps) if number % 2 and number > 2 * WARM and number + 1 in steps]
     for name in ("step", "gen"):
         stock = [steps[number][f"timing_s/{name}"] for number in timed]

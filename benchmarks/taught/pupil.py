@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.models import TEMPLATE, qwen3, train_tokenizer
+from benchmarks.taught.library import SUFFIXES
 from benchmarks.taught.questions import task
 from benchmarks.taught.regimes import Regime
 from benchmarks.taught.teacher import Demonstration, texts
@@ -39,6 +40,7 @@ class Lessons:
 
     demonstrations: int = 4_000
     epochs: int = 5
+    """0: a model that knows nothing, for a cold start to teach."""
     batch: int = 32
     lr: float = 3e-3
     width: int = 128
@@ -47,11 +49,14 @@ class Lessons:
     vocabulary: int = 1024
     longest: int = 24
     """Characters of a token at most: phrases are tokens, so that a trajectory has a few hundred of them."""
+    apart: bool = False
+    """Whether the changing part of a function's name is a token of its own, so that it is easily read off a hint."""
     seed: int = 0
 
     def to_json(self) -> dict[str, object]:
-        """As JSON values."""
-        return asdict(self)
+        """As JSON values; without what is as it always was, so that folders keep their names."""
+        values = asdict(self)
+        return values if self.apart else {name: value for name, value in values.items() if name != "apart"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +74,8 @@ def vocabulary(made: Sequence[Demonstration], regime: Regime, lessons: Lessons) 
     plain.chat_template = template
     chat = Chat(plain, ToolSet(regime.prompt.tool))
     prompts = [chat.prompt(regime.prompt.messages(task(each.question, regime.name))).text for each in made]
-    tokenizer = train_tokenizer([*texts(made), *prompts], lessons.vocabulary, longest=lessons.longest)
+    apart = [f"_{suffix}" for suffix in SUFFIXES] if lessons.apart else []
+    tokenizer = train_tokenizer([*texts(made), *prompts], lessons.vocabulary, longest=lessons.longest, apart=apart)
     tokenizer.chat_template = template
     return tokenizer
 
@@ -99,7 +105,7 @@ def teach(
     sequences = [encode(each, regime, chat, tokenizer) for each in made]
     model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lessons.lr, betas=(0.9, 0.98), weight_decay=0.01)
-    steps = lessons.epochs * math.ceil(len(sequences) / lessons.batch)
+    steps = max(1, lessons.epochs * math.ceil(len(sequences) / lessons.batch))
     warm = max(1, steps // 20)
     # Every token weighs the same: a mean over each batch would favour short demonstrations, which are those without
     # a mistake.

@@ -31,9 +31,11 @@ def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
     assert json.loads(shown.stdout) == json.loads(json.dumps(parts(recipe)))
 
 
+@pytest.mark.parametrize("method", ["dapo", "no-tools"])
 @pytest.mark.parametrize("size", ["4b", "7b"])
-def test_a_baseline_differs_in_the_method_alone(size: str) -> None:
-    ours, baseline = read_recipe(FOLDER / f"cleaner-{size}.yaml"), read_recipe(FOLDER / f"dapo-{size}.yaml")
+def test_a_baseline_differs_in_the_method_alone(size: str, method: str) -> None:
+    ours, baseline = read_recipe(FOLDER / f"cleaner-{size}.yaml"), read_recipe(FOLDER / f"{method}-{size}.yaml")
+    assert baseline.method == method
     assert replace(baseline, name=ours.name, method=Method.CLEANER) == ours
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cleaner_rl.purify import Phase
-from cleaner_rl.rollout import EngineFaultError
+from cleaner_rl.rollout import Chat, EngineFaultError
 from cleaner_rl.tasks import ChoiceGrader, MathGrader, MathPool, Message, Task, load_prompt, to_verl
 from cleaner_rl.tools import call_format
 from cleaner_rl.train import Recipe, to_recipe
@@ -42,7 +42,9 @@ async def rolled(plan: Recipe, policy: ScriptedPolicy, columns: dict[str, Any]) 
         async with node() as sandbox:
             graders: Any = {"math": MathGrader(pool), "choice": ChoiceGrader()}
             any_sandbox: Any = sandbox
-            shop = Workshop(plan, load_prompt("stateless"), chat(), call_format("hermes"), any_sandbox, graders)
+            prompt = load_prompt(plan.prompt)
+            words = chat() if prompt.tools else Chat(tokenizer("qwen3"), prompt.tools)
+            shop = Workshop(plan, prompt, words, call_format(prompt.call_format), any_sandbox, graders)
             return await roll(shop, policy, columns, SAMPLING, window=20_000)
 
 
@@ -103,6 +105,15 @@ def test_all_that_was_sampled_is_counted_whatever_is_trained_on() -> None:
 
     assert len(cut.turns) == 1  # up to the first failure
     assert raw.extra["sampled"] == cut.extra["sampled"] == raw.loss_mask().sum()
+
+
+def test_without_tools_a_call_is_talk_and_nothing_is_said_of_any() -> None:
+    trajectory = run(recipe("no-tools"), ScriptedPolicy([f"{call('print(2)')} \\boxed{{2}}", "never asked"]), row())
+
+    assert (len(trajectory.turns), trajectory.ending, trajectory.success) == (1, Ending.ANSWERED, True)
+    assert not trajectory.turns[0].calls
+    assert trajectory.extra["tools"] == []
+    assert "ython" not in trajectory.prompt.text
 
 
 def test_an_evaluation_can_have_fewer_turns_than_training() -> None:

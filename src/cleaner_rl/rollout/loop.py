@@ -113,8 +113,9 @@ async def rollout(
         # What it takes to replay it, or to show it to another model.
         "stateful": toolbox.stateful,
         "limits": None if toolbox.limits is None else asdict(toolbox.limits),
+        "tool": {"kind": prompt.tool_kind, "options": dict(prompt.tool_options)},
         "messages": [{"role": each.role, "content": each.content} for each in messages],
-        "tools": [prompt.tool.schema],
+        "tools": [tool.schema for tool in prompt.tools.values()],
     }
     return replace(trajectory, ending=ending, extra=extra | ({"fault": fault} if fault else {}))
 

@@ -11,12 +11,13 @@ Limits: arguments are checked for presence and for being valid JSON, not against
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec, python_tool
 from cleaner_rl.tools.feedback import feedback, shorten
-from cleaner_rl.tools.formats import CallFormat, ParsedText, call_format, call_format_names
+from cleaner_rl.tools.formats import NO_CALLS, CallFormat, ParsedText, call_format, call_format_names
 from cleaner_rl.tools.plugins import PluginError, Plugins
 from cleaner_rl.tools.results import Blame, ExceptionInfo, Status, ToolResult
 from cleaner_rl.tools.seeds import derive_seed
 
 __all__ = [
+    "NO_CALLS",
     "Blame",
     "CallFormat",
     "ExceptionInfo",

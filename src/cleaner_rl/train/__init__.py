@@ -3,7 +3,8 @@
 - `recipe`, `reading`: a run as typed data, from YAML · `overrides`: the same as verl's settings · `plan`: what all
   processes of a run read · `start`: the sandbox, the checks, then verl.
 - in verl's processes: `plugin` (what verl loads) · `agent`, `rolls`, `workshop`, `policy`, `outputs` (rollouts) ·
-  `manager`, `sampler`, `groups` (groups, faults, metrics, the store) · `router` (which replica).
+  `manager`, `sampler`, `groups` (groups, faults, metrics, the store) · `router` (which replica) · `active` (are all
+  of them there?).
 - `cold_start`, `demonstrations`, `stages`: before the run, and a run in parts.
 - `cpu`: a platform for machines without an accelerator · `seams`: every place at which verl is touched.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -73,9 +73,12 @@ class StepRecord:
         self._absent += max(0, absent)
         self._groups += 1
 
-    def evaluated(self, rows: Iterable[Graded]) -> None:
-        """Rollouts on held-out tasks."""
+    def evaluated(self, rows: Sequence[Graded], tasks: int) -> None:
+        """Rollouts on so many held-out tasks; raise if too many were faults."""
         self._evaluated += rows
+        share = 1 - len(rows) / (tasks * self._recipe.run.evaluation_samples)
+        if share > self._recipe.faults.max_share:
+            raise TooManyFaultsError(self._too_many(f"{share:.0%} of an evaluation's rollouts"))
 
     def fault_share(self) -> float:
         """Of the rollouts of this step's groups so far."""
@@ -84,13 +87,16 @@ class StepRecord:
 
     def check_faults(self) -> None:
         """Raise if too many were; a step's worth of groups is needed to say so."""
-        share, bearable = self.fault_share(), self._recipe.faults.max_share
-        if self._groups >= self._recipe.batch.prompts and share > bearable:
-            raise TooManyFaultsError(
-                f"{share:.0%} of this step's rollouts were faults, more than the {bearable:.0%} of faults.max_share; "
-                "the workers' log says which. Nothing of them was trained on: mend what broke and run the same command "
-                "again, it goes on from the last checkpoint"
-            )
+        share = self.fault_share()
+        if self._groups >= self._recipe.batch.prompts and share > self._recipe.faults.max_share:
+            raise TooManyFaultsError(self._too_many(f"{share:.0%} of this step's rollouts"))
+
+    def _too_many(self, what: str) -> str:
+        return (
+            f"{what} were faults, more than the {self._recipe.faults.max_share:.0%} of faults.max_share; the workers' "
+            "log says which. Nothing of them was trained on: mend what broke and run the same command again, it goes "
+            "on from the last checkpoint"
+        )
 
     def finish(self, step: int, partition: str) -> dict[str, float]:
         """Write what was collected; the step's figures."""

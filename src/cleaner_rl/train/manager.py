@@ -7,8 +7,8 @@ drawn of each prompt goes with the batch.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -17,16 +17,13 @@ from tensordict.tensorclass import NonTensorData, NonTensorStack
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
 from cleaner_rl.purify import Phase
+from cleaner_rl.train.active import loop_missing, plugin_missing, refuse, router_missing, sampler_missing
 from cleaner_rl.train.plan import AGENT, read_plan
 from cleaner_rl.train.rolls import PHASE, ROUND
 from cleaner_rl.train.sampler import CleanerSampler
 
 SAMPLED = "__rollout_n__"
 """verl's own column for the number of rollouts of a prompt."""
-
-
-class NotActiveError(RuntimeError):
-    """A part of ours isn't where it should be in one of verl's processes; nothing was trained."""
 
 
 class WorkerLostError(RuntimeError):
@@ -39,19 +36,24 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._recipe = read_plan(str(self.config.trainer.v1.sampler.sampler_kwargs.folder)).recipe
-        if not CleanerSampler.made:
-            raise NotActiveError("verl's own sampler is active: RoC, faults and the store would be left out")
+        refuse([sampler_missing(CleanerSampler.active)])
         self._asked: dict[Any, Any] = {}
         """Questions to the workers that aren't answered yet."""
         self._seen: Counter[tuple[int, int]] = Counter()
 
     async def _init_agent_loop_workers(self) -> None:
         await super()._init_agent_loop_workers()
-        for problem in await asyncio.gather(
-            *[worker.__ray_call__.remote(_missing) for worker in self.agent_loop_workers]
-        ):
-            if problem:
-                raise NotActiveError(problem)
+        refuse(await asyncio.gather(*self._questions()))
+
+    def _questions(self) -> Iterator[Any]:
+        """Put to every process of verl's: is our part there?"""
+        assert CleanerSampler.active is not None
+        trainer = CleanerSampler.active.trainer
+        for worker in self.agent_loop_workers:
+            yield worker.__ray_call__.remote(loop_missing)
+        for worker in [*trainer.actor_rollout_wg.workers, *trainer.llm_server_manager.server_handles]:
+            yield worker.__ray_call__.remote(plugin_missing)
+        yield self.llm_client._load_balancer.__ray_call__.remote(router_missing, self._recipe)
 
     def generate_sequences(self, prompts: Any) -> None:
         """Start the rollouts of a batch of prompts, and don't wait for them."""
@@ -88,14 +90,3 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
             rounds.append(self._seen[name])
             self._seen[name] += 1
         return rounds
-
-
-def _missing(worker: Any) -> str:
-    """What an agent-loop worker lacks; it runs there."""
-    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-
-    if "cleaner_rl.train.plugin" not in sys.modules:
-        return f"verl didn't load our plugin in {type(worker).__name__}: is cleaner-rl installed on that machine?"
-    if AGENT not in _agent_loop_registry:
-        return f"the agent loop '{AGENT}' isn't registered in {type(worker).__name__}"
-    return ""

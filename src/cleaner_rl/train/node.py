@@ -1,4 +1,4 @@
-"""The sandbox node of a run, as a program: `python -m cleaner_rl.train.node SETTINGS`, settings as JSON."""
+"""The sandbox node of a run, as a program: `python -m cleaner_rl.train.node SETTINGS [PORT]`, settings as JSON."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def node_config(settings: Sandbox) -> NodeConfig:
     return replace(config, maxima=maxima)
 
 
-def main(settings: str) -> int:
-    """Serve until told to stop."""
+def main(settings: str, port: str = "0") -> int:
+    """Serve until told to stop; port 0 is any free one."""
     config = ServiceConfig(node_config(msgspec.json.decode(settings, type=Sandbox)))
-    return Keeper(bind("127.0.0.1", 0, config), config).run()
+    return Keeper(bind("127.0.0.1", int(port), config), config).run()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))
+    raise SystemExit(main(*sys.argv[1:]))

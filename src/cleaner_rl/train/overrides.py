@@ -196,7 +196,9 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
         f"+{_A}.rollout.enable_sleep_mode": False,
         f"{_A}.rollout.load_format": "auto",
         f"{_A}.rollout.max_num_seqs": 128,
-        f"{_A}.rollout.max_num_batched_tokens": 4_096,
+        # A seeded request whose prompt is cut ends vLLM here: "CPU Generator does not use offset".
+        f"{_A}.rollout.enable_chunked_prefill": False,
+        f"{_A}.rollout.max_num_batched_tokens": max(4_096, recipe.window),
         f"{_A}.rollout.checkpoint_engine.update_weights_bucket_megabytes": 256,
         f"{vllm}.worker_extension_cls": "cleaner_rl.train.cpu.vllm_worker.CpuWorkerExtension",
         f"{vllm}.block_size": 32,

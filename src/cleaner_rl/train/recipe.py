@@ -28,6 +28,8 @@ class Method(StrEnum):
     HINDSIGHT = "hindsight"
     CLEANER_ROC = "cleaner+roc"
     HINDSIGHT_ROC = "hindsight+roc"
+    NO_TOOLS = "no-tools"
+    """As `dapo`, of a model that is told of no tool and whose text is never read as a call."""
 
     @property
     def live(self) -> bool:
@@ -353,6 +355,11 @@ class Recipe:
                 raise RecipeError(refusal)
         # The policies check themselves; ask them now rather than in a worker.
         self.group_policy(), self.purify.policy()
+
+    @property
+    def prompt(self) -> str:
+        """What the model is told."""
+        return "no-tool" if self.method is Method.NO_TOOLS else self.tasks.prompt
 
     @property
     def sampled(self) -> int:

@@ -20,6 +20,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from cleaner_rl.resample import group_of, select
+from cleaner_rl.train.active import manager_missing, refuse
 from cleaner_rl.train.groups import StepRecord
 from cleaner_rl.train.outputs import Graded, unpack
 from cleaner_rl.train.overrides import POLL_SECONDS
@@ -36,14 +37,13 @@ class StalledError(RuntimeError):
 class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
     """For trainer mode `sync`."""
 
-    made: ClassVar = False
-    """Whether this process has one: the manager, which lives in the same, refuses to start without."""
+    active: ClassVar[CleanerSampler | None] = None
+    """That of this process: the manager, which lives in the same, refuses to start without."""
 
     def __init__(self, *, sampler_kwargs: Any, **options: Any) -> None:
         plan = read_plan(str(sampler_kwargs.folder))
         self._recipe = plan.recipe
         batch = self._recipe.batch
-        CleanerSampler.made = True
         super().__init__(
             sampler_kwargs=sampler_kwargs,
             poll_interval=POLL_SECONDS,
@@ -53,6 +53,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             sync_refill_failed_groups=True,
             **options,
         )
+        CleanerSampler.active = self
         self._record = StepRecord(plan.recipe, plan.folder)
         self._step = 0
         self._moved = self._checked = time.monotonic()
@@ -64,6 +65,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
         """A batch of groups, and what there is to say of them."""
+        refuse([manager_missing(self.trainer.agent_loop_manager)])
         self._step, self._moved = global_steps, time.monotonic()
         batch, metrics = super().sample(global_steps, partition_id, batch_size)
         return batch, metrics | self._record.finish(global_steps, partition_id)
@@ -106,7 +108,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
         trajectories = _trajectories(partition_id, batch.keys)
         if partition_id == "val":
-            self._record.evaluated(trajectories.values())
+            self._record.evaluated(list(trajectories.values()), len(selected_prompt_uids))
             return batch
         kept = self._kept(selected_prompt_uids, trajectories)
         tags = dict(zip(batch.keys, batch.tags, strict=True))
@@ -117,6 +119,11 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         return KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
 
     # ---- ours
+
+    @property
+    def trainer(self) -> Any:
+        """verl's: it hands its sampler nothing but a function of its own."""
+        return self.refill_fn.__self__
 
     def _too_small(self, partition_id: str) -> set[str]:
         if partition_id == "val":
@@ -164,8 +171,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             )
         if now - self._checked > CHECK_SECONDS:
             self._checked = now
-            # verl hands its sampler nothing but this function; the trainer behind it knows the manager.
-            self.refill_fn.__self__.agent_loop_manager.check_workers()
+            self.trainer.agent_loop_manager.check_workers()
 
 
 class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[misc]

@@ -23,7 +23,6 @@ from pathlib import Path
 import msgspec
 
 from cleaner_rl.tasks import load_prompt
-from cleaner_rl.tools import ToolSet
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
@@ -139,8 +138,8 @@ def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
     from cleaner_rl.rollout import Chat
 
     tokenizer = AutoTokenizer.from_pretrained(recipe.model.path)
-    prompt = load_prompt(recipe.tasks.prompt)
-    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
+    prompt = load_prompt(recipe.prompt)
+    chat = Chat(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
     return chat.notes
 

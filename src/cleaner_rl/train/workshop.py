@@ -20,7 +20,7 @@ from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.requests import SessionRequest
 from cleaner_rl.tasks import Grader, MathPool, Prompt, load_prompt
-from cleaner_rl.tools import CallFormat, ToolSet, call_format
+from cleaner_rl.tools import CallFormat, call_format
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe
 from cleaner_rl.trajectory import Mode, Seeds
@@ -78,8 +78,8 @@ async def workshop(plan: Plan, tokenizer: Any) -> Workshop:
 
 async def _open(plan: Plan, tokenizer: Any) -> Workshop:
     recipe = plan.recipe
-    prompt = load_prompt(recipe.tasks.prompt)
-    chat = Chat(tokenizer, ToolSet(prompt.tool), in_template=prompt.in_template, options=recipe.model.template)
+    prompt = load_prompt(recipe.prompt)
+    chat = Chat(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
     token = _token(recipe.sandbox.token_file)
     sandbox = await SandboxClient(plan.sandbox, token=token).__aenter__()
 

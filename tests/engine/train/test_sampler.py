@@ -51,9 +51,17 @@ class Trainer:
     refills: list[int] = field(default_factory=list)
     number: int = 0
 
-    class agent_loop_manager:  # noqa: N801 - verl's attribute
-        @staticmethod
-        def check_workers() -> None: ...
+    @property
+    def agent_loop_manager(self) -> Any:
+        from cleaner_rl.train.manager import CleanerManager
+
+        class Idle(CleanerManager):
+            """A manager without workers."""
+
+            def __init__(self) -> None: ...
+            def check_workers(self) -> None: ...
+
+        return Idle()
 
     def refill(self, count: int) -> int:
         self.refills.append(count)
@@ -214,6 +222,38 @@ def test_a_run_that_stands_still_is_ended_with_the_reason(tmp_path: Path, traine
     trainer.finish(MIXED)
     with pytest.raises(StalledError, match="no rollout has ended"):
         sample(sampler(recipe(faults={"stall_minutes": 0.01}), tmp_path, trainer))
+
+
+def test_a_sampler_beside_another_manager_refuses_to_work(tmp_path: Path, trainer: Trainer) -> None:
+    from cleaner_rl.train.active import NotActiveError
+
+    class Stranger(Trainer):
+        agent_loop_manager = object()
+
+    with pytest.raises(NotActiveError, match="rollouts are handed out by object"):
+        sample(sampler(recipe(), tmp_path, Stranger()))
+
+
+def test_a_manager_beside_another_sampler_refuses_to_start() -> None:
+    from cleaner_rl.train.active import NotActiveError, refuse, sampler_missing
+
+    with pytest.raises(NotActiveError, match="verl's own sampler is active"):
+        refuse([sampler_missing(None)])
+
+
+def test_a_process_without_our_parts_is_named() -> None:
+    import ray
+
+    from cleaner_rl.train.active import plugin_missing, router_missing
+
+    class Bare:
+        """Stands for a process of verl's that didn't load us."""
+
+    actor: Any = ray.remote(num_cpus=0)(Bare).remote()
+    even = to_recipe(values(device={"router": "even"}))
+    problems = ray.get([actor.__ray_call__.remote(plugin_missing), actor.__ray_call__.remote(router_missing, even)])
+    assert "didn't load our plugin in Bare" in problems[0]
+    assert "verl routes by Bare" in problems[1]
 
 
 def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> None:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+import pytest
+
 from benchmarks.models import save
 from benchmarks.taught import library, regimes
 from benchmarks.taught.folder import AGENT
@@ -22,6 +24,7 @@ from benchmarks.taught.questions import Question, task
 from benchmarks.taught.teacher import Demonstration
 from cleaner_rl.tasks import write_verl
 
+ROOT = Path(__file__).parents[3]
 REGIME = regimes.REGIMES["drift"]
 LESSONS = Lessons(demonstrations=256, epochs=8, batch=16, lr=5e-3, width=64, layers=2, heads=2, vocabulary=512)
 ANSWERS = range(3)
@@ -33,6 +36,11 @@ WRONG = {
     "import kits\nprint(1)": TRACE + "    import kits\nModuleNotFoundError: No module named 'kits'",
     "x=z\nprint(x)": TRACE + "    x=z\n      ^\nNameError: name 'z' is not defined",
 }
+
+
+@pytest.fixture(scope="session")
+def world(site: Path) -> Path:
+    return make(site / "world")
 
 
 def make(folder: Path) -> Path:

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from cleaner_rl.cli.doctor.check import Check, State
 from cleaner_rl.rollout.chat import Chat, ChatError
 from cleaner_rl.tasks import Prompt
-from cleaner_rl.tools import ToolSet
 
 SECONDS = 10.0
 
@@ -29,7 +28,7 @@ def _template(named: str, prompt: Prompt) -> Check:
     from cleaner_rl.rollout.engines.connect import tokenizer_of
 
     try:
-        chat = Chat(tokenizer_of(named), ToolSet(prompt.tool), in_template=prompt.in_template)
+        chat = Chat(tokenizer_of(named), prompt.tools, in_template=prompt.in_template)
     except ChatError as error:
         advice = "another chat template goes beside the tokenizer as chat_template.jinja; Qwen's fit as they are"
         return Check(name, State.WRONG, str(error), advice)

@@ -18,7 +18,7 @@ from cleaner_rl.rollout.engines.vllm import VllmPolicy
 from cleaner_rl.rollout.model import Model, TokenModel
 from cleaner_rl.rollout.policy import EngineFaultError, Policy, Sampling
 from cleaner_rl.tasks import Prompt
-from cleaner_rl.tools import ToolSet, call_format
+from cleaner_rl.tools import call_format
 
 ONE_OF_MANY = 10.0
 """Seconds that a request waits for one replica, where there are others."""
@@ -84,7 +84,7 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
             yield ChatModel(
                 addresses[0],
                 connection.model,
-                ToolSet(prompt.tool),
+                prompt.tools,
                 window=connection.window or DEFAULT_WINDOW,
                 sampling=connection.sampling,
             )
@@ -104,7 +104,7 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
             policy,
             Chat(
                 tokenizer_of(connection.model),
-                ToolSet(prompt.tool),
+                prompt.tools,
                 in_template=prompt.in_template,
                 options=connection.template,
             ),

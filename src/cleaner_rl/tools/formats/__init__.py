@@ -2,12 +2,12 @@
 
 A format never gives up silently. Whatever opens like a call is one; if it can't be run it carries a problem that tells
 the model what to write instead. Other packages add formats with an entry point in the group
-`cleaner_rl.call_formats`.
+`cleaner_rl.call_formats`. Where there are no tools, the name `none` stands for reading no calls at all.
 """
 
 from __future__ import annotations
 
-from cleaner_rl.tools.formats.base import CallFormat, ParsedText
+from cleaner_rl.tools.formats.base import CallFormat, NoCalls, ParsedText
 from cleaner_rl.tools.plugins import Plugins
 
 CALL_FORMATS: Plugins[CallFormat] = Plugins(
@@ -20,8 +20,9 @@ CALL_FORMATS: Plugins[CallFormat] = Plugins(
     },
     needs=("parse",),
 )
+NO_CALLS = "none"
 
-__all__ = ["CALL_FORMATS", "CallFormat", "ParsedText", "call_format", "call_format_names"]
+__all__ = ["CALL_FORMATS", "NO_CALLS", "CallFormat", "ParsedText", "call_format", "call_format_names"]
 
 
 def call_format_names() -> list[str]:
@@ -31,4 +32,4 @@ def call_format_names() -> list[str]:
 
 def call_format(name: str) -> CallFormat:
     """The call format of this name."""
-    return CALL_FORMATS.load(name)
+    return NoCalls() if name == NO_CALLS else CALL_FORMATS.load(name)

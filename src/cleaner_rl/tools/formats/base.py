@@ -50,6 +50,14 @@ class CallFormat(Protocol):
         ...
 
 
+class NoCalls:
+    """The format of a model without tools: whatever it writes is talk."""
+
+    def parse(self, text: str, tools: ToolSet) -> ParsedText:  # noqa: ARG002
+        """No call."""
+        return ParsedText((), len(text))
+
+
 def parse_with(text: str, opening: re.Pattern[str], read: Callable[[re.Match[str]], ToolCall]) -> ParsedText:
     """Read a call wherever one opens, go on behind it, and leave out what is only thought about.
 

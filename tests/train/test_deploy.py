@@ -1,0 +1,167 @@
+"""The starts for clusters: they agree with the recipes that they name, and give `cleaner train` what it takes. No
+cluster is asked: `srun`, `scontrol` and `ray` are stand-ins that write down how they were called."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cleaner_rl.cli import main
+from cleaner_rl.train import Recipe, read_recipe
+
+ROOT = Path(__file__).parents[2]
+DEPLOY, RECIPES = ROOT / "deploy", ROOT / "recipes"
+SCRIPTS = [*DEPLOY.rglob("*.sh"), *DEPLOY.rglob("*.sbatch")]
+STARTS = {"one-node": "cleaner-4b", "eight-nodes": "rstar2-14b"}
+# KubeRay's types, ray.io/v1: what it would refuse, or drop without a word.
+JOB = {"entrypoint", "backoffLimit", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "rayClusterSpec"}
+CLUSTER = {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
+HEAD = {"rayStartParams", "template"}
+WORKERS = HEAD | {"groupName", "replicas", "minReplicas", "maxReplicas"}
+STAND_IN = """#!/usr/bin/env bash
+echo "$(basename "$0")$(printf '\\t%s' "$@")" >> "$CALLS"
+case "$(basename "$0") $*" in
+"scontrol show hostnames gpus") for n in $(seq "$GPU_NODES"); do echo "gpu$n"; done ;;
+"scontrol show hostnames sandboxes") echo cpu1; echo cpu2 ;;
+*hostname*) echo "10.0.0.1 fe80::1" ;;
+*"ray list nodes"*)
+    # They are there once both parts of the cluster were started.
+    [ "$(grep -c 'ray	start' "$CALLS")" = 2 ] && for n in $(seq "$GPU_NODES"); do echo '"node_id": "x"'; done ;;
+*"ray start"*|*"sandbox serve"*) exec sleep 60 ;;
+esac
+"""
+
+
+def composed(command: str) -> Recipe:
+    """What `cleaner train …` makes of the last part of a command line, and that it can be shown."""
+    words = shlex.split(command)
+    arguments = words[words.index("train") + 1 :]
+    file = str(ROOT / arguments[0])
+    shown = CliRunner().invoke(main, ["train", file, *arguments[1:], "--dry-run", "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)
+    return read_recipe(file, arguments[2::2])
+
+
+def pods(spec: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """Of a cluster: how many of each pod, and its one container."""
+    groups = [(1, spec["headGroupSpec"]), *((each["replicas"], each) for each in spec.get("workerGroupSpecs", []))]
+    return [(count, group["template"]["spec"]["containers"][0]) for count, group in groups]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_a_script_is_one(script: Path) -> None:
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=20)
+
+
+@pytest.mark.parametrize(("size", "name"), STARTS.items())
+def test_kubernetes_has_the_gpus_that_the_recipe_wants(size: str, name: str) -> None:
+    job = yaml.safe_load((DEPLOY / f"kubernetes/train-{size}.yaml").read_text())
+    recipe = composed(job["spec"]["entrypoint"])
+    assert (job["apiVersion"], job["kind"], recipe.name) == ("ray.io/v1", "RayJob", name)
+    assert set(job["spec"]) <= JOB
+    cluster = job["spec"]["rayClusterSpec"]
+    assert set(cluster) <= CLUSTER
+    assert set(cluster["headGroupSpec"]) == HEAD
+    with_gpus = []
+    for group in cluster.get("workerGroupSpecs", []):
+        assert set(group) == WORKERS
+        assert group["replicas"] == group["minReplicas"] == group["maxReplicas"]
+    for count, container in pods(cluster):
+        assert container["resources"]["requests"] == container["resources"]["limits"]
+        gpus = container["resources"]["limits"].get("nvidia.com/gpu", 0)
+        with_gpus += [gpus] * count if gpus else []
+        mounts = {each["mountPath"] for each in container["volumeMounts"]}
+        assert {"/shared", "/etc/cleaner", "/dev/shm"} == mounts
+    assert with_gpus == [recipe.device.per_node] * recipe.device.nodes
+    # Every number in it is a text where KubeRay wants one.
+    for group in (cluster["headGroupSpec"], *cluster.get("workerGroupSpecs", [])):
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())
+
+
+def test_kubernetes_calls_the_sandbox_where_it_serves() -> None:
+    nodes = {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes/nodes.yaml").read_text())}
+    service = nodes["Service"]
+    address = f"dns://{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local:8089"
+    for size in STARTS:
+        job = yaml.safe_load((DEPLOY / f"kubernetes/train-{size}.yaml").read_text())
+        recipe = composed(job["spec"]["entrypoint"])
+        assert (recipe.sandbox.addresses, recipe.sandbox.token_file) == ([address], "/etc/cleaner/token")
+
+
+def test_ray_is_the_version_that_was_tried() -> None:
+    tried = re.search(r"^ray==(.*)$", (ROOT / "constraints/engine.txt").read_text(), re.MULTILINE)
+    assert tried is not None
+    for size in STARTS:
+        job = yaml.safe_load((DEPLOY / f"kubernetes/train-{size}.yaml").read_text())
+        assert job["spec"]["rayClusterSpec"]["rayVersion"] == tried[1]
+
+
+def called(script: Path, *arguments: str, folder: Path, **variables: str) -> list[list[str]]:
+    """The commands that a script gave to the stand-ins."""
+    (folder / "bin").mkdir()
+    for name in ("srun", "scontrol", "ray"):
+        (folder / "bin" / name).write_text(STAND_IN)
+        (folder / "bin" / name).chmod(0o755)
+    environment = {
+        **os.environ,
+        **variables,
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "CALLS": str(folder / "calls"),
+    }
+    subprocess.run(
+        ["bash", str(script), *arguments], cwd=folder, env=environment, check=True, timeout=30, capture_output=True
+    )
+    return [line.split("\t") for line in (folder / "calls").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("size", "name"), STARTS.items())
+def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name: str, tmp_path: Path) -> None:
+    script = DEPLOY / f"slurm/{size}.sbatch"
+    wanted = dict(re.findall(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", script.read_text().split("hetjob")[0], re.M))
+    (tmp_path / "deploy").symlink_to(DEPLOY)
+    calls = called(
+        script,
+        f"recipes/{name}.yaml",
+        "--set",
+        "run.steps=3",
+        folder=tmp_path,
+        GPU_NODES=wanted["nodes"],
+        SLURM_SUBMIT_DIR=str(tmp_path),
+        SLURM_JOB_ID="7",
+        SLURM_JOB_NODELIST_HET_GROUP_0="gpus",
+        SLURM_JOB_NODELIST_HET_GROUP_1="sandboxes",
+    )
+    (trained,) = [call for call in calls if "train" in call]
+    recipe = composed(shlex.join(trained))
+    assert (recipe.name, recipe.run.steps) == (name, 3)
+    assert recipe.sandbox.addresses == ["http://cpu1:8089", "http://cpu2:8089"]
+    assert (recipe.device.nodes, recipe.device.per_node) == (int(wanted["nodes"]), int(wanted["gpus-per-node"]))
+    started = [call for call in calls if "start" in call]
+    assert len(started) == (2 if recipe.device.nodes > 1 else 0)
+    assert not [*tmp_path.glob(".cleaner-*")], "the token outlives the job"
+
+
+def test_a_ray_job_is_given_the_recipe_and_the_sandbox(tmp_path: Path) -> None:
+    calls = called(
+        DEPLOY / "ray/submit.sh",
+        "http://head:8265",
+        "recipes/rstar2-14b.yaml",
+        "http://a:8089,ray:",
+        folder=tmp_path,
+        TOKEN_FILE="/shared/token",
+    )
+    (submitted,) = calls
+    assert submitted[:5] == ["ray", "job", "submit", "--address", "http://head:8265"]
+    assert f"--chdir={tmp_path}" in submitted
+    recipe = composed(shlex.join(submitted))
+    assert (recipe.sandbox.addresses, recipe.sandbox.token_file) == (["http://a:8089", "ray:"], "/shared/token")
