@@ -133,7 +133,7 @@ def command(recipe: Recipe, folder: Path) -> list[str]:
 
 
 def check_sizes(recipe: Recipe) -> None:
-    """Raise `RecipeError` if the devices can't share a mini-batch; verl would say so after minutes, in its own words."""
+    """Raise `RecipeError` if the devices can't share a mini-batch; verl would say so later, in words of its own."""
     ranks, batch = recipe.device.nodes * recipe.device.per_node, recipe.batch
     rows = batch.mini_batch * batch.rollouts
     if rows % (ranks * batch.micro_batch):
