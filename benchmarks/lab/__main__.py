@@ -30,7 +30,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--minutes", type=float, default=float("inf"), help="Stop in time, and go on by the same command.")
-@click.option("--jobs", type=int, default=2, show_default=True, help="Runs at a time; one core each is enough.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Runs at a time.")
 @click.option("--regime", "regimes", multiple=True, type=click.Choice(sorted(REGIMES)), help="Only these.")
 @click.option("--arm", "arms", multiple=True, type=click.Choice(list(ARMS)), help="Only these.")
 @click.option("--seed", "seeds", multiple=True, type=int, help="Only these.")
