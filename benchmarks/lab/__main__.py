@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.lab.arms import ARMS, LEFT_OUT
+from benchmarks.lab.arms import ARMS
 from benchmarks.lab.order import order
 from benchmarks.lab.page import PAGE, write_page
 from benchmarks.lab.recipes import Run
@@ -79,8 +79,6 @@ def status(as_json: bool, results: Path) -> None:
         return
     for row in rows:
         click.echo(f"{row['run']:<32} {row['steps']:>3} of {row['of']}")
-    for name, why in LEFT_OUT.items():
-        click.echo(f"{name:<32} not here: {why}")
     click.echo(_progress(order(), results))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.lab import summary
-from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, LEFT_OUT, RATES, REQUIRED, TUNING
+from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, RATES, REQUIRED, TUNING
 from benchmarks.lab.order import order
 from benchmarks.lab.plots import draw
 from benchmarks.lab.results import Result
@@ -178,7 +178,6 @@ def not_run(results: Sequence[Result]) -> str:
         if names:
             words = ", ".join(f"`{arm}` (seed {', '.join(seeds)})" for arm, seeds in names.items())
             lines.append(f"- {regime}: {words}")
-    lines += [f"- *{name}* is not here: {why}." for name, why in LEFT_OUT.items()]
     return "\n".join(lines)
 
 
