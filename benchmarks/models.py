@@ -60,18 +60,22 @@ def write_tiny_qwen3(folder: Path, *, seed: int = 0, vocabulary: int = 1024) -> 
     return save(qwen3(tokenizer, width=128, layers=4, heads=4, seed=seed), tokenizer, folder)
 
 
-def train_tokenizer(lines: Sequence[str], vocabulary: int, *, longest: int | None = None) -> PreTrainedTokenizerFast:
+def train_tokenizer(
+    lines: Sequence[str], vocabulary: int, *, longest: int | None = None, apart: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
     """A byte-level BPE, each digit a token, with ChatML's control tokens; the same lines give the same vocabulary.
 
     Tokens end where words end, or, with `longest`, only at that many characters: a small world's phrases become one
-    token each.
+    token each. What matches a pattern of `apart` is never part of a longer token.
     """
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     backend = Tokenizer(models.BPE())
+    split = [pre_tokenizers.Split(Regex("|".join(apart)), "isolated")] if apart else []
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
+            *split,
             pre_tokenizers.Digits(individual_digits=True),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=longest is None),
         ]

@@ -73,7 +73,7 @@ class Scene:
     def rollout(self, output: Path) -> subprocess.Popen[bytes]:
         """Begin a run, or go on with it."""
         command: list[object] = [*CLEANER, "rollout", "--tasks", self.world / "test.jsonl", "--limit", self.tasks]
-        command += ["--model", self.world / "model", "--prompt", self.world / "prompt.toml", "--output", output]
+        command += ["--model", self.world / "model", "--prompt", self.world / "prompt.toml", "--out", output]
         command += ["--turns", 12, "--tokens", WINDOW, "--lookahead", WINDOW, "--concurrency", AT_ONCE]
         for engine in self.engines:
             command += ["--url", engine.url]

@@ -36,7 +36,7 @@ def make(regime: str, cache: Path | None, settings: tuple[str, ...]) -> None:
         name, _, value = setting.partition("=")
         if name not in kinds:
             raise click.UsageError(f"the lessons have no setting '{name}'; they have {', '.join(kinds)}")
-        lessons = replace(lessons, **{name: kinds[name](value)})
+        lessons = replace(lessons, **{name: kinds[name](float(value))})
     click.echo(made(REGIMES[regime], lessons, cache))
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.models import TEMPLATE, qwen3, train_tokenizer
+from benchmarks.taught.library import OPERATIONS, SUFFIXES
 from benchmarks.taught.questions import task
 from benchmarks.taught.regimes import Regime
 from benchmarks.taught.teacher import Demonstration, texts
@@ -48,11 +49,14 @@ class Lessons:
     vocabulary: int = 1024
     longest: int = 24
     """Characters of a token at most: phrases are tokens, so that a trajectory has a few hundred of them."""
+    apart: bool = False
+    """Whether both parts of a function's name are tokens of their own, so that it is easily read off a hint."""
     seed: int = 0
 
     def to_json(self) -> dict[str, object]:
-        """As JSON values."""
-        return asdict(self)
+        """As JSON values; without what is as it always was, so that folders keep their names."""
+        values = asdict(self)
+        return values if self.apart else {name: value for name, value in values.items() if name != "apart"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +74,8 @@ def vocabulary(made: Sequence[Demonstration], regime: Regime, lessons: Lessons) 
     plain.chat_template = template
     chat = Chat(plain, ToolSet(regime.prompt.tool))
     prompts = [chat.prompt(regime.prompt.messages(task(each.question, regime.name))).text for each in made]
-    tokenizer = train_tokenizer([*texts(made), *prompts], lessons.vocabulary, longest=lessons.longest)
+    apart = [f"(?:{'|'.join(OPERATIONS)})(?=_)", f"_(?:{'|'.join(SUFFIXES)})"] if lessons.apart else []
+    tokenizer = train_tokenizer([*texts(made), *prompts], lessons.vocabulary, longest=lessons.longest, apart=apart)
     tokenizer.chat_template = template
     return tokenizer
 

@@ -159,7 +159,7 @@ def test_demonstrations_are_the_same_for_a_seed_and_end_with_an_answer(shown: li
     assert set(roles[2::2]) == {"assistant"}
 
 
-@pytest.mark.parametrize("name", ["drift", "slips"])
+@pytest.mark.parametrize("name", ["drift", "slips", "starved"])
 def test_the_labs_regimes_can_be_demonstrated(site: Path, name: str) -> None:
     regime = REGIMES[name]
     made = asyncio.run(demonstrations(regime, 12, 0, TRAIN, site))
@@ -183,6 +183,14 @@ def test_lessons_are_the_ids_that_a_rollout_would_hold(shown: list[Demonstration
             messages, tools=[{"type": "function", "function": schema}], tokenize=False
         )
         assert chat.vocabulary.decode(lesson.ids.astype(np.int32)).text == rendered.removesuffix("\n")
+
+
+def test_the_parts_of_a_name_can_be_tokens_of_their_own(shown: list[Demonstration]) -> None:
+    text = "x=kit.turn_fast(x)\nprint(kit.gap_of(x)); use turn_list"
+    together, apart = (vocabulary(shown, MISTAKES, Lessons(apart=each)).tokenize(text) for each in (False, True))
+    assert {"turn", "_fast", "gap", "_of", "_list"} <= set(apart)
+    assert "".join(together) == "".join(apart)
+    assert "apart" not in Lessons().to_json()
 
 
 def test_names_are_what_the_library_calls_them() -> None:

@@ -55,7 +55,7 @@ def test_without_a_sandbox_it_says_so_and_goes_on(tmp_path: Path, less: dict[str
 def test_a_page_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     ran = cleaner("demo", "--no-open", "--out", "no/such/page.html", folder=tmp_path)
     assert ran.returncode == 1
-    assert "name another file with --out" in ran.stderr
+    assert "No such file or directory; make the folder first" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

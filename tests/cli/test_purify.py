@@ -59,7 +59,7 @@ def write_eval(path: Path) -> dict[str, Any]:
 def test_jsonl_comes_back_and_is_repaired(variant: str, tmp_path: Path) -> None:
     records = [RENDERED[variant](case) for case in CASES]
     source = write_lines(tmp_path / "some.log", records)
-    off = cleaned(source, "--out", tmp_path / "off", "--no-repair", "--same")
+    off = cleaned(source, "--out", tmp_path / "off", "--convert-only", "--same")
     assert lines(tmp_path / "off/same/some.log") == records
     assert (off["trajectories"], off["edited"], off["kept"]) == (20, 0, 20)
     on = cleaned(source, "--out", tmp_path / "on", "--same")
@@ -75,7 +75,7 @@ def test_parquet_keeps_its_columns_and_types(tmp_path: Path) -> None:
     table = pa.Table.from_pylist(rows)
     table = table.set_column(table.column_names.index("day"), "day", table["day"].cast(pa.int32()).cast(pa.date32()))
     pq.write_table(table, tmp_path / "logs.parquet", row_group_size=7)
-    cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "off", "--no-repair", "--same")
+    cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "off", "--convert-only", "--same")
     parts = sorted((tmp_path / "off/same").iterdir())
     assert [part.name for part in parts] == ["logs-00000.parquet", "logs-00001.parquet", "logs-00002.parquet"]
     assert pa.concat_tables([pq.read_table(part) for part in parts]).equals(table)
@@ -84,7 +84,7 @@ def test_parquet_keeps_its_columns_and_types(tmp_path: Path) -> None:
 
 def test_an_eval_log_keeps_its_other_members(tmp_path: Path) -> None:
     members = write_eval(tmp_path / "run.eval")
-    cleaned(tmp_path / "run.eval", "--out", tmp_path / "off", "--no-repair", "--same")
+    cleaned(tmp_path / "run.eval", "--out", tmp_path / "off", "--convert-only", "--same")
     with zipfile.ZipFile(tmp_path / "off/same/run.eval") as archive:
         assert {name: json.loads(archive.read(name)) for name in archive.namelist()} == members
     assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}

@@ -37,7 +37,7 @@ def test_every_purified_rollout_replays_to_what_it_recorded(prompt: str, tmp_pat
     with fake_engine(tmp_path, model) as (url, _, _):
         for repair in ("off", "live", "hindsight"):
             options = ("--prompt", prompt, "--repair", repair, "--samples", 2)
-            ran("rollout", "--tasks", tasks, "--model", model, "--url", url, "--output", tmp_path / repair, *options)
+            ran("rollout", "--tasks", tasks, "--model", model, "--url", url, "--out", tmp_path / repair, *options)
     for repair in ("off", "live", "hindsight"):
         store = tmp_path / repair / "trajectories"
         assert ran("verify", store)["verdicts"] == {"same": 12}, repair

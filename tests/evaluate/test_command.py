@@ -165,7 +165,7 @@ def test_what_is_missing_is_said_with_what_to_do(
 ) -> None:
     shown = judge("http://127.0.0.1:9", model, problems, tmp_path / "out")
     assert shown.exit_code == 1
-    assert "did not answer" in shown.output
+    assert "no engine answers" in shown.output
     shown = judge("http://127.0.0.1:9", model, tmp_path / "nowhere.jsonl", tmp_path / "out")
     assert "there is no file" in shown.output
     shown = judge(stand_in.url, tmp_path / "no-model", problems, tmp_path / "out")

@@ -36,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def arguments(model: Path, tasks: Path, output: Path, urls: list[str], *more: Any) -> list[str]:
-    named: list[Any] = ["rollout", "--tasks", tasks, "--model", model, "--output", output, "--json"]
+    named: list[Any] = ["rollout", "--tasks", tasks, "--model", model, "--out", output, "--json"]
     for url in urls:
         named += ["--url", url]
     return [*map(str, named), *map(str, more)]
@@ -101,7 +101,7 @@ def test_errors_say_what_to_do(model: Path, tmp_path: Path) -> None:
         main, arguments(model, tasks, tmp_path / "a", ["http://127.0.0.1:9"], "--patience", 0.5)
     )
     assert nowhere.exit_code == 1
-    assert "did not answer" in nowhere.output
+    assert "no engine answers" in nowhere.output
     with fake_engine(tmp_path, model) as (url, _, _):
         unknown = CliRunner().invoke(main, arguments(tmp_path / "no-model", tasks, tmp_path / "b", [url]))
         assert unknown.exit_code == 1
@@ -172,9 +172,11 @@ def test_faults_that_stay_are_recorded_as_faults(model: Path, tmp_path: Path) ->
     """The sandbox is away and does not come back: nobody failed."""
     tasks = write_tasks(tmp_path / "tasks.jsonl", 3)
     with fake_engine(tmp_path, model) as (url, _, _):
-        summary = completed(
-            model, tasks, tmp_path / "run", [url], "--sandbox", "http://127.0.0.1:9", "--patience", 0.5, "--retries", 1
-        )
+        away = ["--sandbox", "http://127.0.0.1:9", "--patience", 0.5, "--retries", 1]
+        shown = CliRunner().invoke(main, arguments(model, tasks, tmp_path / "run", [url], *away))
+    assert shown.exit_code == 1, "nothing came of it, and a script should know"
+    assert "every rollout ended in a fault" in shown.output
+    summary = json.loads(shown.stdout)
     assert summary["endings"] == {"fault": 3}
     assert summary["graded"] == 0
     assert summary["accuracy"] is None

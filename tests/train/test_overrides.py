@@ -45,6 +45,9 @@ def test_a_processor_has_settings_and_an_environment_of_its_own() -> None:
     settings = overrides(recipe, FOLDER)
     assert settings["trainer.device"] == "cpu"
     assert settings["+ray_kwargs.ray_init.num_gpus"] == 2
+    # A seeded request whose prefill is cut ends vLLM-CPU.
+    assert settings["actor_rollout_ref.rollout.enable_chunked_prefill"] is False
+    assert settings["actor_rollout_ref.rollout.max_num_batched_tokens"] == recipe.window > 4_096
     assert environment(recipe)["VERL_PLATFORM"] == "cpu"
     assert "VERL_PLATFORM" not in environment(to_recipe(values()))
 

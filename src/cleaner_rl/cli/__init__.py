@@ -7,32 +7,57 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from cleaner_rl import __version__
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": ("cleaner_rl.cli.demo", "Watch a failure being repaired: one page with before and after, in seconds."),
-    "doctor": ("cleaner_rl.cli.doctor", "What this machine can do, and what to do about what it can't."),
-    "purify": ("cleaner_rl.cli.purify", "Repair logs of agents that exist, and make training data of them."),
-    "verify": ("cleaner_rl.cli.verify", "Replay a store's calls, and say which give what it says."),
-    "compare": ("cleaner_rl.cli.compare", "What changed from one evaluation to another."),
-    "plugins": ("cleaner_rl.cli.plugins", "Call formats, graders, tools and more: what is installed, and is it whole?"),
-    "rollout": ("cleaner_rl.cli.rollout", "Let a model work on tasks, with repair, into a store of trajectories."),
-    "eval": ("cleaner_rl.cli.eval", "Judge a model: pass@k with intervals, tool errors, cost; repair off and on."),
-    "sandbox": ("cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them."),
-    "train": ("cleaner_rl.cli.train", "Train a model by a recipe, on verl."),
-    "view": ("cleaner_rl.cli.view", "See trajectories, what was changed in them, and runs, in a browser."),
+
+class Later(NamedTuple):
+    """A command that is imported when it is used."""
+
+    module: str
+    """Holds it under its own name."""
+    line: str
+    """In the list of commands."""
+    extras: str = ""
+    """What its imports need beside the core."""
+
+
+COMMANDS: Mapping[str, Later] = {
+    "compare": Later("cleaner_rl.cli.compare", "What changed from one evaluation to another."),
+    "completion": Later("cleaner_rl.cli.completion", "Print the script that completes commands in a shell."),
+    "demo": Later("cleaner_rl.cli.demo", "Watch a failure being repaired: one page with before and after, in seconds."),
+    "doctor": Later("cleaner_rl.cli.doctor", "What this machine can do, and what to do about what it can't."),
+    "eval": Later(
+        "cleaner_rl.cli.eval",
+        "Judge a model: pass@k with intervals, tool errors, cost; repair off and on.",
+        "eval,rollout,sandbox",
+    ),
+    "plugins": Later(
+        "cleaner_rl.cli.plugins", "Call formats, graders, tools and more: what is installed, and is it whole?"
+    ),
+    "purify": Later("cleaner_rl.cli.purify", "Repair logs of agents that exist, and make training data of them."),
+    "rollout": Later(
+        "cleaner_rl.cli.rollout",
+        "Let a model work on tasks, with repair, into a store of trajectories.",
+        "eval,rollout,sandbox",
+    ),
+    "sandbox": Later(
+        "cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them.", "sandbox"
+    ),
+    "train": Later("cleaner_rl.cli.train", "Train a model by a recipe, on verl.", "verl"),
+    "verify": Later("cleaner_rl.cli.verify", "Replay a store's calls, and say which give what it says."),
+    "view": Later("cleaner_rl.cli.view", "See trajectories, what was changed in them, and runs, in a browser."),
 }
-"""Name, the module that holds it under the same name, and its line in the list of commands."""
 
 
 class LazyGroup(click.Group):
     """A group with commands that are imported only when they are used."""
 
-    def __init__(self, *arguments: Any, later: Mapping[str, tuple[str, str]], **options: Any) -> None:
+    def __init__(self, *arguments: Any, later: Mapping[str, Later], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._later = later
 
@@ -44,12 +69,26 @@ class LazyGroup(click.Group):
         """A command by its name."""
         if cmd_name not in self._later:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(self._later[cmd_name][0]), cmd_name)
+        later = self._later[cmd_name]
+        try:
+            command: click.Command = getattr(importlib.import_module(later.module), cmd_name)
+        except ModuleNotFoundError as error:
+            if not later.extras or str(error.name).startswith("cleaner_rl"):
+                raise
+            raise click.ClickException(
+                f"`cleaner {cmd_name}` needs {error.name}, which isn't here: pip install 'cleaner-rl[{later.extras}]'"
+            ) from None
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names that begin so; none of the commands is imported for it."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=self._later[name].line if name in self._later else None) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands; of those that come later, from the table rather than from the commands themselves."""
-        lines = {name: line for name, (_, line) in self._later.items()}
+        lines = {name: later.line for name, later in self._later.items()}
         for name in self.list_commands(ctx):
             lines[name] = lines.get(name) or self.commands[name].get_short_help_str()
         with formatter.section("Commands"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cleaner_rl.cli.options import as_json
 from cleaner_rl.evaluate import ResultsError, read_results
 from cleaner_rl.evaluate import compare as compare_results
 from cleaner_rl.evaluate.report import compared, write_comparison
@@ -20,7 +21,7 @@ RESULTS = click.Path(exists=True, path_type=Path)
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Also write JSON, Markdown and HTML here."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@as_json
 def compare(before: Path, after: Path, out: Path | None, as_json: bool) -> None:
     """What changed from one evaluation to another, over the problems that both have.
 

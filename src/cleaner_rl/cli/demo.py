@@ -15,6 +15,7 @@ from urllib.parse import quote
 import click
 
 from cleaner_rl.cli.demo_script import SCENES, NumberGrader, Scene, ScriptedModel
+from cleaner_rl.cli.words import said
 from cleaner_rl.purify import PurifyPolicy, SplicePolicy
 from cleaner_rl.rollout import Purifier, StatelessToolbox, finish, rollout
 from cleaner_rl.rollout.toolbox import Sandbox, Session
@@ -51,7 +52,7 @@ def demo(out: Path, opens: bool) -> None:
     try:
         out.write_bytes(page_from(trajectories, "cleaner demo"))
     except OSError as error:
-        raise click.ClickException(f"the page can't be written: {error}; name another file with --out") from None
+        raise click.ClickException(f"the page can't be written: {said(error)}") from None
     left = sum((residual_tally(each).failed for each in trajectories), 0)
     click.echo(f"\nFailed calls that are left to learn from: {left}. What was there instead is kept beside it:")
     click.echo(f"  {out.resolve()} ({out.stat().st_size >> 10} kB, needs no server)")

@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from cleaner_rl import __version__
-from cleaner_rl.cli import serving
+from cleaner_rl.cli import options, serving
+from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
 from cleaner_rl.evaluate import Evaluation, Repair
 from cleaner_rl.evaluate.cache import fingerprint, model_identity, open_cache
 from cleaner_rl.evaluate.measures import measure
@@ -35,7 +36,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("eval")
-@click.option("--tasks", "named", required=True, metavar="SETS", help="Such as aime24,gpqa=gpqa.parquet,mine.jsonl.")
+@options.tasks
 @click.option(
     "--model",
     required=True,
@@ -44,32 +45,62 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--url", multiple=True, default=["http://127.0.0.1:8000"], show_default=True, help="Of a replica; repeatable."
 )
-@click.option("--engine", type=click.Choice([each.value for each in Engine]), default="vllm", show_default=True)
-@click.option("--name", help="What to call this model or checkpoint; default: --model. What is kept is kept under it.")
-@click.option("--samples", default=16, show_default=True, help="Rollouts of each problem, with repair and without.")
-@click.option("--repair", type=click.Choice(list(REPAIRS)), default="both", show_default=True)
-@click.option("--attempts", default=PurifyPolicy().attempts, show_default=True, help="Of a repair, at most.")
-@click.option("--recovery", default=4, show_default=True, help="Failures to put into each problem; 0: none.")
-@click.option("--prompt", default="stateless", show_default=True, help="Name or .toml file.")
-@click.option("--temperature", default=1.0, show_default=True)
-@click.option("--top-p", default=0.6, show_default=True, help="1 to sample from the whole distribution.")
-@click.option("--turns", default=16, show_default=True, help="The most of one rollout.")
-@click.option("--tokens", default=20_480, show_default=True, help="The most of all turns, observations included.")
-@click.option("--window", type=int, help="The model's context, in tokens; default: what the server says.")
-@click.option("--tool-seconds", default=Limits().cpu_seconds, show_default=True, help="CPU time of a call.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--sandbox", multiple=True, help="Address of a sandbox node; repeatable. Default: one is started here.")
-@click.option("--sandbox-token", envvar="CLEANER_SANDBOX_TOKEN", help="For --sandbox, if the nodes want one.")
-@click.option("--slots", type=int, help="Of the sandbox that is started here.")
-@click.option("--token", envvar="CLEANER_ENGINE_TOKEN", help="For --url, if the engine wants one.")
-@click.option("--concurrency", default=64, show_default=True, help="Rollouts at the same time.")
 @click.option(
-    "--patience", default=300.0, show_default=True, help="Seconds to wait for an engine or sandbox that is away."
+    "--engine",
+    type=click.Choice([each.value for each in Engine]),
+    default="vllm",
+    show_default=True,
+    help="What serves at --url; chat: any OpenAI-compatible API, text only.",
+)
+@click.option("--name", help="What to call this model or checkpoint; default: --model. What is kept is kept under it.")
+@click.option(
+    "--samples", type=COUNT, default=16, show_default=True, help="Rollouts of each problem, with repair and without."
+)
+@click.option(
+    "--repair",
+    type=click.Choice(list(REPAIRS)),
+    default="both",
+    show_default=True,
+    help="The model alone, helped, or both.",
+)
+@click.option(
+    "--attempts", type=COUNT, default=PurifyPolicy().attempts, show_default=True, help="Of a repair, at most."
+)
+@click.option(
+    "--recovery",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    help="Failures to put into each problem; 0: none.",
+)
+@options.prompt
+@click.option("--temperature", type=SECONDS, default=1.0, show_default=True, help="1 to sample from the model itself.")
+@click.option("--top-p", type=SHARE, default=0.6, show_default=True, help="1 to sample from the whole distribution.")
+@click.option("--turns", type=COUNT, default=16, show_default=True, help="The most of one rollout.")
+@click.option(
+    "--tokens", type=COUNT, default=20_480, show_default=True, help="The most of all turns, observations included."
+)
+@click.option("--window", type=COUNT, help="The model's context, in tokens; default: what the server says.")
+@click.option(
+    "--tool-seconds", type=SECONDS, default=Limits().cpu_seconds, show_default=True, help="CPU time of a call."
+)
+@click.option("--seed", default=0, show_default=True, help="Of all that is drawn.")
+@options.sandbox
+@options.sandbox_token
+@click.option("--slots", type=COUNT, help="Of the sandbox that is started here.")
+@click.option("--token", envvar="CLEANER_ENGINE_TOKEN", help="For --url, if the engine wants one.")
+@click.option("--concurrency", type=COUNT, default=64, show_default=True, help="Rollouts at the same time.")
+@click.option(
+    "--patience",
+    type=SECONDS,
+    default=300.0,
+    show_default=True,
+    help="Seconds to wait for an engine or sandbox that is away.",
 )
 @click.option("--out", type=FOLDER, help="Default: evals/ and the model's name.")
 @click.option("--cache", type=FOLDER, help="Where rollouts are kept; default: trajectories/ in --out.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
-def eval(**options: Any) -> None:  # noqa: A001 - the command's name
+@options.as_json
+def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
     """Judge a model: pass@k with intervals, its tool errors and its cost, with repair off and on side by side.
 
     The figure to claim is the one with repair off. Writes results.json, report.md and report.html. A run that was
@@ -80,74 +111,74 @@ def eval(**options: Any) -> None:  # noqa: A001 - the command's name
       vllm serve Qwen/Qwen3-4B --enable-prompt-tokens-details &
       cleaner eval --model Qwen/Qwen3-4B --tasks aime24,aime25,gpqa,lcb-v6 --samples 16
     """
-    name = options["name"] or options["model"]
-    out: Path = options["out"] or Path("evals") / Path(name).name
+    name = chosen["name"] or chosen["model"]
+    out: Path = chosen["out"] or Path("evals") / Path(name).name
     with serving.explained():
-        plan, skipped = _plan(options)
-        found, shown = asyncio.run(_run(plan, name, options, options["cache"] or out / "trajectories"))
+        plan, skipped = _plan(chosen)
+        found, shown = asyncio.run(_run(plan, name, chosen, chosen["cache"] or out / "trajectories"))
         result = found.results(plan, name, {**shown, **skipped})
         write_report(result, out)
-    click.echo(json.dumps(result.to_json()) if options["as_json"] else _summary(result, out))
+    click.echo(json.dumps(result.to_json()) if chosen["as_json"] else _summary(result, out))
     if not any(arm.problems for each in result.sets for arm in each.arms.values()):
         raise click.ClickException(f"no sample could be judged; {out / 'report.html'} says what broke")
 
 
-def _plan(options: Mapping[str, Any]) -> tuple[Plan, dict[str, object]]:
+def _plan(chosen: Mapping[str, Any]) -> tuple[Plan, dict[str, object]]:
     """What to run, and what of it can't be, as a line among the settings."""
-    names = [each.strip() for each in options["named"].split(",") if each.strip()]
-    loaded = dict(load_named(each, seed=options["seed"]) for each in names)
+    names = options.names_of(chosen["sets"])
+    loaded = dict(load_named(each, seed=chosen["seed"]) for each in names)
     plan = Plan(
         sets={name: each.tasks for name, each in loaded.items()},
-        samples=options["samples"],
-        repairs=REPAIRS[options["repair"]],
-        failures=options["recovery"],
-        policy=PurifyPolicy(attempts=options["attempts"]),
-        seed=options["seed"],
+        samples=chosen["samples"],
+        repairs=REPAIRS[chosen["repair"]],
+        failures=chosen["recovery"],
+        policy=PurifyPolicy(attempts=chosen["attempts"]),
+        seed=chosen["seed"],
     )
     skipped = ", ".join(f"{name}: {len(each.skipped)}" for name, each in loaded.items() if each.skipped)
     return plan, {"rows that are no tasks": skipped} if skipped else {}
 
 
-async def _run(plan: Plan, name: str, options: Mapping[str, Any], folder: Path) -> tuple[Found, dict[str, object]]:
+async def _run(plan: Plan, name: str, chosen: Mapping[str, Any], folder: Path) -> tuple[Found, dict[str, object]]:
     """What came of the plan, and the settings that it depends on."""
-    prompt = load_prompt(options["prompt"])
+    prompt = load_prompt(chosen["prompt"])
     connection = Connection(
-        options["url"],
-        options["model"],
-        Engine(options["engine"]),
-        window=options["window"],
-        sampling=Sampling(options["temperature"], options["top_p"]),
-        token=options["token"],
-        patience=options["patience"],
+        chosen["url"],
+        chosen["model"],
+        Engine(chosen["engine"]),
+        window=chosen["window"],
+        sampling=Sampling(chosen["temperature"], chosen["top_p"]),
+        token=chosen["token"],
+        patience=chosen["patience"],
     )
-    budget = RolloutBudget(turns=options["turns"], tokens=options["tokens"], lookahead=options["tokens"])
+    budget = RolloutBudget(turns=chosen["turns"], tokens=chosen["tokens"], lookahead=chosen["tokens"])
     settings: dict[str, object] = {
-        "engine": options["engine"],
+        "engine": chosen["engine"],
         "prompt": prompt.name,
         **asdict(connection.sampling),
         "turns": budget.turns,
         "tokens": budget.tokens,
-        "tool_seconds": options["tool_seconds"],
+        "tool_seconds": chosen["tool_seconds"],
         "seed": plan.seed,
     }
     nodes = serving.open_sandbox(
-        options["sandbox"],
-        token=options["sandbox_token"],
-        patience=options["patience"],
-        slots=options["slots"],
-        sessions=options["concurrency"],
+        chosen["sandbox"],
+        token=chosen["sandbox_token"],
+        patience=chosen["patience"],
+        slots=chosen["slots"],
+        sessions=chosen["concurrency"],
     )
-    identity = {**model_identity(options["model"]), "name": name, **settings, "words": fingerprint(asdict(prompt))}
+    identity = {**model_identity(chosen["model"]), "name": name, **settings, "words": fingerprint(asdict(prompt))}
     with open_cache(folder, identity, plan.tasks) as journal, MathPool() as pool:
         async with nodes as sandbox, connect(connection, prompt) as model:
             if isinstance(model, TokenModel):
                 for note in model.chat.notes:
                     click.echo(f"note: {note}", err=True)
-            limits = Limits(cpu_seconds=options["tool_seconds"])
+            limits = Limits(cpu_seconds=chosen["tool_seconds"])
             tools = toolbox_of(prompt, sandbox, SessionRequest(limits=limits))
             bench = Bench(model, tools, prompt, standard_graders(sandbox, pool), budget)
-            found = await _watched(plan, bench, journal, options["concurrency"])
-    more = {"attempts": plan.policy.attempts, "concurrency": options["concurrency"], "cleaner-rl": __version__}
+            found = await _watched(plan, bench, journal, chosen["concurrency"])
+    more = {"attempts": plan.policy.attempts, "concurrency": chosen["concurrency"], "cleaner-rl": __version__}
     return found, {**settings, **more}
 
 

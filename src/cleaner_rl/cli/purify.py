@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from cleaner_rl.cli import options as shared
 from cleaner_rl.cli.purify_report import as_text
 from cleaner_rl.cli.purify_run import OtherRunError, Task, alone, begin, run
 from cleaner_rl.cli.replay_settings import NO_SANDBOX, Replaying, Words
@@ -24,7 +25,7 @@ from cleaner_rl.purify.logs.summary import Summary, total
 from cleaner_rl.purify.logs.work import Job
 from cleaner_rl.tools import call_format_names
 
-WHERE = ("address", "sandbox")
+WHERE = ("ray_address", "sandbox", "sandbox_token")
 """Options that say where it is done: a run may go on elsewhere."""
 GO_ON = "What is done is kept: run the same command to go on"
 FORMATS = click.Choice(log_format_names())
@@ -37,9 +38,21 @@ FORMATS = click.Choice(log_format_names())
 @click.option("--calls", type=click.Choice(call_format_names()), help="Format of calls that stand in text.")
 @click.option("--python-tool", multiple=True, metavar="NAME", help="A tool that runs Python, beside the usual names.")
 @click.option("--run", "run_name", default="log", show_default=True, help="Name of the run in the store.")
-@click.option("--repair/--no-repair", default=True, help="Without: logs are only converted.")
-@click.option("--threshold", default=0.5, show_default=True, help="Similarity from which on only the action is taken.")
-@click.option("--measure", type=click.Choice(similarity_measures()), default="difflib", show_default=True)
+@click.option("--convert-only", is_flag=True, help="Repair nothing.")
+@click.option(
+    "--threshold",
+    type=shared.SHARE,
+    default=0.5,
+    show_default=True,
+    help="Similarity from which on only the action is taken.",
+)
+@click.option(
+    "--measure",
+    type=click.Choice(similarity_measures()),
+    default="difflib",
+    show_default=True,
+    help="How similar two programs are.",
+)
 @click.option("--refuse-stale", is_flag=True, help="Leave alone what would keep talking of an error that is gone.")
 @click.option(
     "--which",
@@ -62,14 +75,17 @@ FORMATS = click.Choice(log_format_names())
     show_default=True,
     help="For --verify.",
 )
-@click.option("--sandbox", metavar="URL", help="For --verify: sandbox nodes; one is started here if not given.")
-@click.option("--roc", metavar="KEEP", type=int, help="Keep so many attempts of each task, by GRPO-RoC.")
+@shared.sandbox
+@shared.sandbox_token
+@click.option("--roc", metavar="KEEP", type=shared.COUNT, help="Keep so many attempts of each task, by GRPO-RoC.")
 @click.option("--seed", default=0, show_default=True, help="For --roc.")
-@click.option("--jobs", default=1, show_default=True, help="Processes.")
+@click.option("--jobs", type=shared.COUNT, default=1, show_default=True, help="Processes.")
 @click.option("--ray", "on_ray", is_flag=True, help="On a Ray cluster, by Ray Data.")
-@click.option("--address", help="Of the Ray cluster; one is started here if not given.")
-@click.option("--piece-mb", default=PIECE_BYTES >> 20, show_default=True, help="Size of a unit of work.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one object.")
+@shared.ray_address
+@click.option(
+    "--piece-mb", type=shared.COUNT, default=PIECE_BYTES >> 20, show_default=True, help="Size of a unit of work."
+)
+@shared.as_json
 def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: bool, **options: Any) -> None:
     """Repair logs of agents: collapse each failed call onto the agent's own working correction.
 
@@ -80,7 +96,7 @@ def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: b
     Examples:
       cleaner purify logs/ --out clean --sft jsonl
       cleaner purify run.eval --out clean --same --verify --fresh
-      cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --address auto
+      cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
     """
     try:
         made = _plan(paths, options)
@@ -119,7 +135,7 @@ def _purified(made: Plan, out: str, jobs: int, on_ray: bool, options: dict[str, 
         if on_ray:
             from cleaner_rl.cli.purify_ray import run_on_ray
 
-            run_on_ray(tasks, options["address"], done)
+            run_on_ray(tasks, options["ray_address"], done)
         else:
             run(tasks, jobs, done)
     return summaries
@@ -127,7 +143,7 @@ def _purified(made: Plan, out: str, jobs: int, on_ray: bool, options: dict[str, 
 
 def _plan(paths: tuple[str, ...], options: dict[str, Any]) -> Plan:
     with _bar("looking", None) as step:
-        return plan(paths, options["form"], max(1, options["piece_mb"]) << 20, lambda _: step(1))
+        return plan(paths, options["form"], options["piece_mb"] << 20, lambda _: step(1))
 
 
 def _job(options: dict[str, Any]) -> Job:
@@ -135,7 +151,7 @@ def _job(options: dict[str, Any]) -> Job:
     reading = Reading(tuple(options["python_tool"]), options["calls"], options["run_name"])
     return Job(
         reading,
-        policy if options["repair"] else None,
+        None if options["convert_only"] else policy,
         Which(options["which"]),
         same=options["same"],
         sft=None if options["sft"] is None else SftKind(options["sft"]),
@@ -149,7 +165,9 @@ def _replaying(options: dict[str, Any], job: Job) -> Replaying | None:
     if find_spec("aiohttp") is None:
         raise click.ClickException(NO_SANDBOX)
     words = Words(options["words"])
-    return Replaying(options["session"], words, url=options["sandbox"], reading=job.reading)
+    return Replaying(
+        options["session"], words, nodes=options["sandbox"], token=options["sandbox_token"], reading=job.reading
+    )
 
 
 @contextmanager

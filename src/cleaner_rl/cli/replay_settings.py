@@ -26,8 +26,10 @@ class Replaying:
     words: Words = Words.TRIMMED
     echo: bool | None = None
     """Whether the value of a last expression is shown; None: in sessions, as notebooks do."""
-    url: str | None = None
-    """Of sandbox nodes; None: a node of our own."""
+    nodes: tuple[str, ...] = ()
+    """Addresses of sandbox nodes; none: one of our own."""
+    token: str | None = None
+    """For these nodes."""
     reading: Reading = field(default_factory=Reading)
     """As the log was read."""
     slots: int = 4

@@ -81,6 +81,11 @@ class Watch:
         return f"{self._new_tokens / seconds:,.0f} tokens/s, {errors:.2f} errors each, {self._repairs} repairs"
 
     @property
+    def all_faults(self) -> str:
+        """The most frequent reason, if nothing else came of it all; else empty."""
+        return self._faults.most_common(1)[0][0] if 0 < self._rollouts == self._endings[Ending.FAULT] else ""
+
+    @property
     def _repairs(self) -> int:
         return self._edits[Granularity.GRAFT] + self._edits[Granularity.REPLACE]
 

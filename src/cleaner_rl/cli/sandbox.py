@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from cleaner_rl.cli import LazyGroup
+from cleaner_rl.cli import Later, LazyGroup
+from cleaner_rl.cli.options import COUNT, PORT, SECONDS, ray_address
 from cleaner_rl.sandbox import Limits, NodeConfig, PreloadSet, Tier
 from cleaner_rl.sandbox.requirements import RequirementsError, cache_folder, install
 from cleaner_rl.sandbox.service import Keeper, ServiceConfig, UnsafeBindError, bind
@@ -18,8 +19,8 @@ TIERS = {f"T{tier.value}": tier for tier in Tier if tier is not Tier.NONE}
 
 
 COMMANDS = {
-    "bench": ("cleaner_rl.cli.sandbox_bench", "Measure what a call costs, beside a bare fork."),
-    "check": ("cleaner_rl.cli.sandbox_check", "Attack a sandbox, harmlessly, and say what got through."),
+    "bench": Later("cleaner_rl.cli.sandbox_bench", "Measure what a call costs, beside a bare fork."),
+    "check": Later("cleaner_rl.cli.sandbox_check", "Attack a sandbox, harmlessly, and say what got through."),
 }
 
 
@@ -30,8 +31,10 @@ def sandbox() -> None:
 
 @sandbox.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
-@click.option("--port", default=8089, show_default=True, help="Port to bind to; 0: a free one.")
-@click.option("--slots", default=NodeConfig().slots, show_default="two per core", help="Runs at the same time.")
+@click.option("--port", type=PORT, default=8089, show_default=True, help="Port to bind to; 0: a free one.")
+@click.option(
+    "--slots", type=COUNT, default=NodeConfig().slots, show_default="two per core", help="Runs at the same time."
+)
 @click.option(
     "--min-tier", type=click.Choice(list(TIERS)), default="T1", show_default=True, help="Refuse to start below it."
 )
@@ -54,10 +57,26 @@ def sandbox() -> None:
     show_default=True,
     help="Where sets are installed.",
 )
-@click.option("--cpu-seconds", default=Limits().cpu_seconds, show_default=True, help="Of a call that names no limit.")
-@click.option("--memory-mb", default=Limits().memory_mb, show_default=True, help="Of a call that names no limit.")
-@click.option("--queue", default=65_536, show_default=True, help="Calls that may wait; more are answered 429.")
-@click.option("--drain-seconds", default=30, show_default=True, help="How long runs may go on after SIGTERM.")
+@click.option(
+    "--cpu-seconds",
+    type=SECONDS,
+    default=Limits().cpu_seconds,
+    show_default=True,
+    help="Of a call that names no limit.",
+)
+@click.option(
+    "--memory-mb", type=COUNT, default=Limits().memory_mb, show_default=True, help="Of a call that names no limit."
+)
+@click.option(
+    "--queue", type=COUNT, default=65_536, show_default=True, help="Calls that may wait; more are answered 429."
+)
+@click.option(
+    "--drain-seconds",
+    type=click.IntRange(min=0),
+    default=30,
+    show_default=True,
+    help="How long runs may go on after SIGTERM.",
+)
 @click.option("--log-code", is_flag=True, help="Put the programs into the log.")
 def serve(
     host: str,
@@ -125,15 +144,15 @@ def _installed(sets: tuple[str, ...], folder: Path) -> list[PreloadSet]:
 
 @sandbox.command()
 @click.option("--ray", "on_ray", is_flag=True, required=True, help="On the machines of a Ray cluster.")
-@click.option("--address", default="auto", show_default=True, help="Of the cluster.")
+@ray_address
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
     help="As for serve; at the same path on every machine.",
 )
-@click.option("--slots", type=int, help="Of each node; two per core of its machine if not given.")
-def up(on_ray: bool, address: str, token_file: Path, slots: int | None) -> None:  # noqa: ARG001  # --ray says where
+@click.option("--slots", type=COUNT, help="Of each node; two per core of its machine if not given.")
+def up(on_ray: bool, ray_address: str | None, token_file: Path, slots: int | None) -> None:  # noqa: ARG001  # --ray says where
     """Have a node on every machine of a cluster, kept alive by it.
 
     \b
@@ -142,7 +161,7 @@ def up(on_ray: bool, address: str, token_file: Path, slots: int | None) -> None:
 
     Machines that have one keep it. Clients find the nodes as "ray:".
     """
-    ray, nodes = _ray(address)
+    ray, nodes = _ray(ray_address)
     for machine, (url, tier) in nodes.up(nodes.options_for(token_file, slots)).items():
         click.echo(f"{machine}  {url}  T{tier}")
     ray.shutdown()
@@ -150,20 +169,20 @@ def up(on_ray: bool, address: str, token_file: Path, slots: int | None) -> None:
 
 @sandbox.command()
 @click.option("--ray", "on_ray", is_flag=True, required=True, help="On the machines of a Ray cluster.")
-@click.option("--address", default="auto", show_default=True, help="Of the cluster.")
-def down(on_ray: bool, address: str) -> None:  # noqa: ARG001
+@ray_address
+def down(on_ray: bool, ray_address: str | None) -> None:  # noqa: ARG001
     """End all nodes of a cluster.
 
     \b
     Example:
       cleaner sandbox down --ray
     """
-    ray, nodes = _ray(address)
+    ray, nodes = _ray(ray_address)
     click.echo(f"{nodes.down()} nodes ended")
     ray.shutdown()
 
 
-def _ray(address: str) -> tuple[Any, ModuleType]:
+def _ray(address: str | None) -> tuple[Any, ModuleType]:
     from cleaner_rl.sandbox import on_ray
 
     try:
@@ -171,7 +190,7 @@ def _ray(address: str) -> tuple[Any, ModuleType]:
     except ImportError:
         raise click.ClickException("Ray is not installed here: pip install ray") from None
     try:
-        ray.init(address=address, namespace=on_ray.NAMESPACE, logging_level="ERROR")
+        ray.init(address=address or "auto", namespace=on_ray.NAMESPACE, logging_level="ERROR")
     except ConnectionError as error:
         raise click.ClickException(str(error)) from None
     return ray, on_ray

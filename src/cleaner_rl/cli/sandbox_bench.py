@@ -7,17 +7,22 @@ import sys
 
 import click
 
+from cleaner_rl.cli.options import COUNT
 from cleaner_rl.sandbox.bench import PROGRAMS
 from cleaner_rl.sandbox.bench import bench as measure
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True, help="Each figure is the median over so many.")
+@click.option("--rounds", type=COUNT, default=5, show_default=True, help="Each figure is the median over so many.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def bench(rounds: int, as_json: bool) -> None:
     """Measure the CPU time of a call over HTTP, beside a bare fork and a bare isolated fork.
 
     Needs root, for the isolated fork. The machine should have nothing else to do.
+
+    \b
+    Example:
+      cleaner sandbox bench --rounds 3 --json
     """
     shown = sys.stderr.isatty()
     with click.progressbar(length=rounds * len(PROGRAMS), label="rounds", file=sys.stderr, hidden=not shown) as bar:

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from cleaner_rl.cli import options
+from cleaner_rl.cli.answering import NoSandboxError, must_answer
 from cleaner_rl.sandbox.check import ATTACKS, Attack, Report, Verdict, check_node, check_target, try_layers, try_without
 from cleaner_rl.sandbox.check.suite import Done, layer_trials
 from cleaner_rl.sandbox.client import SandboxClient
@@ -23,16 +25,22 @@ NO_ROOT_NOTE = "Not root: the attacks were not tried with isolation off."
 
 @click.command()
 @click.option("--tier", type=click.Choice(["T1", "T2"]), help="Default: the highest that works here.")
-@click.option("--url", help="Attack a node that serves HTTP there, instead of one started for this.")
-@click.option("--token", envvar="CLEANER_SANDBOX_TOKEN", help="For --url, if the node wants one.")
+@options.sandbox
+@options.sandbox_token
 @click.option("--only", metavar="PATTERN", default="*", help="Attacks whose name matches, such as 'net_*'.")
 @click.option(
     "--proof/--no-proof", default=True, help="Also try the attacks with isolation off, in a throw-away world."
 )
 @click.option("--layers", is_flag=True, help="Also try them at T2 with each layer left out in turn.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@options.as_json
 def check(
-    tier: str | None, url: str | None, token: str | None, only: str, proof: bool, layers: bool, as_json: bool
+    tier: str | None,
+    sandbox: tuple[str, ...],
+    sandbox_token: str | None,
+    only: str,
+    proof: bool,
+    layers: bool,
+    as_json: bool,
 ) -> None:
     """Attack a sandbox, harmlessly, and say what got through.
 
@@ -41,14 +49,14 @@ def check(
     \b
     Examples:
       cleaner sandbox check
-      cleaner sandbox check --url http://127.0.0.1:8089 --no-proof
+      cleaner sandbox check --sandbox http://127.0.0.1:8089 --no-proof
       cleaner sandbox check --only 'dodge_*' --tier T1 --json
     """
     attacks = [attack for attack in ATTACKS if fnmatch.fnmatch(attack.name, only)]
     if not attacks:
-        raise click.ClickException(f"no attack is called {only}")
+        raise click.ClickException(f"no attack is called {only}; names begin with: {', '.join(_kinds())}")
     try:
-        report = _report(Tier[tier] if tier else None, url, token, attacks)
+        report = _report(Tier[tier] if tier else None, sandbox, sandbox_token, attacks)
         if proof and os.geteuid() == 0:
             report.trials = _watched("isolation off", len(attacks), try_without, attacks)
         elif proof:
@@ -58,17 +66,22 @@ def check(
             without = report.trials.get("none")
             tried = attacks if without is None else [each.attack for each in without if not each.contained]
             report.trials |= _watched("layers", len(tried) * len(layer_trials()), try_layers, tried)
-    except (TierError, OSError, RuntimeError) as error:
+    except (NoSandboxError, TierError, OSError, RuntimeError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(json.dumps(report.as_json()) if as_json else report.as_table())
     sys.exit(1 if report.breached else 0)
 
 
-def _report(tier: Tier | None, url: str | None, token: str | None, attacks: Sequence[Attack]) -> Report:
-    if url is not None:
+def _kinds() -> list[str]:
+    return sorted({attack.name.split("_")[0] for attack in ATTACKS})
+
+
+def _report(tier: Tier | None, nodes: Sequence[str], token: str | None, attacks: Sequence[Attack]) -> Report:
+    if nodes:
 
         async def remote(some: Sequence[Attack], done: Done) -> list[Verdict]:
-            async with SandboxClient(url, token=token, patience=60.0) as client:
+            async with SandboxClient(nodes, token=token, patience=60.0) as client:
+                await must_answer(client, nodes)
                 return await check_target(client, some, done)
 
         return Report("remote", _watched("remote", len(attacks), remote, attacks), notes=(REMOTE_NOTE,))

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import click
 
+from cleaner_rl.cli.words import said
 from cleaner_rl.rollout import ChatError, EngineFaultError
 from cleaner_rl.rollout.toolbox import Sandbox
 from cleaner_rl.sandbox import Node, NodeConfig
@@ -49,12 +50,12 @@ def explained() -> Iterator[None]:
     try:
         yield
     except EXPECTED as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(said(error)) from None
     except ExceptionGroup as group:
         expected, others = group.split(EXPECTED)
         if expected is None or others is not None:
             raise
-        raise click.ClickException(str(_first(expected))) from None
+        raise click.ClickException(said(_first(expected))) from None
 
 
 def _first(error: Exception) -> Exception:

@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
+from cleaner_rl.cli import options as shared
 from cleaner_rl.cli.replay_settings import NO_SANDBOX, Replaying, Words
 from cleaner_rl.purify import ReplayFaultError, ReplayVerdict
 from cleaner_rl.purify.logs.formats import Reading
-from cleaner_rl.tools import ToolResult
+from cleaner_rl.tools import ToolResult, call_format_names
 from cleaner_rl.trajectory.store import StoreError, read
 
 TOGETHER = 64
@@ -29,9 +30,14 @@ SHOWN = 200
 )
 @click.option("--echo/--no-echo", default=None, help="Show the value of a last expression; default: in sessions.")
 @click.option("--python-tool", multiple=True, metavar="NAME", help="Of logs: a tool that runs Python.")
-@click.option("--calls", help="Of logs: the format of calls that stand in text, as it was imported with.")
-@click.option("--sandbox", metavar="URL", help="Sandbox nodes; one is started here if not given.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@click.option(
+    "--calls",
+    type=click.Choice(call_format_names()),
+    help="Of logs: the format of calls that stand in text, as it was imported with.",
+)
+@shared.sandbox
+@shared.sandbox_token
+@shared.as_json
 def verify(
     store: str,
     session: bool | None,
@@ -39,7 +45,8 @@ def verify(
     echo: bool | None,
     python_tool: tuple[str, ...],
     calls: str | None,
-    sandbox: str | None,
+    sandbox: tuple[str, ...],
+    sandbox_token: str | None,
     as_json: bool,
 ) -> None:
     """Replay the Python of a store's trajectories, cell by cell, and say which give what they say they gave.
@@ -57,7 +64,7 @@ def verify(
     except ImportError:
         raise click.ClickException(NO_SANDBOX) from None
     reading = Reading(tuple(python_tool), calls)
-    settings = Replaying(session, Words(words), echo, sandbox, reading)
+    settings = Replaying(session, Words(words), echo, sandbox, sandbox_token, reading)
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     different: list[dict[str, Any]] = []

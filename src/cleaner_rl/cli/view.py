@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl
 
 import click
 
+from cleaner_rl.cli.options import PORT
+from cleaner_rl.cli.words import said
 from cleaner_rl.view import DEMO
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), required=False)
-@click.option("--port", default=0, show_default="a free one", help="Port on 127.0.0.1.")
+@click.option("--port", type=PORT, default=0, show_default="a free one", help="Port on 127.0.0.1.")
 @click.option("--open/--no-open", "opens", default=True, help="Open it in the browser.")
 @click.option(
     "--export",
@@ -65,6 +67,11 @@ def view(path: Path | None, port: int, opens: bool, export: Path | None, query: 
             if export is not None:
                 with _bar(library) as done:
                     library.update(done)
+                problems = library.overview()["problems"]
+                for each in problems:
+                    click.echo(f"left out: {each['name']}: {each['problem']}", err=True)
+                if len(problems) == len(library.sources.files) > 0:
+                    raise click.ClickException("nothing could be read, so no page was written")
                 export.write_bytes(page_of(library, parameters))
                 click.echo(f"{export}: {export.stat().st_size:,} bytes")
                 return
@@ -77,8 +84,10 @@ def view(path: Path | None, port: int, opens: bool, export: Path | None, query: 
                 webbrowser.open(address)
             with _bar(library) as done:
                 serve(library, listening, done)
-    except (NothingToShowError, BadQueryError, OSError) as error:
+    except (NothingToShowError, BadQueryError) as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(said(error)) from None
 
 
 @contextmanager

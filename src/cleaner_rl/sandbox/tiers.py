@@ -87,7 +87,10 @@ def choose(probes: dict[str, str], wanted: Tier | None, least: Tier) -> Tier:
     if tier > highest or tier < least:
         problems = "; ".join(f"{name}: {what}" for name, what in probes.items() if what != "ok")
         needed = max(tier, least)
-        raise TierError(f"tier {needed.name} is asked for, and this machine gives {highest.name} ({problems})")
+        raise TierError(
+            f"tier {needed.name} is asked for, and this machine gives {highest.name} ({problems}); "
+            "`cleaner doctor` says more"
+        )
     return tier
 
 

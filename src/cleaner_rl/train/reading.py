@@ -76,7 +76,10 @@ def _expanded(value: object) -> object:
         return value
     text = os.path.expandvars(value)
     if left := re.search(r"\$\{?(\w+)", text):
-        raise RecipeError(f"'{value}' needs the environment's variable {left[1]}, which isn't set")
+        raise RecipeError(
+            f"'{value}' needs the environment's variable {left[1]}, which isn't set; "
+            "export it, or put another value with --set"
+        )
     return text
 
 

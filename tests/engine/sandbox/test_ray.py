@@ -76,7 +76,18 @@ def test_this_file_in_a_network_of_its_own() -> None:
 def test_a_node_per_machine_is_found_and_comes_back_when_it_is_killed(cluster: str, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(f'[tokens.me]\ntoken = "{TOKEN}"\n')
-    command = [*CLEANER, "sandbox", "up", "--ray", "--address", cluster, "--token-file", str(tokens), "--slots", "2"]
+    command = [
+        *CLEANER,
+        "sandbox",
+        "up",
+        "--ray",
+        "--ray-address",
+        cluster,
+        "--token-file",
+        str(tokens),
+        "--slots",
+        "2",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
     assert done.stdout.count("http://127.0.0.1:") == len(on_ray.urls()) == 1
     assert asyncio.run(answers(60)) == "42\n"
@@ -84,5 +95,7 @@ def test_a_node_per_machine_is_found_and_comes_back_when_it_is_killed(cluster: s
     os.kill(keeper, signal.SIGKILL)
     assert asyncio.run(answers(120)) == "42\n"
     assert keepers(tokens) != [keeper]
-    down = subprocess.run([*CLEANER, "sandbox", "down", "--ray", "--address", cluster], capture_output=True, text=True)
+    down = subprocess.run(
+        [*CLEANER, "sandbox", "down", "--ray", "--ray-address", cluster], capture_output=True, text=True
+    )
     assert down.stdout == "1 nodes ended\n"

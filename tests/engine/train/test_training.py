@@ -10,14 +10,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.lab.reading import training
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.engine.train import witness
@@ -92,9 +94,35 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, tmp_path: Path, s
     assert far.clean < EXACT
     assert far.moved_as_sampled > 1_000 * far.clean
 
+    if settings is ALONE:
+        the_lab_would_see_repairs_and_selection(run)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     assert (run / "checkpoints" / f"global_step_{STEPS}" / "actor" / "huggingface").is_dir()
+
+
+def the_lab_would_see_repairs_and_selection(run: Path) -> None:
+    """The lab in short: fails if SAAR stops repairing or RoC stops selecting, by what the lab itself reads of a run."""
+    figures = training(run).values()
+    repaired = sum(step["grafts"] + step["replacements"] for step in figures)
+    assert repaired > sum(step["refused"] for step in figures)
+    assert sum(step["raw_errors"] for step in figures) > 0.5
+    assert all(step["sampled_tokens"] > 0 for step in figures)
+
+    groups: dict[object, list[Mapping[str, Any]]] = defaultdict(list)
+    for each in (each for step in range(1, STEPS + 1) for each in drawn(run, step)):
+        verdict: Any = each.extra["roc"]
+        if verdict["penalty"] is not None:
+            groups[each.key.step, each.key.task].append(verdict)
+    chosen = []
+    for verdicts in groups.values():
+        kept = [each["penalty"] for each in verdicts if each["kept"]]
+        left = [each["penalty"] for each in verdicts if not each["kept"]]
+        if kept and left:
+            assert max(kept) <= min(left)
+            chosen.append(min(left) > min(kept))
+    # Where all successes are alike there is nothing to choose; in some groups they aren't.
+    assert any(chosen)
 
 
 def stored(trajectory: Trajectory[TokenSpan]) -> tuple[tuple[int, ...], tuple[int, ...]]:

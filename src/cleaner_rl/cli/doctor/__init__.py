@@ -15,6 +15,7 @@ from dataclasses import asdict
 
 import click
 
+from cleaner_rl.cli import options
 from cleaner_rl.cli.doctor import machine, stack
 from cleaner_rl.cli.doctor.check import Check, State
 from cleaner_rl.tasks import load_prompt
@@ -24,15 +25,15 @@ COLOURS = {State.OK: "green", State.LESS: "yellow", State.MISSING: "cyan", State
 
 @click.command()
 @click.option("--model", "models", multiple=True, help="A folder, hub name or address of a server; repeatable.")
-@click.option("--prompt", default="stateless", show_default=True, help="Name or .toml file: whose tool --model gets.")
-@click.option("--sandbox", "nodes", multiple=True, metavar="URL", help="Address of a sandbox node; repeatable.")
-@click.option("--sandbox-token", envvar="CLEANER_SANDBOX_TOKEN", help="For --sandbox, if the nodes want one.")
-@click.option("--ray-address", metavar="ADDRESS", help="Of a Ray cluster; default: RAY_ADDRESS, or this machine's.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@options.prompt
+@options.sandbox
+@options.sandbox_token
+@options.ray_address
+@options.as_json
 def doctor(
     models: tuple[str, ...],
     prompt: str,
-    nodes: tuple[str, ...],
+    sandbox: tuple[str, ...],
     sandbox_token: str | None,
     ray_address: str | None,
     as_json: bool,
@@ -52,15 +53,16 @@ def doctor(
         raise click.ClickException(str(error)) from None
 
     def checks() -> Iterator[Check]:
-        from cleaner_rl.cli.doctor import sandbox  # each is loaded when its turn comes: the first lines show at once
+        # Each is loaded when its turn comes: the first lines show at once.
         from cleaner_rl.cli.doctor.model import model
+        from cleaner_rl.cli.doctor.sandbox import isolation, node_at, node_here
 
         yield machine.system()
         yield machine.memory()
         yield machine.disk()
-        yield sandbox.isolation()
-        yield sandbox.node_here()
-        yield from (sandbox.node_at(url, sandbox_token) for url in nodes)
+        yield isolation()
+        yield node_here()
+        yield from (node_at(url, sandbox_token) for url in sandbox)
         yield from stack.extras()
         yield from stack.engines()
         yield stack.ray(ray_address)

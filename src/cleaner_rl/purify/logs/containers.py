@@ -142,7 +142,10 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
                 for name in _samples(archive):
                     yield Chunk([json.loads(read_member(archive, name))], name)
         else:
-            document = json.load(file)
+            try:
+                document = json.load(file)
+            except (ValueError, RecursionError) as error:
+                raise LogError(f"{piece.uri} is broken JSON: {error}; mend it, or leave it out") from None
             yield Chunk(_records(document), document)
 
 

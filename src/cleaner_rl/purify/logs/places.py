@@ -36,7 +36,7 @@ def find(uri: str) -> Iterator[Found]:
     system, path = _system(uri)
     info = system.get_file_info(path)
     if info.type == fs.FileType.NotFound:
-        raise FileNotFoundError(f"there is nothing at {uri}")
+        raise FileNotFoundError(f"there is nothing at {uri}: no such file or folder")
     if info.type == fs.FileType.File:
         yield Found(uri, info.size, info.base_name)
         return

@@ -75,9 +75,13 @@ def _pieces(found: Found, form: str | None, size: int) -> Iterator[tuple[Piece, 
             record = first_record(piece)
             known = detect(record)
         if known is None:
-            fields = f"with the fields {', '.join(map(repr, list(record)[:8]))}" if isinstance(record, dict) else ""
+            fields = (
+                f" with the fields {', '.join(map(repr, list(record)[:8]))}"
+                if isinstance(record, dict) and record
+                else ""
+            )
             raise LogError(
-                f"{found.uri} is {kind.value} {fields} of no format that is known here; "
+                f"{found.uri} is {kind.value}{fields} of no format that is known here; "
                 f"name one with --from ({', '.join(log_format_names())}), or leave the file out"
             )
         yield piece, known

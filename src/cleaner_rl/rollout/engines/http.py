@@ -74,9 +74,11 @@ class Address:
                 if not again_if_broken and response.status != 429 and response.status != 503:
                     raise EngineBrokeError(reason)
             except (aiohttp.ClientError, OSError) as error:
-                reason = f"{self.url} did not answer: {error!r}"
+                reason = f"no engine answers at {self.url}: {error}"
+                if isinstance(error, aiohttp.InvalidURL):
+                    raise EngineRefusedError(f"'{self.url}' is no address; write it as http://127.0.0.1:8000") from None
             if time.monotonic() - begun + pause > self._patience:
-                raise EngineFaultError(f"{reason}; gave up after {self._patience:g} s")
+                raise EngineFaultError(f"{reason}; gave up after {self._patience:g} s. Start it, or mend the address")
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
@@ -85,6 +87,7 @@ def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A machine that vanishes closes nothing; the kernel finds out."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
-        made.setsockopt(socket.IPPROTO_TCP, option, seconds)
+    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):  # some systems lack the first
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
     return made

@@ -155,6 +155,7 @@ class SandboxClient:
 def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
-        made.setsockopt(socket.IPPROTO_TCP, option, seconds)
+    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):  # some systems lack the first
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
     return made

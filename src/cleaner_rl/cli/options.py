@@ -1,0 +1,61 @@
+"""Options that several commands have: one name, one kind, one meaning everywhere (`tests/cli/test_flags.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+from cleaner_rl.tasks import dataset_names
+from cleaner_rl.tasks.prompts import prompt_names
+
+COUNT = click.IntRange(min=1)
+PORT = click.IntRange(0, 65_535)
+SHARE = click.FloatRange(0, 1)
+SECONDS = click.FloatRange(min=0)
+
+
+class Named(click.types.StringParamType):
+    """A name of the package's own, or a file."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = sorted(names)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The names that begin so, and files."""
+        names = [CompletionItem(name) for name in self._names if name.startswith(incomplete)]
+        return [*names, CompletionItem(incomplete, type="file")]
+
+
+prompt = click.option(
+    "--prompt",
+    type=Named(prompt_names()),
+    default="stateless",
+    show_default=True,
+    help="Name or .toml file: system words, tool, answer format.",
+)
+tasks = click.option(
+    "--tasks",
+    "sets",
+    type=Named(dataset_names()),
+    multiple=True,
+    required=True,
+    help="aime24=FILE, mine.jsonl, a name on the hub; repeatable, or with commas.",
+)
+sandbox = click.option(
+    "--sandbox",
+    multiple=True,
+    metavar="URL",
+    help="Address of a sandbox node; repeatable. Default: one is started here.",
+)
+sandbox_token = click.option(
+    "--sandbox-token", envvar="CLEANER_SANDBOX_TOKEN", help="For --sandbox, if the nodes want one."
+)
+ray_address = click.option("--ray-address", metavar="ADDRESS", help="Of a Ray cluster; default: Ray's own choice.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one object.")
+
+
+def names_of(values: Iterable[str]) -> list[str]:
+    """What was named, one by one."""
+    return [name for value in values for each in value.split(",") if (name := each.strip())]

@@ -1,0 +1,76 @@
+"""Commands run wrongly on purpose: one line that says what happened and what to do, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cleaner_rl.cli import answering, main
+from tests.restricted import cleaner
+
+NOWHERE = "http://127.0.0.1:9"
+ROLLOUT = ["rollout", "--tasks", "tasks.jsonl", "--model", "m", "--engine", "chat"]
+TASK = '{"id": "t/1", "prompt": [{"role": "user", "content": "1+1?"}], "grader": "math", "truth": "2"}\n'
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(answering, "SECONDS", 0.5)
+    Path("tasks.jsonl").write_text(TASK)
+    Path("broken.jsonl").write_text('{"messages": [\n')
+    Path("broken.yaml").write_text("a: [1\n")
+    Path("recipe.yaml").write_text("model: {path: $NO_SUCH_VARIABLE/model}\n")
+    Path("nothing.json").write_text("{}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sandbox", "serve", "--port", "99999"], "99999 is not in the range"),
+        (["sandbox", "serve", "--slots", "0"], "0 is not in the range"),
+        (["sandbox", "serve", "--host", "0.0.0.0"], "give a --token-file, or bind to a loopback"),
+        (["sandbox", "serve", "--set", "x"], "such as --set data=requirements.txt"),
+        (["sandbox", "bench", "--rounds", "0"], "0 is not in the range"),
+        (["sandbox", "check", "--only", "nothing"], "names begin with: "),
+        (["sandbox", "check", "--sandbox", NOWHERE], "cleaner sandbox serve"),
+        (["view", "--demo", "--port", "70000"], "70000 is not in the range"),
+        (["view", "--demo", "--export", "no/page.html"], "make the folder first"),
+        (["view", "broken.jsonl", "--export", "page.html"], "nothing could be read"),
+        (["purify", "broken.jsonl", "--out", "out"], "is broken JSON"),
+        (["purify", "nothing.json", "--out", "out"], "name one with --from"),
+        (["purify", "nowhere", "--out", "out"], "there is nothing at nowhere"),
+        (["purify", "broken.jsonl", "--out", "out", "--threshold", "7"], "7.0 is not in the range"),
+        (["purify", "broken.jsonl", "--out", "out", "--jobs", "0"], "0 is not in the range"),
+        (["verify", "broken.jsonl", "--calls", "nope"], "is not one of"),
+        (["verify", "broken.jsonl", "--sandbox", NOWHERE], "cleaner sandbox serve"),
+        (["train", "broken.yaml", "--dry-run"], "is no YAML"),
+        (["train", "recipe.yaml", "--dry-run"], "export it, or put another value with --set"),
+        (["compare", "nothing.json", "nothing.json"], "run `cleaner eval` again"),
+        ([*ROLLOUT, "--url", NOWHERE, "--out", "out", "--samples", "-3"], "-3 is not in the range"),
+        ([*ROLLOUT, "--url", "nonsense", "--out", "out", "--retries", "0"], "write it as http://"),
+        ([*ROLLOUT, "--url", NOWHERE, "--out", "out", "--patience", "0", "--retries", "0"], "every rollout ended in"),
+        ([*ROLLOUT, "--url", NOWHERE, "--out", "/proc/out"], "make the folder first"),
+        (["eval", "--tasks", "nope", "--model", "m"], "there is no data set 'nope'"),
+        (["doctor", "--prompt", "nope"], "available: fenced, session, stateless"),
+    ],
+)
+def test_a_mistake_is_explained(arguments: list[str], said: str) -> None:
+    ran = CliRunner().invoke(main, arguments)
+    assert ran.exit_code in (1, 2)
+    assert isinstance(ran.exception, SystemExit), repr(ran.exception)
+    assert said in " ".join(ran.output.split())
+    assert "Traceback" not in ran.output
+
+
+@pytest.mark.parametrize(
+    ("command", "extras"),
+    [("sandbox", "sandbox"), ("rollout", "eval,rollout,sandbox"), ("eval", "eval,rollout,sandbox"), ("train", "verl")],
+)
+def test_a_command_whose_extra_is_missing_names_it(command: str, extras: str) -> None:
+    ran = cleaner(command, "--help", missing=("msgspec", "aiohttp"))
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"Error: `cleaner {command}` needs ")
+    assert ran.stderr.endswith(f"pip install 'cleaner-rl[{extras}]'\n")
