@@ -40,12 +40,14 @@ def licence(package: Distribution) -> str:
     name = plain(package.name)
     if name in LOOKED_AT:
         return LOOKED_AT[name]
-    kinds = [
-        each.split(" :: ")[-1] for each in package.metadata.get_all("Classifier") or [] if each.startswith("License")
-    ]
-    told = [each for each in kinds if each not in ("OSI Approved", "DFSG approved")]
-    words = (package.metadata.get("License") or "").strip().partition("\n")[0]
-    return package.metadata.get("License-Expression") or ", ".join(told) or words or "unknown"
+
+    def told(field: str) -> list[str]:
+        return package.metadata.get_all(field) or []
+
+    kinds = [each.split(" :: ")[-1] for each in told("Classifier") if each.startswith("License")]
+    kinds = [each for each in kinds if each not in ("OSI Approved", "DFSG approved")]
+    words = [each.strip().partition("\n")[0] for each in told("License")]
+    return ", ".join(told("License-Expression") or kinds or words) or "unknown"
 
 
 def is_fine(words: str) -> bool:
