@@ -13,15 +13,16 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
 
+import click
 import numpy as np
 
 from benchmarks.balance_rivals import RoundRobin, StickyLeastRequests
 from benchmarks.balance_world import CAP, Script, Turn, scripts
-from benchmarks.serving import serve
+from benchmarks.serving import running, vllm
 from cleaner_rl.rollout.balance import Dispatcher, EvenPolicy, EvenScheduler, Replica, Scheduler
 from cleaner_rl.rollout.engines import Address, VllmPolicy
 from cleaner_rl.rollout.policy import Policy, Sampling
@@ -40,9 +41,10 @@ SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
 def real(model: Path, repeats: int) -> dict[str, object]:
     """Seconds of each, the median over the repeats of ours over each rival's, and preemptions."""
     options = ("--max-model-len", LONGEST + BLOCK, "--num-gpu-blocks-override", 12 * LONGEST // BLOCK)
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        servers = [stack.enter_context(serve(model, Path(folder), *options, record=False)) for _ in range(2)]
-        return asyncio.run(_compare([server.url for server in servers], repeats))
+    with tempfile.TemporaryDirectory() as folder:
+        servers = [vllm(model, Path(folder), *options, record=False) for _ in range(2)]
+        with running(*servers):
+            return asyncio.run(_compare([server.url for server in servers], repeats))
 
 
 async def _compare(urls: Sequence[str], repeats: int) -> dict[str, object]:
@@ -56,6 +58,7 @@ async def _compare(urls: Sequence[str], repeats: int) -> dict[str, object]:
             before = await _preemptions(urls)
             seconds[name].append(await _run(urls, SCHEDULERS[name](), work, seed=repeat * len(names) + place))
             preempted[name].append(await _preemptions(urls) - before)
+            click.echo(f"{repeat + 1} of {repeats}: {name} took {seconds[name][-1]:.1f} s", err=True)
     over = {
         name: round(median(ours / theirs for ours, theirs in zip(seconds["ours"], times, strict=True)), 3)
         for name, times in seconds.items()

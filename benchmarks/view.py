@@ -8,6 +8,7 @@ median over `--rounds`.
     filter_early_seconds    a filter right after that, while the index is being made
     index_seconds           from the command's start to a whole index
     open_again_seconds      from the command's start to the first page of a store that is indexed
+    browser_…_seconds       in Chromium, if it is installed: from an address or a filter's choice to what is seen
 
 Limits: the trajectories are shorter than real ones (some 250 tokens) and more alike, so that a million fit on a disk;
 the index holds one line for each, whatever their length, but making it takes longer for longer ones.
@@ -33,6 +34,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
+from playwright.sync_api import sync_playwright
 
 from benchmarks.record import save
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
@@ -168,6 +170,7 @@ def measure(store: Path, folder: Path, rounds: int) -> dict[str, float]:
         figures["overview_seconds"] = _median(f"{address}api/overview", rounds)
         listed = _get(f"{address}api/list?sort=-length")["rows"]
         figures["trajectory_seconds"] = _median(f"{address}api/trajectory?id={listed[0]['id']}", rounds)
+        figures |= in_browser(address, rounds)
         status = Path(f"/proc/{process}/status").read_text()
         figures["memory_megabytes"] = int(status.partition("VmHWM:")[2].split()[0]) / 1e3
     again: list[float] = []
@@ -179,6 +182,38 @@ def measure(store: Path, folder: Path, rounds: int) -> dict[str, float]:
     figures["worst_filter_seconds"] = max(value for name, value in figures.items() if name.startswith("filter_"))
     figures["index_megabytes"] = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file()) / 1e6
     return figures
+
+
+def in_browser(address: str, rounds: int) -> dict[str, float]:
+    """What a person waits for."""
+    chromium = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
+    if chromium is None:
+        return {}
+    seconds: dict[str, list[float]] = {}
+
+    def took(name: str, start: float) -> None:
+        seconds.setdefault(f"browser_{name}_seconds", []).append(time.perf_counter() - start)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        for _ in range(rounds):
+            page = browser.new_page()
+            start = time.perf_counter()
+            page.goto(f"{address}#/list")
+            page.locator("table.rows tbody tr").first.wait_for()
+            took("first_page", start)
+            count = page.locator(".count").inner_text()
+            start = time.perf_counter()
+            page.get_by_label("Outcome", exact=True).select_option("failed")
+            page.wait_for_function("count => document.querySelector('.count').innerText !== count", arg=count)
+            took("filter", start)
+            start = time.perf_counter()
+            page.goto(address)
+            page.locator("figure").first.wait_for()
+            took("overview", start)
+            page.close()
+        browser.close()
+    return {name: median(each) for name, each in seconds.items()}
 
 
 def _until_rows(address: str, start: float) -> float:

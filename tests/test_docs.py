@@ -148,13 +148,13 @@ def test_files_that_the_readme_links_to_are_there() -> None:
 
 
 def test_the_site_builds_and_no_link_of_it_is_broken(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    # Not with --quiet: that hides warnings from --strict too.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     ran = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert "INFO" not in ran.stderr
 
 
 def test_the_store_pages_query_counts_failed_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

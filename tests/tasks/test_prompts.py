@@ -14,15 +14,16 @@ CALLS = {
     "hermes": '<tool_call>\n{"name": "python", "arguments": {"code": "print(1)"}}\n</tool_call>',
     "fenced": "```python\nprint(1)\n```",
 }
+SQL = '<tool_call>\n{"name": "sql", "arguments": {"query": "SELECT 1"}}\n</tool_call>'
 
 
 @pytest.mark.parametrize("name", prompt_names())
 def test_a_prompt_of_the_package_is_whole(name: str) -> None:
     prompt = load_prompt(name)
     assert prompt.name == name
-    assert prompt.tool_kind == ("session" if name == "session" else "stateless")
+    assert prompt.tool_kind == (name if name in ("session", "sql") else "stateless")
     if name != "no-tool":
-        call = CALLS[prompt.call_format]
+        call = SQL if name == "sql" else CALLS[prompt.call_format]
         assert call_format(prompt.call_format).parse(call, prompt.tools).calls[0].problem is None
     for grader, form in (("math", "\\boxed{}"), ("choice", "letter"), ("code", "final program"), ("mine", "last line")):
         system, user = prompt.messages(task(grader))
@@ -39,7 +40,7 @@ def test_without_a_tool_nothing_is_a_call() -> None:
 
 
 def test_both_tools_of_the_recipes_are_there() -> None:
-    assert prompt_names() == ["fenced", "no-tool", "session", "stateless"]
+    assert prompt_names() == ["fenced", "no-tool", "session", "sql", "stateless"]
     assert load_prompt("session").tool_kind == ToolKind.SESSION
 
 
@@ -53,8 +54,19 @@ def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert load_prompt(str(file)).name == "mine"
 
 
+def test_ones_own_file_needs_only_what_differs_from_its_base(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('base = "sql"\n[tool.options]\ndatabase = "shop.duckdb"\n')
+    prompt, base = load_prompt(file), load_prompt("sql")
+    assert (prompt.name, prompt.tool_options) == ("shop", {"database": "shop.duckdb"})
+    assert (prompt.tool, prompt.system, prompt.tool_kind) == (base.tool, base.system, "sql")
+    file.write_text('base = "nothing"')
+    with pytest.raises(LookupError, match="there is no prompt 'nothing'"):
+        load_prompt(file)
+
+
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LookupError, match="available: fenced, no-tool, session, stateless"):
+    with pytest.raises(LookupError, match="available: fenced, no-tool, session, sql, stateless"):
         load_prompt("papers")
 
 

@@ -32,6 +32,8 @@ from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.purify.logs.work import Check
 from cleaner_rl.purify.replay import Difference, ExecuteCall
+from cleaner_rl.rollout import TOOLS, Toolbox
+from cleaner_rl.rollout.finish import calls_of
 from cleaner_rl.sandbox import (
     Cell,
     Commit,
@@ -44,7 +46,8 @@ from cleaner_rl.sandbox import (
     TierError,
 )
 from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult, feedback
+from cleaner_rl.tasks import ToolKind
+from cleaner_rl.tools import ExceptionInfo, PluginError, Status, ToolCall, ToolResult, feedback
 from cleaner_rl.trajectory import Mode, Trajectory, undo
 
 NOT_REPLAYABLE = "not_replayable"
@@ -111,6 +114,9 @@ class Replayer:
             stateful = bool(trajectory.extra.get("stateful", False))
         if of_log:
             trajectory = _in_words(trajectory, self._settings.words)
+        elif (tool := _other_tool(trajectory)) is not None:
+            found = await replay(trajectory, lambda: calls_of(tool, trajectory.key))
+            return Found(found.verdict, found.difference)
         commit = Commit.ALWAYS if of_log else Commit.ON_SUCCESS
         kept: Any = trajectory.extra.get("limits")
         limits = Limits(**kept) if isinstance(kept, dict) and not of_log else None
@@ -214,6 +220,17 @@ def without_hindsight(trajectory: Trajectory[Any]) -> Trajectory[Any]:
         if edit.mode is Mode.HINDSIGHT:
             trajectory = undo(trajectory, index)
     return trajectory
+
+
+def _other_tool(trajectory: Trajectory[Any]) -> Toolbox | None:
+    """The tool of a rollout whose calls aren't Python; None if they are."""
+    kept: Any = trajectory.extra.get("tool")
+    if not isinstance(kept, dict) or kept["kind"] in set(ToolKind):
+        return None
+    try:
+        return TOOLS.load(kept["kind"], **kept["options"])
+    except PluginError as error:
+        raise ReplayFaultError(str(error)) from error
 
 
 def _differs_from_its_log(trajectory: Trajectory[Any], reading: Reading) -> int | None:

@@ -113,6 +113,7 @@ async def rollout(
         # What it takes to replay it, or to show it to another model.
         "stateful": toolbox.stateful,
         "limits": None if toolbox.limits is None else asdict(toolbox.limits),
+        "tool": {"kind": prompt.tool_kind, "options": dict(prompt.tool_options)},
         "messages": [{"role": each.role, "content": each.content} for each in messages],
         "tools": [tool.schema for tool in prompt.tools.values()],
     }

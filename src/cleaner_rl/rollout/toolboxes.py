@@ -18,6 +18,7 @@ TOOLS: Plugins[Toolbox] = Plugins(
     ours={
         ToolKind.STATELESS: "cleaner_rl.rollout.toolbox:StatelessToolbox",
         ToolKind.SESSION: "cleaner_rl.rollout.toolbox:SessionToolbox",
+        "sql": "cleaner_rl.rollout.sql:SqlTool",
     },
     needs=("stateful", "limits", "open"),
 )

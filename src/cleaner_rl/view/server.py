@@ -33,7 +33,7 @@ def serve(library: Library, listening: socket.socket, done: Callable[[StoreFile]
     indexing.start()
     library.index.begun.wait(SOON)
     config = uvicorn.Config(
-        Application(library), log_level="warning", access_log=False, server_header=False, lifespan="off"
+        Application(library), log_level="warning", access_log=False, server_header=False, lifespan="off", ws="none"
     )
     with suppress(KeyboardInterrupt):  # which uvicorn hands on once it has ended
         uvicorn.Server(config).run([listening])

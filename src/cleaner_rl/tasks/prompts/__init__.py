@@ -1,8 +1,9 @@
 """Prompts as data: what a model is told about its tool and the form of its answer, in TOML files beside this one.
 
 A recipe names its prompt. `stateless` is the papers' tool, where each program runs in a fresh interpreter; `session`
-has a tool that remembers, `no-tool` has none. Your own file has the same keys; give its path instead of a name. A
-`kind` of tool that is neither is the name of a plug-in (`cleaner_rl.rollout.toolboxes`).
+has a tool that remembers, `no-tool` has none. Your own file has the same keys, or those that differ from its `base`;
+give its path instead of a name. A `kind` of tool that is neither is the name of a plug-in
+(`cleaner_rl.rollout.toolboxes`).
 """
 
 from __future__ import annotations
@@ -76,18 +77,17 @@ def prompt_names() -> list[str]:
 
 def load_prompt(name: str | Path) -> Prompt:
     """A prompt of the package by name, or one of your own by its file."""
-    file = Path(name) if Path(name).suffix == ".toml" else _FOLDER / f"{name}.toml"
-    if not file.is_file():
-        raise LookupError(
-            f"there is no prompt '{name}'; available: {', '.join(prompt_names())}, or a path to a .toml file"
-        )
-    values = tomllib.loads(file.read_text(encoding="utf-8"))
+    file, values = _read(name)
+    if "base" in values:
+        _, base = _read(values["base"])
+        values = {**base, **values, "tool": {**base.get("tool", {}), **values.get("tool", {})}}
     try:
         tool = NO_TOOL if values["call_format"] == NO_CALLS else values["tool"]
+        argument = tool["code_argument"] if tool["kind"] in set(ToolKind) else tool.get("code_argument")
         return Prompt(
             name=file.stem,
             system=values["system"],
-            tool=ToolSpec(tool["name"], tool["parameters"], tool["description"], tool["code_argument"]),
+            tool=ToolSpec(tool["name"], tool["parameters"], tool["description"], argument),
             tool_kind=tool["kind"],
             call_format=values["call_format"],
             in_template=tool.get("in_template", True),
@@ -97,3 +97,12 @@ def load_prompt(name: str | Path) -> Prompt:
         )
     except KeyError as error:
         raise ValueError(f"{file} lacks the key {error}; see {_FOLDER / 'stateless.toml'} for all of them") from error
+
+
+def _read(name: str | Path) -> tuple[Path, dict[str, Any]]:
+    file = Path(name) if Path(name).suffix == ".toml" else _FOLDER / f"{name}.toml"
+    if not file.is_file():
+        raise LookupError(
+            f"there is no prompt '{name}'; available: {', '.join(prompt_names())}, or a path to a .toml file"
+        )
+    return file, tomllib.loads(file.read_text(encoding="utf-8"))
