@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import gcd
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -109,7 +110,7 @@ def _recipe(
             "prompts": prompts,
             "mini_batch": prompts,
             "rollouts": rollouts,
-            "micro_batch": 16,
+            "micro_batch": gcd(16, prompts * rollouts),
             "dynamic_sampling": False,
         },
         "update": {"lr": 0.0, "warmup_steps": 0, "overlong_buffer": 0},
