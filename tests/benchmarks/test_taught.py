@@ -89,6 +89,12 @@ def test_drift_moves_exactly_so_many_names(count: int, seed: int) -> None:
     assert set(moved.values()) <= set(SUFFIXES)
 
 
+def test_strange_libraries_give_every_function_every_suffix_as_often() -> None:
+    strangers = REGIMES["drift"].strangers()
+    for stem in OPERATIONS:
+        assert sorted(names[stem] for names in strangers) == sorted(SUFFIXES * 2)
+
+
 def test_right_programs_print_the_answer(site: Path) -> None:
     rows = [[call(Program(each, NAMES).right())] for each in ASKED]
     found = [(results[0].output, feedback(results[0])) for results in in_sandbox(site, rows)]
