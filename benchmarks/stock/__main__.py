@@ -156,9 +156,8 @@ def _batches(lines: Sequence[Any]) -> dict[str, Any]:
 
 
 def _times(steps: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
-    """How far engine and actor are apart at most; seconds of a step, and ours over verl's by pairs."""
-    name = "training/rollout_probs_diff_max"
-    figures: dict[str, Any] = {"probability_difference": max(step[name] for step in steps.values())}
+    """Seconds of a step, and ours over verl's by pairs."""
+    figures: dict[str, Any] = {}
     timed = [number for number in sorted(steps) if number % 2 and number > 2 * WARM and number + 1 in steps]
     for name in ("step", "gen"):
         stock = [steps[number][f"timing_s/{name}"] for number in timed]
