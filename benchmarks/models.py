@@ -66,7 +66,7 @@ def train_tokenizer(
     """A byte-level BPE, each digit a token, with ChatML's control tokens; the same lines give the same vocabulary.
 
     Tokens end where words end, or, with `longest`, only at that many characters: a small world's phrases become one
-    token each. What is listed in `apart` is never part of a longer token.
+    token each. What matches a pattern of `apart` is never part of a longer token.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

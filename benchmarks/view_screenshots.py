@@ -1,4 +1,6 @@
-"""Pictures of the viewer for the docs, of the sample that ships with it: `python -m benchmarks.view_screenshots`.
+"""Pictures for the docs: of the viewer, by the sample that ships with it, and of `cleaner demo`'s first repair.
+
+`python -m benchmarks.view_screenshots`, or with `--repaired` the last one alone, which the README shows.
 
 Needs Chromium (`CLEANER_CHROMIUM`, or the one on the path).
 """
@@ -14,10 +16,13 @@ from threading import Thread
 from urllib.parse import quote
 
 import uvicorn
+from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
+from cleaner_rl.cli import main as cleaner
 from cleaner_rl.view import DEMO
 from cleaner_rl.view.app import Application
+from cleaner_rl.view.export import address_in_page
 from cleaner_rl.view.library import Library
 from cleaner_rl.view.server import bind
 
@@ -25,12 +30,31 @@ WIDE, PHONE = (1280, 860), (390, 844)
 CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
 
 
+def repaired(picture: Path) -> None:
+    """The first edit of the demo's page."""
+    with tempfile.TemporaryDirectory() as made:
+        page_file = Path(made, "demo.html")
+        ran = CliRunner().invoke(cleaner, ["demo", "--no-open", "--out", str(page_file)])
+        assert ran.exit_code == 0, ran.output
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+            page = browser.new_page(viewport={"width": 1180, "height": 900}, device_scale_factor=1.5)
+            page.goto(f"{page_file.as_uri()}#/trajectory?id={quote(address_in_page(0), safe='')}")
+            page.locator("section.turn.edit").first.screenshot(path=str(picture))
+            browser.close()
+
+
 def main() -> None:
     """Take them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("docs/images"))
-    folder: Path = parser.parse_args().folder
+    parser.add_argument("--repaired", action="store_true")
+    chosen = parser.parse_args()
+    folder: Path = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
+    repaired(folder / "repaired.png")
+    if chosen.repaired:
+        return
     with tempfile.TemporaryDirectory() as cache, Library(DEMO, Path(cache)) as library:
         library.update()
         rows = library.page(

@@ -1,27 +1,158 @@
-"""The documentation's programs run; those that show only a part of one are marked by having no `example` comment."""
+"""Every command and program in the documentation runs here, or says above itself why it doesn't.
+
+A block of shell or Python stands under one of these comments, which readers don't see:
+
+    example: NAME      Python, run by itself
+    run: NAME          shell or Python, run one after the other with all of that name, in a folder of their own
+    start: NAME, … s   run in a clean environment by `.ci/starts.py`
+    tested: FILE       run by that test
+    not run: WHY
+
+The options of every `cleaner` in them are checked against the command itself, whether it is run or not.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 import duckdb
 import pytest
 
+from cleaner_rl.cli import main
 from cleaner_rl.trajectory.store import ParquetWriter
 from tests.builders import failed, trajectory, worked
 
-DOCS = Path(__file__).parents[1] / "docs"
-EXAMPLE = re.compile(r"<!-- example: (\w+) -->\n```python\n(.*?)\n```\n", re.DOTALL)
-EXAMPLES = {name: code for page in sorted(DOCS.rglob("*.md")) for name, code in EXAMPLE.findall(page.read_text())}
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+FENCE = re.compile(r"^(?:<!-- ([^\n]*?) -->\n)?(```+|~~~+)(\w*)\n(.*?)^\2$", re.DOTALL | re.MULTILINE)
+MARK = re.compile(r"(example|run|start|tested|not run|output): (.+)")
+SECONDS = 100
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    mark: str
+    about: str
+    text: str
+
+
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        for comment, _, language, text in FENCE.findall(page.read_text()):
+            found = MARK.fullmatch(comment)
+            mark, about = found.groups() if found else ("", "")
+            yield Block(str(page.relative_to(ROOT)), language, mark, about, text)
+
+
+ALL = list(blocks())
+EXAMPLES = {block.about: block.text for block in ALL if block.mark == "example"}
+STORIES: dict[str, list[Block]] = defaultdict(list)
+for each in ALL:
+    if each.mark == "run":
+        STORIES[each.about].append(each)
+
+
+def test_each_block_is_run_or_says_why_not() -> None:
+    asked = [block for block in ALL if block.language in ("sh", "python", "")]
+    unmarked = [f"{block.page}: {block.text[:60]!r}" for block in asked if not block.mark]
+    assert not unmarked
+    for block in ALL:
+        if block.mark == "tested":
+            assert (ROOT / block.about).is_file(), block
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", EXAMPLES[name]], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", EXAMPLES[name]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    if shown := [block.text for block in ALL if block.mark == "output" and block.about == name]:
+        assert ran.stdout == shown[0]
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_tutorials_lines_run_one_after_the_other(name: str, tmp_path: Path) -> None:
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    program = "import sys; sys.argv[0] = 'cleaner'; from cleaner_rl.cli import main; main()"
+    (commands / "cleaner").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{program}" "$@"\n')
+    (commands / "cleaner").chmod(0o755)
+    place = tmp_path / "here"
+    place.mkdir()
+    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "DOCS": str(DOCS)}
+    for block in STORIES[name]:
+        start = [sys.executable, "-c"] if block.language == "python" else ["bash", "-euo", "pipefail", "-c"]
+        process = subprocess.Popen([*start, block.text], cwd=place, env=environment, start_new_session=True)
+        try:
+            assert process.wait(timeout=SECONDS) == 0, block.text
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def documented() -> Iterator[tuple[str, list[str]]]:
+    for block in ALL:
+        if block.language not in ("sh", ""):
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words and words[0] == "cleaner":
+                end = next((place for place, word in enumerate(words) if word in ("&", "|", ">", "&&")), len(words))
+                yield f"{block.page}: {line}", words[1:end]
+
+
+@pytest.mark.parametrize(("line", "words"), list(documented()))
+def test_a_documented_command_has_these_options(line: str, words: list[str]) -> None:
+    command: click.Command = main
+    while isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None, line
+        command = found
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / ".ci" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    for page, write in reference.PAGES.items():
+        assert (DOCS / "reference" / page).read_text() == write(), f"python .ci/reference.py writes {page} anew"
+
+
+def test_files_that_the_readme_links_to_are_there() -> None:
+    for page in (ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (ROOT / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_site_builds_and_no_link_of_it_is_broken(tmp_path: Path) -> None:
+    # Not with --quiet: that hides warnings from --strict too.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    ran = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert ran.returncode == 0, ran.stderr
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.lab.arms import ARMS, LEFT_OUT
+from benchmarks.lab.arms import ARMS
 from benchmarks.lab.order import order
 from benchmarks.lab.page import PAGE, write_page
 from benchmarks.lab.recipes import Run
@@ -30,7 +30,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--minutes", type=float, default=float("inf"), help="Stop in time, and go on by the same command.")
-@click.option("--jobs", type=int, default=2, show_default=True, help="Runs at a time; one core each is enough.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Runs at a time.")
 @click.option("--regime", "regimes", multiple=True, type=click.Choice(sorted(REGIMES)), help="Only these.")
 @click.option("--arm", "arms", multiple=True, type=click.Choice(list(ARMS)), help="Only these.")
 @click.option("--seed", "seeds", multiple=True, type=int, help="Only these.")
@@ -79,8 +79,6 @@ def status(as_json: bool, results: Path) -> None:
         return
     for row in rows:
         click.echo(f"{row['run']:<32} {row['steps']:>3} of {row['of']}")
-    for name, why in LEFT_OUT.items():
-        click.echo(f"{name:<32} not here: {why}")
     click.echo(_progress(order(), results))
 
 

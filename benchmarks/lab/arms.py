@@ -94,6 +94,7 @@ CONTROLS = (
         {"purify": {"schedule": [[HALF // 2, 1.0], [HALF, 0.0]], "otherwise": "hindsight"}},
         "does lookahead early and hindsight later give the best of both?",
     ),
+    Arm("no-tool", "no tool", "no-tools", {}, "what is the tool worth to a model that learnt to use it?"),
     Arm(
         "dapo-4-calls",
         "DAPO, twice the calls",
@@ -141,8 +142,3 @@ CONTROLS = (
 )
 
 ARMS = {arm.name: arm for arm in (*REQUIRED, *TUNING, *CONTROLS)}
-
-LEFT_OUT = {
-    "no tool": "the cold start knows no other way to a number than the tool; without it there is nothing to learn",
-}
-"""Controls that were asked for and are not here, and why."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.lab import summary
-from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, LEFT_OUT, RATES, REQUIRED, TUNING
+from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, RATES, REQUIRED, TUNING
 from benchmarks.lab.order import order
 from benchmarks.lab.plots import draw
 from benchmarks.lab.results import Result
@@ -100,13 +100,13 @@ def learning_rate(results: Sequence[Result]) -> str:
 
 
 def controls(results: Sequence[Result]) -> str:
-    """The arms that ask what does the work, beside those that they vary, seed by seed alike."""
+    """The arms that ask what does the work."""
     found = {each.arm: each for each in summaries(results, DRIFT)}
     rows = [found[arm.name] for arm in CONTROLS if arm.name in found]
     if not rows:
         return NOTHING
-    asked = [[ARMS[each.arm].asks, *_row(each)] for each in rows]
-    return _table(["asks", *HEAD], asked) + "\n\n![Curves of the controls](images/lab-controls.svg)"
+    asked = "\n".join(f"- *{ARMS[each.arm].label}*: {ARMS[each.arm].asks}" for each in rows)
+    return f"{asked}\n\n{_tables(rows)}\n\n![Curves of the controls](images/lab-controls.svg)"
 
 
 def agreement(results: Sequence[Result]) -> str:
@@ -178,11 +178,10 @@ def not_run(results: Sequence[Result]) -> str:
         if names:
             words = ", ".join(f"`{arm}` (seed {', '.join(seeds)})" for arm, seeds in names.items())
             lines.append(f"- {regime}: {words}")
-    lines += [f"- *{name}* is not here: {why}." for name, why in LEFT_OUT.items()]
     return "\n".join(lines)
 
 
-HEAD = [
+CAME_TO = [
     "arm",
     "seeds",
     "accuracy",
@@ -190,6 +189,9 @@ HEAD = [
     "failed calls",
     "raw errors in training",
     "right after a failed call",
+]
+HOW_SOON = [
+    "arm",
     "steps to DAPO's",
     "of DAPO's steps",
     "k tokens to DAPO's",
@@ -200,12 +202,20 @@ HEAD = [
 
 def _required(results: Sequence[Result], regime: str) -> str:
     rows = [each for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
-    if not rows:
-        return NOTHING
-    return _table(HEAD, [_row(each) for each in rows]) + f"\n\n![Curves of {regime}](images/lab-{regime}.svg)"
+    return f"{_tables(rows)}\n\n![Curves of {regime}](images/lab-{regime}.svg)" if rows else NOTHING
 
 
-def _row(each: Summary) -> list[str]:
+def _tables(rows: Sequence[Summary]) -> str:
+    """What the arms came to, and how soon they were where DAPO ended."""
+    return "\n\n".join(
+        [
+            _table(CAME_TO, map(_came_to, rows)),
+            _table(HOW_SOON, [_how_soon(row) for row in rows if row.arm != BASELINE]),
+        ]
+    )
+
+
+def _came_to(each: Summary) -> list[str]:
     return [
         ARMS[each.arm].label,
         str(each.seeds),
@@ -214,11 +224,17 @@ def _row(each: Summary) -> list[str]:
         _range(each.errors),
         _range(each.raw_errors),
         _range(each.recovery, _share),
+    ]
+
+
+def _how_soon(each: Summary) -> list[str]:
+    return [
+        ARMS[each.arm].label,
         _range(each.steps, lambda value: f"{value:.0f}"),
-        "1" if each.arm == BASELINE else _range(each.step_ratio),
+        _range(each.step_ratio),
         _range(each.tokens, lambda value: f"{value:.0f}"),
-        "1" if each.arm == BASELINE else _range(each.token_ratio),
-        "" if each.arm == BASELINE else _signed(each.worst),
+        _range(each.token_ratio),
+        _signed(each.worst),
     ]
 
 

@@ -24,7 +24,7 @@ COLOURS = dict(
 )
 """Told apart by most kinds of colour-blindness; what is compared with everything is grey."""
 OTHERS = ("#009e73", "#8c6bb1", "#a6761d", "#1b9e77", "#666666")
-GRID = 60
+GRID = 30
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "cleaner",

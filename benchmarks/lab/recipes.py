@@ -64,6 +64,7 @@ def recipe_of(run: Run, world: World, rate: float, steps: int, changes: Mapping[
         },
         "run": {
             "steps": steps,
+            "epochs": 10,  # more than any arm draws, refilled groups included
             "save_every": SAVE_EVERY,
             "evaluate_every": EVALUATE_EVERY,
             "folder": str(lab_folder()),

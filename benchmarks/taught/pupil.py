@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.models import TEMPLATE, qwen3, train_tokenizer
-from benchmarks.taught.library import SUFFIXES
+from benchmarks.taught.library import OPERATIONS, SUFFIXES
 from benchmarks.taught.questions import task
 from benchmarks.taught.regimes import Regime
 from benchmarks.taught.teacher import Demonstration, texts
@@ -50,7 +50,7 @@ class Lessons:
     longest: int = 24
     """Characters of a token at most: phrases are tokens, so that a trajectory has a few hundred of them."""
     apart: bool = False
-    """Whether the changing part of a function's name is a token of its own, so that it is easily read off a hint."""
+    """Whether both parts of a function's name are tokens of their own, so that it is easily read off a hint."""
     seed: int = 0
 
     def to_json(self) -> dict[str, object]:
@@ -74,7 +74,7 @@ def vocabulary(made: Sequence[Demonstration], regime: Regime, lessons: Lessons) 
     plain.chat_template = template
     chat = Chat(plain, ToolSet(regime.prompt.tool))
     prompts = [chat.prompt(regime.prompt.messages(task(each.question, regime.name))).text for each in made]
-    apart = [f"_{suffix}" for suffix in SUFFIXES] if lessons.apart else []
+    apart = [f"(?:{'|'.join(OPERATIONS)})(?=_)", f"_(?:{'|'.join(SUFFIXES)})"] if lessons.apart else []
     tokenizer = train_tokenizer([*texts(made), *prompts], lessons.vocabulary, longest=lessons.longest, apart=apart)
     tokenizer.chat_template = template
     return tokenizer

@@ -13,11 +13,11 @@ A rate is the teacher's. What the model learns of it is measured (`measure`), no
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.taught.library import changed, random_names
+from benchmarks.taught.library import OPERATIONS, SUFFIXES, changed, random_names
 from benchmarks.taught.mistakes import TAUGHT, Kind
 from cleaner_rl.tasks import Prompt, ToolKind, load_prompt
 from cleaner_rl.tools import derive_seed
@@ -85,13 +85,22 @@ class Regime:
         """The names that the library has when the model is at work."""
         return changed(self.known, self.drifted, random.Random(derive_seed(self.seed, "changed names")))
 
-    def strangers(self, count: int = 6) -> list[dict[str, str]]:
-        """Libraries with random names, for the demonstrations only."""
-        return [random_names(random.Random(derive_seed(self.seed, "strange names", each))) for each in range(count)]
+    def strangers(self, rounds: int = 2) -> list[dict[str, str]]:
+        """Libraries with random names, for the demonstrations only.
+
+        In each round every function has each suffix once: what its name is, nothing but the hint can tell.
+        """
+        draw = random.Random(derive_seed(self.seed, "strange names"))
+        columns = {stem: [each for _ in range(rounds) for each in _shuffled(SUFFIXES, draw)] for stem in OPERATIONS}
+        return [{stem: column[place] for stem, column in columns.items()} for place in range(rounds * len(SUFFIXES))]
 
     def to_json(self) -> dict[str, object]:
-        """As JSON values."""
-        return asdict(self)
+        """As JSON values: all that the demonstrations depend on."""
+        return asdict(self) | ({"strangers": self.strangers()} if self.strange else {})
+
+
+def _shuffled(values: Sequence[str], draw: random.Random) -> list[str]:
+    return draw.sample(values, len(values))
 
 
 _DRIFT = Regime(

@@ -42,7 +42,6 @@ def test_what_is_missing_is_named() -> None:
     missing = blocks(RESULTS)["not-run"]
     assert "`saar` (seed 2)" in missing
     assert "`dapo`" not in missing.split("slips")[0]
-    assert "no tool" in missing
 
 
 def test_two_runs_of_one_arm_with_one_seed_are_compared() -> None:

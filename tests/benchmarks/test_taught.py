@@ -89,6 +89,12 @@ def test_drift_moves_exactly_so_many_names(count: int, seed: int) -> None:
     assert set(moved.values()) <= set(SUFFIXES)
 
 
+def test_strange_libraries_give_every_function_every_suffix_as_often() -> None:
+    strangers = REGIMES["drift"].strangers()
+    for stem in OPERATIONS:
+        assert sorted(names[stem] for names in strangers) == sorted(SUFFIXES * 2)
+
+
 def test_right_programs_print_the_answer(site: Path) -> None:
     rows = [[call(Program(each, NAMES).right())] for each in ASKED]
     found = [(results[0].output, feedback(results[0])) for results in in_sandbox(site, rows)]
@@ -185,10 +191,10 @@ def test_lessons_are_the_ids_that_a_rollout_would_hold(shown: list[Demonstration
         assert chat.vocabulary.decode(lesson.ids.astype(np.int32)).text == rendered.removesuffix("\n")
 
 
-def test_the_changing_part_of_a_name_can_be_a_token_of_its_own(shown: list[Demonstration]) -> None:
+def test_the_parts_of_a_name_can_be_tokens_of_their_own(shown: list[Demonstration]) -> None:
     text = "x=kit.turn_fast(x)\nprint(kit.gap_of(x)); use turn_list"
     together, apart = (vocabulary(shown, MISTAKES, Lessons(apart=each)).tokenize(text) for each in (False, True))
-    assert {"_fast", "_of", "_list"} <= set(apart)
+    assert {"turn", "_fast", "gap", "_of", "_list"} <= set(apart)
     assert "".join(together) == "".join(apart)
     assert "apart" not in Lessons().to_json()
 

@@ -131,6 +131,8 @@ def test_a_collapse_that_needs_what_a_failed_cell_left_is_undone(tmp_path: Path)
     assert sorted(map(str, kept)) == ["nondeterministic", "not_replayable", "same", "undone"]
     assert len(kept["same"].edits) == 1
     assert not kept["undone"].edits
+    assert found["edited"] == sum(found["edits"].values()) == 2, "what a replay undid is no edit"
+    assert (found["failed_turns"], found["collapsed_turns"], found["left_alone"]) == (3, 2, {"undone": 1})
     assert found["kept"] == len((out / "same/logs.jsonl").read_text().splitlines()) == 4
     # What was kept says the truth of itself; the clock is the clock.
     assert verified(out / "store", "--session")["verdicts"] == {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from cleaner_rl.train.choices import Method
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.reading import to_recipe
-from cleaner_rl.train.recipe import Method
 from tests.train.recipes import values
 
 FOLDER = Path("/runs/example")

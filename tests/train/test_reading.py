@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cleaner_rl.purify import Schedule, Which
 from cleaner_rl.resample import PlainPolicy, RocPolicy
+from cleaner_rl.train.choices import Method
 from cleaner_rl.train.reading import read_recipe, to_recipe, to_values
-from cleaner_rl.train.recipe import Method, RecipeError
+from cleaner_rl.train.recipe import RecipeError
 from tests.train.recipes import MINIMAL, values
 
 YAML = """

@@ -11,7 +11,7 @@ from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides,
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import to_recipe
 from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import sandbox, train
+from cleaner_rl.train.start import check_sizes, sandbox, train
 from tests.train.recipes import MINIMAL, values
 
 
@@ -78,3 +78,9 @@ def test_runs_that_differ_in_their_method_alone_share_a_cold_start() -> None:
     second = to_recipe(values(cold_start=cold, name="two", method="hindsight"))
     other = to_recipe(values(cold_start={**cold, "epochs": 2}))
     assert cold_start_folder(first) == cold_start_folder(second) != cold_start_folder(other)
+
+
+def test_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_starts() -> None:
+    check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 4})))
+    with pytest.raises(RecipeError, match="512 sequences, which 8 devices can't take 48 at a time"):
+        check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 48})))

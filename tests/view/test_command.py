@@ -42,6 +42,24 @@ def test_the_sample_is_served_until_interrupted(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.duckdb"))
 
 
+def test_serving_loads_no_pandas_and_leaves_it_to_others() -> None:
+    program = """
+import sys, tempfile
+from pathlib import Path
+from cleaner_rl.view import DEMO
+from cleaner_rl.view.library import Library
+from cleaner_rl.view.server import without_pandas
+with tempfile.TemporaryDirectory() as cache, Library(DEMO, Path(cache)) as library:
+    without_pandas()
+    library.update()
+    assert library.page({})["rows"]
+    assert "pandas" not in sys.modules
+import importlib.util
+assert importlib.util.find_spec("pandas") is None or __import__("pandas").__version__
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 def test_an_export_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     out = tmp_path / "out.html"

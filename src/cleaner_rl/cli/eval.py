@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from cleaner_rl import __version__
-from cleaner_rl.cli import options, serving
+from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
 from cleaner_rl.evaluate import Evaluation, Repair
 from cleaner_rl.evaluate.cache import fingerprint, model_identity, open_cache
@@ -37,21 +37,11 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @click.command("eval")
 @options.tasks
-@click.option(
-    "--model",
-    required=True,
-    help="Folder or hub name, for its tokenizer; with --engine chat the service's name for it.",
-)
+@model_options.model
 @click.option(
     "--url", multiple=True, default=["http://127.0.0.1:8000"], show_default=True, help="Of a replica; repeatable."
 )
-@click.option(
-    "--engine",
-    type=click.Choice([each.value for each in Engine]),
-    default="vllm",
-    show_default=True,
-    help="What serves at --url; chat: any OpenAI-compatible API, text only.",
-)
+@model_options.engine
 @click.option("--name", help="What to call this model or checkpoint; default: --model. What is kept is kept under it.")
 @click.option(
     "--samples", type=COUNT, default=16, show_default=True, help="Rollouts of each problem, with repair and without."
@@ -74,29 +64,23 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Failures to put into each problem; 0: none.",
 )
 @options.prompt
-@click.option("--temperature", type=SECONDS, default=1.0, show_default=True, help="1 to sample from the model itself.")
+@model_options.temperature
 @click.option("--top-p", type=SHARE, default=0.6, show_default=True, help="1 to sample from the whole distribution.")
-@click.option("--turns", type=COUNT, default=16, show_default=True, help="The most of one rollout.")
+@model_options.turns
 @click.option(
     "--tokens", type=COUNT, default=20_480, show_default=True, help="The most of all turns, observations included."
 )
-@click.option("--window", type=COUNT, help="The model's context, in tokens; default: what the server says.")
+@model_options.window
 @click.option(
     "--tool-seconds", type=SECONDS, default=Limits().cpu_seconds, show_default=True, help="CPU time of a call."
 )
 @click.option("--seed", default=0, show_default=True, help="Of all that is drawn.")
 @options.sandbox
 @options.sandbox_token
-@click.option("--slots", type=COUNT, help="Of the sandbox that is started here.")
-@click.option("--token", envvar="CLEANER_ENGINE_TOKEN", help="For --url, if the engine wants one.")
-@click.option("--concurrency", type=COUNT, default=64, show_default=True, help="Rollouts at the same time.")
-@click.option(
-    "--patience",
-    type=SECONDS,
-    default=300.0,
-    show_default=True,
-    help="Seconds to wait for an engine or sandbox that is away.",
-)
+@model_options.slots
+@model_options.token
+@model_options.concurrency
+@model_options.patience
 @click.option("--out", type=FOLDER, help="Default: evals/ and the model's name.")
 @click.option("--cache", type=FOLDER, help="Where rollouts are kept; default: trajectories/ in --out.")
 @options.as_json

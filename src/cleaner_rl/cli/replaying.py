@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, Self
 
 from cleaner_rl.cli.answering import NoSandboxError, must_answer
 from cleaner_rl.cli.replay_settings import Replaying, Words
-from cleaner_rl.purify import ReplayFaultError, ReplayVerdict, replay
-from cleaner_rl.purify.logs.cleaning import Cleaned
+from cleaner_rl.purify import Reason, ReplayFaultError, ReplayVerdict, replay
+from cleaner_rl.purify.logs.cleaning import Cleaned, left_of
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
@@ -203,12 +203,12 @@ def checker(settings: Replaying, counts: Counter[str]) -> Check:
         again = dict(zip(wrong, mine.replay_all([raw[index] for index in wrong]), strict=True))
         kept: list[Cleaned[Any] | None] = []
         for index, (each, first) in enumerate(zip(cleaned, found, strict=True)):
-            trajectory, verdict = each.trajectory, first.verdict
-            if index in again and trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
-                trajectory, verdict = raw[index], UNDONE
+            done, verdict = each, first.verdict
+            if index in again and each.trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
+                done, verdict = Cleaned(raw[index], left_of(raw[index].turns, Reason.UNDONE)), UNDONE
             counts[verdict] += 1
-            marked = replace(trajectory, extra={**trajectory.extra, "replay": str(verdict)})
-            kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(each, trajectory=marked))
+            marked = replace(done.trajectory, extra={**done.trajectory.extra, "replay": str(verdict)})
+            kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(done, trajectory=marked))
         return kept
 
     return check

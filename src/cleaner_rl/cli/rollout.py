@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cleaner_rl.cli import options, serving
+from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
 from cleaner_rl.cli.rollout_watch import Watch
 from cleaner_rl.purify import Phase, PurifyPolicy, SplicePolicy, Unrepaired, Which
@@ -46,19 +46,9 @@ ELSEWHERE = (
 
 @click.command()
 @options.tasks
-@click.option(
-    "--model",
-    required=True,
-    help="Folder or hub name, for its tokenizer; with --engine chat the service's name for it.",
-)
+@model_options.model
 @click.option("--url", multiple=True, required=True, help="Address of a replica; repeatable.")
-@click.option(
-    "--engine",
-    type=click.Choice([each.value for each in Engine]),
-    default="vllm",
-    show_default=True,
-    help="What serves at --url; chat: any OpenAI-compatible API, text only.",
-)
+@model_options.engine
 @click.option(
     "--out",
     "output",
@@ -76,10 +66,10 @@ ELSEWHERE = (
     help="While it runs, afterwards, or not.",
 )
 @options.prompt
-@click.option("--temperature", type=SECONDS, default=1.0, show_default=True, help="1 to sample from the model itself.")
+@model_options.temperature
 @click.option("--top-p", type=SHARE, default=1.0, show_default=True, help="1 to sample from the whole distribution.")
 @click.option("--top-k", type=COUNT, help="Default: all tokens.")
-@click.option("--turns", type=COUNT, default=16, show_default=True, help="The most of one rollout.")
+@model_options.turns
 @click.option(
     "--tokens", type=COUNT, default=16_384, show_default=True, help="The most of all turns, observations included."
 )
@@ -87,7 +77,7 @@ ELSEWHERE = (
 @click.option(
     "--lookahead", default=16_384, show_default=True, help="Tokens that the repairs of one rollout may sample."
 )
-@click.option("--window", type=COUNT, help="The model's context, in tokens; default: what the server says.")
+@model_options.window
 @click.option("--attempts", type=COUNT, default=3, show_default=True, help="Corrections that a repair samples at most.")
 @click.option(
     "--threshold", type=SHARE, default=0.5, show_default=True, help="Similarity from which only the action is replaced."
@@ -126,19 +116,13 @@ ELSEWHERE = (
 @click.option("--step", default=0, show_default=True, help="Training step of the model.")
 @options.sandbox
 @options.sandbox_token
-@click.option("--slots", type=COUNT, help="Of the sandbox that is started here.")
-@click.option("--token", envvar="CLEANER_ENGINE_TOKEN", help="For --url, if the engine wants one.")
-@click.option("--concurrency", type=COUNT, default=64, show_default=True, help="Rollouts at the same time.")
+@model_options.slots
+@model_options.token
+@model_options.concurrency
 @click.option(
     "--retries", type=click.IntRange(min=0), default=2, show_default=True, help="Of a rollout that ended in a fault."
 )
-@click.option(
-    "--patience",
-    type=SECONDS,
-    default=300.0,
-    show_default=True,
-    help="Seconds that a request waits for an engine or a sandbox that is away.",
-)
+@model_options.patience
 @options.as_json
 def rollout(**chosen: Any) -> None:
     """Let a model work on tasks, and keep what comes of it.

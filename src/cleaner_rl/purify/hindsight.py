@@ -34,6 +34,8 @@ class Reason(StrEnum):
     """The correction's reasoning talks of the error, and the policy refuses that."""
     UNSUCCESSFUL = "unsuccessful"
     """The task was not solved, and the policy leaves such rollouts raw."""
+    UNDONE = "undone"
+    """A replay of what hindsight made gave something else, so the trajectory is as it was."""
     UNUSABLE = "unusable"
     """The trajectory ended in a fault or was dropped: it is not to be used at all."""
 

@@ -1,7 +1,7 @@
 """Training on an unmodified verl: the loop, the purifier and the resampler as its plugin; recipes; verl on processors.
 
-- `recipe`, `reading`: a run as typed data, from YAML · `overrides`: the same as verl's settings · `plan`: what all
-  processes of a run read · `start`: the sandbox, the checks, then verl.
+- `recipe`, with `choices`, `reading`: a run as typed data, from YAML · `overrides`: the same as verl's settings ·
+  `plan`: what all processes of a run read · `start`: the sandbox, the checks, then verl.
 - in verl's processes: `plugin` (what verl loads) · `agent`, `rolls`, `workshop`, `policy`, `outputs` (rollouts) ·
   `manager`, `sampler`, `groups` (groups, faults, metrics, the store) · `router` (which replica) · `active` (are all
   of them there?).
@@ -12,9 +12,10 @@ Limits: GRPO and its kin on text models. What ran on which machine, `docs/train.
 engine; the modules that verl's processes load do.
 """
 
+from cleaner_rl.train.choices import Method
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.reading import read_recipe, to_recipe, to_values
-from cleaner_rl.train.recipe import Method, Recipe, RecipeError
+from cleaner_rl.train.recipe import Recipe, RecipeError
 from cleaner_rl.train.start import TrainingFailedError, parts, run_folder, train
 
 __all__ = [

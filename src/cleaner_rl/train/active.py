@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from cleaner_rl.train.choices import Router
 from cleaner_rl.train.plan import AGENT
-from cleaner_rl.train.recipe import Recipe, Router
+from cleaner_rl.train.recipe import Recipe
 
 PLUGIN = "cleaner_rl.train.plugin"
 

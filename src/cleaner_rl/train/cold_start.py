@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.overrides import SHORT, as_arguments
-from cleaner_rl.train.recipe import ColdStart, DeviceKind, Recipe
+from cleaner_rl.train.recipe import ColdStart, Recipe
 
 
 def cold_start_folder(recipe: Recipe) -> Path:

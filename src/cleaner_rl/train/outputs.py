@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cleaner_rl.train.recipe import GraftLogprobs, Recipe
+from cleaner_rl.train.choices import GraftLogprobs
+from cleaner_rl.train.recipe import Recipe
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 
 Graded = Trajectory[TokenSpan]

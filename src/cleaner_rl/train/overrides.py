@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from cleaner_rl.train.choices import Correction, DeviceKind, Dtype, Router, TrainerMode
 from cleaner_rl.train.plan import AGENT, agent_loops, router_file
-from cleaner_rl.train.recipe import Correction, DeviceKind, Dtype, Recipe, Router, TrainerMode
+from cleaner_rl.train.recipe import Recipe
 
 POLL_SECONDS = 0.1
 """Between two looks of the sampler, in every method."""

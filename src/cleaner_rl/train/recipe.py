@@ -8,106 +8,27 @@ on and has the last word.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from cleaner_rl.purify import PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
 from cleaner_rl.resample import PlainPolicy, Positives, QualityOf, RocPolicy
 from cleaner_rl.tasks import RewardScale
+from cleaner_rl.train.choices import (
+    Correction,
+    DeviceKind,
+    Dtype,
+    GraftLogprobs,
+    Method,
+    Otherwise,
+    Router,
+    TrainerMode,
+)
+
+_PAPER = PurifyPolicy()
+"""The purifier's own defaults: they are said once, there."""
 
 
 class RecipeError(ValueError):
     """A recipe that can't be run; the message says why, and what to change."""
-
-
-class Method(StrEnum):
-    """What is done with failed calls, and with groups."""
-
-    DAPO = "dapo"
-    ROC = "roc"
-    CLEANER = "cleaner"
-    HINDSIGHT = "hindsight"
-    CLEANER_ROC = "cleaner+roc"
-    HINDSIGHT_ROC = "hindsight+roc"
-    NO_TOOLS = "no-tools"
-    """As `dapo`, of a model that is told of no tool and whose text is never read as a call."""
-
-    @property
-    def live(self) -> bool:
-        """Whether failures are repaired while the rollout runs (SAAR)."""
-        return self in (Method.CLEANER, Method.CLEANER_ROC)
-
-    @property
-    def hindsight(self) -> bool:
-        """Whether failures are collapsed afterwards."""
-        return self in (Method.HINDSIGHT, Method.HINDSIGHT_ROC)
-
-    @property
-    def edits(self) -> bool:
-        """Whether trajectories are edited at all."""
-        return self.live or self.hindsight
-
-    @property
-    def resamples(self) -> bool:
-        """Whether groups are oversampled and thinned out (GRPO-RoC)."""
-        return self in (Method.ROC, Method.CLEANER_ROC, Method.HINDSIGHT_ROC)
-
-
-class Dtype(StrEnum):
-    """The numbers that a model is trained and served in."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-
-
-class GraftLogprobs(StrEnum):
-    """Which log-prob of a moved token the trainer takes for the rollout's."""
-
-    RESCORED = "rescored"
-    """In the clean context, as if it had been sampled there: the paper."""
-    SAMPLED = "sampled"
-    """As it was really drawn, so that a token's importance weight is π_old(clean) over π(lookahead)."""
-
-
-class Otherwise(StrEnum):
-    """What becomes of trajectories that `probability` leaves out of a live repair."""
-
-    RAW = "raw"
-    """They stay as they were sampled: the paper."""
-    HINDSIGHT = "hindsight"
-    """They are collapsed afterwards; with a schedule, lookahead first and hindsight later."""
-
-
-class Correction(StrEnum):
-    """verl's importance correction between rollout and trainer."""
-
-    NONE = "none"
-    TOKEN = "token"
-    SEQUENCE = "sequence"
-
-
-class DeviceKind(StrEnum):
-    """What the model runs on."""
-
-    GPU = "gpu"
-    CPU = "cpu"
-
-
-class Router(StrEnum):
-    """Who chooses the replica of a request."""
-
-    VERL = "verl"
-    """verl's own: where the trajectory was, or the fewest requests are."""
-    EVEN = "even"
-    """Ours: the work left is kept even (`cleaner_rl.rollout.balance`)."""
-
-
-class TrainerMode(StrEnum):
-    """How rollouts and updates take turns: verl's own names."""
-
-    SYNC = "sync"
-    COLOCATE_ASYNC = "colocate_async"
-    SEPARATE_ASYNC = "separate_async"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +116,15 @@ class Update:
 class Purify:
     """SAAR's and hindsight's settings; the method says which of the two applies."""
 
-    attempts: int = 3
-    threshold: float = 0.5
-    measure: str = "difflib"
-    refuse_stale: bool = False
+    attempts: int = _PAPER.attempts
+    threshold: float = _PAPER.splice.threshold
+    measure: str = _PAPER.splice.measure
+    refuse_stale: bool = _PAPER.splice.refuse_stale
     probability: float = 1.0
     schedule: list[tuple[int, float]] = field(default_factory=list)
     """(step, probability) points instead of one probability."""
-    which: Which = Which.ALL
-    unrepaired: Unrepaired = Unrepaired.KEEP_ATTEMPTS
+    which: Which = _PAPER.which
+    unrepaired: Unrepaired = _PAPER.unrepaired
     otherwise: Otherwise = Otherwise.RAW
     graft_logprobs: GraftLogprobs = GraftLogprobs.RESCORED
 

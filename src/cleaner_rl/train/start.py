@@ -56,6 +56,7 @@ def train(recipe: Recipe) -> Path:
     missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
     if missing:
         raise RecipeError(f"not installed here: {', '.join(missing)}; see docs/train.md for an environment that works")
+    check_sizes(recipe)
     folder = run_folder(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     check_template(recipe, folder)
@@ -129,6 +130,17 @@ def command(recipe: Recipe, folder: Path) -> list[str]:
     # Hydra would leave a folder of its own wherever it is called.
     own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
     return [sys.executable, "-m", "verl.trainer.main_ppo", *own, *as_arguments(overrides(recipe, folder))]
+
+
+def check_sizes(recipe: Recipe) -> None:
+    """Raise `RecipeError` if the devices can't share a mini-batch; verl would say so later, in words of its own."""
+    ranks, batch = recipe.device.nodes * recipe.device.per_node, recipe.batch
+    rows = batch.mini_batch * batch.rollouts
+    if rows % (ranks * batch.micro_batch):
+        raise RecipeError(
+            f"a mini-batch has {rows} sequences, which {ranks} devices can't take {batch.micro_batch} at a time: "
+            "batch.mini_batch x batch.rollouts must be a multiple of the devices times batch.micro_batch"
+        )
 
 
 def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:

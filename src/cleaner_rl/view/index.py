@@ -187,7 +187,7 @@ def _open(path: Path, index: Index) -> duckdb.DuckDBPyConnection:
     database.execute("SET enable_external_access = false")
     if not database.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'files'").fetchall():
         database.execute(FILES)
-        database.register("columns", COLUMNS.empty_table())
+        database.register("columns", pa.Table.from_batches([], COLUMNS))
         database.execute(TRAJECTORIES)
         database.unregister("columns")
     return database

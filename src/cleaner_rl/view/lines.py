@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,6 @@ WANTED = (
     *("turns.results.status", "turns.attempt", "turns.edit.granularity", "turns.edit.similarity"),
     *("replaced.results.status", "replaced.attempt", "replaced.edit.granularity", "replaced.under"),
 )
-STATUSES = pa.array([status.value for status in Status])
 OK, FAULT = list(Status).index(Status.OK), list(Status).index(Status.FAULT)
 Ints = npt.NDArray[np.int64]
 
@@ -111,7 +111,7 @@ class _Turns:
         self.owners: Ints = np.repeat(np.arange(len(self.counts)), self.counts)
         self.ends = bounds[1:]
         result_bounds, results = _lists(self.values.field("results"))
-        self.statuses: Ints = pc.index_in(results.field("status"), STATUSES).to_numpy().astype(np.int64)
+        self.statuses: Ints = pc.index_in(results.field("status"), _statuses()).to_numpy().astype(np.int64)
         self.result_turns: Ints = np.repeat(np.arange(len(self.values)), np.diff(result_bounds))
         size = len(self.values)
         self.calls = np.bincount(self.result_turns[self.statuses != FAULT], minlength=size)
@@ -169,6 +169,11 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=COLUMNS)
+
+
+@cache
+def _statuses() -> pa.Array:
+    return pa.array([status.value for status in Status])
 
 
 def _lists(lists: pa.ListArray) -> tuple[Ints, Any]:

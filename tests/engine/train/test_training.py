@@ -31,12 +31,13 @@ __all__ = ["site", "world"]
 
 RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
 STEPS = 5
-EXACT = 1e-5
+EXACT = 5e-5
+"""Mostly it is 5e-6; one token in ten thousand is rounded worse, up to 2e-5 where that was measured."""
 SECONDS = 1_500
 """A run takes one or two minutes on a quiet machine of two cores; imports in a dozen processes are most of it."""
 CUT = (
     *("cold_start=null", "tasks.held_out=[]", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
-    *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "roc.sample=8"),
+    *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=8", "roc.sample=8"),
     *("roc.min_positive=1", "roc.min_negative=1"),
     "verl.actor_rollout_ref.model.external_lib=tests.engine.train.witness",
 )

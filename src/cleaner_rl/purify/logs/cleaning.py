@@ -24,6 +24,8 @@ from cleaner_rl.purify.policies import SplicePolicy
 from cleaner_rl.trajectory import Trajectory, Turn, without_rescoring
 from cleaner_rl.trajectory.spans import S
 
+_canonical = json.JSONEncoder(default=repr, sort_keys=True).encode
+
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Generic[S]):
@@ -58,7 +60,7 @@ def repeated_calls(trajectory: Trajectory[Any]) -> int:
     for turn in trajectory.turns:
         if turn.results:
             calls = [(call.name, call.arguments) for call in turn.calls]
-            seen[json.dumps([calls, [result.observed for result in turn.results]], default=repr, sort_keys=True)] += 1
+            seen[_canonical([calls, [result.observed for result in turn.results]])] += 1
     return sum(seen.values()) - len(seen)
 
 

@@ -45,6 +45,7 @@ PART_FIELDS = {"text": "text", "output_text": "text", "reasoning": "reasoning", 
 ASSISTANTS = ("assistant", "agent")
 TOOLS = ("tool", "function", "ipython")
 OPENING = re.compile(r"<tool_call>|<function=")
+_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: `json.dumps` would make one for each call
 RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
 
 
@@ -190,12 +191,12 @@ class Reader:
         if action.length:
             action.glue("\n")
         start = action.length
-        action.glue(f'<tool_call>{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": ')
+        action.glue(f'<tool_call>{{"name": {_json(name)}, "arguments": ')
         blanks = []
         if isinstance(arguments, str):
             blanks.append(Blank(path, (action.add(arguments),)))
         elif isinstance(arguments, dict):
-            blanks.append(Blank(path, (action.add(json.dumps(arguments, ensure_ascii=False)),)))
+            blanks.append(Blank(path, (action.add(_json(arguments)),)))
         action.glue("}</tool_call>")
         return blanks, self.tools.call(name, arguments, start, action.length)
 

@@ -80,9 +80,9 @@ def run_unit(
                 sink = stack.enter_context(SINKS[piece.kind](piece, folder / "same" / same_name(piece)))
             for chunk, trajectories in _read(piece, form, job.reading, number):
                 cleaned = [_clean(each, job) for each in trajectories]
-                for before, after in zip(trajectories, cleaned, strict=True):
-                    summary.add(before, after)
                 checked = cleaned if check is None else check(cleaned)
+                for before, after in zip(trajectories, checked, strict=True):
+                    summary.add(before, Cleaned(before, ()) if after is None else after)
                 kept: list[tuple[int, Any]] = []
                 for place, done in enumerate(checked):
                     if done is None:

@@ -26,8 +26,14 @@ from cleaner_rl.trajectory.trajectory import AnyTrajectory
 ROWS_IN_GROUP = 256
 ROWS_IN_FILE = 16 * ROWS_IN_GROUP
 OPEN_PARTITIONS = 8
-# Dictionaries don't pay: hardly a text or log-prob comes twice, and zstd finds what does as well as they do.
-OPTIONS = {"compression": "zstd", "compression_level": 1, "use_dictionary": False}
+# Dictionaries don't pay: hardly a text or log-prob comes twice, and zstd finds what does as well as they do. The least
+# and the greatest value serve to skip rows, which nobody does by a text or a token.
+OPTIONS = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": False,
+    "write_statistics": ["run", "step", "task", "rollout", "reward", "success", "ending"],
+}
 PART = re.compile(r"part-(\d+)-")
 
 

@@ -1,0 +1,145 @@
+"""Writes the pages of `docs/reference/` from the code: `python .ci/reference.py`. A test holds them to it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cleaner_rl.cli import COMMANDS, main
+from cleaner_rl.train.recipe import Recipe
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+ROOMS = ("tools", "trajectory", "trajectory.store", "purify", "purify.logs", "resample", "sandbox", "sandbox.client",
+         "tasks", "rollout", "rollout.engines", "evaluate", "train", "view")  # fmt: skip
+WRITTEN = "Written by `python .ci/reference.py` from {}; change that, not this page.\n"
+
+
+def cell(text: object) -> str:
+    """Text that can stand in a table."""
+    return " ".join(str(text).split()).replace("|", "\\|")
+
+
+def commands() -> str:
+    """Every command, its words and its options."""
+    lines = ["# Commands\n", WRITTEN.format("the commands themselves")]
+    lines += ["`cleaner COMMAND --help` says the same.\n", "| command | |", "| --- | --- |"]
+    lines += [f"| [`{name}`](#cleaner-{name}) | {cell(later.line)} |" for name, later in sorted(COMMANDS.items())]
+    for path, command in _walk(main, "cleaner"):
+        lines.append(f"\n## {path}\n")
+        lines += [_help(command), ""]
+        if arguments := [each for each in command.params if isinstance(each, click.Argument)]:
+            lines.append(f"Arguments: {', '.join(f'`{(each.name or str()).upper()}`' for each in arguments)}.\n")
+        options = [each for each in command.params if isinstance(each, click.Option)]
+        if options:
+            lines += ["| option | kind | default | |", "| --- | --- | --- | --- |"]
+            lines += [_option(each) for each in options]
+    return "\n".join(lines) + "\n"
+
+
+def _walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    if path != "cleaner":
+        yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _walk(found, f"{path} {name}")
+
+
+def _help(command: click.Command) -> str:
+    text = inspect.cleandoc(command.help or "")
+    parts = []
+    for paragraph in text.split("\n\n"):
+        if paragraph.startswith("\b"):
+            title, *body = paragraph.removeprefix("\b\n").splitlines()
+            parts.append(f"{title}\n\n" + textwrap.indent(textwrap.dedent("\n".join(body)), "    "))
+        else:
+            parts.append(paragraph)
+    return "\n\n".join(parts)
+
+
+def _option(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    kind = "flag" if option.is_flag else option.type.name
+    if isinstance(option.type, click.Choice):
+        kind = ", ".join(f"`{each}`" for each in option.type.choices)
+    kind += ", repeatable" if option.multiple else ""
+    shown = option.show_default if isinstance(option.show_default, str) else ""
+    if not shown and option.show_default and isinstance(option.default, int | float | str | Path):
+        shown = f"`{option.default}`"
+    return f"| {names} | {cell(kind)}{', required' if option.required else ''} | {shown} | {cell(option.help or '')} |"
+
+
+def api() -> str:
+    """Every name that a room exports, with the first line of its words."""
+    lines = ["# Names\n", WRITTEN.format("the rooms' `__init__.py`")]
+    for room in ROOMS:
+        module = importlib.import_module(f"cleaner_rl.{room}")
+        lines += [f"\n## cleaner_rl.{room}\n", cell((module.__doc__ or "").split("\n\n")[0]), ""]
+        lines += ["| name | | |", "| --- | --- | --- |"]
+        for name in sorted(module.__all__, key=str.lower):
+            lines.append(_name(name, getattr(module, name)))
+    return "\n".join(lines) + "\n"
+
+
+def _name(name: str, value: Any) -> str:
+    if inspect.isclass(value) or inspect.isfunction(value):
+        kind = "class" if inspect.isclass(value) else "function"
+        return f"| `{name}` | {kind} | {cell((inspect.getdoc(value) or '').split(chr(10) * 2)[0])} |"
+    return f"| `{name}` | value | |"
+
+
+def recipe() -> str:
+    """Every setting of a recipe, section by section."""
+    lines = ["# Recipes\n", WRITTEN.format("`cleaner_rl.train.recipe`")]
+    lines += ["A recipe is one YAML file ([training](../train.md)). `--set section.key=value` sets one for a run.\n"]
+    lines += _section(Recipe, "")
+    return "\n".join(lines) + "\n"
+
+
+def _section(kind: type, where: str) -> list[str]:
+    words, inner = _words(kind), []
+    lines = [f"\n## {where or 'The whole'}\n", cell(inspect.getdoc(kind) or ""), ""]
+    lines += ["| key | type | default | |", "| --- | --- | --- | --- |"]
+    hints = inspect.get_annotations(kind, eval_str=True)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            inner += _section(hint, f"{where}.{field.name}".lstrip("."))
+            continue
+        default = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+        lines.append(f"| `{field.name}` | `{cell(field.type)}` | {cell(default)} | {cell(words.get(field.name, ''))} |")
+    return lines + inner
+
+
+def _words(kind: type) -> dict[str, str]:
+    """The text behind each field, as it stands in the source."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for before, after in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(before, ast.AnnAssign)
+            and isinstance(before.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            found[before.target.id] = str(after.value.value)
+    return found
+
+
+PAGES = {"commands.md": commands, "api.md": api, "recipe.md": recipe}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for page, write in PAGES.items():
+        (FOLDER / page).write_text(write())

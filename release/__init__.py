@@ -1,0 +1,1 @@
+"""What a release is checked by; see docs/release.md."""

@@ -1,0 +1,80 @@
+"""What a release is checked by can fail; and the container's file says what is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cleaner_rl.cli import main
+from release.contents import ARCHIVED, MOST, NEEDED, problems_of_archive, problems_of_wheel
+from release.licences import bill, is_fine
+from release.locks import differences, named
+
+ROOT = Path(__file__).parents[1]
+GOOD = dict.fromkeys(NEEDED, 10)
+
+
+def test_a_wheel_that_lacks_something_or_holds_too_much_is_told() -> None:
+    assert problems_of_wheel(GOOD) == []
+    assert problems_of_wheel({"cleaner_rl/py.typed": 1})[0] == "cleaner_rl/tasks/prompts/stateless.toml is missing"
+    assert problems_of_wheel({**GOOD, "tests/test_x.py": 1}) == ["tests/test_x.py is no part of the package"]
+    assert problems_of_wheel({**GOOD, "cleaner_rl/a.pyc": 1}) == ["cleaner_rl/a.pyc has no business there"]
+    assert "more than" in problems_of_wheel({**GOOD, "cleaner_rl/big.json": MOST})[0]
+    assert problems_of_wheel({**GOOD, "cleaner_rl/view/demo/big.json": MOST}) == []
+
+
+def test_an_archive_that_lacks_something_or_holds_a_secret_is_told() -> None:
+    whole = [f"cleaner_rl-1/{name}/file" for name in ARCHIVED]
+    assert problems_of_archive(whole) == []
+    assert problems_of_archive(whole[1:]) == ["src is missing"]
+    assert problems_of_archive([*whole, "cleaner_rl-1/deploy/tokens.toml"]) == [
+        "deploy/tokens.toml has no business there"
+    ]
+
+
+def test_a_package_that_is_not_named_so_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "some.txt"
+    file.write_text("# made by hand\nOne.Two==1.0\nother==2\nnot-here==3\n")
+    found = {"one-two": "1.0", "other": "2.1", "third": "1", "pip": "9"}
+    assert differences(named(file), found) == [
+        "other 2.1 is installed, and 2 is named",
+        "third 1 is installed, and no version is named",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["MIT", "BSD-3-Clause AND (Apache-2.0 OR MIT)", "ISC License (ISCL)", "Mozilla Public License 2.0 (MPL 2.0)"],
+)
+def test_a_licence_that_is_fine(words: str) -> None:
+    assert is_fine(words)
+
+
+@pytest.mark.parametrize("words", ["GPL-3.0-only", "MIT AND AGPL-3.0", "unknown", "Other/Proprietary License"])
+def test_a_licence_that_somebody_has_to_look_at(words: str) -> None:
+    assert not is_fine(words)
+
+
+def test_the_bill_of_materials_names_each_package_once() -> None:
+    made = bill(list(distributions(name="click")))
+    (component,) = made["components"]
+    assert component["purl"].startswith("pkg:pypi/click@")
+    assert component["licenses"] == [{"license": {"name": "BSD-3-Clause"}}]
+
+
+def test_the_container_s_file_copies_what_is_there_and_calls_what_exists() -> None:
+    text = (ROOT / "deploy" / "Containerfile").read_text()
+    copied = [word for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for word in line.split()]
+    assert len(copied) > 3
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    lists = [re.findall(r'"([^"]*)"', line) for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", text, re.MULTILINE)]
+    _, *arguments = [word for words in lists for word in words]
+    options = [word for word in arguments if word.startswith("--")]
+    shown = CliRunner().invoke(main, [*arguments[:2], "--help"]).output
+    assert options
+    assert [option for option in options if option not in shown] == [], shlex.join(arguments)
