@@ -148,8 +148,10 @@ def test_seeds_hold_while_other_requests_score(tiny: Served) -> None:
             policy = Endless(address)
 
             async def drawn() -> list[int]:
-                options: dict[str, Any] = {"sampling": Sampling(), "stop_ids": (), "request": "beside"}
-                return (await policy.sample(prompt, max_tokens=300, seed=11, **options)).ids_T.tolist()[:32]
+                completion = await policy.sample(
+                    prompt, max_tokens=300, seed=11, sampling=Sampling(), stop_ids=(), request="beside"
+                )
+                return [int(each) for each in completion.ids_T[:32]]
 
             alone = await drawn()
             beside = asyncio.create_task(drawn())
