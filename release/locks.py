@@ -3,8 +3,8 @@
     python -m release.locks constraints/slim.txt
     python -m release.locks constraints/engine.txt --outlived
 
-Exits with 1 if a package has another version, or none is named for it. An environment that outlives its checkout may hold
-packages that nothing asks for any more: with `--outlived` those without a name are only told.
+Exits with 1 if a package has another version, or none is named for it. An environment that outlives its checkout may
+hold packages that nothing asks for any more: with `--outlived` those without a name are only told.
 """
 
 from __future__ import annotations
