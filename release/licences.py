@@ -1,4 +1,5 @@
-"""The licences of everything in this environment, and a list of it all for those who keep one (CycloneDX 1.6).
+"""The licences of every package here that the constraints name, and a list of them for those who keep one (CycloneDX
+1.6).
 
     python -m release.licences
     python -m release.licences --sbom sbom.json
@@ -16,7 +17,7 @@ from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 from typing import Any
 
-from release.locks import ALONE, plain
+from release.locks import named, plain
 
 FINE = re.compile(
     r"\b(?:0BSD|Apache|BSD|BSL-1\.0|CC0|CNRI-Python|HPND|ISC|LGPL|LLVM-exception|MIT|MPL|Mozilla|PSF|"
@@ -79,8 +80,9 @@ def bill(packages: list[Distribution]) -> dict[str, Any]:
 
 def main() -> None:
     """The command."""
+    wanted = {name for file in Path("constraints").glob("*.txt") for name in named(file)}
     found = {plain(each.name): each for each in distributions()}
-    packages = [found[name] for name in sorted(found) if name not in ALONE]
+    packages = [found[name] for name in sorted(found) if name in wanted]
     unknown = [each for each in packages if not is_fine(licence(each))]
     for each in unknown:
         sys.stderr.write(f"{each.name} {each.version}: look at its licence ({licence(each)}), then see LOOKED_AT\n")

@@ -1,8 +1,10 @@
 """Are the packages of this environment those that the constraints name?
 
     python -m release.locks constraints/slim.txt
+    python -m release.locks constraints/engine.txt --outlived
 
-Exits with 1 if a package has another version, or none is named for it.
+Exits with 1 if a package has another version, or none is named for it. An environment that outlives its checkout may
+hold packages that nothing asks for any more: with `--outlived` those without a name are only told.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ def main() -> None:
     for line in wrong:
         sys.stderr.write(f"{file}: {line}\n")
     sys.stdout.write(f"{file}: {len(set(found) - ALONE) - len(wrong)} of {len(set(found) - ALONE)} packages as named\n")
+    if "--outlived" in sys.argv:
+        wrong = differences(wanted, {name: version for name, version in found.items() if name in wanted})
     sys.exit(1 if wrong else 0)
 
 

@@ -78,7 +78,8 @@ class VerlPolicy:
     async def _prefill(self, request: str, ids: Ids, *, cached: bool) -> Any:
         parameters: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
         if self._vllm:
-            parameters |= {"skip_reading_prefix_cache": not cached, "detokenize": False}
+            # On CPUs, vLLM 0.27.1 forgets all seeds of a step in which one request has none.
+            parameters |= {"skip_reading_prefix_cache": not cached, "detokenize": False, "seed": 0}
         for _ in range(ABORTS):
             output = await self._ask(
                 lambda *arguments, **options: LLMServerClient.generate(self._client, *arguments, **options),

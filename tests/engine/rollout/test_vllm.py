@@ -139,6 +139,29 @@ def test_the_same_seed_gives_the_same_ids_and_a_request_ends_with_its_caller(tin
     asyncio.run(asked())
 
 
+def test_seeds_hold_while_other_requests_score(tiny: Served) -> None:
+    """An engine that forgets seeds in mixed company draws something else within a few tokens."""
+    prompt = np.arange(3, 50, dtype=np.int32)
+
+    async def asked() -> None:
+        async with Address(tiny.url) as address:
+            policy = Endless(address)
+
+            async def drawn() -> list[int]:
+                completion = await policy.sample(
+                    prompt, max_tokens=300, seed=11, sampling=Sampling(), stop_ids=(), request="beside"
+                )
+                return [int(each) for each in completion.ids_T[:32]]
+
+            alone = await drawn()
+            beside = asyncio.create_task(drawn())
+            while not beside.done():
+                await policy.score(prompt[:32], prompt[32:], request="score")
+            assert await beside == alone
+
+    asyncio.run(asked())
+
+
 async def _running(address: Address, wanted: int) -> None:
     async with asyncio.timeout(60):
         while True:

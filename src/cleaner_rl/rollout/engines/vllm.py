@@ -25,8 +25,9 @@ from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefuse
 from cleaner_rl.trajectory import Floats, Ids, Scores
 
 ROUTE = "/inference/v1/generate"
-PROMPT = {"max_tokens": 1, "prompt_logprobs": 0}
-"""Log-probs of the prompt; an engine has to draw something, too."""
+ONE = {"max_tokens": 1, "seed": 0}
+"""An engine has to draw something. On CPUs, 0.27.1 forgets all seeds of a step in which one request has none."""
+PROMPT = ONE | {"prompt_logprobs": 0}
 
 
 class _TopLogprob(msgspec.Struct):
@@ -155,7 +156,7 @@ class VllmPolicy:
         """The log-prob of one token after a prefix."""
         # The server shows two: that of the token it drew, and that of the first one in this list.
         listed = [token, 0 if token else 1]
-        settings = {"max_tokens": 1, "logprobs": 2, "logprob_token_ids": listed}
+        settings = ONE | {"logprobs": 2, "logprob_token_ids": listed}
         answer = await self._ask(prefix_T, settings, request)
         shown = answer.choices[0].logprobs
         for each in shown.content[0].top_logprobs if shown is not None else ():
