@@ -140,7 +140,7 @@ class SandboxTool(BaseTool):  # type: ignore[misc]
         """Run one call."""
         calls = call_format(self._prompt.call_format).parse(parameters["text"], ToolSet(self._prompt.tool)).calls
         shop = await workshop(_plan(), self._tokenizer)
-        async with shop.toolbox().open(Key("stock", 0, instance_id, 0)) as hands:
+        async with shop.toolbox.open(Key("stock", 0, instance_id, 0)) as hands:
             (result,) = await hands.run([calls[parameters["place"]]])
         return ToolResponse(text=feedback(result)), 0.0, {}
 

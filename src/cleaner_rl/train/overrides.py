@@ -203,8 +203,6 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
         f"{_A}.rollout.checkpoint_engine.update_weights_bucket_megabytes": 256,
         f"{vllm}.worker_extension_cls": "cleaner_rl.train.cpu.vllm_worker.CpuWorkerExtension",
         f"{vllm}.block_size": 32,
-        # One process less for each replica, and with it one import of vLLM.
-        f"{vllm}.distributed_executor_backend": "uni",
         f"{vllm}.compilation_config.cudagraph_mode": "NONE",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
         "trainer.device": "cpu",

@@ -31,7 +31,7 @@ async def roll(
     drawn = (step, int(row[ROUND])) if phase is Phase.TRAINING else ()
     seeds = Seeds(derive_seed(recipe.seed, phase, *drawn), task.id, number)
     model = shop.model(policy, _sampling(sampling), window)
-    purifier, toolbox = shop.purifier(phase, seeds, step), shop.toolbox()
+    purifier, toolbox = shop.purifier(phase, seeds, step), shop.toolbox
     trajectory = await rollout(
         task,
         key,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,7 +27,7 @@ from cleaner_rl.train.recipe import Recipe
 from cleaner_rl.trajectory import Mode, Seeds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Workshop:
     """One process's share of the tools of a run."""
 
@@ -54,8 +55,9 @@ class Workshop:
             chosen = Purifier(Mode.HINDSIGHT, rest, phase)
         return chosen if chosen.applies(seeds, step) else None
 
+    @cached_property
     def toolbox(self) -> Toolbox:
-        """Where calls run."""
+        """Where calls run; made once, for a tool may have a database to look at."""
         limits = Limits(cpu_seconds=self.recipe.sandbox.cpu_seconds, memory_mb=self.recipe.sandbox.memory_mb)
         preload = "own" if self.recipe.sandbox.packages else "science"
         return toolbox_of(self.prompt, self.sandbox, SessionRequest(preload, limits))
