@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import answering, main
+from cleaner_rl.view import DEMO
 from tests.restricted import cleaner
 
 NOWHERE = "http://127.0.0.1:9"
@@ -53,8 +54,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([*ROLLOUT, "--url", "nonsense", "--out", "out", "--retries", "0"], "write it as http://"),
         ([*ROLLOUT, "--url", NOWHERE, "--out", "out", "--patience", "0", "--retries", "0"], "every rollout ended in"),
         ([*ROLLOUT, "--url", NOWHERE, "--out", "/proc/out"], "make the folder first"),
-        (["eval", "--tasks", "nope", "--model", "m"], "there is no data set 'nope'"),
-        (["doctor", "--prompt", "nope"], "available: fenced, session, stateless"),
+        (["eval", "--tasks", "nope", "--model", "m"], "no data set is named 'nope'; installed: aime24"),
+        (["doctor", "--prompt", "nope"], "there is no prompt 'nope'; available: fenced, "),
     ],
 )
 def test_a_mistake_is_explained(arguments: list[str], said: str) -> None:
@@ -63,6 +64,14 @@ def test_a_mistake_is_explained(arguments: list[str], said: str) -> None:
     assert isinstance(ran.exception, SystemExit), repr(ran.exception)
     assert said in " ".join(ran.output.split())
     assert "Traceback" not in ran.output
+
+
+def test_a_comparison_whose_plots_need_an_extra_names_it() -> None:
+    ran = cleaner(
+        "compare", str(DEMO / "grpo.json"), str(DEMO / "saar-roc.json"), "--out", "out", missing=("matplotlib",)
+    )
+    assert ran.returncode == 1
+    assert ran.stderr == "Error: the page's plots need matplotlib: pip install 'cleaner-rl[eval]'\n"
 
 
 @pytest.mark.parametrize(

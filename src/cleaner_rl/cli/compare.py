@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cleaner_rl.cli.options import as_json
+from cleaner_rl.cli.words import said
 from cleaner_rl.evaluate import ResultsError, read_results
 from cleaner_rl.evaluate import compare as compare_results
 from cleaner_rl.evaluate.report import compared, write_comparison
@@ -36,5 +37,8 @@ def compare(before: Path, after: Path, out: Path | None, as_json: bool) -> None:
     except ResultsError as error:
         raise click.ClickException(str(error)) from None
     if out is not None:
-        write_comparison(found, out)
+        try:
+            write_comparison(found, out)
+        except (ImportError, OSError) as error:
+            raise click.ClickException(said(error)) from None
     click.echo(json.dumps(found.to_json()) if as_json else compared.markdown(found), nl=as_json)
