@@ -88,7 +88,7 @@ def _settings(regime: Regime, lessons: Lessons) -> dict[str, object]:
 
 def _make(folder: Path, regime: Regime, lessons: Lessons) -> None:
     folder.mkdir(parents=True)
-    library.write(folder / "site", regime.current, hint=regime.hint, brief=regime.brief)
+    library.write(folder / "site", regime.current, hint=regime.hint)
     shutil.copy(Path(__file__).with_name(f"prompt_{regime.tool}.toml"), folder / "prompt.toml")
     for split, count in TASKS.items():
         chosen = tasks(regime, split, count)

@@ -74,22 +74,19 @@ def called(stem: str, names: Names) -> str:
     return f"{stem}_{names[stem]}"
 
 
-def source(names: Names, *, hint: bool, brief: bool = False) -> str:
-    """The library as Python. With `hint`, asking for a name that it lacks is answered with the right one.
-
-    A `brief` hint gives its ending alone, in other words than programs do: a small model reads that sooner.
-    """
+def source(names: Names, *, hint: bool) -> str:
+    """The library as Python. With `hint`, asking for a name that it lacks is answered with the right one."""
     parts = ["def ints(text):\n    return list(map(int, text.split()))\n"]
     for stem, operation in OPERATIONS.items():
         check = "    if not all(type(v) is int for v in x):\n        raise TypeError('x must hold integers')\n"
         parts.append(f"def {called(stem, names)}(x):\n{check}    return {operation.body}\n")
     if hint:
-        table = {stem: f"its ending is {names[stem]}" if brief else f"use {called(stem, names)}" for stem in OPERATIONS}
+        table = {stem: called(stem, names) for stem in OPERATIONS}
         parts.append(
             f"_NAMES = {table}\n\n\n"
             "def __getattr__(name):\n"
             "    right = _NAMES.get(name.partition('_')[0])\n"
-            "    more = f'; {right}' if right else ''\n"
+            "    more = f'; use {right}' if right else ''\n"
             f'    raise AttributeError(f"no {MODULE}.{{name}}{{more}}")\n'
         )
     return "\n\n".join(parts)
@@ -102,11 +99,11 @@ def functions(names: Names) -> dict[str, Callable[[list[int]], Any]]:
     return {stem: namespace[called(stem, names)] for stem in OPERATIONS}
 
 
-def write(folder: Path, names: Names, *, hint: bool, brief: bool = False) -> Path:
+def write(folder: Path, names: Names, *, hint: bool) -> Path:
     """The library as an installed distribution below a folder; returns the folder."""
     info = folder / f"{MODULE}-1.dist-info"
     info.mkdir(parents=True, exist_ok=True)
-    (folder / f"{MODULE}.py").write_text(source(names, hint=hint, brief=brief))
+    (folder / f"{MODULE}.py").write_text(source(names, hint=hint))
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {MODULE}\nVersion: 1\n")
     (info / "RECORD").write_text(f"{MODULE}.py,,\n{MODULE}-1.dist-info/METADATA,,\n{MODULE}-1.dist-info/RECORD,,\n")
     return folder

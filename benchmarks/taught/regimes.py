@@ -65,8 +65,6 @@ class Regime:
     """The share of demonstrations with a library of random names, so that reading a hint is learnt."""
     hint: bool = True
     """Whether the library answers a wrong name with the right one."""
-    brief: bool = False
-    """Whether that answer is the name's ending alone."""
     calls: int = 6
     """The budget that rollouts are meant to have."""
     seed: int = 0
@@ -98,9 +96,7 @@ class Regime:
 
     def to_json(self) -> dict[str, object]:
         """As JSON values: all that the demonstrations depend on."""
-        values = asdict(self) | ({"strangers": self.strangers()} if self.strange else {})
-        # Without what is as it always was, so that folders keep their names.
-        return values if self.brief else {name: value for name, value in values.items() if name != "brief"}
+        return asdict(self) | ({"strangers": self.strangers()} if self.strange else {})
 
 
 def _shuffled(values: Sequence[str], draw: random.Random) -> list[str]:
@@ -115,7 +111,6 @@ _DRIFT = Regime(
     silent=0.08,
     drifted=10,
     strange=0.4,
-    brief=True,
     calls=2,
 )
 REGIMES = {

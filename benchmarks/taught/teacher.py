@@ -71,7 +71,7 @@ async def demonstrations(regime: Regime, count: int, seed: int, split: str, fold
     chosen = [next(asked) for _ in range(count)]
     libraries = [regime.known, *(regime.strangers() if regime.strange else [])]
     turns_free = asyncio.Semaphore(AT_ONCE)
-    async with workshop(folder, libraries, regime.tool, hint=regime.hint, brief=regime.brief) as toolboxes:
+    async with workshop(folder, libraries, regime.tool, hint=regime.hint) as toolboxes:
         with click.progressbar(length=count, label=f"demonstrations of {regime.name}", file=sys.stderr) as bar:
 
             async def one(number: int, question: Question) -> Demonstration:

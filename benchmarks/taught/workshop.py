@@ -35,12 +35,10 @@ class Offering:
 
 @asynccontextmanager
 async def workshop(
-    folder: Path, libraries: Sequence[Names], tool: ToolKind, *, hint: bool, brief: bool = False, slots: int = 2
+    folder: Path, libraries: Sequence[Names], tool: ToolKind, *, hint: bool, slots: int = 2
 ) -> AsyncIterator[list[Toolbox]]:
     """A toolbox for each library; the libraries are written below `folder`, which must not lie in /tmp."""
-    sites = [
-        library.write(folder / f"site{number}", names, hint=hint, brief=brief) for number, names in enumerate(libraries)
-    ]
+    sites = [library.write(folder / f"site{number}", names, hint=hint) for number, names in enumerate(libraries)]
     async with offered(sites, tool, slots=slots) as toolboxes:
         yield toolboxes
 

@@ -136,16 +136,6 @@ def test_a_hint_names_the_right_function(site: Path) -> None:
     assert failed.exception.line == 2
 
 
-def test_a_brief_hint_gives_the_ending_alone() -> None:
-    namespace: dict[str, object] = {}
-    exec(library.source(NAMES, hint=True, brief=True), namespace)
-    asked = namespace["__getattr__"]
-    assert callable(asked)
-    with pytest.raises(AttributeError, match=f"^no kit.total_x; its ending is {NAMES['total']}$"):
-        asked("total_x")
-    assert "brief" not in MISTAKES.to_json()
-
-
 def test_slips_are_near_their_mend_and_wrong_approaches_far_from_it() -> None:
     near: list[float] = []
     far: list[float] = []
