@@ -107,10 +107,11 @@ _DRIFT = Regime(
     "drift",
     first=0.3,
     kinds={Kind.SYNTAX: 1.0, Kind.TYPE: 2.0, Kind.NAME: 1.0, Kind.IMPORT: 1.0, Kind.ATTRIBUTE: 1.0},
+    mend={**MEND, Kind.ATTRIBUTE: 0.95},
     far=0.3,
     silent=0.08,
     drifted=10,
-    strange=0.4,
+    strange=0.75,
     calls=2,
 )
 REGIMES = {

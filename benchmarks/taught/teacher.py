@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any
 
 import click
 
-from benchmarks.taught.library import FOLDS, MAPS, OPERATIONS, SUFFIXES
+from benchmarks.taught.library import FOLDS, MAPS, MODULE, OPERATIONS, SUFFIXES
 from benchmarks.taught.mistakes import Kind, Program, call, kind_of, malformed
 from benchmarks.taught.questions import Question, questions, task
 from benchmarks.taught.regimes import Regime
@@ -32,6 +33,8 @@ PATIENCE = 4
 SORRY = 0.3
 """How often a mend's plan speaks of the failure before it."""
 AT_ONCE = 16
+HINT = re.compile(rf"no {MODULE}\.(?P<stem>[a-z]+)_[a-z]+(?:; use [a-z]+_(?P<suffix>[a-z]+))?$")
+"""What the library says of a name that it lacks."""
 TRIES = 3
 """Of one demonstration, where the sandbox breaks under it."""
 
@@ -102,6 +105,7 @@ class _Teacher:
         self._turns: list[str] = []
         self._results: list[str] = []
         self._spoilt = ""
+        self._advice = ""
 
     async def work(self, toolbox: Toolbox) -> Demonstration | None:
         """Work the question out; None if the sandbox broke."""
@@ -117,6 +121,7 @@ class _Teacher:
     async def _cell(self, cell: int, hands: Hands) -> str | None:
         """Try a cell until it runs; what it printed. None if the sandbox broke."""
         failed: Kind | None = None
+        self._advice = ""
         for tried in range(PATIENCE + 2 * len(OPERATIONS)):
             question = self._misheard()
             program = Program(question, self._believed, cell, self._spoilt)
@@ -143,7 +148,7 @@ class _Teacher:
             failed = kind_of(result, cell > 0)
             if self._believes_right(program):
                 self._expect(failed is kind, program, kind, feedback(result))
-            self._learn(program)
+            self._learn(feedback(result))
         raise AssertionError(f"no try worked: {self._turns}")
 
     def _misheard(self) -> Question:
@@ -184,20 +189,24 @@ class _Teacher:
         *changes, asked = (OPERATIONS[stem].words for stem in self._question.stems)
         steps = [asked] if cell else [*changes, "show"] if self._question.stepwise else [*changes, asked]
         plan = ", ".join(steps).capitalize() + "."
+        if self._advice:
+            return f"Use {self._advice}. {plan}"
         return f"It failed. {plan}" if failed and self._draw.random() < SORRY else plan
 
     def _believes_right(self, program: Program) -> bool:
         return all(self._believed[stem] == self._names[stem] for stem in program.question.stems)
 
-    def _learn(self, program: Program) -> None:
-        """Take the first wrong name from the hint; without one, guess."""
-        for stem in program.question.stems if program.cell == 0 else program.question.stems[-1:]:
-            if self._believed[stem] == self._names[stem] or (not program.last and stem == program.question.stems[-1]):
-                continue
-            if self._draw.random() < self._regime.mend[Kind.ATTRIBUTE]:
-                right = self._names[stem] if self._regime.hint else self._draw.choice(SUFFIXES)
-                self._believed = {**self._believed, stem: right}
+    def _learn(self, came: str) -> None:
+        """Take a name from the hint, and say so; where the library gives none, guess."""
+        self._advice = ""
+        lacked = HINT.search(came)
+        if lacked is None or self._draw.random() >= self._regime.mend[Kind.ATTRIBUTE]:
             return
+        stem, suffix = lacked["stem"], lacked["suffix"]
+        if suffix:
+            self._advice = f"{stem}_{suffix}"
+        if self._believed[stem] != self._names[stem]:
+            self._believed = {**self._believed, stem: suffix or self._draw.choice(SUFFIXES)}
 
     def _expect(self, met: bool, program: Program, kind: Kind | None, came: str) -> None:
         if not met:

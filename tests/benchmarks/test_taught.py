@@ -129,6 +129,18 @@ def test_a_cell_that_runs_well_can_spoil_the_next_and_the_mend_knows_how(site: P
     assert after.output == "5\n"
 
 
+def test_a_name_is_only_taken_from_the_hint_that_gives_it(site: Path) -> None:
+    made = asyncio.run(demonstrations(REGIMES["drift"], 60, 0, TRAIN, site))
+    taken = 0
+    for each in made:
+        for result, turn in zip(each.results, each.turns[1:], strict=True):
+            if turn.startswith("Use "):
+                name = turn.removeprefix("Use ").partition(".")[0]
+                assert result.endswith(f"; use {name}")
+                taken += 1
+    assert taken > 20
+
+
 def test_a_hint_names_the_right_function(site: Path) -> None:
     ((failed,),) = in_sandbox(site, [[call("import kit\nkit.total_up([1])")]])
     assert failed.exception is not None
