@@ -19,7 +19,7 @@ from cleaner_rl.tasks import Task, write_verl
 DRIFT, UNHINTED, SLIPS, STARVED = "drift", "drift-unhinted", "slips", "starved"
 COLD_STARTS = 3
 """How many different models runs begin with, in turn."""
-PUPIL = Lessons(epochs=4, batch=8, width=96, apart=True)
+PUPIL = Lessons(epochs=8, batch=8, width=96, apart=True)
 """Smaller than usual: every step of every run pays for its size."""
 HELD_OUT = 256
 """Tasks of an evaluation."""
