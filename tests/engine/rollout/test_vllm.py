@@ -20,8 +20,8 @@ from cleaner_rl.trajectory import Floats, Ids, Mode, TokenSpan, Trajectory, raw
 from tests.sandbox.serving import until
 
 pytestmark = pytest.mark.timeout(600)
-ROUNDING = 5e-5
-"""Of SmolLM2: log-probs of -10 to -25 out of 30 layers of float32, summed up in another order (2e-5 was seen)."""
+ROUNDING = 1e-4
+"""Of SmolLM2: 30 layers of float32, summed up in another order (4e-5 was seen, and 2e-5 within transformers)."""
 
 
 class Endless(VllmPolicy):
