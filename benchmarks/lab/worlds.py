@@ -21,7 +21,7 @@ COLD_STARTS = 3
 """How many different models runs begin with, in turn."""
 PUPIL = Lessons(epochs=6, batch=8, lr=2e-3, width=96, apart=True)
 """Smaller than usual: every step of every run pays for its size."""
-HELD_OUT = 256
+HELD_OUT = 192
 """Tasks of an evaluation."""
 FAILED_FIRST = 256
 """Tasks of the recovery set; others than those of the evaluation."""

@@ -29,6 +29,9 @@ CPU_ENVIRONMENT = {
     "RAY_enable_worker_prestart": "0",
 }
 _A = "actor_rollout_ref"
+UNIPROC = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""verl's "mp" is a second process, and both spin while they wait for each other, on cores that others could use. By its
+short name, "uni", vLLM refuses it on a processor, because it couldn't bind threads there; here nothing is bound."""
 SHORT = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16"}
 
 
@@ -202,6 +205,7 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
         f"{_A}.rollout.max_num_batched_tokens": max(4_096, recipe.window),
         f"{_A}.rollout.checkpoint_engine.update_weights_bucket_megabytes": 256,
         f"{vllm}.worker_extension_cls": "cleaner_rl.train.cpu.vllm_worker.CpuWorkerExtension",
+        f"{vllm}.distributed_executor_backend": UNIPROC if recipe.device.tensor_parallel == 1 else "mp",
         f"{vllm}.block_size": 32,
         f"{vllm}.compilation_config.cudagraph_mode": "NONE",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,

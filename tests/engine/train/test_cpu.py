@@ -21,6 +21,11 @@ def test_a_processor_is_a_platform() -> None:
         "module.empty_cache(), module.synchronize(), module.set_device(0)\n"
         "state = module.get_rng_state(); first = torch.rand(3); module.set_rng_state(state)\n"
         "assert torch.equal(torch.rand(3), first)\n"
+        "import ray\n"
+        "ray.init(num_cpus=1, include_dashboard=False)\n"
+        "here = ray.get_runtime_context()\n"
+        "job, port = here.get_job_id().split('-')\n"
+        "assert job == here.worker.current_job_id.hex() and here.gcs_address.endswith(f':{port}')\n"
     )
     environment = {**os.environ, "VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.plugin"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=55)

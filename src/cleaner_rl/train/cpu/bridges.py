@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import ray
 import torch
 from verl.utils import distributed
 
@@ -27,6 +28,8 @@ def lay() -> None:
     distributed.initialize_global_process_group = _with_plain_backend(distributed.initialize_global_process_group)
     # The reference model's offload policy pins memory, which only a CUDA build of torch can do.
     torch.Tensor.pin_memory = lambda self, *_args, **_kwargs: self
+    # verl names the socket that hands weights to vLLM by Ray's job: the first in each of two clusters on one machine.
+    ray.runtime_context.RuntimeContext.get_job_id = _with_cluster(ray.runtime_context.RuntimeContext.get_job_id)
 
 
 def _over_gloo(initialize: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,3 +55,11 @@ def _with_plain_backend(initialize: Callable[..., Any]) -> Callable[..., Any]:
             torch.distributed.init_process_group = init
 
     return with_plain_backend
+
+
+def _with_cluster(get_job_id: Callable[[Any], str]) -> Callable[[Any], str]:
+    @functools.wraps(get_job_id)
+    def with_cluster(self: Any) -> str:
+        return f"{get_job_id(self)}-{self.gcs_address.rpartition(':')[2]}"
+
+    return with_cluster
