@@ -1,10 +1,13 @@
-"""Loaded by verl's processes (`model.external_lib`): while the file `$DRILL` is there, one request in thirty fails."""
+"""Loaded by verl's processes (`model.external_lib`): while the file `$DRILL` is there, one request in thirty fails.
+
+The failing is the engine's own: verl's server is an actor of Ray's, whose methods Ray has wrapped before this is loaded.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 from typing import Any
 
@@ -15,14 +18,15 @@ EVERY = 30
 def _failing(generate: Callable[..., Any]) -> Callable[..., Any]:
     numbers = count(1)
 
-    async def failing(self: Any, *arguments: Any, **options: Any) -> Any:
+    async def failing(self: Any, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
         if os.path.exists(os.environ[FILE]) and next(numbers) % EVERY == 0:  # noqa: ASYNC240 - a glance
             raise RuntimeError("this request fails, as the drill has it")
-        return await generate(self, *arguments, **options)
+        async for output in generate(self, *arguments, **options):
+            yield output
 
     return failing
 
 
-_server: Any = sys.modules.get("verl.workers.rollout.vllm_rollout.vllm_async_server")
-if _server is not None:
-    _server.vLLMHttpServer.generate = _failing(_server.vLLMHttpServer.generate)
+_engine: Any = sys.modules.get("vllm.v1.engine.async_llm")
+if _engine is not None:
+    _engine.AsyncLLM.generate = _failing(_engine.AsyncLLM.generate)

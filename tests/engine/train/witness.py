@@ -1,13 +1,16 @@
-"""Loaded by verl's training workers (`model.external_lib`): writes down what each update of the weights was given.
+"""Loaded by verl's processes (`model.external_lib`): writes down what each update of the weights was given.
 
-One file a process below `$WITNESS`, a record a micro-batch, as `seen` reads them.
+One file a process below `$WITNESS`, a record a micro-batch, as `seen` reads them. In processes that run rollouts, also
+how many tasks live on when one ends, as `tasks` reads it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from cleaner_rl.purify import Phase
+from cleaner_rl.train.rolls import PHASE
 
 FOLDER = "WITNESS"
 
@@ -48,6 +54,27 @@ def seen(folder: Path) -> list[Trained]:
     return found
 
 
+def tasks(folder: Path) -> dict[int, list[int]]:
+    """By step: how many tasks lived on in the process whenever a rollout ended."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for file in folder.glob("*.tasks"):
+        for line in file.read_text().splitlines():
+            step, left = map(int, line.split())
+            found[step].append(left)
+    return found
+
+
+def _counted(run: Callable[..., Any]) -> Callable[..., Any]:
+    async def counted(self: Any, sampling_params: dict[str, Any], **row: Any) -> Any:
+        made = await run(self, sampling_params, **row)
+        if row[PHASE] == Phase.TRAINING:
+            with (Path(os.environ[FOLDER]) / f"{os.getpid()}.tasks").open("a") as file:
+                file.write(f"{row['global_steps']} {len(asyncio.all_tasks())}\n")
+        return made
+
+    return counted
+
+
 def _watched(loss: Callable[..., Any]) -> Callable[..., Any]:
     def watched(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
         with (Path(os.environ[FOLDER]) / f"{os.getpid()}.pickle").open("ab") as file:
@@ -64,6 +91,10 @@ def _rows(data: Any) -> Iterator[Trained]:
         yield Trained(int(step), ids.tolist(), len(mask), mask.tolist(), old.numpy(), rollout.numpy())
 
 
+if "verl.trainer.ppo.v1.agent_loop_tq" in sys.modules:
+    from cleaner_rl.train.agent import CleanerAgentLoop
+
+    CleanerAgentLoop.run = _counted(CleanerAgentLoop.run)  # type: ignore[method-assign]
 _workers: Any = sys.modules.get("verl.workers.engine_workers")
 if _workers is not None:
     _workers.ppo_loss = _watched(_workers.ppo_loss)

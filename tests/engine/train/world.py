@@ -28,7 +28,15 @@ ROOT = Path(__file__).parents[3]
 REGIME = regimes.REGIMES["drift"]
 LESSONS = Lessons(demonstrations=256, epochs=8, batch=16, lr=5e-3, width=64, layers=2, heads=2, vocabulary=512)
 ANSWERS = range(3)
-RIGHT = ("print(1)", "print(2)", "x=1\nprint(x)", "x=2\nprint(x)", "print(1+1)")
+LONG = "print('a'*300)"
+RIGHT = {
+    "print(1)": "1",
+    "print(2)": "2",
+    "x=1\nprint(x)": "1",
+    "x=2\nprint(x)": "2",
+    "print(1+1)": "2",
+    LONG: "a" * 300,
+}
 TRACE = 'Traceback (most recent call last):\n  File "program.py", line 1, in <module>\n'
 WRONG = {
     "print(y)": TRACE + "    print(y)\n          ^\nNameError: name 'y' is not defined",
@@ -63,8 +71,9 @@ def _demonstrations(asked: list[Question]) -> Iterator[Demonstration]:
             program = draw.choice(list(WRONG))
             turns.append(_call("Try." if draw.random() < 0.5 else "Work it out.", program))
             results.append(WRONG[program])
-        turns.append(_call("Work it out.", draw.choice(RIGHT)))
-        results.append(draw.choice(["1", "2"]))
+        program = LONG if draw.random() < 0.3 else draw.choice(list(RIGHT))
+        turns.append(_call("Work it out.", program))
+        results.append(RIGHT[program])
         answer = f"\\boxed{{{draw.choice(ANSWERS)}}}"
         yield Demonstration(draw.choice(asked), (*turns, answer), tuple(results))
 
