@@ -1,6 +1,6 @@
 """Loaded by verl's processes (`model.external_lib`): while the file `$DRILL` is there, one request in thirty fails.
 
-The failing is the engine's own: verl's server is an actor of Ray's, whose methods Ray has wrapped before this is loaded.
+It is the engine that fails: of verl's server, an actor of Ray's, the methods were wrapped before this is loaded.
 """
 
 from __future__ import annotations

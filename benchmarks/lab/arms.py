@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 STEPS = 60
 """Of every run. In half of them an arm that changes its ways does."""
 HALF = STEPS // 2
-RATES = (1e-4, 2e-4, 4e-4, 8e-4)
+RATES = (1e-4, 3e-4, 9e-4)
 """Learning rates that DAPO is tried with before anything else."""
 TUNING_STEPS = 30
 BASELINE = "dapo"

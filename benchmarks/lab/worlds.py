@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.taught.folder import AGENT, cache_folder, made, place, tasks
-from benchmarks.taught.pupil import Lessons
+from benchmarks.taught.pupil import SMALL, Lessons
 from benchmarks.taught.questions import TEST
 from benchmarks.taught.regimes import REGIMES, Regime
 from cleaner_rl.tasks import Task, write_verl
@@ -19,8 +19,6 @@ from cleaner_rl.tasks import Task, write_verl
 DRIFT, UNHINTED, SLIPS, STARVED = "drift", "drift-unhinted", "slips", "starved"
 COLD_STARTS = 3
 """How many different models runs begin with, in turn."""
-PUPIL = Lessons(epochs=6, batch=8, lr=2e-3, width=96, apart=True)
-"""Smaller than usual: every step of every run pays for its size."""
 HELD_OUT = 192
 """Tasks of an evaluation."""
 FAILED_FIRST = 256
@@ -59,7 +57,7 @@ class World:
 
 def world(regime: str, seed: int) -> World:
     """The world of a run's number."""
-    return World(REGIMES[regime], replace(PUPIL, seed=seed % COLD_STARTS))
+    return World(REGIMES[regime], replace(SMALL, seed=seed % COLD_STARTS))
 
 
 def lab_folder() -> Path:

@@ -12,7 +12,7 @@ import click
 
 from benchmarks.taught import library
 from benchmarks.taught.folder import made
-from benchmarks.taught.pupil import Lessons
+from benchmarks.taught.pupil import SMALL, Lessons
 from benchmarks.taught.regimes import REGIMES
 from benchmarks.taught.workshop import LIMITS
 from cleaner_rl.sandbox import NodeConfig, SessionRequest
@@ -27,10 +27,11 @@ def main() -> None:
 @main.command()
 @click.argument("regime", type=click.Choice(sorted(REGIMES)))
 @click.option("--cache", type=click.Path(path_type=Path), help="Where made folders are kept.")
+@click.option("--small", is_flag=True, help="A smaller pupil, for training on: that of the lab.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="Of the lessons, e.g. epochs=4.")
-def make(regime: str, cache: Path | None, settings: tuple[str, ...]) -> None:
+def make(regime: str, cache: Path | None, small: bool, settings: tuple[str, ...]) -> None:
     """Make a world and teach its pupil, e.g. `make drift --set seed=1`. Prints the folder."""
-    lessons = Lessons()
+    lessons = SMALL if small else Lessons()
     kinds = {each.name: type(getattr(lessons, each.name)) for each in fields(lessons)}
     for setting in settings:
         name, _, value = setting.partition("=")

@@ -59,6 +59,10 @@ class Lessons:
         return values if self.apart else {name: value for name, value in values.items() if name != "apart"}
 
 
+SMALL = Lessons(epochs=6, batch=8, lr=2e-3, width=96, apart=True)
+"""For whoever trains on: every step of every run pays for a model's size."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
     """One demonstration as ids, and which of them the pupil learns to say."""

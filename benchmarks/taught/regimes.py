@@ -105,10 +105,12 @@ def _shuffled(values: Sequence[str], draw: random.Random) -> list[str]:
 
 _DRIFT = Regime(
     "drift",
-    first=0.3,
-    kinds={Kind.SYNTAX: 1.0, Kind.TYPE: 2.0, Kind.NAME: 1.0, Kind.IMPORT: 1.0, Kind.ATTRIBUTE: 1.0},
+    first=0.4,
+    kinds={Kind.SYNTAX: 1.0, Kind.TYPE: 3.0, Kind.NAME: 1.0, Kind.IMPORT: 2.0, Kind.ATTRIBUTE: 1.0},
     mend={**MEND, Kind.ATTRIBUTE: 0.95},
-    far=0.3,
+    # Changed names make most failures, and their mends are alike: so that a fair share of all needs another program,
+    # most of the rest does.
+    far=0.8,
     silent=0.08,
     drifted=10,
     strange=0.75,
@@ -121,6 +123,6 @@ REGIMES = {
         _DRIFT,
         replace(_DRIFT, name="drift-unhinted", hint=False, strange=0.0),
         replace(_DRIFT, name="starved", changes=2, drifted=14),
-        Regime("slips", changes=2, first=0.45, silent=0.08, far=0.3, calls=2),
+        Regime("slips", changes=2, first=0.45, silent=0.08, far=0.5, calls=2),
     )
 }

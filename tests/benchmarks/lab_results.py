@@ -16,7 +16,7 @@ def result(
     accuracy: Callable[[int], float],
     tokens: float = 1_000.0,
     steps: int = 60,
-    rate: float = 2e-4,
+    rate: float = 3e-4,
 ) -> Result:
     """A run whose accuracy is a function of the step, and which samples so many tokens in each."""
     training = {

@@ -14,7 +14,7 @@ RESULTS: list[Result] = [
     *(result("hindsight", seed, accuracy=rising(0.95, 20)) for seed in (0, 1, 2)),
     *(result("saar", seed, accuracy=rising(0.95, 40)) for seed in (0, 1)),
     result("masked", accuracy=rising(0.5, 60)),
-    result("dapo-lr-2e-04", accuracy=rising(0.6, 30), steps=30),
+    result("dapo-lr-3e-04", accuracy=rising(0.6, 30), steps=30),
 ]
 
 

@@ -14,7 +14,7 @@ from cleaner_rl.train import Method, Recipe, overrides
 
 
 def recipe(arm: str, seed: int = 0, regime: str = "drift") -> Recipe:
-    return recipe_of(Run(regime, arm, seed), world(regime, seed), 2e-4, STEPS)
+    return recipe_of(Run(regime, arm, seed), world(regime, seed), 3e-4, STEPS)
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -42,7 +42,7 @@ def test_no_two_arms_are_the_same() -> None:
     # Tuning repeats DAPO at its own rate: two runs of one arm with one seed.
     made = [replace(recipe(arm.name), name="") for arm in (*REQUIRED, *CONTROLS)]
     assert all(one != other for index, one in enumerate(made) for other in made[:index])
-    assert replace(recipe("dapo-lr-2e-04"), name="") == made[0]
+    assert replace(recipe("dapo-lr-3e-04"), name="") == made[0]
 
 
 def test_arms_of_a_seed_begin_with_the_same_model_and_seeds_with_others() -> None:

@@ -43,7 +43,7 @@ EXACT = 5e-5
 SECONDS = 1_500
 """A run takes one or two minutes on a quiet machine of two cores; imports in a dozen processes are most of it."""
 CUT = (
-    *("cold_start=null", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
+    *("cold_start=null", "budget.prompt_tokens=256", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
     *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=8", "roc.sample=8"),
     *("roc.min_positive=1", "roc.min_negative=1"),
     "verl.actor_rollout_ref.model.external_lib=tests.engine.train.witness",
