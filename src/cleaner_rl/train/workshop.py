@@ -7,6 +7,7 @@ thousand rollouts leave no more tasks, connections and processes behind than one
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,6 +87,10 @@ async def _open(plan: Plan, tokenizer: Any) -> Workshop:
     sandbox = await SandboxClient(plan.sandbox, token=token).__aenter__()
 
     graders = standard_graders(sandbox, MathPool())
+    # What was loaded until now, torch and verl with it, lives as long as the process. Left to the collector it would be
+    # walked through again and again, and each time all rollouts of the process would stand still.
+    gc.collect()
+    gc.freeze()
     return Workshop(recipe, prompt, chat, call_format(prompt.call_format), sandbox, graders)
 
 
