@@ -12,7 +12,7 @@ import click
 
 from benchmarks.lab.arms import ARMS
 from benchmarks.lab.order import order
-from benchmarks.lab.page import PAGE, write_page
+from benchmarks.lab.page import DOCS, PAGES, write_pages
 from benchmarks.lab.recipes import Run
 from benchmarks.lab.results import RESULTS, read_all
 from benchmarks.lab.running import Lab
@@ -83,12 +83,11 @@ def status(as_json: bool, results: Path) -> None:
 
 
 @main.command()
-@click.option("--page", "path", type=click.Path(path_type=Path), default=PAGE, help="The page to write into.")
 @results_option
-def page(path: Path, results: Path) -> None:
-    """Write figures, tables and plots into the page, between its marks."""
-    write_page(path, read_all(results))
-    click.echo(path)
+def page(results: Path) -> None:
+    """Write figures, tables and plots into the documentation, between the marks there."""
+    write_pages(PAGES, read_all(results), DOCS / "images")
+    click.echo("\n".join(map(str, PAGES)))
 
 
 def _chosen(regimes: tuple[str, ...], arms: tuple[str, ...], seeds: tuple[int, ...]) -> list[Run]:

@@ -1,4 +1,4 @@
-"""Writes what the results say into `docs/lab.md`: figures stand between marks, and nobody else writes there.
+"""Writes what the results say into the documentation: figures stand between marks, and nobody else writes there.
 
     <!-- lab:NAME -->
     ...
@@ -16,23 +16,34 @@ from pathlib import Path
 from benchmarks.lab import summary
 from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, RATES, REQUIRED, TUNING
 from benchmarks.lab.order import order
-from benchmarks.lab.plots import draw
+from benchmarks.lab.plots import HEADLINE, PANELS, Panel, draw
 from benchmarks.lab.results import Result
 from benchmarks.lab.summary import Spread, Summary, summaries
 from benchmarks.lab.worlds import DRIFT, SLIPS, STARVED, UNHINTED
 
-PAGE = Path(__file__).parents[2] / "docs" / "lab.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "lab.md"
+METHODS = {
+    "dapo": (BASELINE,),
+    "saar": (BASELINE, "saar"),
+    "hindsight": (BASELINE, "hindsight", "hindsight-successes"),
+    "grpo-roc": (BASELINE, "roc", "saar-roc"),
+}
+"""Whose figures stand on which method's page."""
+PAGES = (PAGE, *(DOCS / "methods" / f"{name}.md" for name in METHODS))
 REGIMES = (DRIFT, SLIPS, STARVED, UNHINTED)
+CURVE = "lab-curve.svg"
 NOTHING = "Nothing of this has run yet."
 MARK = re.compile(r"(<!-- lab:([\w-]+) -->\n).*?(<!-- /lab:\2 -->)", re.DOTALL)
 
 
-def write_page(path: Path, results: Sequence[Result]) -> None:
-    """Fill the page's marks, and draw its plots beside it."""
+def write_pages(pages: Iterable[Path], results: Sequence[Result], images: Path) -> None:
+    """Fill the marks of all pages, and draw the plots."""
     found = blocks(results)
-    path.write_text(filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
-    for name, regime, arms in _plots(results):
-        draw([each for each in results if each.run.regime == regime], arms, path.parent / "images" / name)
+    for page in pages:
+        page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+    for name, regime, arms, panels in _plots(results):
+        draw([each for each in results if each.run.regime == regime], arms, images / name, panels)
 
 
 def filled(text: str, found: dict[str, str]) -> str:
@@ -50,6 +61,7 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
         "agreement": agreement(results),
         "cost": cost(results),
         "not-run": not_run(results),
+        **{f"method-{name}": method(results, arms) for name, arms in METHODS.items()},
     }
     return {name: f"{text}\n" for name, text in parts.items()}
 
@@ -165,6 +177,18 @@ def cost(results: Sequence[Result]) -> str:
     )
 
 
+def method(results: Sequence[Result], arms: Sequence[str]) -> str:
+    """What a method came to in the two regimes that all arms run in, with its curves in the first."""
+    parts = []
+    for regime in (DRIFT, SLIPS):
+        rows = [each for each in summaries(results, regime) if each.arm in arms]
+        if rows:
+            parts.append(f"In {regime}:\n\n{_table(CAME_TO, map(_came_to, rows))}")
+    if not parts:
+        return NOTHING
+    return "\n\n".join([*parts, f"![Curves of all methods in drift](../images/{CURVE})"])
+
+
 def not_run(results: Sequence[Result]) -> str:
     """What is missing."""
     finished = {each.run for each in results if each.finished}
@@ -238,14 +262,16 @@ def _how_soon(each: Summary) -> list[str]:
     ]
 
 
-def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str]]]:
+def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str], Sequence[Panel]]]:
     for regime in REGIMES:
         found = [each.arm for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
         if found:
-            yield f"lab-{regime}.svg", regime, found
+            yield f"lab-{regime}.svg", regime, found, PANELS
+        if found and regime == DRIFT:
+            yield CURVE, regime, found, HEADLINE
     controls = [arm.name for arm in CONTROLS if any(each.arm == arm.name for each in summaries(results, DRIFT))]
     if controls:
-        yield "lab-controls.svg", DRIFT, [BASELINE, "saar", "hindsight", *controls]
+        yield "lab-controls.svg", DRIFT, [BASELINE, "saar", "hindsight", *controls], PANELS
 
 
 def _range(found: Spread, words: Callable[[float], str] = lambda value: f"{value:.2f}") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks.lab import summary
 from benchmarks.lab.arms import ARMS, REQUIRED
@@ -25,6 +25,8 @@ COLOURS = dict(
 """Told apart by most kinds of colour-blindness; what is compared with everything is grey."""
 OTHERS = ("#009e73", "#8c6bb1", "#a6761d", "#1b9e77", "#666666")
 GRID = 30
+Panel: TypeAlias = tuple[str, str, Callable[[Result], Points]]
+"""A title, what it is drawn against, and a run's curve."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "cleaner",
@@ -42,17 +44,18 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(results: Sequence[Result], arms: Sequence[str], path: Path) -> None:
-    """All curves of some arms, as one SVG file. `results` are of one regime."""
+def draw(results: Sequence[Result], arms: Sequence[str], path: Path, panels: Sequence[Panel]) -> None:
+    """Curves of some arms, as one SVG file with three panels in a row. `results` are of one regime."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    rows = len(panels) // 3
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10.5, 8.4), layout="constrained")
-        axes = figure.subplots(3, 3)
+        figure = Figure(figsize=(10.5, 2.6 * rows + 0.6), layout="constrained")
+        axes = figure.subplots(rows, 3, squeeze=False)
         runs = {arm: [each for each in results if each.run.arm == arm] for arm in arms}
         runs = {arm: some for arm, some in runs.items() if some}
-        for place, (title, x, curve) in zip(axes.flat, PANELS, strict=True):
+        for place, (title, x, curve) in zip(axes.flat, panels, strict=True):
             _panel(place, runs, title, x, curve)
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
@@ -99,7 +102,7 @@ def _recovery(result: Result) -> Points:
     return [(float(step), each["right"]) for step, each in sorted(result.recovery.items())]
 
 
-PANELS: tuple[tuple[str, str, Callable[[Result], Points]], ...] = (
+PANELS: tuple[Panel, ...] = (
     ("Held-out accuracy", "RL steps", _accuracy(summary.steps)),
     ("Held-out accuracy", "thousand tokens sampled", _accuracy(summary.tokens)),
     ("Held-out accuracy", "minutes of training", _accuracy(summary.minutes)),
@@ -110,6 +113,7 @@ PANELS: tuple[tuple[str, str, Callable[[Result], Points]], ...] = (
     ("Tokens sampled a trajectory (held-out)", "RL steps", _evaluated("length")),
     ("Log-prob gap of moved tokens (training)", "RL steps", _trained("graft_gap")),
 )
+HEADLINE = (PANELS[0], PANELS[1], PANELS[4])
 
 
 def _panel(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks.lab.page import MARK, NOTHING, PAGE, blocks, filled, write_page
+from benchmarks.lab.page import MARK, NOTHING, PAGES, blocks, filled, write_pages
 from benchmarks.lab.results import Result, read_all
 from tests.benchmarks.lab_results import result, rising
 
@@ -18,11 +18,16 @@ RESULTS: list[Result] = [
 ]
 
 
-def test_the_page_says_what_the_results_say() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert filled(text, blocks(read_all())) == text, "run `python -m benchmarks.lab page`"
-    assert {match[2] for match in MARK.finditer(text)} == set(blocks([]))
-    assert all((PAGE.parent / image).exists() for image in re.findall(r"\]\((images/[^)]+)\)", text))
+def test_the_pages_say_what_the_results_say() -> None:
+    found = blocks(read_all())
+    marks: list[str] = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert filled(text, found) == text, "run `python -m benchmarks.lab page`"
+        marks += [match[2] for match in MARK.finditer(text)]
+        images = re.findall(r"\]\(((?:\.\./)?images/[^)]+)\)", text)
+        assert all((page.parent / image).exists() for image in images)
+    assert sorted(marks) == sorted(found)
 
 
 def test_without_results_the_page_says_so() -> None:
@@ -54,14 +59,16 @@ def test_a_page_is_written_with_its_plots(tmp_path: Path) -> None:
     page = tmp_path / "lab.md"
     page.write_text("Before.\n<!-- lab:drift -->\nold\n<!-- /lab:drift -->\nAfter.\n", encoding="utf-8")
 
-    write_page(page, RESULTS)
+    images = tmp_path / "images"
+    write_pages([page], RESULTS, images)
     first = page.read_text(encoding="utf-8")
-    plot = (tmp_path / "images" / "lab-drift.svg").read_bytes()
-    write_page(page, RESULTS)
+    plot = (images / "lab-drift.svg").read_bytes()
+    write_pages([page], RESULTS, images)
 
     assert first.startswith("Before.\n<!-- lab:drift -->\n| arm |")
     assert first.endswith("\n<!-- /lab:drift -->\nAfter.\n")
     assert page.read_text(encoding="utf-8") == first
-    assert (tmp_path / "images" / "lab-drift.svg").read_bytes() == plot
+    assert (images / "lab-drift.svg").read_bytes() == plot
     assert b"Held-out accuracy" in plot
-    assert (tmp_path / "images" / "lab-controls.svg").exists()
+    assert (images / "lab-controls.svg").exists()
+    assert (images / "lab-curve.svg").exists()
