@@ -29,6 +29,12 @@ SAMPLED = "__rollout_n__"
 class WorkerLostError(RuntimeError):
     """A process that ran rollouts is gone, and with it the groups that it had begun."""
 
+    def __init__(self, error: RayActorError) -> None:
+        super().__init__(
+            f"an agent-loop worker is gone, and the rollouts that it ran with it: {error}. "
+            "Run the same command again; the run goes on from its last checkpoint"
+        )
+
 
 class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
     """verl's manager, for our agent loop."""
@@ -64,7 +70,10 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
         if not validating:
             prompts[SAMPLED] = NonTensorData(self._recipe.sampled)
             prompts[ROUND] = NonTensorStack(*self._rounds(prompts))
-        super().generate_sequences(prompts)
+        try:
+            super().generate_sequences(prompts)
+        except RayActorError as error:
+            raise WorkerLostError(error) from None
 
     def check_workers(self) -> None:
         """Raise `WorkerLostError` if a worker is gone. A busy one may answer whenever it comes to it."""
@@ -76,10 +85,7 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
             try:
                 ray.get(answer)
             except RayActorError as error:
-                raise WorkerLostError(
-                    f"an agent-loop worker is gone, and the rollouts that it ran with it: {error}. "
-                    "Run the same command again; the run goes on from its last checkpoint"
-                ) from None
+                raise WorkerLostError(error) from None
             self._asked[worker.__ray_ready__.remote()] = worker
 
     def _rounds(self, prompts: Any) -> list[int]:

@@ -258,6 +258,9 @@ def test_a_process_without_our_parts_is_named() -> None:
 
 def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> None:
     import ray
+    import torch
+    from tensordict import TensorDict
+    from tensordict.tensorclass import NonTensorData
 
     from cleaner_rl.train.manager import CleanerManager, WorkerLostError
 
@@ -266,6 +269,8 @@ def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> N
 
         async def work(self) -> None:
             time.sleep(3)  # noqa: ASYNC251 - a worker whose loop is busy
+
+        async def generate_sequences(self, prompts: Any) -> None: ...
 
     remote: Any = ray.remote(num_cpus=0)(Worker)
     workers = [remote.remote(), remote.remote()]
@@ -279,6 +284,10 @@ def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> N
     ray.kill(workers[0])
     with pytest.raises(WorkerLostError, match="an agent-loop worker is gone"):
         _keep_checking(manager, seconds=60)
+    prompts = TensorDict({"index": torch.arange(2)}, batch_size=2)
+    prompts["validate"] = NonTensorData(True)
+    with pytest.raises(WorkerLostError, match="an agent-loop worker is gone"):
+        manager.generate_sequences(prompts)
 
 
 def _keep_checking(manager: Any, seconds: float) -> None:
