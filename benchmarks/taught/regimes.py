@@ -103,12 +103,13 @@ def _shuffled(values: Sequence[str], draw: random.Random) -> list[str]:
     return draw.sample(values, len(values))
 
 
+_HARD = dict.fromkeys(MEND, 0.6)
+"""So seldom that a lookahead of three tries leaves failures too: where it mends all, groups have one reward."""
 _DRIFT = Regime(
     "drift",
     first=0.4,
     kinds={Kind.SYNTAX: 1.0, Kind.TYPE: 3.0, Kind.NAME: 1.0, Kind.IMPORT: 2.0, Kind.ATTRIBUTE: 1.0},
-    # So seldom that a lookahead of three tries leaves failures too: where it mends all, no group has two rewards.
-    mend=dict.fromkeys(MEND, 0.6),
+    mend=_HARD,
     # Changed names make most failures, and their mends are alike: so that a fair share of all needs another program,
     # most of the rest does.
     far=0.8,
@@ -124,6 +125,6 @@ REGIMES = {
         _DRIFT,
         replace(_DRIFT, name="drift-unhinted", hint=False, strange=0.0),
         replace(_DRIFT, name="starved", changes=2, drifted=14),
-        Regime("slips", changes=2, first=0.45, silent=0.08, far=0.5, calls=2),
+        Regime("slips", changes=2, first=0.6, mend=_HARD, silent=0.15, far=0.5, calls=2),
     )
 }
