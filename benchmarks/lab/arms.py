@@ -10,7 +10,7 @@ STEPS = 60
 HALF = STEPS // 2
 RATES = (1e-4, 3e-4, 9e-4)
 """Learning rates that DAPO is tried with before anything else."""
-TUNING_STEPS = 30
+TUNING_STEPS = 20
 BASELINE = "dapo"
 
 Settings = Mapping[str, Mapping[str, object]]
