@@ -22,7 +22,7 @@ def test_a_processor_is_a_platform() -> None:
         "state = module.get_rng_state(); first = torch.rand(3); module.set_rng_state(state)\n"
         "assert torch.equal(torch.rand(3), first)\n"
         "import ray\n"
-        "ray.init(num_cpus=1, include_dashboard=False)\n"
+        "ray.init(num_cpus=1, include_dashboard=False, _node_ip_address='127.0.0.1')\n"
         "here = ray.get_runtime_context()\n"
         "job, port = here.get_job_id().split('-')\n"
         "assert job == here.worker.current_job_id.hex() and here.gcs_address.endswith(f':{port}')\n"

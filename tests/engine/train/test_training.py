@@ -103,10 +103,10 @@ def drawn(run: Path, phase: Phase = Phase.TRAINING) -> list[Trajectory[TokenSpan
 def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, request: pytest.FixtureRequest) -> None:
     run: Path = request.getfixturevalue(method)
     trained = witness.seen(run.parent)
-    first = [each for each in drawn(run) if each.key.step == 1]
+    rows = drawn(run)
     for step in range(1, STEPS + 1):
         # What reached the update is what was stored and kept: every id, and which of them is learnt.
-        kept = [each for each in drawn(run) if each.key.step == step and each.extra["roc"]["kept"]]  # type: ignore[index]
+        kept = [each for each in rows if each.key.step == step and each.extra["roc"]["kept"]]  # type: ignore[index]
         assert len(kept) == 4 * 4
         seen = [each for each in trained if each.step == step]
         assert Counter(map(stored, kept)) == Counter((tuple(each.ids), tuple(each.mask)) for each in seen)
@@ -115,7 +115,7 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, requ
             assert distances(each.rollout, each.old)[np.array(each.mask, bool)].max() < EXACT
 
     # So it is by plain transformers; and without re-scoring it would not be.
-    far = differences(world / "model", first)
+    far = differences(world / "model", [each for each in rows if each.key.step == 1])
     assert far.moved_tokens > 0
     assert far.clean < EXACT
     assert far.moved_as_sampled > 1_000 * far.clean
@@ -150,9 +150,9 @@ def test_the_lab_would_see_repairs_and_selection(saar: Path) -> None:
 
 def test_s14_a_lookahead_without_room_ends_and_the_step_goes_on(saar: Path) -> None:
     recipe = read_plan(str(saar)).recipe
-    refused = [edit.refusal for each in drawn(saar) for _, edit in each.edits]
-    assert NO_ROOM in refused
-    for each in drawn(saar):
+    rows = drawn(saar)
+    assert NO_ROOM in [edit.refusal for each in rows for _, edit in each.edits]
+    for each in rows:
         assert len(each) <= len(each.prompt) + recipe.budget.response_tokens
 
 
@@ -178,8 +178,9 @@ def tossed(recipe: Recipe, trajectory: Trajectory[TokenSpan]) -> bool:
 
 
 def test_s20_residual_errors_are_logged_call_by_call(saar: Path) -> None:
+    stored_rows = drawn(saar)
     for line in metrics(saar):
-        rows = [each for each in drawn(saar) if each.key.step == line["step"]]
+        rows = [each for each in stored_rows if each.key.step == line["step"]]
         failed = [sum(result.failed for turn in each.turns for result in turn.results) for each in rows]
         assert line["metrics"]["errors_per_trajectory"] == pytest.approx(sum(failed) / len(rows))
 
