@@ -30,6 +30,14 @@ TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 def write_smollm2(folder: Path, dtype: str = "float32") -> Path:
     """SmolLM2-135M-Instruct in Hugging Face's form; returns the folder."""
     import torch
+
+    model, tokenizer = smollm2()
+    return save(model.to(getattr(torch, dtype)), tokenizer, folder)
+
+
+def smollm2() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """SmolLM2-135M-Instruct, with the template that knows tools."""
+    import torch
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -51,7 +59,8 @@ def write_smollm2(folder: Path, dtype: str = "float32") -> Path:
     settings.pop("_name_or_path", None)
     model = LlamaForCausalLM(LlamaConfig(**settings))
     model.load_state_dict(widened.state_dict(), strict=True)
-    return save(model.to(getattr(torch, dtype)), tokenizer, folder)
+    tokenizer.chat_template = TEMPLATE.read_text(encoding="utf-8")
+    return model, tokenizer
 
 
 def write_tiny_qwen3(folder: Path, *, seed: int = 0, vocabulary: int = 1024) -> Path:

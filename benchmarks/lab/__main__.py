@@ -16,7 +16,7 @@ from benchmarks.lab.page import DOCS, PAGES, write_pages
 from benchmarks.lab.recipes import Run
 from benchmarks.lab.results import RESULTS, read_all
 from benchmarks.lab.running import Lab
-from benchmarks.taught.regimes import REGIMES
+from benchmarks.lab.worlds import PLACES
 
 results_option = click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, help="Where results are kept.", show_default="here"
@@ -31,7 +31,7 @@ def main() -> None:
 @main.command()
 @click.option("--minutes", type=float, default=float("inf"), help="Stop in time, and go on by the same command.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Runs at a time.")
-@click.option("--regime", "regimes", multiple=True, type=click.Choice(sorted(REGIMES)), help="Only these.")
+@click.option("--regime", "regimes", multiple=True, type=click.Choice(PLACES), help="Only these.")
 @click.option("--arm", "arms", multiple=True, type=click.Choice(list(ARMS)), help="Only these.")
 @click.option("--seed", "seeds", multiple=True, type=int, help="Only these.")
 @click.option("--steps", type=int, default=0, help="Fewer steps, for a trial; keep its results elsewhere.")

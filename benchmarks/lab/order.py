@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from benchmarks.lab.arms import CONTROLS, REQUIRED, TUNING
 from benchmarks.lab.recipes import Run
-from benchmarks.lab.worlds import DRIFT, SLIPS, STARVED, UNHINTED
+from benchmarks.lab.worlds import DRIFT, REAL, SLIPS, STARVED, UNHINTED
 
 SEEDS = (0, 1, 2)
+IN_REAL = ("dapo", "hindsight", "saar")
 IN_STARVED = ("dapo", "saar", "hindsight-successes", "hindsight", "saar-then-hindsight")
 
 
@@ -23,6 +24,7 @@ def order() -> list[Run]:
         *(Run(DRIFT, arm.name, 0) for arm in TUNING),
         *_grid(DRIFT, required),
         *_grid(SLIPS, required),
+        *(Run(REAL, arm, 0) for arm in IN_REAL),
         *_grid(STARVED, IN_STARVED),
         *(Run(DRIFT, arm.name, 0) for arm in CONTROLS),
         *_grid(UNHINTED, required),

@@ -19,7 +19,7 @@ from benchmarks.lab.order import order
 from benchmarks.lab.plots import HEADLINE, PANELS, Panel, draw
 from benchmarks.lab.results import Result
 from benchmarks.lab.summary import Spread, Summary, summaries
-from benchmarks.lab.worlds import DRIFT, SLIPS, STARVED, UNHINTED
+from benchmarks.lab.worlds import DRIFT, PLACES, REAL, SLIPS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "lab.md"
@@ -31,7 +31,6 @@ METHODS = {
 }
 """Whose figures stand on which method's page."""
 PAGES = (PAGE, *(DOCS / "methods" / f"{name}.md" for name in METHODS))
-REGIMES = (DRIFT, SLIPS, STARVED, UNHINTED)
 CURVE = "lab-curve.svg"
 NOTHING = "Nothing of this has run yet."
 MARK = re.compile(r"(<!-- lab:([\w-]+) -->\n).*?(<!-- /lab:\2 -->)", re.DOTALL)
@@ -56,10 +55,11 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
     parts = {
         "headline": headline(results),
         "learning-rate": learning_rate(results),
-        **{regime: _required(results, regime) for regime in REGIMES},
+        **{regime: _required(results, regime) for regime in PLACES},
         "controls": controls(results),
         "agreement": agreement(results),
-        "cost": cost(results),
+        "cost": cost(results, DRIFT),
+        "smollm2-cost": cost(results, REAL),
         "not-run": not_run(results),
         **{f"method-{name}": method(results, arms) for name, arms in METHODS.items()},
     }
@@ -149,11 +149,11 @@ def agreement(results: Sequence[Result]) -> str:
     )
 
 
-def cost(results: Sequence[Result]) -> str:
+def cost(results: Sequence[Result], regime: str) -> str:
     """Where the time went."""
     rows = []
     for arm in REQUIRED:
-        runs = [each for each in results if each.run.arm == arm.name and each.run.regime == DRIFT and each.training]
+        runs = [each for each in results if each.run.arm == arm.name and each.run.regime == regime and each.training]
         if runs:
             parts = [_mean_part(runs, part) for part in ("", "_generation", "_update", "_weights", "_testing")]
             hours = sum(each.hours for each in runs) / len(runs)
@@ -171,10 +171,7 @@ def cost(results: Sequence[Result]) -> str:
         "tokens a step",
         "minutes a run, start-up included",
     ]
-    return (
-        _table(head, rows)
-        + f"\n\nAll runs together: {sum(each.hours for each in results):.1f} hours of runs, some at a time."
-    )
+    return _table(head, rows)
 
 
 def method(results: Sequence[Result], arms: Sequence[str]) -> str:
@@ -193,8 +190,9 @@ def not_run(results: Sequence[Result]) -> str:
     """What is missing."""
     finished = {each.run for each in results if each.finished}
     missing = [run for run in order() if run not in finished]
-    lines = [f"- {len(order()) - len(missing)} of {len(order())} runs are finished."]
-    for regime in REGIMES:
+    done, hours = len(order()) - len(missing), sum(each.hours for each in results)
+    lines = [f"- {done} of {len(order())} runs are finished; all together took {hours:.1f} hours."]
+    for regime in PLACES:
         names: dict[str, list[str]] = {}
         for run in missing:
             if run.regime == regime:
@@ -263,7 +261,7 @@ def _how_soon(each: Summary) -> list[str]:
 
 
 def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str], Sequence[Panel]]]:
-    for regime in REGIMES:
+    for regime in PLACES:
         found = [each.arm for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
         if found:
             yield f"lab-{regime}.svg", regime, found, PANELS

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.lab.arms import ARMS, STEPS, TUNING, TUNING_STEPS, Arm
-from benchmarks.lab.worlds import World, lab_folder
+from benchmarks.lab.arms import ARMS, REAL_STEPS, STEPS, TUNING, TUNING_STEPS, Arm
+from benchmarks.lab.worlds import REAL, World, lab_folder
 from cleaner_rl.train import Recipe, to_recipe
 
 EVALUATE_EVERY = 5
@@ -28,6 +28,17 @@ SHARED: Mapping[str, Any] = {
     # In float32 the engine's log-probs are the trainer's to 1e-5: asking the trainer again would cost a forward pass.
     "verl": {"algorithm.rollout_correction.bypass_mode": True},
 }
+
+IN_PLACE: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    # Its words are tokens where the tiny model's phrases are, and a step of it costs a hundred times as much.
+    REAL: {
+        "budget": {"prompt_tokens": 192, "response_tokens": 448, "lookahead_tokens": 448},
+        "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 8, "micro_batch": 4},
+        "update": {"lr": 3e-5},
+        "faults": {"stall_minutes": 15},
+    }
+}
+"""What a place changes for all of its arms."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,6 +57,8 @@ class Run:
     @property
     def steps(self) -> int:
         """How long it goes on."""
+        if self.regime == REAL:
+            return REAL_STEPS
         return TUNING_STEPS if ARMS[self.arm] in TUNING else STEPS
 
 
@@ -76,7 +89,7 @@ def recipe_of(run: Run, world: World, rate: float, steps: int, changes: Mapping[
         "update": {"lr": rate},
         "sandbox": {"site": str(world.folder / "site")},
     }
-    return to_recipe(_laid(values, SHARED, own, arm.settings, changes or {}))
+    return to_recipe(_laid(values, SHARED, own, IN_PLACE.get(run.regime, {}), arm.settings, changes or {}))
 
 
 def _laid(values: Mapping[str, Any], *layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

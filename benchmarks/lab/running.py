@@ -181,7 +181,7 @@ class Lab:
             process = subprocess.Popen(
                 [*self.program, str(os.getpid()), *arguments],
                 cwd=ROOT,
-                env={**os.environ, **ENVIRONMENT, **(variables or {})},
+                env={**ENVIRONMENT, **os.environ, **(variables or {})},
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
@@ -208,7 +208,7 @@ class Lab:
 
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-"""One thread each: runs share the machine's cores, and a tiny model gains nothing from more."""
+"""One thread each, unless told otherwise: runs share the cores, and a tiny model gains nothing from more."""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

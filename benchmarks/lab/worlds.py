@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.taught.folder import AGENT, cache_folder, made, place, tasks
-from benchmarks.taught.pupil import SMALL, Lessons
+from benchmarks.taught.pupil import SMALL, SMOLLM2, Lessons
 from benchmarks.taught.questions import TEST
 from benchmarks.taught.regimes import REGIMES, Regime
 from cleaner_rl.tasks import Task, write_verl
 
 DRIFT, UNHINTED, SLIPS, STARVED = "drift", "drift-unhinted", "slips", "starved"
+REAL = "smollm2"
+"""Drift once more, for a real language model."""
+PLACES = (DRIFT, SLIPS, STARVED, UNHINTED, REAL)
 COLD_STARTS = 3
 """How many different models runs begin with, in turn."""
 HELD_OUT = 192
@@ -31,6 +34,8 @@ class World:
 
     regime: Regime
     lessons: Lessons
+    evaluated: int = HELD_OUT
+    failing: int = FAILED_FIRST
 
     @property
     def folder(self) -> Path:
@@ -40,23 +45,25 @@ class World:
     @property
     def held_out(self) -> Path:
         """The tasks of every evaluation, as verl's rows."""
-        return self.folder / f"held-out-{HELD_OUT}.parquet"
+        return self.folder / f"held-out-{self.evaluated}.parquet"
 
     def make(self) -> None:
         """Make what isn't there: minutes, and torch."""
         made(self.regime, self.lessons)
         if not self.held_out.exists():
             part = self.held_out.with_suffix(f".part{os.getpid()}")
-            write_verl(part, tasks(self.regime, TEST, HELD_OUT), self.regime.prompt, AGENT)
+            write_verl(part, tasks(self.regime, TEST, self.evaluated), self.regime.prompt, AGENT)
             part.rename(self.held_out)
 
     def failed_first(self) -> list[Task]:
         """The tasks of the recovery set."""
-        return tasks(self.regime, TEST, HELD_OUT + FAILED_FIRST)[HELD_OUT:]
+        return tasks(self.regime, TEST, HELD_OUT + self.failing)[HELD_OUT:]
 
 
 def world(regime: str, seed: int) -> World:
     """The world of a run's number."""
+    if regime == REAL:
+        return World(REGIMES[DRIFT], replace(SMOLLM2, seed=seed % COLD_STARTS), evaluated=64, failing=64)
     return World(REGIMES[regime], replace(SMALL, seed=seed % COLD_STARTS))
 
 

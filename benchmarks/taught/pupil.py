@@ -1,4 +1,6 @@
-"""Supervised training of a tiny Qwen3 on demonstrations: plain torch, minutes on two cores, loss on its own words.
+"""Supervised training on demonstrations: plain torch, minutes on two cores, loss on the model's own words.
+
+The pupil is a tiny Qwen3 that knows nothing, or SmolLM2-135M, a real language model, which learns the format.
 
 The sequences are put together by the same `Chat` that rollouts use, from the same pieces: the prompt, the turn's ids
 with their end-of-turn token, the observation. So what is trained on is, id for id, what a rollout will hold.
@@ -19,7 +21,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.models import TEMPLATE, qwen3, train_tokenizer
+from benchmarks.models import TEMPLATE, qwen3, smollm2, train_tokenizer
 from benchmarks.taught.library import OPERATIONS, SUFFIXES
 from benchmarks.taught.questions import task
 from benchmarks.taught.regimes import Regime
@@ -51,16 +53,22 @@ class Lessons:
     """Characters of a token at most: phrases are tokens, so that a trajectory has a few hundred of them."""
     apart: bool = False
     """Whether both parts of a function's name are tokens of their own, so that it is easily read off a hint."""
+    pretrained: bool = False
+    """Whether SmolLM2-135M learns instead of a new model; its size and its vocabulary are its own."""
+    window: int = 0
+    """Tokens of a demonstration that are learnt from, at most; 0 for all."""
     seed: int = 0
 
     def to_json(self) -> dict[str, object]:
         """As JSON values; without what is as it always was, so that folders keep their names."""
-        values = asdict(self)
-        return values if self.apart else {name: value for name, value in values.items() if name != "apart"}
+        return {name: value for name, value in asdict(self).items() if value or name not in LATER}
 
 
+LATER = ("apart", "pretrained", "window")
 SMALL = Lessons(epochs=6, batch=8, lr=2e-3, width=96, apart=True)
 """For whoever trains on: every step of every run pays for a model's size."""
+SMOLLM2 = Lessons(demonstrations=480, epochs=1, batch=8, lr=3e-4, pretrained=True, window=640)
+"""Some minutes for a real language model: it can read and write, and lacks the format and the library."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +77,10 @@ class Lesson:
 
     ids: npt.NDArray[np.int64]
     own: npt.NDArray[np.bool_]
+
+    def first(self, count: int) -> Lesson:
+        """So many ids of it; all for 0."""
+        return Lesson(self.ids[:count], self.own[:count]) if count else self
 
 
 def vocabulary(made: Sequence[Demonstration], regime: Regime, lessons: Lessons) -> PreTrainedTokenizerFast:
@@ -104,10 +116,9 @@ def teach(
     """A model and its tokenizer, and the mean loss of each epoch."""
     import torch
 
-    tokenizer = vocabulary(made, regime, lessons)
+    model, tokenizer = smollm2() if lessons.pretrained else _new(made, regime, lessons)
     chat = Chat(tokenizer, ToolSet(regime.prompt.tool))
-    sequences = [encode(each, regime, chat, tokenizer) for each in made]
-    model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
+    sequences = [encode(each, regime, chat, tokenizer).first(lessons.window) for each in made]
     optimizer = torch.optim.AdamW(model.parameters(), lr=lessons.lr, betas=(0.9, 0.98), weight_decay=0.01)
     steps = max(1, lessons.epochs * math.ceil(len(sequences) / lessons.batch))
     warm = max(1, steps // 20)
@@ -126,7 +137,9 @@ def teach(
         sums = []
         with click.progressbar(length=steps // lessons.epochs, label=label, file=sys.stderr) as bar:
             for batch in _batches(sequences, lessons, epoch):
-                loss = _loss(model, batch, tokenizer.pad_token_id) / usual
+                # Where a processor has matrix units, half the precision is twice the speed; tiny models don't notice.
+                with torch.autocast("cpu", torch.bfloat16, enabled=lessons.pretrained):
+                    loss = _loss(model, batch, tokenizer.pad_token_id) / usual
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
@@ -136,6 +149,14 @@ def teach(
                 bar.update(1)
         losses.append(sum(sums) / len(sums))
     return model.eval(), tokenizer, losses
+
+
+def _new(
+    made: Sequence[Demonstration], regime: Regime, lessons: Lessons
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    tokenizer = vocabulary(made, regime, lessons)
+    model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
+    return model, tokenizer
 
 
 def _batches(sequences: Sequence[Lesson], lessons: Lessons, epoch: int) -> Iterator[list[Lesson]]:

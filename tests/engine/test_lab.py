@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab import worlds
 from benchmarks.lab.arms import ARMS, STEPS
 from benchmarks.lab.recipes import Run, recipe_of
 from benchmarks.lab.recovery import recovery
@@ -33,12 +32,11 @@ def test_verl_knows_the_settings_of_every_arm() -> None:
 @pytest.mark.timeout(180)
 def test_a_world_is_made_and_its_models_recovery_measured(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEANER_TAUGHT", str(site))
-    monkeypatch.setattr(worlds, "FAILED_FIRST", 6)
-    made = World(REGIMES["drift"], LESSONS)
+    made = World(REGIMES["drift"], LESSONS, evaluated=12, failing=6)
 
     made.make()
     found = recovery(made.folder / "model", made)
 
-    assert len(list(read_verl(made.held_out))) == worlds.HELD_OUT
+    assert len(list(read_verl(made.held_out))) == 12
     assert found["rollouts"] == 6
     assert 0 <= found["right"] <= found["next_call_works"] <= 1
