@@ -135,6 +135,13 @@ CONTROLS = (
         "dapo-dynamic", "DAPO, dynamic sampling", "dapo", {"batch": {"dynamic_sampling": True}}, "with groups refilled?"
     ),
     Arm(
+        "saar-dynamic",
+        "SAAR, dynamic sampling",
+        "cleaner",
+        {"batch": {"dynamic_sampling": True}},
+        "with groups refilled?",
+    ),
+    Arm(
         "hindsight-dynamic",
         "hindsight, dynamic sampling",
         "hindsight",

@@ -211,6 +211,7 @@ CAME_TO = [
     "failed calls",
     "raw errors in training",
     "right after a failed call",
+    "groups of one reward",
 ]
 HOW_SOON = [
     "arm",
@@ -246,6 +247,7 @@ def _came_to(each: Summary) -> list[str]:
         _range(each.errors),
         _range(each.raw_errors),
         _range(each.recovery, _share),
+        _range(each.one_reward, _share),
     ]
 
 

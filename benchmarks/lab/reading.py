@@ -4,6 +4,7 @@
 | --- | --- |
 | `metrics.jsonl` | training: raw errors, repairs, the graft's log-prob gap, sampled tokens |
 | the store | evaluation: held-out accuracy, first attempts, residual errors, length; repair is off |
+| | training: the share of groups whose rollouts all had one reward, from which nothing is learnt |
 | `verl-N.jsonl` | seconds of each step, and where they went; N counts the starts |
 
 A run that was broken off goes on from its last checkpoint. What it did after that is done again and must not count
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -52,7 +54,19 @@ def training(folder: Path) -> ByStep:
     for step, seconds in _seconds(folder).items():
         if step in figures:
             figures[step] |= seconds
+    for part in (folder / "trajectories" / f"run={folder.name}").glob("step=*"):
+        if _step(part) in figures:
+            figures[_step(part)]["groups_of_one_reward"] = of_one_reward(read(part))
     return figures
+
+
+def of_one_reward(trajectories: Iterable[AnyTrajectory]) -> float:
+    """The share of groups that are all right or all wrong."""
+    groups: dict[str, set[bool]] = defaultdict(set)
+    for each in trajectories:
+        if each.usable and each.success is not None:
+            groups[each.key.task].add(each.success)
+    return _mean([float(len(ends) == 1) for ends in groups.values()])
 
 
 def evaluations(folder: Path) -> ByStep:

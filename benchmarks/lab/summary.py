@@ -111,6 +111,8 @@ class Summary:
     first_call: Spread
     raw_errors: Spread
     recovery: Spread
+    one_reward: Spread
+    """The share of groups that all of training could learn nothing from."""
     steps: Spread
     """To the target."""
     step_ratio: Spread
@@ -148,6 +150,7 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
         first_call=spread([final(each, "first_call_works") for each in runs]),
         raw_errors=spread([mean([y for _, y in training_curve(each, "raw_errors")][-2 * LAST :]) for each in runs]),
         recovery=spread([each.recovery[max(each.recovery)].get("right") for each in runs]),
+        one_reward=spread([mean([y for _, y in training_curve(each, "groups_of_one_reward")]) for each in runs]),
         steps=spread([own for own, _ in to_steps]),
         step_ratio=spread([_ratio(own, other) for own, other in to_steps]),
         tokens=spread([own for own, _ in to_tokens]),

@@ -20,7 +20,13 @@ def result(
 ) -> Result:
     """A run whose accuracy is a function of the step, and which samples so many tokens in each."""
     training = {
-        step: {"sampled_tokens": tokens, "seconds": 6.0, "raw_errors": 0.5, "graft_gap": 1.0}
+        step: {
+            "sampled_tokens": tokens,
+            "seconds": 6.0,
+            "raw_errors": 0.5,
+            "graft_gap": 1.0,
+            "groups_of_one_reward": 0.25,
+        }
         for step in range(1, steps + 1)
     }
     evaluation = {
