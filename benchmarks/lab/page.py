@@ -74,14 +74,15 @@ def headline(results: Sequence[Result]) -> str:
         return NOTHING
     best = min(ours, key=lambda each: (-len(each.step_ratio.values), each.step_ratio.mean or 0.0))
     lines = [
-        f"- **{ARMS[best.arm].label}** came to DAPO's final held-out accuracy in {_range(best.step_ratio)} of DAPO's "
-        f"steps and {_range(best.token_ratio)} of its sampled tokens ({_seeds(best)})."
+        f"- **{ARMS[best.arm].label}** came to DAPO's final held-out accuracy in {_range(best.step_share)} of the "
+        f"steps and {_range(best.token_share)} of the sampled tokens of DAPO's whole run; against where DAPO itself "
+        f"first was that good, in {_range(best.step_ratio)} and {_range(best.token_ratio)} ({_seeds(best)})."
     ]
     if "saar" in drift and best.arm != "saar":
         saar = drift["saar"]
         lines.append(
-            f"- SAAR: {_range(saar.step_ratio)} of the steps, {_range(saar.token_ratio)} of the tokens "
-            f"({_seeds(saar)})."
+            f"- SAAR: {_range(saar.step_share)} and {_range(saar.token_share)} of DAPO's whole run, "
+            f"{_range(saar.step_ratio)} and {_range(saar.token_ratio)} of its way there ({_seeds(saar)})."
         )
     lines.append(
         f"- Failed calls a held-out trajectory at the end, repair off: DAPO {_range(drift[BASELINE].errors)}, "
@@ -216,9 +217,11 @@ CAME_TO = [
 HOW_SOON = [
     "arm",
     "steps to DAPO's",
-    "of DAPO's steps",
+    "of DAPO's run",
+    "of DAPO's way there",
     "k tokens to DAPO's",
-    "of DAPO's tokens",
+    "of DAPO's run",
+    "of DAPO's way there",
     "worst at equal tokens",
 ]
 
@@ -233,7 +236,7 @@ def _tables(rows: Sequence[Summary]) -> str:
     return "\n\n".join(
         [
             _table(CAME_TO, map(_came_to, rows)),
-            _table(HOW_SOON, [_how_soon(row) for row in rows if row.arm != BASELINE]),
+            _table(HOW_SOON, map(_how_soon, rows)),
         ]
     )
 
@@ -255,8 +258,10 @@ def _how_soon(each: Summary) -> list[str]:
     return [
         ARMS[each.arm].label,
         _range(each.steps, lambda value: f"{value:.0f}"),
+        _range(each.step_share),
         _range(each.step_ratio),
         _range(each.tokens, lambda value: f"{value:.0f}"),
+        _range(each.token_share),
         _range(each.token_ratio),
         _signed(each.worst),
     ]

@@ -3,7 +3,8 @@
 - *Final* is the mean of the last three evaluations.
 - A run's *target* is the final accuracy of DAPO with the same seed, which began with the same model.
 - A run *reaches* it where the mean of three neighbouring evaluations first does, on straight lines between them.
-- A ratio is to DAPO's own figure with the same seed. What is given of seeds is their mean, the least and the most.
+- A ratio is to DAPO's own figure with the same seed: to where it first was at its final accuracy, which on a level
+  curve may be early, or to all of its run. What is given of seeds is their mean, the least and the most.
 
 Tokens are all that were sampled in training: attempts of lookaheads, rollouts that RoC left out, groups refilled.
 """
@@ -118,6 +119,9 @@ class Summary:
     step_ratio: Spread
     tokens: Spread
     token_ratio: Spread
+    step_share: Spread
+    """Of all of DAPO's run."""
+    token_share: Spread
     worst: float | None
     """The least difference to DAPO's accuracy at equal tokens, means over seeds, smoothed."""
     seconds: Spread
@@ -155,6 +159,10 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
         step_ratio=spread([_ratio(own, other) for own, other in to_steps]),
         tokens=spread([own for own, _ in to_tokens]),
         token_ratio=spread([_ratio(own, other) for own, other in to_tokens]),
+        step_share=spread([_ratio(own[0], other.steps) for own, (_, other) in zip(to_steps, paired, strict=True)]),
+        token_share=spread(
+            [_ratio(own[0], tokens(other, other.steps)) for own, (_, other) in zip(to_tokens, paired, strict=True)]
+        ),
         worst=worst_difference([run for run, _ in paired], [other for _, other in paired]),
         seconds=spread([_median([y for _, y in training_curve(each, "seconds")]) for each in runs]),
     )
