@@ -56,6 +56,7 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
         "headline": headline(results),
         "learning-rate": learning_rate(results),
         **{regime: _required(results, regime) for regime in PLACES},
+        "changed-names": changed_names(results),
         "controls": controls(results),
         "agreement": agreement(results),
         "cost": cost(results, DRIFT),
@@ -110,6 +111,25 @@ def learning_rate(results: Sequence[Result]) -> str:
         if arm.name in tried
     ]
     return _table(["learning rate", "accuracy", "failed calls"], rows)
+
+
+def changed_names(results: Sequence[Result]) -> str:
+    """Right answers, and first calls that work, by how many of a question's names have changed."""
+    rows = []
+    for arm in REQUIRED:
+        runs = [each for each in results if each.finished and (each.run.regime, each.run.arm) == (DRIFT, arm.name)]
+        if runs:
+            shares = [
+                summary.mean([summary.final(each, f"{figure}_{count}_changed") for each in runs])
+                for count in range(3)
+                for figure in ("accuracy", "first_call_works")
+            ]
+            rows.append([arm.label, str(len(runs)), *map(_share, shares)])
+    if not rows:
+        return NOTHING
+    counts = ("none changed", "one changed", "two changed")
+    heads = [f"{count}: {what}" for count in counts for what in ("right", "first call works")]
+    return _table(["arm", "seeds", *heads], rows)
 
 
 def controls(results: Sequence[Result]) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,6 +41,8 @@ TRAINING = {
     "groups/equal_rewards": "groups_refilled",
 }
 """Figures of `cleaner train`, and what they are called here."""
+OF_KINDS = ("accuracy", "first_call_works")
+"""Figures that are told of each kind of task."""
 BESIDE = ("testing", "save_checkpoint")
 """Parts of a step's time that aren't training."""
 
@@ -69,10 +71,18 @@ def of_one_reward(trajectories: Iterable[AnyTrajectory]) -> float:
     return _mean([float(len(ends) == 1) for ends in groups.values()])
 
 
-def evaluations(folder: Path) -> ByStep:
-    """The figures of each evaluation."""
+def evaluations(folder: Path, kind: Callable[[str], str] | None = None) -> ByStep:
+    """The figures of each evaluation; with `kind`, which names a task's kind by its id, those of each kind too."""
     store = folder / "trajectories" / f"run={folder.name}-evaluation"
-    return {_step(each): evaluated(read(each)) for each in sorted(store.glob("step=*"), key=_step)}
+    found: ByStep = {}
+    for part in sorted(store.glob("step=*"), key=_step):
+        rows = list(read(part))
+        found[_step(part)] = evaluated(rows)
+        kinds = {each.key.task: kind(each.key.task) for each in rows} if kind else {}
+        for name in set(kinds.values()):
+            some = evaluated(each for each in rows if kinds[each.key.task] == name)
+            found[_step(part)] |= {f"{figure}_{name}": some[figure] for figure in OF_KINDS}
+    return found
 
 
 def evaluated(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.lab.reading import ByStep, evaluations, training
 from benchmarks.lab.recipes import Run
+from benchmarks.lab.worlds import kind, world
 from benchmarks.record import save
 from cleaner_rl.train import Recipe, to_values
 
@@ -43,7 +44,8 @@ def collect(folder: Path, run: Run, steps: int) -> Result:
     starts = _read(folder / "starts.json", [])
     hours = sum(each["seconds"] for each in starts) / 3600
     recovery = {int(step): figures for step, figures in _read(folder / "recovery.json", {}).items()}
-    return Result(run, steps, hours, training(folder), evaluations(folder), recovery)
+    told = evaluations(folder, kind(world(run.regime, run.seed).regime))
+    return Result(run, steps, hours, training(folder), told, recovery)
 
 
 def write(result: Result, recipe: Recipe, folder: Path = RESULTS) -> Path:

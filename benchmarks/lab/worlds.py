@@ -7,6 +7,8 @@ of the same number begin with the same cold start, whatever their arm.
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,6 +67,18 @@ def world(regime: str, seed: int) -> World:
     if regime == REAL:
         return World(REGIMES[DRIFT], replace(SMOLLM2, seed=seed % COLD_STARTS), evaluated=64, failing=64)
     return World(REGIMES[regime], replace(SMALL, seed=seed % COLD_STARTS))
+
+
+def kind(regime: Regime) -> Callable[[str], str] | None:
+    """Names a task by how many of its functions have another name than the model was taught; None if none has."""
+    if not regime.drifted:
+        return None
+    moved = {stem for stem, suffix in regime.known.items() if regime.current[stem] != suffix}
+
+    def named(task: str) -> str:
+        return f"{sum(part in moved for part in re.split('[/-]', task))}_changed"
+
+    return named
 
 
 def lab_folder() -> Path:

@@ -30,7 +30,15 @@ def result(
         for step in range(1, steps + 1)
     }
     evaluation = {
-        step: {"accuracy": accuracy(step), "errors": 0.1, "first_call_works": 0.9, "length": 50.0, "rollouts": 256}
+        step: {
+            "accuracy": accuracy(step),
+            "errors": 0.1,
+            "first_call_works": 0.9,
+            "length": 50.0,
+            "rollouts": 256,
+            **{f"accuracy_{count}_changed": accuracy(step) - count / 100 for count in range(3)},
+            **{f"first_call_works_{count}_changed": 0.9 - count / 10 for count in range(3)},
+        }
         for step in range(0, steps + 1, 5)
     }
     recovery = {0: {"right": 0.5}, steps: {"right": 0.4}}

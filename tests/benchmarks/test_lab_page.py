@@ -43,6 +43,11 @@ def test_the_headline_names_the_best_and_gives_its_range() -> None:
     assert "SAAR:" in headline
 
 
+def test_figures_are_told_by_how_many_names_have_changed() -> None:
+    row = next(line for line in blocks(RESULTS)["changed-names"].splitlines() if line.startswith("| hindsight, all"))
+    assert row == "| hindsight, all | 3 | 95.0 % | 90.0 % | 94.0 % | 80.0 % | 93.0 % | 70.0 % |"
+
+
 def test_what_is_missing_is_named() -> None:
     missing = blocks(RESULTS)["not-run"]
     assert "`saar` (seed 2)" in missing
