@@ -17,7 +17,7 @@ from cleaner_rl.view import DEMO
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library
 from tests.view.serving import served
-from tests.view.stores import MEGABYTE, clean, hostile, write
+from tests.view.stores import MEGABYTE, broken, clean, hostile, write
 
 CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install it, or set CLEANER_CHROMIUM")
@@ -110,6 +110,17 @@ def test_the_overview_draws_two_runs_and_more_when_asked(browser: Browser, demo:
         expect(page.get_by_role("heading", name="rollouts/turns")).to_be_visible()
         page.get_by_role("link", name="grpo", exact=True).click()
         expect(page.locator(".count")).to_contain_text(f"{demo[0].page({'run': 'grpo'})['total']} trajectories")
+
+
+def test_a_log_has_figures_and_no_curves(browser: Browser, tmp_path: Path) -> None:
+    with Library(write(tmp_path / "store", [clean(), broken()]), tmp_path / "cache") as library:
+        library.update()
+        with served(library) as url, Watch(browser) as page:
+            page.goto(url)
+            errors = page.locator("figure", has=page.get_by_role("heading", name="Errors per trajectory"))
+            expect(errors.locator(".value")).to_have_text("1")
+            expect(page.get_by_role("heading", name="Figures", exact=True)).to_be_visible()
+            expect(page.locator("figure canvas")).to_have_count(0)
 
 
 @pytest.mark.parametrize(

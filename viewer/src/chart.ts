@@ -42,8 +42,10 @@ export function figure(title: string, note: string, lines: Line[], open?: (step:
   };
   say(null);
   const told = lines.map((line) => `${line.label} from ${decimal(line.curve.values[0], 3)} to ${decimal(line.curve.values.at(-1), 3)}`).join("; ");
+  const caption = h("figcaption", {}, h("h3", {}, title), at, h("p", {}, note));
+  if (steps.length === 1) return h("figure", { class: "figure" }, caption, legend); // a log, not a run: a dot says nothing
   const plot = h("div", { class: "plot", role: "img", "aria-label": `${title} over steps ${steps[0]} to ${steps.at(-1)}: ${told}` });
-  const box = h("figure", { class: "figure" }, h("figcaption", {}, h("h3", {}, title), at, h("p", {}, note)), plot, legend);
+  const box = h("figure", { class: "figure" }, caption, plot, legend);
   const ink = getComputedStyle(document.documentElement);
   const axis = {
     stroke: ink.getPropertyValue("--muted").trim(), font: "11px system-ui, sans-serif",
@@ -51,7 +53,7 @@ export function figure(title: string, note: string, lines: Line[], open?: (step:
   };
   const draw = (width: number) => {
     const chart = new uPlot({
-      width, height: 168, legend: { show: false }, padding: [8, 8, 0, 0],
+      width, height: 168, legend: { show: false }, padding: [8, 14, 0, 0],
       cursor: { sync: { key: "steps", setSeries: false }, points: { size: 7 }, drag: { x: false, y: false } },
       scales: {
         x: { time: false },
@@ -64,7 +66,7 @@ export function figure(title: string, note: string, lines: Line[], open?: (step:
       ],
       series: [{}, ...lines.map((line) => ({
         stroke: colour(line.colour), width: 2, spanGaps: true, dash: line.dashed ? [5, 4] : undefined,
-        points: { show: steps.length < 3, size: 6, fill: colour(line.colour) },
+        points: { show: steps.length === 2, size: 6, fill: colour(line.colour) },
       }))],
       hooks: { setCursor: [(self) => say(self.cursor.idx)] },
     }, [steps, ...columns] as uPlot.AlignedData, plot);

@@ -34,6 +34,7 @@ function drawn(data: Overview, parameters: Parameters): HTMLElement {
   const chosen = "runs" in parameters ? parameters.runs.split("\n").filter(Boolean) : data.runs.slice(-OVERLAID).map((run) => run.id);
   const shown = data.runs.filter((run) => chosen.includes(run.id));
   const panels = PANELS.map((panel) => draw(panel, data.runs, shown)).filter((each) => each !== null);
+  const heading = shown.some((run) => run.steps > 1) ? "Over training steps" : "Figures";
   const others = [...new Set(shown.flatMap((run) => Object.keys(run.curves)))].filter((name) => !KNOWN.has(name)).sort();
   return h("div", { class: "overview" },
     h("header", { class: "title" },
@@ -42,7 +43,7 @@ function drawn(data: Overview, parameters: Parameters): HTMLElement {
     ),
     data.progress.left > 0 && h("p", { class: "note", role: "status" }, `Still indexing: ${plural(data.progress.left, "file")} left. What is there can be seen already.`),
     data.runs.length > 0 && runs(data, chosen),
-    panels.length > 0 && h("section", { "aria-label": "Curves over training steps" }, h("h2", {}, "Over training steps"), h("div", { class: "figures" }, panels)),
+    panels.length > 0 && h("section", { "aria-label": heading }, h("h2", {}, heading), h("div", { class: "figures" }, panels)),
     others.length > 0 && h("details", {}, h("summary", {}, `Also logged: ${plural(others.length, "metric")}`),
       h("div", { class: "figures" }, others.map((name) => draw({ title: name, note: "as logged", curves: [[name, ""]] }, data.runs, shown)))),
     data.evaluations.length > 0 && evaluations(data.evaluations),
