@@ -57,6 +57,7 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
         "learning-rate": learning_rate(results),
         **{regime: _required(results, regime) for regime in PLACES},
         "changed-names": changed_names(results),
+        "taught": taught(results),
         "controls": controls(results),
         "agreement": agreement(results),
         "cost": cost(results, DRIFT),
@@ -130,6 +131,30 @@ def changed_names(results: Sequence[Result]) -> str:
     counts = ("none changed", "one changed", "two changed")
     heads = [f"{count}: {what}" for count in counts for what in ("right", "first call works")]
     return _table(["arm", "seeds", *heads], rows)
+
+
+def taught(results: Sequence[Result]) -> str:
+    """What the groups had to teach."""
+    rows = [
+        [
+            ARMS[each.arm].label,
+            _range(each.one_reward, _share),
+            _range(each.works_if_right, _share),
+            _range(each.works_if_wrong, _share),
+            _points(each.works_if_right.mean, each.works_if_wrong.mean),
+            _range(each.first_call, _share),
+        ]
+        for each in summaries(results, DRIFT)
+    ]
+    head = [
+        "arm",
+        "groups of one reward",
+        "in the others: right ones that begin with a call that works",
+        "wrong ones that do",
+        "difference",
+        "held-out first calls that work, at the end",
+    ]
+    return _table(head, rows) if rows else NOTHING
 
 
 def controls(results: Sequence[Result]) -> str:
@@ -232,7 +257,6 @@ CAME_TO = [
     "failed calls",
     "raw errors in training",
     "right after a failed call",
-    "groups of one reward",
 ]
 HOW_SOON = [
     "arm",
@@ -270,7 +294,6 @@ def _came_to(each: Summary) -> list[str]:
         _range(each.errors),
         _range(each.raw_errors),
         _range(each.recovery, _share),
-        _range(each.one_reward, _share),
     ]
 
 
@@ -315,6 +338,10 @@ def _seeds(each: Summary) -> str:
 
 def _share(value: float) -> str:
     return f"{100 * value:.1f} %"
+
+
+def _points(one: float | None, other: float | None) -> str:
+    return _signed(None if one is None or other is None else one - other)
 
 
 def _signed(value: float | None) -> str:

@@ -4,7 +4,7 @@
 | --- | --- |
 | `metrics.jsonl` | training: raw errors, repairs, the graft's log-prob gap, sampled tokens |
 | the store | evaluation: held-out accuracy, first attempts, residual errors, length; repair is off |
-| | training: the share of groups whose rollouts all had one reward, from which nothing is learnt |
+| | training: what a group has to teach (`taught`) |
 | `verl-N.jsonl` | seconds of each step, and where they went; N counts the starts |
 
 A run that was broken off goes on from its last checkpoint. What it did after that is done again and must not count
@@ -58,17 +58,31 @@ def training(folder: Path) -> ByStep:
             figures[step] |= seconds
     for part in (folder / "trajectories" / f"run={folder.name}").glob("step=*"):
         if _step(part) in figures:
-            figures[_step(part)]["groups_of_one_reward"] = of_one_reward(read(part))
+            figures[_step(part)] |= taught(read(part))
     return figures
 
 
-def of_one_reward(trajectories: Iterable[AnyTrajectory]) -> float:
-    """The share of groups that are all right or all wrong."""
-    groups: dict[str, set[bool]] = defaultdict(set)
+def taught(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
+    """What the groups of a step have to teach.
+
+    A group whose rollouts all had one reward teaches nothing. In the others a right rollout is learnt and a wrong one
+    unlearnt; so a first call that works is taught as far as right ones, as they are trained on, begin with one more
+    often than wrong ones do.
+    """
+    groups: dict[str, list[AnyTrajectory]] = defaultdict(list)
     for each in trajectories:
         if each.usable and each.success is not None:
-            groups[each.key.task].add(each.success)
-    return _mean([float(len(ends) == 1) for ends in groups.values()])
+            groups[each.key.task].append(each)
+    mixed = [group for group in groups.values() if len({each.success for each in group}) > 1]
+    begun = {
+        success: [float(not each.turns[0].failed) for group in mixed for each in group if each.success is success]
+        for success in (True, False)
+    }
+    return {
+        "groups_of_one_reward": 1 - len(mixed) / len(groups),
+        "works_if_right": _mean(begun[True]),
+        "works_if_wrong": _mean(begun[False]),
+    }
 
 
 def evaluations(folder: Path, kind: Callable[[str], str] | None = None) -> ByStep:

@@ -21,6 +21,8 @@ from benchmarks.lab.arms import ARMS, BASELINE, TUNING
 from benchmarks.lab.results import RESULTS, Result, read_all
 
 LAST = 3
+EARLY = 20
+"""Steps in which most is learnt."""
 Points: TypeAlias = list[tuple[float, float]]
 X: TypeAlias = Callable[[Result, int], float]
 """What a curve is drawn against, at a step."""
@@ -114,6 +116,9 @@ class Summary:
     recovery: Spread
     one_reward: Spread
     """The share of groups that all of training could learn nothing from."""
+    works_if_right: Spread
+    """In the others, early on: right rollouts, as they are trained on, whose first call works."""
+    works_if_wrong: Spread
     steps: Spread
     """To the target."""
     step_ratio: Spread
@@ -155,6 +160,8 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
         raw_errors=spread([mean([y for _, y in training_curve(each, "raw_errors")][-2 * LAST :]) for each in runs]),
         recovery=spread([each.recovery[max(each.recovery)].get("right") for each in runs]),
         one_reward=spread([mean([y for _, y in training_curve(each, "groups_of_one_reward")]) for each in runs]),
+        works_if_right=spread([_early(each, "works_if_right") for each in runs]),
+        works_if_wrong=spread([_early(each, "works_if_wrong") for each in runs]),
         steps=spread([own for own, _ in to_steps]),
         step_ratio=spread([_ratio(own, other) for own, other in to_steps]),
         tokens=spread([own for own, _ in to_tokens]),
@@ -166,6 +173,10 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
         worst=worst_difference([run for run, _ in paired], [other for _, other in paired]),
         seconds=spread([_median([y for _, y in training_curve(each, "seconds")]) for each in runs]),
     )
+
+
+def _early(result: Result, figure: str) -> float:
+    return mean([value for step, value in training_curve(result, figure) if step <= EARLY])
 
 
 def worst_difference(runs: Sequence[Result], others: Sequence[Result]) -> float | None:

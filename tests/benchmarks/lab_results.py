@@ -7,6 +7,8 @@ from collections.abc import Callable
 from benchmarks.lab.recipes import Run
 from benchmarks.lab.results import Result
 
+BEGUN = {"works_if_right": 0.9, "works_if_wrong": 0.3}
+
 
 def result(
     arm: str,
@@ -26,6 +28,7 @@ def result(
             "raw_errors": 0.5,
             "graft_gap": 1.0,
             "groups_of_one_reward": 0.25,
+            **BEGUN,
         }
         for step in range(1, steps + 1)
     }

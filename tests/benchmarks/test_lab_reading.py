@@ -2,22 +2,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.lab.reading import of_one_reward
+from benchmarks.lab.reading import taught
 from benchmarks.lab.worlds import DRIFT, SLIPS, kind, world
 from cleaner_rl.trajectory import Ending, Key, TokenSpan, Trajectory
-from tests.builders import answered, trajectory
+from tests.builders import answered, failed, trajectory, worked
 
 
-def rollout(task: str, number: int, success: bool) -> Trajectory[TokenSpan]:
-    return replace(trajectory(answered(), success=success), key=Key("run", 1, task, number))
+def rollout(task: str, number: int, success: bool, *, works: bool = True) -> Trajectory[TokenSpan]:
+    first = worked() if works else failed()
+    return replace(trajectory(first, answered(), success=success), key=Key("run", 1, task, number))
 
 
-def test_groups_that_are_all_right_or_all_wrong_are_counted() -> None:
+def test_groups_that_are_all_right_or_all_wrong_teach_nothing() -> None:
     both = [rollout("both", 0, True), rollout("both", 1, False)]
-    right = [rollout("right", number, True) for number in range(3)]
+    right = [rollout("right", number, True, works=False) for number in range(3)]
     wrong = [rollout("wrong", 0, False), replace(rollout("wrong", 1, True), ending=Ending.FAULT)]
-    assert of_one_reward([*both, *right]) == 0.5
-    assert of_one_reward([*both, *right, *wrong]) == 2 / 3
+    assert taught([*both, *right])["groups_of_one_reward"] == 0.5
+    assert taught([*both, *right, *wrong])["groups_of_one_reward"] == 1 - 1 / 3
+    assert taught([*both, *right])["works_if_right"] == 1.0
+
+
+def test_a_first_call_that_works_is_taught_where_right_rollouts_have_it_and_wrong_ones_dont() -> None:
+    right = [rollout("task", number, True, works=number > 0) for number in range(4)]
+    wrong = [rollout("task", number, False, works=number > 5) for number in range(4, 8)]
+    found = taught([*right, *wrong])
+    assert (found["works_if_right"], found["works_if_wrong"]) == (0.75, 0.5)
 
 
 def test_a_task_is_known_by_how_many_of_its_names_have_changed() -> None:
