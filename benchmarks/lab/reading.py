@@ -93,7 +93,7 @@ def evaluations(folder: Path, kind: Callable[[str], str] | None = None) -> BySte
         rows = list(read(part))
         found[_step(part)] = evaluated(rows)
         kinds = {each.key.task: kind(each.key.task) for each in rows} if kind else {}
-        for name in set(kinds.values()):
+        for name in sorted(set(kinds.values())):
             some = evaluated(each for each in rows if kinds[each.key.task] == name)
             found[_step(part)] |= {f"{figure}_{name}": some[figure] for figure in OF_KINDS}
     return found
