@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,9 +21,13 @@ print(json.dumps({{"seconds": spent, "modules": sorted({{name.split(".")[0] for 
 """
 
 
+# numpy's BLAS starts a thread for each core as it loads, and each counts as CPU time: a cost of the machine's size.
+ONE_THREAD = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+
+
 def probe(modules: str) -> tuple[float, set[str]]:
-    program = PROBE.format(modules=modules)
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    command = [sys.executable, "-c", PROBE.format(modules=modules)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=ONE_THREAD)
     report = json.loads(ran.stdout)
     return report["seconds"], set(report["modules"])
 
