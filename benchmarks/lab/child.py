@@ -26,7 +26,7 @@ def end_with(parent: int) -> None:
 
 
 def recovery(regime: str, seed: int, folder: Path) -> None:
-    """Measure what isn't measured yet: the cold start, and the run's models every so many steps."""
+    """Measure what isn't measured yet: the cold start, the run's models every so many steps, and its last one."""
     from benchmarks.lab.reading import models
     from benchmarks.lab.recovery import recovery as measured
     from benchmarks.lab.worlds import world
@@ -40,8 +40,9 @@ def recovery(regime: str, seed: int, folder: Path) -> None:
     path = folder / "recovery.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     found["0"] = json.loads(shared.read_text())
-    for step, model in models(folder).items():
-        if step % RECOVERY_EVERY == 0 and str(step) not in found:
+    trained = models(folder)
+    for step, model in trained.items():
+        if (step % RECOVERY_EVERY == 0 or step == max(trained)) and str(step) not in found:
             found[str(step)] = measured(model, begun)
     path.write_text(json.dumps(found))
 

@@ -13,7 +13,7 @@ from benchmarks.lab.recipes import Run
 from benchmarks.lab.worlds import DRIFT, REAL, SLIPS, STARVED, UNHINTED
 
 SEEDS = (0, 1, 2)
-IN_REAL = ("dapo", "hindsight", "saar")
+IN_REAL = ("dapo", "hindsight-successes", "saar")
 IN_STARVED = ("dapo", "saar", "hindsight-successes", "hindsight", "saar-then-hindsight")
 
 
