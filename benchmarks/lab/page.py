@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.lab import summary
@@ -18,7 +18,8 @@ from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, RATES, REQUIRED, TUNIN
 from benchmarks.lab.order import order
 from benchmarks.lab.plots import HEADLINE, PANELS, Panel, draw
 from benchmarks.lab.results import Result
-from benchmarks.lab.summary import Spread, Summary, summaries
+from benchmarks.lab.summary import Summary, summaries
+from benchmarks.lab.tables import course, of_seeds, percent, points_apart, ranged, signed, table
 from benchmarks.lab.worlds import DRIFT, PLACES, REAL, SLIPS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -55,7 +56,8 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
     parts = {
         "headline": headline(results),
         "learning-rate": learning_rate(results),
-        **{regime: _required(results, regime) for regime in PLACES},
+        **{regime: _required(results, regime) for regime in PLACES if regime != REAL},
+        REAL: second_opinion(results),
         "changed-names": changed_names(results),
         "taught": taught(results),
         "controls": controls(results),
@@ -76,19 +78,19 @@ def headline(results: Sequence[Result]) -> str:
         return NOTHING
     best = min(ours, key=lambda each: (-len(each.step_ratio.values), each.step_ratio.mean or 0.0))
     lines = [
-        f"- **{ARMS[best.arm].label}** came to DAPO's final held-out accuracy in {_range(best.step_share)} of the "
-        f"steps and {_range(best.token_share)} of the sampled tokens of DAPO's whole run; against where DAPO itself "
-        f"first was that good, in {_range(best.step_ratio)} and {_range(best.token_ratio)} ({_seeds(best)})."
+        f"- **{ARMS[best.arm].label}** came to DAPO's final held-out accuracy in {ranged(best.step_share)} of the "
+        f"steps and {ranged(best.token_share)} of the sampled tokens of DAPO's whole run; against where DAPO itself "
+        f"first was that good, in {ranged(best.step_ratio)} and {ranged(best.token_ratio)} ({of_seeds(best)})."
     ]
     if "saar" in drift and best.arm != "saar":
         saar = drift["saar"]
         lines.append(
-            f"- SAAR: {_range(saar.step_share)} and {_range(saar.token_share)} of DAPO's whole run, "
-            f"{_range(saar.step_ratio)} and {_range(saar.token_ratio)} of its way there ({_seeds(saar)})."
+            f"- SAAR: {ranged(saar.step_share)} and {ranged(saar.token_share)} of DAPO's whole run, "
+            f"{ranged(saar.step_ratio)} and {ranged(saar.token_ratio)} of its way there ({of_seeds(saar)})."
         )
     lines.append(
-        f"- Failed calls a held-out trajectory at the end, repair off: DAPO {_range(drift[BASELINE].errors)}, "
-        f"{ARMS[best.arm].label} {_range(best.errors)}."
+        f"- Failed calls a held-out trajectory at the end, repair off: DAPO {ranged(drift[BASELINE].errors)}, "
+        f"{ARMS[best.arm].label} {ranged(best.errors)}."
     )
     slips = [each for each in summaries(results, SLIPS) if ARMS[each.arm].required and each.worst is not None]
     slips = [each for each in slips if each.arm != BASELINE]
@@ -96,7 +98,7 @@ def headline(results: Sequence[Result]) -> str:
         least = max(slips, key=lambda each: each.worst or 0.0)
         lines.append(
             f"- In slips, the least difference of {ARMS[least.arm].label} to DAPO at equal tokens was "
-            f"{_signed(least.worst)} (means over seeds)."
+            f"{signed(least.worst)} (means over seeds)."
         )
     return "\n".join(lines)
 
@@ -107,11 +109,11 @@ def learning_rate(results: Sequence[Result]) -> str:
     if not tried:
         return NOTHING
     rows = [
-        [f"{rate:.0e}", _share(summary.final(tried[arm.name])), f"{summary.final(tried[arm.name], 'errors'):.2f}"]
+        [f"{rate:.0e}", percent(summary.final(tried[arm.name])), f"{summary.final(tried[arm.name], 'errors'):.2f}"]
         for rate, arm in zip(RATES, TUNING, strict=True)
         if arm.name in tried
     ]
-    return _table(["learning rate", "accuracy", "failed calls"], rows)
+    return table(["learning rate", "accuracy", "failed calls"], rows)
 
 
 def changed_names(results: Sequence[Result]) -> str:
@@ -125,12 +127,12 @@ def changed_names(results: Sequence[Result]) -> str:
                 for count in range(3)
                 for figure in ("accuracy", "first_call_works")
             ]
-            rows.append([arm.label, str(len(runs)), *map(_share, shares)])
+            rows.append([arm.label, str(len(runs)), *map(percent, shares)])
     if not rows:
         return NOTHING
     counts = ("none changed", "one changed", "two changed")
     heads = [f"{count}: {what}" for count in counts for what in ("right", "first call works")]
-    return _table(["arm", "seeds", *heads], rows)
+    return table(["arm", "seeds", *heads], rows)
 
 
 def taught(results: Sequence[Result]) -> str:
@@ -138,11 +140,11 @@ def taught(results: Sequence[Result]) -> str:
     rows = [
         [
             ARMS[each.arm].label,
-            _range(each.one_reward, _share),
-            _range(each.works_if_right, _share),
-            _range(each.works_if_wrong, _share),
-            _points(each.works_if_right.mean, each.works_if_wrong.mean),
-            _range(each.first_call, _share),
+            ranged(each.one_reward, percent),
+            ranged(each.works_if_right, percent),
+            ranged(each.works_if_wrong, percent),
+            points_apart(each.works_if_right.mean, each.works_if_wrong.mean),
+            ranged(each.first_call, percent),
         ]
         for each in summaries(results, DRIFT)
     ]
@@ -154,7 +156,7 @@ def taught(results: Sequence[Result]) -> str:
         "difference",
         "held-out first calls that work, at the end",
     ]
-    return _table(head, rows) if rows else NOTHING
+    return table(head, rows) if rows else NOTHING
 
 
 def controls(results: Sequence[Result]) -> str:
@@ -165,6 +167,36 @@ def controls(results: Sequence[Result]) -> str:
         return NOTHING
     asked = "\n".join(f"- *{ARMS[each.arm].label}*: {ARMS[each.arm].asks}" for each in rows)
     return f"{asked}\n\n{_tables(rows)}\n\n![Curves of the controls](images/lab-controls.svg)"
+
+
+def second_opinion(results: Sequence[Result]) -> str:
+    """A real model's few evaluations, one after the other: too few to smooth."""
+    runs = [each for each in results if each.run.regime == REAL and each.finished]
+    if not runs:
+        return NOTHING
+    rows = [
+        [
+            ARMS[each.run.arm].label,
+            course(summary.curve(each, "accuracy"), percent),
+            course(summary.curve(each, "first_call_works"), percent),
+            course(summary.curve(each, "errors"), lambda value: f"{value:.2f}"),
+            course([(step, found["right"]) for step, found in sorted(each.recovery.items())], percent),
+            f"{summary.tokens(each, each.steps):.0f}",
+        ]
+        for arm in ARMS
+        for each in runs
+        if each.run.arm == arm
+    ]
+    steps = ", ".join(map(str, sorted(runs[0].evaluation)))
+    head = [
+        "arm",
+        f"accuracy (step {steps})",
+        "first call works",
+        "failed calls",
+        "right after a failed call (first, last)",
+        "k tokens sampled",
+    ]
+    return f"{table(head, rows)}\n\n![Curves of SmolLM2](images/lab-{REAL}.svg)"
 
 
 def agreement(results: Sequence[Result]) -> str:
@@ -217,7 +249,7 @@ def cost(results: Sequence[Result], regime: str) -> str:
         "tokens a step",
         "minutes a run, start-up included",
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def method(results: Sequence[Result], arms: Sequence[str]) -> str:
@@ -226,7 +258,7 @@ def method(results: Sequence[Result], arms: Sequence[str]) -> str:
     for regime in (DRIFT, SLIPS):
         rows = [each for each in summaries(results, regime) if each.arm in arms]
         if rows:
-            parts.append(f"In {regime}:\n\n{_table(CAME_TO, map(_came_to, rows))}")
+            parts.append(f"In {regime}:\n\n{table(CAME_TO, map(_came_to, rows))}")
     if not parts:
         return NOTHING
     return "\n\n".join([*parts, f"![Curves of all methods in drift](../images/{CURVE})"])
@@ -279,8 +311,8 @@ def _tables(rows: Sequence[Summary]) -> str:
     """What the arms came to, and how soon they were where DAPO ended."""
     return "\n\n".join(
         [
-            _table(CAME_TO, map(_came_to, rows)),
-            _table(HOW_SOON, map(_how_soon, rows)),
+            table(CAME_TO, map(_came_to, rows)),
+            table(HOW_SOON, map(_how_soon, rows)),
         ]
     )
 
@@ -289,24 +321,24 @@ def _came_to(each: Summary) -> list[str]:
     return [
         ARMS[each.arm].label,
         str(each.seeds),
-        _range(each.accuracy, _share),
-        _range(each.first_call, _share),
-        _range(each.errors),
-        _range(each.raw_errors),
-        _range(each.recovery, _share),
+        ranged(each.accuracy, percent),
+        ranged(each.first_call, percent),
+        ranged(each.errors),
+        ranged(each.raw_errors),
+        ranged(each.recovery, percent),
     ]
 
 
 def _how_soon(each: Summary) -> list[str]:
     return [
         ARMS[each.arm].label,
-        _range(each.steps, lambda value: f"{value:.0f}"),
-        _range(each.step_share),
-        _range(each.step_ratio),
-        _range(each.tokens, lambda value: f"{value:.0f}"),
-        _range(each.token_share),
-        _range(each.token_ratio),
-        _signed(each.worst),
+        ranged(each.steps, lambda value: f"{value:.0f}"),
+        ranged(each.step_share),
+        ranged(each.step_ratio),
+        ranged(each.tokens, lambda value: f"{value:.0f}"),
+        ranged(each.token_share),
+        ranged(each.token_ratio),
+        signed(each.worst),
     ]
 
 
@@ -322,37 +354,6 @@ def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str], Seq
         yield "lab-controls.svg", DRIFT, [BASELINE, "saar", "hindsight", *controls], PANELS
 
 
-def _range(found: Spread, words: Callable[[float], str] = lambda value: f"{value:.2f}") -> str:
-    """The mean, with the least and the most of the seeds, and how many of them never came to it."""
-    if found.mean is None:
-        return "never"
-    text = words(found.mean)
-    if len(found.values) > 1:
-        text += f" ({words(min(found.values))}–{words(max(found.values))})"
-    return text if len(found.values) == found.seeds else f"{text}, {found.seeds - len(found.values)} never"
-
-
-def _seeds(each: Summary) -> str:
-    return f"mean of {each.seeds} seeds, with the least and the most" if each.seeds > 1 else "one seed"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _points(one: float | None, other: float | None) -> str:
-    return _signed(None if one is None or other is None else one - other)
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:+.1f} points"
-
-
 def _mean_part(runs: Sequence[Result], part: str) -> str:
     values = [y for each in runs for _, y in summary.training_curve(each, f"seconds{part}")]
     return f"{summary.mean(values):.1f}" if values else ""
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -48,6 +48,12 @@ def test_figures_are_told_by_how_many_names_have_changed() -> None:
     assert row == "| hindsight, all | 3 | 95.0 % | 90.0 % | 94.0 % | 80.0 % | 93.0 % | 70.0 % |"
 
 
+def test_a_real_models_evaluations_are_told_one_by_one() -> None:
+    real = result("dapo", accuracy=rising(0.7, 15), steps=15, regime="smollm2")
+    row = blocks([real])["smollm2"].splitlines()[2]
+    assert row.startswith("| DAPO | 40.0 % → 50.0 % → 60.0 % → 70.0 % |")
+
+
 def test_what_is_missing_is_named() -> None:
     missing = blocks(RESULTS)["not-run"]
     assert "`saar` (seed 2)" in missing
