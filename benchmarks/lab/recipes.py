@@ -33,7 +33,7 @@ IN_PLACE: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # Its words are tokens where the tiny model's phrases are, and a step of it costs a hundred times as much.
     REAL: {
         "budget": {"prompt_tokens": 192, "response_tokens": 448, "lookahead_tokens": 448},
-        "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 8, "micro_batch": 4},
+        "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 8, "micro_batch": 2},
         "update": {"lr": 3e-5},
         "faults": {"stall_minutes": 15},
     }
