@@ -32,7 +32,9 @@ METHODS = {
 }
 """Whose figures stand on which method's page."""
 PAGES = (PAGE, *(DOCS / "methods" / f"{name}.md" for name in METHODS))
-CURVE = "lab-curve.svg"
+CURVE, CONTROLLED = "lab-curve.svg", "lab-controls.svg"
+CHANGED = (BASELINE, "hindsight-successes", "saar", "hindsight")
+"""What controls change one thing of."""
 NOTHING = "Nothing of this has run yet."
 MARK = re.compile(r"(<!-- lab:([\w-]+) -->\n).*?(<!-- /lab:\2 -->)", re.DOTALL)
 
@@ -43,7 +45,8 @@ def write_pages(pages: Iterable[Path], results: Sequence[Result], images: Path) 
     for page in pages:
         page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
     for name, regime, arms, panels in _plots(results):
-        draw([each for each in results if each.run.regime == regime], arms, images / name, panels)
+        chosen = _first_seed(results) if name == CONTROLLED else results
+        draw([each for each in chosen if each.run.regime == regime], arms, images / name, panels)
 
 
 def filled(text: str, found: dict[str, str]) -> str:
@@ -160,13 +163,14 @@ def taught(results: Sequence[Result]) -> str:
 
 
 def controls(results: Sequence[Result]) -> str:
-    """The arms that ask what does the work."""
-    found = {each.arm: each for each in summaries(results, DRIFT)}
-    rows = [found[arm.name] for arm in CONTROLS if arm.name in found]
-    if not rows:
+    """The arms that ask what does the work, behind those that they change, with the seed that all of them have."""
+    found = {each.arm: each for each in summaries(_first_seed(results), DRIFT)}
+    asking = [found[arm.name] for arm in CONTROLS if arm.name in found]
+    if not asking:
         return NOTHING
-    asked = "\n".join(f"- *{ARMS[each.arm].label}*: {ARMS[each.arm].asks}" for each in rows)
-    return f"{asked}\n\n{_tables(rows)}\n\n![Curves of the controls](images/lab-controls.svg)"
+    asked = "\n".join(f"- *{ARMS[each.arm].label}*: {ARMS[each.arm].asks}" for each in asking)
+    rows = [*(found[arm] for arm in CHANGED if arm in found), *asking]
+    return f"{asked}\n\n{_tables(rows)}\n\n![Curves of the controls](images/{CONTROLLED})"
 
 
 def second_opinion(results: Sequence[Result]) -> str:
@@ -307,6 +311,10 @@ def _required(results: Sequence[Result], regime: str) -> str:
     return f"{_tables(rows)}\n\n![Curves of {regime}](images/lab-{regime}.svg)" if rows else NOTHING
 
 
+def _first_seed(results: Sequence[Result]) -> list[Result]:
+    return [each for each in results if not each.run.seed]
+
+
 def _tables(rows: Sequence[Summary]) -> str:
     """What the arms came to, and how soon they were where DAPO ended."""
     return "\n\n".join(
@@ -351,7 +359,7 @@ def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str], Seq
             yield CURVE, regime, found, HEADLINE
     controls = [arm.name for arm in CONTROLS if any(each.arm == arm.name for each in summaries(results, DRIFT))]
     if controls:
-        yield "lab-controls.svg", DRIFT, [BASELINE, "saar", "hindsight", *controls], PANELS
+        yield CONTROLLED, DRIFT, [*CHANGED, *controls], PANELS
 
 
 def _mean_part(runs: Sequence[Result], part: str) -> str:

@@ -48,6 +48,16 @@ def test_figures_are_told_by_how_many_names_have_changed() -> None:
     assert row == "| hindsight, all | 3 | 95.0 % | 90.0 % | 94.0 % | 80.0 % | 93.0 % | 70.0 % |"
 
 
+def test_controls_stand_behind_the_arms_that_they_change_with_the_same_seed() -> None:
+    rows = [line for line in blocks(RESULTS)["controls"].splitlines() if line.startswith("| ") and " %" in line]
+    assert [row.split(" | ")[:2] for row in rows] == [
+        ["| DAPO", "1"],
+        ["| SAAR", "1"],
+        ["| hindsight, all", "1"],
+        ["| DAPO, failed turns masked", "1"],
+    ]
+
+
 def test_a_real_models_evaluations_are_told_one_by_one() -> None:
     real = result("dapo", accuracy=rising(0.7, 15), steps=15, regime="smollm2")
     row = blocks([real])["smollm2"].splitlines()[2]
