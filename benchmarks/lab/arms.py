@@ -11,7 +11,7 @@ HALF = STEPS // 2
 RATES = (1e-4, 3e-4, 9e-4)
 """Learning rates that DAPO is tried with before anything else."""
 TUNING_STEPS = 20
-REAL_STEPS = 10
+REAL_STEPS = 5
 """Of a real language model: as many as an hour or two allow."""
 BASELINE = "dapo"
 
