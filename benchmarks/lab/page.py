@@ -125,17 +125,9 @@ def changed_names(results: Sequence[Result]) -> str:
     for arm in REQUIRED:
         runs = [each for each in results if each.finished and (each.run.regime, each.run.arm) == (DRIFT, arm.name)]
         if runs:
-            shares = [
-                summary.mean([summary.final(each, f"{figure}_{count}_changed") for each in runs])
-                for count in range(3)
-                for figure in ("accuracy", "first_call_works")
-            ]
+            shares = [summary.mean([summary.final(each, figure) for each in runs]) for figure, _ in CHANGED_NAMES]
             rows.append([arm.label, str(len(runs)), *map(percent, shares)])
-    if not rows:
-        return NOTHING
-    counts = ("none changed", "one changed", "two changed")
-    heads = [f"{count}: {what}" for count in counts for what in ("right", "first call works")]
-    return table(["arm", "seeds", *heads], rows)
+    return table(["arm", "seeds", *(name for _, name in CHANGED_NAMES)], rows) if rows else NOTHING
 
 
 def taught(results: Sequence[Result]) -> str:
@@ -175,10 +167,11 @@ def controls(results: Sequence[Result]) -> str:
 
 def second_opinion(results: Sequence[Result]) -> str:
     """A real model's few evaluations, one after the other: too few to smooth."""
-    runs = [each for each in results if each.run.regime == REAL and each.finished]
+    runs = [each for arm in ARMS for each in results if (each.run.regime, each.run.arm) == (REAL, arm)]
+    runs = [each for each in runs if each.finished]
     if not runs:
         return NOTHING
-    rows = [
+    came = [
         [
             ARMS[each.run.arm].label,
             course(summary.curve(each, "accuracy"), percent),
@@ -187,9 +180,11 @@ def second_opinion(results: Sequence[Result]) -> str:
             course([(step, found["right"]) for step, found in sorted(each.recovery.items())], percent),
             f"{summary.tokens(each, each.steps):.0f}",
         ]
-        for arm in ARMS
         for each in runs
-        if each.run.arm == arm
+    ]
+    changed = [
+        [ARMS[each.run.arm].label, *(course(summary.curve(each, figure), percent) for figure, _ in CHANGED_NAMES)]
+        for each in runs
     ]
     steps = ", ".join(map(str, sorted(runs[0].evaluation)))
     head = [
@@ -197,10 +192,11 @@ def second_opinion(results: Sequence[Result]) -> str:
         f"accuracy (step {steps})",
         "first call works",
         "failed calls",
-        "right after a failed call (first, last)",
+        "right after a failed call",
         "k tokens sampled",
     ]
-    return f"{table(head, rows)}\n\n![Curves of SmolLM2](images/lab-{REAL}.svg)"
+    tables = f"{table(head, came)}\n\n{table(['arm', *(name for _, name in CHANGED_NAMES)], changed)}"
+    return f"{tables}\n\n![Curves of SmolLM2](images/lab-{REAL}.svg)"
 
 
 def agreement(results: Sequence[Result]) -> str:
@@ -285,6 +281,12 @@ def not_run(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
+CHANGED_NAMES = [
+    (f"{figure}_{count}_changed", f"{name} changed: {what}")
+    for count, name in enumerate(("none", "one", "two"))
+    for figure, what in (("accuracy", "right"), ("first_call_works", "first call works"))
+]
+"""Figures by how many of a question's names have changed."""
 CAME_TO = [
     "arm",
     "seeds",

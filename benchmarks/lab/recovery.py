@@ -27,7 +27,6 @@ from cleaner_rl.tasks import Grader, MathGrader, MathPool, Task
 from cleaner_rl.tools import ToolSet, call_format, derive_seed
 from cleaner_rl.trajectory import Ids, Key, Scores, Seeds, TokenSpan, Trajectory
 
-WINDOW = 1_024
 AT_ONCE = 64
 OUTDATED = 0.5
 """How often a first call fails because of a changed name, where the question has one."""
@@ -121,17 +120,18 @@ async def _rolled(policy: Policy, model: Path, world: World) -> list[Trajectory[
             async def one(task: Task) -> Trajectory[TokenSpan]:
                 async with free:
                     words = chat.written(failed_first(task, regime)).ids
-                    return await _one(task, Begun(policy, words), chat, regime, toolbox, graders)
+                    return await _one(task, Begun(policy, words), chat, world, toolbox, graders)
 
             return list(await asyncio.gather(*[one(task) for task in world.failed_first()]))
 
 
 async def _one(
-    task: Task, policy: Policy, chat: Chat, regime: Regime, toolbox: Toolbox, graders: dict[str, Grader]
+    task: Task, policy: Policy, chat: Chat, world: World, toolbox: Toolbox, graders: dict[str, Grader]
 ) -> Trajectory[TokenSpan]:
-    model = TokenModel(policy, chat, call_format(regime.prompt.call_format), window=WINDOW)
+    regime = world.regime
+    model = TokenModel(policy, chat, call_format(regime.prompt.call_format), window=world.window)
     seeds = Seeds(derive_seed(0, "recovery"), task.id, 0)
-    budget = RolloutBudget(turns=regime.calls + 1, tokens=WINDOW)
+    budget = RolloutBudget(turns=regime.calls + 1, tokens=world.window)
     key = Key("recovery", 0, task.id, 0)
     made = await rollout(
         task, key, prompt=regime.prompt, model=model, toolbox=toolbox, seeds=seeds, budget=budget, purifier=None

@@ -38,6 +38,8 @@ class World:
     lessons: Lessons
     evaluated: int = HELD_OUT
     failing: int = FAILED_FIRST
+    window: int = 1_024
+    """Tokens of a rollout of the recovery set, at most."""
 
     @property
     def folder(self) -> Path:
@@ -65,7 +67,7 @@ class World:
 def world(regime: str, seed: int) -> World:
     """The world of a run's number."""
     if regime == REAL:
-        return World(REGIMES[DRIFT], replace(SMOLLM2, seed=seed % COLD_STARTS), evaluated=64, failing=64)
+        return World(REGIMES[DRIFT], replace(SMOLLM2, seed=seed % COLD_STARTS), evaluated=64, failing=64, window=640)
     return World(REGIMES[regime], replace(SMALL, seed=seed % COLD_STARTS))
 
 

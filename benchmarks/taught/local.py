@@ -95,7 +95,7 @@ class LocalPolicy:
         cache: Any = None
         places = (mask_BT.cumsum(1) - 1).clamp(min=0)
         with torch.inference_mode():
-            while not all(each.over for each in batch):
+            while batch:
                 out = self._model(
                     input_ids=ids_BT,
                     attention_mask=mask_BT,
@@ -110,12 +110,15 @@ class LocalPolicy:
                 times = torch.stack([torch.empty(logprobs_BV.shape[1]).exponential_(generator=g) for g in generators])
                 drawn_B = (logprobs_BV - times.log()).argmax(-1)  # noqa: N806
                 for row, each in enumerate(batch):
-                    if not each.over:
-                        each.ids.append(int(drawn_B[row]))
-                        each.logprobs.append(float(logprobs_BV[row, drawn_B[row]]))
-                ids_BT = drawn_B[:, None]  # noqa: N806
-                mask_BT = torch.cat([mask_BT, torch.ones(len(batch), 1, dtype=torch.long)], 1)  # noqa: N806
-                places = places[:, -1:] + 1
+                    each.ids.append(int(drawn_B[row]))
+                    each.logprobs.append(float(logprobs_BV[row, drawn_B[row]]))
+                left = torch.tensor([row for row, each in enumerate(batch) if not each.over], dtype=torch.long)
+                if len(left) < len(batch):
+                    cache.batch_select_indices(left)
+                    batch, generators = [batch[row] for row in left], [generators[row] for row in left]
+                ids_BT = drawn_B[left, None]  # noqa: N806
+                mask_BT = torch.cat([mask_BT[left], torch.ones(len(left), 1, dtype=torch.long)], 1)  # noqa: N806
+                places = places[left, -1:] + 1
 
     def _score(self, prefix_T: Ids, suffix_T: Ids) -> np.ndarray[Any, np.dtype[np.float32]]:  # noqa: N803
         import torch
