@@ -36,6 +36,7 @@ CURVE, CONTROLLED = "lab-curve.svg", "lab-controls.svg"
 CHANGED = (BASELINE, "hindsight-successes", "saar", "hindsight")
 """What controls change one thing of."""
 NOTHING = "Nothing of this has run yet."
+DRAWN = tuple(place for place in PLACES if place != REAL)
 MARK = re.compile(r"(<!-- lab:([\w-]+) -->\n).*?(<!-- /lab:\2 -->)", re.DOTALL)
 
 
@@ -59,7 +60,7 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
     parts = {
         "headline": headline(results),
         "learning-rate": learning_rate(results),
-        **{regime: _required(results, regime) for regime in PLACES if regime != REAL},
+        **{regime: _required(results, regime) for regime in DRAWN},
         REAL: second_opinion(results),
         "changed-names": changed_names(results),
         "taught": taught(results),
@@ -166,7 +167,7 @@ def controls(results: Sequence[Result]) -> str:
 
 
 def second_opinion(results: Sequence[Result]) -> str:
-    """A real model's few evaluations, one after the other: too few to smooth."""
+    """A real model's few evaluations, one after the other: too few for curves."""
     runs = [each for arm in ARMS for each in results if (each.run.regime, each.run.arm) == (REAL, arm)]
     runs = [each for each in runs if each.finished]
     if not runs:
@@ -195,8 +196,7 @@ def second_opinion(results: Sequence[Result]) -> str:
         "right after a failed call",
         "k tokens sampled",
     ]
-    tables = f"{table(head, came)}\n\n{table(['arm', *(name for _, name in CHANGED_NAMES)], changed)}"
-    return f"{tables}\n\n![Curves of SmolLM2](images/lab-{REAL}.svg)"
+    return f"{table(head, came)}\n\n{table(['arm', *(name for _, name in CHANGED_NAMES)], changed)}"
 
 
 def agreement(results: Sequence[Result]) -> str:
@@ -353,7 +353,7 @@ def _how_soon(each: Summary) -> list[str]:
 
 
 def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str], Sequence[Panel]]]:
-    for regime in PLACES:
+    for regime in DRAWN:
         found = [each.arm for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
         if found:
             yield f"lab-{regime}.svg", regime, found, PANELS
