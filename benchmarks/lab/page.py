@@ -104,6 +104,14 @@ def headline(results: Sequence[Result]) -> str:
             f"- In slips, the least difference of {ARMS[least.arm].label} to DAPO at equal tokens was "
             f"{signed(least.worst)} (means over seeds)."
         )
+    finished = [each for each in results if each.run.regime == REAL and each.finished]
+    real = {each.run.arm: summary.curve(each, "accuracy") for each in finished}
+    if BASELINE in real and best.arm in real:
+        theirs, own = real[BASELINE], real[best.arm]
+        lines.append(
+            f"- SmolLM2-135M, a real language model, one seed, {theirs[-1][0]:.0f} steps: held-out accuracy "
+            f"{course(theirs, percent)} with DAPO, {course(own, percent)} with {ARMS[best.arm].label}."
+        )
     return "\n".join(lines)
 
 

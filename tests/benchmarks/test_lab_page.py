@@ -41,6 +41,13 @@ def test_the_headline_names_the_best_and_gives_its_range() -> None:
     assert "**hindsight, all**" in headline
     assert "mean of 3 seeds" in headline
     assert "SAAR:" in headline
+    assert "SmolLM2" not in headline
+
+
+def test_the_headline_has_a_real_models_word_on_the_best() -> None:
+    real = [result(arm, accuracy=rising(0.7, 5), steps=5, regime="smollm2") for arm in ("dapo", "hindsight")]
+    line = blocks([*RESULTS, *real])["headline"].splitlines()[-1]
+    assert "5 steps: held-out accuracy 40.0 % → 70.0 % with DAPO" in line
 
 
 def test_figures_are_told_by_how_many_names_have_changed() -> None:
