@@ -45,9 +45,8 @@ def write_pages(pages: Iterable[Path], results: Sequence[Result], images: Path) 
     found = blocks(results)
     for page in pages:
         page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
-    for name, regime, arms, panels in _plots(results):
-        chosen = _first_seed(results) if name == CONTROLLED else results
-        draw([each for each in chosen if each.run.regime == regime], arms, images / name, panels)
+    for name, chosen, arms, panels in _plots(results):
+        draw(chosen, arms, images / name, panels)
 
 
 def filled(text: str, found: dict[str, str]) -> str:
@@ -104,8 +103,7 @@ def headline(results: Sequence[Result]) -> str:
             f"- In slips, the least difference of {ARMS[least.arm].label} to DAPO at equal tokens was "
             f"{signed(least.worst)} (means over seeds)."
         )
-    finished = [each for each in results if each.run.regime == REAL and each.finished]
-    real = {each.run.arm: summary.curve(each, "accuracy") for each in finished}
+    real = {each.run.arm: summary.curve(each, "accuracy") for each in _real(results)}
     if BASELINE in real and best.arm in real:
         theirs, own = real[BASELINE], real[best.arm]
         lines.append(
@@ -176,8 +174,7 @@ def controls(results: Sequence[Result]) -> str:
 
 def second_opinion(results: Sequence[Result]) -> str:
     """A real model's few evaluations, one after the other: too few for curves."""
-    runs = [each for arm in ARMS for each in results if (each.run.regime, each.run.arm) == (REAL, arm)]
-    runs = [each for each in runs if each.finished]
+    runs = _real(results)
     if not runs:
         return NOTHING
     came = [
@@ -321,6 +318,13 @@ def _required(results: Sequence[Result], regime: str) -> str:
     return f"{_tables(rows)}\n\n![Curves of {regime}](images/lab-{regime}.svg)" if rows else NOTHING
 
 
+def _real(results: Sequence[Result]) -> list[Result]:
+    """Finished runs of a real model, in the order of the table of arms."""
+    places = list(ARMS)
+    runs = [each for each in results if each.run.regime == REAL and each.finished]
+    return sorted(runs, key=lambda each: places.index(each.run.arm))
+
+
 def _first_seed(results: Sequence[Result]) -> list[Result]:
     return [each for each in results if not each.run.seed]
 
@@ -360,16 +364,19 @@ def _how_soon(each: Summary) -> list[str]:
     ]
 
 
-def _plots(results: Sequence[Result]) -> Iterable[tuple[str, str, list[str], Sequence[Panel]]]:
+def _plots(results: Sequence[Result]) -> Iterable[tuple[str, list[Result], list[str], Sequence[Panel]]]:
+    """Each plot's file, with the runs, the arms and the panels that it shows."""
     for regime in DRAWN:
+        runs = [each for each in results if each.run.regime == regime]
         found = [each.arm for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
         if found:
-            yield f"lab-{regime}.svg", regime, found, PANELS
+            yield f"lab-{regime}.svg", runs, found, PANELS
         if found and regime == DRIFT:
-            yield CURVE, regime, found, HEADLINE
-    controls = [arm.name for arm in CONTROLS if any(each.arm == arm.name for each in summaries(results, DRIFT))]
+            yield CURVE, runs, found, HEADLINE
+    first = [each for each in _first_seed(results) if each.run.regime == DRIFT]
+    controls = [arm.name for arm in CONTROLS if any(each.arm == arm.name for each in summaries(first, DRIFT))]
     if controls:
-        yield CONTROLLED, DRIFT, [*CHANGED, *controls], PANELS
+        yield CONTROLLED, first, [*CHANGED, *controls], PANELS
 
 
 def _mean_part(runs: Sequence[Result], part: str) -> str:

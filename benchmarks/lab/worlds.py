@@ -67,7 +67,8 @@ class World:
 def world(regime: str, seed: int) -> World:
     """The world of a run's number."""
     if regime == REAL:
-        return World(REGIMES[DRIFT], replace(SMOLLM2, seed=seed % COLD_STARTS), evaluated=64, failing=64, window=640)
+        lessons = replace(SMOLLM2, seed=seed % COLD_STARTS)
+        return World(REGIMES[DRIFT], lessons, evaluated=64, failing=64, window=lessons.window)
     return World(REGIMES[regime], replace(SMALL, seed=seed % COLD_STARTS))
 
 
