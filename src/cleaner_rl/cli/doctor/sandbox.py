@@ -32,7 +32,7 @@ REMEDIES = {
     "in a container with a seccomp profile that lets it through",
     "namespaces": "for T2 run as root where user namespaces are allowed: `sysctl user.max_user_namespaces` above 0; in "
     "Docker --cap-add SYS_ADMIN --security-opt seccomp=unconfined. T1 alone suits code that isn't hostile",
-    "T3": "stronger: put the whole node into gVisor or a microVM (docs/sandbox-security.md)",
+    "T3": "stronger: put the whole node into a microVM (docs/sandbox-security.md)",
 }
 TIERS = {
     Tier.T1: "T1: rlimits, seccomp, landlock, scrubbed environment",
