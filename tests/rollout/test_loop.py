@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +14,10 @@ import pytest
 from cleaner_rl.purify import PurifyPolicy, Unrepaired
 from cleaner_rl.rollout import EngineFaultError, Purifier, RolloutBudget, Sampling, StatelessToolbox, rollout
 from cleaner_rl.rollout.model import RescoringRefusedError
+from cleaner_rl.rollout.toolbox import Hands
 from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
-from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import Ending, Granularity, TokenSpan, Trajectory, raw, residual_tally
+from cleaner_rl.tools import Status, ToolCall, ToolResult
+from cleaner_rl.trajectory import Ending, Granularity, Key, TokenSpan, Trajectory, raw, residual_tally
 from tests.rollout.scripted import (
     KEY,
     SEEDS,
@@ -55,9 +58,8 @@ async def rolled(policy: ScriptedPolicy, sandbox: Any = None, **options: Any) ->
         KEY,
         prompt=STATELESS,
         model=token_model(policy, window),
-        toolbox=StatelessToolbox(sandbox or FakeSandbox()),
         seeds=SEEDS,
-        **options,
+        **{"toolbox": StatelessToolbox(sandbox or FakeSandbox()), **options},
     )
 
 
@@ -245,6 +247,54 @@ async def test_a_history_holds_as_many_turns_with_repair_as_without(turns: int, 
     with_repair = await rolled(ScriptedPolicy(never), budget=budget, purifier=purifier)
     assert len(without.turns) == len(with_repair.turns) == turns
     assert without.ending is with_repair.ending is Ending.TURN_LIMIT
+
+
+class ForgetfulTools:
+    """A stand-in for stateful tools: `error` fails, and from the given run on other calls end as they never did."""
+
+    stateful, limits = True, None
+
+    def __init__(self, changes: int, status: Status) -> None:
+        self._changes, self._status, self.runs = changes, status, 0
+
+    @asynccontextmanager
+    async def open(self, key: Key) -> AsyncIterator[Hands]:
+        yield self
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        self.runs += 1
+        worked = ToolResult(self._status, "other", explanation="gone") if self.runs >= self._changes else WORKED
+        return [ToolResult(Status.ERROR) if call.code == "error" else worked for call in calls]
+
+    async def rollback(self) -> None:
+        """Nothing is kept."""
+
+
+WORKED = ToolResult(Status.OK, "as ever")
+HALF_FAILED = [call("fine") + call("error"), call("error"), "It is C."]
+
+
+@pytest.mark.parametrize("unrepaired", [Unrepaired.KEEP_ATTEMPTS, Unrepaired.KEEP_FIRST])
+@asynchronous
+async def test_s2_a_fault_while_the_state_is_made_again_ends_the_rollout(unrepaired: Unrepaired) -> None:
+    tools = ForgetfulTools(changes=3, status=Status.FAULT)  # after the turn and an attempt
+    purifier = Purifier(policy=PurifyPolicy(attempts=1, unrepaired=unrepaired))
+    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), toolbox=tools, purifier=purifier)
+    assert trajectory.ending is Ending.FAULT
+    assert trajectory.extra["fault"] == "gone"
+
+
+@asynchronous
+async def test_a_history_says_what_the_state_was_made_of() -> None:
+    tools = ForgetfulTools(changes=3, status=Status.OK)
+    purifier = Purifier(policy=PurifyPolicy(attempts=1))
+    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), toolbox=tools, purifier=purifier)
+    assert trajectory.ending is Ending.ANSWERED
+    (failed, _) = trajectory.turns
+    assert [result.output for result in failed.results] == ["other", ""]
+    assert failed.observation is not None
+    assert "other" in failed.observation.text
+    assert next(raw(trajectory)).turn.results[0] == WORKED  # what was sampled, and what that gave, stays in the ledger
 
 
 @asynchronous

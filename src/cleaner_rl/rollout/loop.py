@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from typing import TypeAlias
 
 from cleaner_rl.purify import Budget, PurifyPolicy, Repair, SampleRequest, Unrepaired, Verdict, repair
 from cleaner_rl.rollout.model import Model
@@ -24,9 +25,12 @@ from cleaner_rl.rollout.policy import EngineFaultError
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.toolbox import Hands, Toolbox
 from cleaner_rl.tasks import Prompt, Task
-from cleaner_rl.tools import feedback
+from cleaner_rl.tools import ToolResult, feedback
 from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Seeds, Trajectory, Turn
 from cleaner_rl.trajectory.spans import S
+
+Shown: TypeAlias = Callable[[Turn[S], Sequence[ToolResult]], Turn[S]]
+"""A turn with the results of its calls, and what the model is shown of them."""
 
 
 async def rollout(
@@ -55,10 +59,12 @@ async def rollout(
     try:
         async with clock, toolbox.open(key) as hands:
 
-            async def run(turn: Turn[S]) -> Turn[S]:
-                results = tuple(await hands.run(turn.calls))
+            def shown(turn: Turn[S], results: Sequence[ToolResult]) -> Turn[S]:
                 words = [feedback(result) for result in results]
-                return replace(turn, results=results, observation=model.observe(turn, words))
+                return replace(turn, results=tuple(results), observation=model.observe(turn, words))
+
+            async def run(turn: Turn[S]) -> Turn[S]:
+                return shown(turn, await hands.run(turn.calls))
 
             async def run_again(turn: Turn[S]) -> Turn[S]:
                 await hands.rollback()
@@ -90,7 +96,7 @@ async def rollout(
                     )
                     lookahead -= mended.lookahead
                     if mended.verdict is Verdict.UNREPAIRED and toolbox.stateful:
-                        mended = await _restated(mended, hands)
+                        mended = await _restated(mended, hands, shown)
                 trajectory = _grown(trajectory, *mended.turns)
                 if mended.verdict in (Verdict.FAULT, Verdict.DROPPED):
                     ending = Ending.FAULT if mended.verdict is Verdict.FAULT else Ending.DROPPED
@@ -127,32 +133,35 @@ def _within(policy: PurifyPolicy, turns: int) -> PurifyPolicy:
     return policy
 
 
-async def _restated(mended: Repair[S], hands: Hands) -> Repair[S]:
+async def _restated(mended: Repair[S], hands: Hands, shown: Shown[S]) -> Repair[S]:
     """The turns of a repair that failed, with the tools in the state that they lead to.
 
     Each attempt ran from before the failure. In the history they stand one after the other, so if something in them
     worked, they run again in that order. Where that gives something else, the attempts can't stand there: the failure
-    alone does, with them in its ledger.
+    alone does, with them in its ledger, and with the results that its calls gave this time.
     """
-    await hands.rollback()
-    if await _run_again(mended.turns, hands) or len(mended.turns) == 1:
-        return mended
-    await hands.rollback()
-    original = tuple(each for turn in mended.turns for each in (turn.edit.original if turn.edit else (turn,)))
-    first = mended.turns[0]
-    refusal = first.edit.refusal if first.edit else ""
-    alone = replace(first, edit=Edit(Mode.LIVE, Granularity.NONE, original, refusal=refusal))
-    await _run_again((alone,), hands)
-    return replace(mended, turns=(alone,))
+    again = await _again(mended.turns, hands, shown)
+    if len(again) > 1 and _observed(again) != _observed(mended.turns):
+        original = tuple(each for turn in mended.turns for each in (turn.edit.original if turn.edit else (turn,)))
+        first = mended.turns[0]
+        refusal = first.edit.refusal if first.edit else ""
+        alone = replace(first, edit=Edit(Mode.LIVE, Granularity.NONE, original, refusal=refusal))
+        again = await _again((alone,), hands, shown)
+    broken = any(turn.faulty for turn in again)
+    return replace(mended, turns=again, verdict=Verdict.FAULT if broken else mended.verdict)
 
 
-async def _run_again(turns: Sequence[Turn[S]], hands: Hands) -> bool:
-    """Run the calls of these turns, unless none of them left anything; false if a result is another one now."""
-    results = [result for turn in turns for result in turn.results]
-    if all(result.failed for result in results):
-        return True
-    again = await hands.run([call for turn in turns for call in turn.calls])
-    return [result.observed for result in results] == [result.observed for result in again]
+async def _again(turns: tuple[Turn[S], ...], hands: Hands, shown: Shown[S]) -> tuple[Turn[S], ...]:
+    """These turns run from before the first of them, unless none of their calls left anything."""
+    await hands.rollback()
+    if all(result.failed for turn in turns for result in turn.results):
+        return turns
+    results = iter(await hands.run([call for turn in turns for call in turn.calls]))
+    return tuple(shown(turn, [next(results) for _ in turn.calls]) for turn in turns)
+
+
+def _observed(turns: Sequence[Turn[S]]) -> list[object]:
+    return [result.observed for turn in turns for result in turn.results]
 
 
 def _grown(trajectory: Trajectory[S], *turns: Turn[S]) -> Trajectory[S]:
@@ -166,7 +175,7 @@ def _without_last_observation(trajectory: Trajectory[S]) -> Trajectory[S]:
 
 def _first_fault(turns: Sequence[Turn[S]]) -> str:
     for turn in turns:
-        for each in turn.edit.original if turn.edit else (turn,):
+        for each in (turn, *(turn.edit.original if turn.edit else ())):
             for result in each.results:
                 if result.faulty:
                     return result.explanation or "a tool broke"
