@@ -4,14 +4,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cleaner_rl.cli import main
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import Status, ToolResult
 from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import to_recipe
 from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import check_sizes, sandbox, train
+from cleaner_rl.train.start import check_data, check_sizes, sandbox, train
 from tests.train.recipes import MINIMAL, values
 
 
@@ -54,6 +56,45 @@ def test_without_engines_training_says_what_is_missing(monkeypatch: pytest.Monke
     monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda name: None if name == "verl" else object())
     with pytest.raises(RecipeError, match="not installed here: verl"):
         train(to_recipe(MINIMAL))
+
+
+@pytest.mark.parametrize(("kind", "remedy"), [("gpu", "pip install"), ("cpu", "install.sh FOLDER.*FOLDER/bin")])
+def test_what_to_install_depends_on_the_device(kind: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda _: None)
+    model = {"path": "some/model", "dtype": "float32"}
+    with pytest.raises(RecipeError, match=remedy):
+        train(to_recipe(values(model=model, device={"kind": kind})))
+
+
+def test_files_that_arent_here_are_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda _: object())
+    here = tmp_path / "here.parquet"
+    here.touch()
+    tasks = {"train": [str(here), "gone.parquet", "hdfs://far/away.parquet"], "held_out": ["test.parquet"]}
+    recipe = to_recipe(values(tasks=tasks, run={"folder": str(tmp_path / "runs")}))
+    with pytest.raises(RecipeError, match=r"^not here: gone.parquet, test.parquet;"):
+        train(recipe)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_demonstrations_are_needed_until_the_cold_start_is_made(tmp_path: Path) -> None:
+    cold, tasks = {"demonstrations": ["sft.parquet"]}, {"train": [str(tmp_path)]}
+    recipe = to_recipe(values(cold_start=cold, tasks=tasks, run={"folder": str(tmp_path)}))
+    with pytest.raises(RecipeError, match=r"not here: sft.parquet"):
+        check_data(recipe)
+    cold_start_folder(recipe).mkdir()
+    (cold_start_folder(recipe) / "done").touch()
+    check_data(recipe)
+
+
+def test_a_dry_run_says_which_files_are_missing_and_goes_on() -> None:
+    recipe = Path(__file__).parents[2] / "recipes" / "cleaner-4b.yaml"
+    shown = CliRunner().invoke(main, ["train", str(recipe), "--dry-run"])
+    assert shown.exit_code == 0
+    assert "data/open-agentrl-30k.parquet, data/aime2024.parquet" in shown.stderr
+    assert "Not here" not in shown.stdout
 
 
 def test_the_newest_whole_model_is_found(tmp_path: Path) -> None:

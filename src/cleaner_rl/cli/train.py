@@ -36,12 +36,16 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
 
 
 def _show(recipe: Recipe, as_json: bool) -> None:
+    from cleaner_rl.train.start import missing_data
+
     found = parts(recipe)
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
         for name, values in found.items():
             click.echo("\n".join([f"# {name}", *as_arguments(values)]))
+    if missing := missing_data(recipe):
+        click.echo(f"Not here yet, and needed to train: {', '.join(missing)} (docs/train.md, The data).", err=True)
     if find_spec("verl") is None:
         click.echo("verl isn't installed here: the settings weren't checked against it.", err=True)
         return

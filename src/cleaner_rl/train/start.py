@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from cleaner_rl.tasks import load_prompt
+from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
@@ -34,6 +35,11 @@ SANDBOX_SECONDS = 120.0
 GRACE_SECONDS = 20.0
 """For verl to end after it was told to."""
 NEEDED = ("torch", "transformers", "ray", "verl")
+INSTALL = {
+    DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm",
+    DeviceKind.CPU: "in a checkout, with python3.11: bash deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on PATH",
+}
+"""What to do about it."""
 
 
 class TrainingFailedError(RuntimeError):
@@ -55,8 +61,9 @@ def train(recipe: Recipe) -> Path:
     """Run a recipe to its end; returns its folder."""
     missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
     if missing:
-        raise RecipeError(f"not installed here: {', '.join(missing)}; see docs/train.md for an environment that works")
+        raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
     check_sizes(recipe)
+    check_data(recipe)
     folder = run_folder(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     check_template(recipe, folder)
@@ -141,6 +148,20 @@ def check_sizes(recipe: Recipe) -> None:
             f"a mini-batch has {rows} sequences, which {ranks} devices can't take {batch.micro_batch} at a time: "
             "batch.mini_batch x batch.rollouts must be a multiple of the devices times batch.micro_batch"
         )
+
+
+def missing_data(recipe: Recipe) -> list[str]:
+    """The recipe's files that aren't here. Addresses, such as `hdfs://…`, are verl's to look up."""
+    files = [*recipe.tasks.train, *recipe.tasks.held_out]
+    if recipe.cold_start is not None and not (cold_start_folder(recipe) / "done").exists():
+        files += recipe.cold_start.demonstrations
+    return [file for file in files if "://" not in file and not Path(file).expanduser().exists()]
+
+
+def check_data(recipe: Recipe) -> None:
+    """Raise `RecipeError` if a file isn't here; verl would say so minutes later, from a process of its own."""
+    if missing := missing_data(recipe):
+        raise RecipeError(f"not here: {', '.join(missing)}; docs/train.md says how they are made (The data)")
 
 
 def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:

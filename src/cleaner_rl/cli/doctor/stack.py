@@ -72,8 +72,9 @@ def engines() -> Iterator[Check]:
         yield Check("engine", State.OK, f"{', '.join(serving)}; {below}")
     else:
         remedy = (
-            "for training, pip install vllm or sglang here (on processors: deploy/cpu-engine/install.sh); for rollouts "
-            "and evaluation one behind an address will do: --model URL"
+            "for training, pip install vllm or sglang here (on processors, in a checkout and with python3.11: bash "
+            "deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on the PATH); for rollouts and evaluation one behind "
+            "an address will do: --model URL"
         )
         yield Check("engine", State.MISSING, f"neither vLLM nor SGLang; {below}", remedy)
     trainer, wanted = found("verl"), _pin("verl")
