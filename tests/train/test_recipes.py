@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
+from cleaner_rl.purify import Which
 from cleaner_rl.train import Method, parts, read_recipe
 
 FOLDER = Path(__file__).parents[2] / "recipes"
@@ -37,6 +38,13 @@ def test_a_baseline_differs_in_the_method_alone(size: str, method: str) -> None:
     ours, baseline = read_recipe(FOLDER / f"cleaner-{size}.yaml"), read_recipe(FOLDER / f"{method}-{size}.yaml")
     assert baseline.method == method
     assert replace(baseline, name=ours.name, method=Method.CLEANER) == ours
+
+
+def test_hindsight_differs_in_the_method_and_in_leaving_failed_rollouts_raw() -> None:
+    ours, paper = read_recipe(FOLDER / "hindsight-4b.yaml"), read_recipe(FOLDER / "cleaner-4b.yaml")
+    assert (ours.method, ours.purify.which) == (Method.HINDSIGHT, Which.SUCCESSFUL)
+    raw = replace(ours.purify, which=paper.purify.which)
+    assert replace(ours, name=paper.name, method=paper.method, purify=raw) == paper
 
 
 def test_the_papers_figures_are_the_recipes() -> None:
