@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.verdict import Ending
-from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError
+from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, close_all
 
 
 class Standing(NamedTuple):
@@ -40,7 +40,11 @@ class SessionLink(Slot):
         standing: asyncio.Future[Standing] = self._loop.create_future()
         self._standing = standing
         ending, files = await self.run(start, request, seconds)
-        return ending, files, await standing
+        try:
+            return ending, files, await standing
+        except BaseException:
+            close_all(files)
+            raise
 
     async def rollback(self, checkpoint: int) -> Standing:
         """Go back as far as that, or further if the state isn't kept."""
@@ -61,5 +65,6 @@ class SessionLink(Slot):
             self._standing.exception()  # whoever asked may have been cancelled; nobody else needs to hear of it
 
     def _heard(self, message: bytes) -> None:
-        if self._standing is not None and not self._standing.done():
+        # A cell may end just when its caller leaves: then its end comes here, too, and is nobody's.
+        if message[0] == wire.KIND_STANDING and self._standing is not None and not self._standing.done():
             self._standing.set_result(Standing._make(wire.STANDING.unpack(message)))

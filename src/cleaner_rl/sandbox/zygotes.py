@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,10 +108,10 @@ class Slot:
                 await self._loop.sock_sendall(self._requests, memoryview(request)[sent:])
             return await self._running
         except (BrokenPipeError, ConnectionResetError, BlockingIOError) as error:
-            self.kill()
+            self._give_up()
             raise SlotDiedError from error
         except asyncio.CancelledError:
-            self.kill()
+            self._give_up()
             raise
         finally:
             watchdog.cancel()
@@ -147,6 +147,13 @@ class Slot:
         self.kill()
         return pidfd
 
+    def _give_up(self) -> None:
+        """Kill it, and close what a run that ended in this very moment has handed over: nobody will take it."""
+        self.kill()
+        running = self._running
+        if running is not None and running.done() and not running.cancelled() and running.exception() is None:
+            close_all(running.result()[1])
+
     def _readable(self) -> None:
         try:
             message, descriptors, _, _ = socket.recv_fds(self._control, 64, 8)
@@ -163,12 +170,17 @@ class Slot:
         elif self._running is not None and not self._running.done():
             self._running.set_result((Ending._make(wire.DONE.unpack(message)), descriptors))
         else:
+            close_all(descriptors)
             self._heard(message)
-            for descriptor in descriptors:
-                os.close(descriptor)
 
     def _heard(self, message: bytes) -> None:
         """Something that a run doesn't send."""
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    """Close what a run handed over."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 SlotKind = TypeVar("SlotKind", bound=Slot)

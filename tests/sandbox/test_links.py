@@ -1,0 +1,46 @@
+"""A session's link, its supervisor played by the test: cells whose end nobody is there to take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from cleaner_rl.sandbox.links import SessionLink
+from cleaner_rl.sandbox.zygotes import SlotDiedError
+from tests.sandbox.serving import asynchronous
+from tests.sandbox.test_zygotes import Supervisor, cancel_then_end, end_then_cancel, open_descriptors
+
+
+@pytest.mark.parametrize("meet", [end_then_cancel, cancel_then_end])
+@asynchronous
+async def test_a_cell_that_ends_just_when_it_is_cancelled_leaves_no_descriptor(
+    meet: Callable[[Supervisor, asyncio.Task[object]], None],
+) -> None:
+    before = open_descriptors()
+    supervisor = Supervisor(SessionLink)
+    assert isinstance(supervisor.slot, SessionLink)
+    cell = asyncio.create_task(supervisor.slot.cell(b"start", b"request", 60))
+    await asyncio.sleep(0)
+    meet(supervisor, cell)
+    with pytest.raises(asyncio.CancelledError):
+        await cell
+    supervisor.close()
+    assert open_descriptors() == before
+
+
+@asynchronous
+async def test_a_supervisor_that_dies_between_a_cells_end_and_its_standing_leaves_no_descriptor() -> None:
+    before = open_descriptors()
+    supervisor = Supervisor(SessionLink)
+    assert isinstance(supervisor.slot, SessionLink)
+    cell = asyncio.create_task(supervisor.slot.cell(b"start", b"request", 60))
+    await asyncio.sleep(0)
+    supervisor.end_run()
+    await asyncio.sleep(0)
+    supervisor.control.close()
+    with pytest.raises(SlotDiedError):
+        await cell
+    supervisor.close()
+    assert open_descriptors() == before
