@@ -6,10 +6,12 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import textwrap
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import click
 
@@ -112,28 +114,52 @@ def _section(kind: type, where: str) -> list[str]:
     lines += ["| key | type | default | |", "| --- | --- | --- | --- |"]
     hints = inspect.get_annotations(kind, eval_str=True)
     for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            inner += _section(hint, f"{where}.{field.name}".lstrip("."))
+        hint, said, place = hints[field.name], words.get(field.name, ""), f"{where}.{field.name}".lstrip(".")
+        section = next((each for each in (hint, *get_args(hint)) if dataclasses.is_dataclass(each)), None)
+        if section is not None:
+            inner += _section(section, place)
+        if section is hint:
             continue
-        default = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
-        lines.append(f"| `{field.name}` | `{cell(field.type)}` | {cell(default)} | {cell(words.get(field.name, ''))} |")
+        if section is not None:
+            shown = f"[a list](#{place})" if get_origin(hint) is list else f"[a section](#{place})"
+        elif inspect.isclass(hint) and issubclass(hint, Enum):
+            shown, said = ", ".join(f"`{each.value}`" for each in hint), said or _choices(hint)
+        else:
+            shown = f"`{cell(field.type)}`"
+        lines.append(f"| `{field.name}` | {shown} | {cell(_default(field))} | {cell(said)} |")
     return lines + inner
 
 
+def _default(field: dataclasses.Field[Any]) -> str:
+    """As a recipe would have it."""
+    value = field.default
+    if value is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    if value is dataclasses.MISSING:
+        return "needed"
+    if value is None or value in ([], {}):
+        return "none"
+    return f"`{value.value if isinstance(value, Enum) else json.dumps(value)}`"
+
+
+def _choices(kind: type[Enum]) -> str:
+    """What is chosen between, and what each choice means where that is said."""
+    words = _words(kind)
+    each = [f"`{choice.value}`: {words[choice.name]}" for choice in kind if choice.name in words]
+    return " ".join([inspect.getdoc(kind) or "", *each])
+
+
 def _words(kind: type) -> dict[str, str]:
-    """The text behind each field, as it stands in the source."""
+    """The text behind each field or choice, as it stands in the source."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     found = {}
     for before, after in zip(tree.body, tree.body[1:], strict=False):
-        if (
-            isinstance(before, ast.AnnAssign)
-            and isinstance(before.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            found[before.target.id] = str(after.value.value)
+        if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
+            continue
+        named = before.targets[0] if isinstance(before, ast.Assign) else getattr(before, "target", None)
+        if isinstance(named, ast.Name):
+            found[named.id] = str(after.value.value)
     return found
 
 

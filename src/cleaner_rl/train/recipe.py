@@ -49,6 +49,7 @@ class Tasks:
     train: list[str]
     """verl's Parquet files, as `cleaner_rl.tasks.write_verl` makes them."""
     held_out: list[str] = field(default_factory=list)
+    """The same, for evaluation."""
     prompt: str = "stateless"
     """What the model is told about its tool: a name or a TOML file (`cleaner_rl.tasks.load_prompt`)."""
     reward: RewardScale = RewardScale.SIGNED
@@ -59,8 +60,11 @@ class Budget:
     """What a rollout may use."""
 
     prompt_tokens: int = 2_560
+    """The longest prompt."""
     response_tokens: int = 20_480
+    """What stands after it in the history: the model's tokens and the tools'."""
     turns: int = 16
+    """Of the model, the answer included. A repaired one counts once."""
     evaluation_turns: int = 0
     """In evaluation, if it has another number of them; 0: the same."""
     lookahead_tokens: int = 20_480
@@ -74,7 +78,9 @@ class Sampling:
     """How rollouts are drawn."""
 
     temperature: float = 1.0
+    """1 wherever trajectories are edited: edited tokens are re-scored, and engines score at 1."""
     top_p: float = 1.0
+    """The same holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class Batch:
     """How much goes into a step."""
 
     prompts: int = 128
+    """Prompts per step."""
     mini_batch: int = 32
     """Prompts per update of the weights."""
     rollouts: int = 16
@@ -97,19 +104,28 @@ class Update:
     """How the weights change."""
 
     lr: float = 1e-6
+    """The learning rate."""
     warmup_steps: int = 20
+    """Over which the rate rises."""
     clip_low: float = 0.2
+    """A token's ratio counts from 1 - `clip_low` …"""
     clip_high: float = 0.28
+    """… to 1 + `clip_high`."""
     clip_c: float = 10.0
+    """The most that a ratio counts where the advantage is negative (dual clip)."""
     loss: str = "token-mean"
+    """How tokens are averaged: verl's `loss_agg_mode`."""
     kl: float = 0.0
+    """The weight of the KL loss; 0: none, and no reference model."""
     learn_failed: bool = True
     """Whether turns whose call failed are learnt from, as all are; else they are masked out of the loss."""
     correction: Correction = Correction.TOKEN
     correction_threshold: float = 2.0
+    """The most that an importance weight counts."""
     overlong_buffer: int = 4_096
     """The last tokens of a response, over which the reward falls by up to `overlong_penalty`; 0: none."""
     overlong_penalty: float = 1.0
+    """Of a response that is full to its last token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +133,15 @@ class Purify:
     """SAAR's and hindsight's settings; the method says which of the two applies."""
 
     attempts: int = _PAPER.attempts
+    """K: corrections that a lookahead samples at most. Hindsight samples none."""
     threshold: float = _PAPER.splice.threshold
+    """γ: at this similarity or above the action is grafted, below it the reasoning is replaced too."""
     measure: str = _PAPER.splice.measure
+    """How similarity is measured: a name (docs/similarity.md), or one of a plug-in."""
     refuse_stale: bool = _PAPER.splice.refuse_stale
+    """Refuse a replacement whose reasoning talks of the error that it removes."""
     probability: float = 1.0
+    """The share of trajectories that is purified."""
     schedule: list[tuple[int, float]] = field(default_factory=list)
     """(step, probability) points instead of one probability."""
     which: Which = _PAPER.which
@@ -146,8 +167,11 @@ class Roc:
     """GRPO-RoC's settings; `batch.rollouts` says how many are kept."""
 
     sample: int = 32
+    """Rollouts drawn of a prompt."""
     min_positive: int = 2
+    """Right ones that are kept at least, if there are so many."""
     min_negative: int = 2
+    """Wrong ones."""
     positives: Positives = Positives.CLEANEST
     quality_of: QualityOf = QualityOf.FIRST_ATTEMPT
 
@@ -179,7 +203,9 @@ class Sandbox:
     token_file: str = ""
     """A file whose first line is the token to show to nodes by address."""
     cpu_seconds: float = 10.0
+    """Of CPU time, that a call may use."""
     memory_mb: int = 512
+    """That it may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +214,13 @@ class Device:
 
     kind: DeviceKind = DeviceKind.GPU
     nodes: int = 1
+    """Machines."""
     per_node: int = 8
+    """GPUs of each; on CPUs, processes."""
     engine: str = "vllm"
     """`vllm` or `sglang` on GPUs, `vllm` on CPUs."""
     tensor_parallel: int = 1
+    """Devices that share one replica of the engine."""
     mode: TrainerMode = TrainerMode.SYNC
     workers: int = 8
     """Processes that run rollouts."""
@@ -199,6 +228,7 @@ class Device:
     kv_tokens: int = 0
     """Of one replica's KV cache, for our router to hold back what wouldn't fit; 0: not known, nothing is."""
     offload: bool = False
+    """Whether weights and optimizer wait in the machine's memory while they aren't used."""
     memory_share: float = 0.7
     """Of a GPU's memory, for the engine."""
 
@@ -210,11 +240,17 @@ class Run:
     steps: int = 0
     """0: as many as `epochs` give."""
     epochs: int = 1
+    """Over the tasks, if `steps` is 0."""
     folder: str = "runs"
+    """The run lives below it, under its name."""
     save_every: int = 20
+    """Steps between checkpoints; 0: none is kept."""
     evaluate_every: int = 20
+    """Steps between evaluations on `tasks.held_out`."""
     evaluation_samples: int = 1
+    """Rollouts of a held-out task."""
     loggers: list[str] = field(default_factory=lambda: ["console"])
+    """Where metrics go: verl's `trainer.logger`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +260,17 @@ class ColdStart:
     demonstrations: list[str]
     """Parquet files with `messages` and `tools`."""
     epochs: int = 1
+    """Over the demonstrations."""
     lr: float = 1e-5
+    """The learning rate; it falls as a cosine."""
     warmup: float = 0.03
     """The share of all updates over which the rate rises."""
     batch: int = 32
+    """Demonstrations per update of the weights."""
     micro_batch: int = 1
+    """Of these, how many a device takes at a time."""
     max_tokens: int = 16_384
+    """Of a demonstration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +278,15 @@ class Stage:
     """A part of a run, from the model of the part before."""
 
     name: str
+    """Of its folder, behind the run's."""
     steps: int
+    """How many it has."""
     response_tokens: int = 0
     """0: as the recipe says."""
     min_pass_rate: float = 0.0
+    """Of the stage before: tasks below it are left out."""
     max_pass_rate: float = 1.0
-    """Of the stage before: tasks outside these bounds are left out. Tasks that it didn't draw stay."""
+    """Those above it, too. Tasks that it didn't draw stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +294,12 @@ class Recipe:
     """One training run."""
 
     name: str
+    """Of the run and its folder."""
     method: Method
     model: Model
     tasks: Tasks
     seed: int = 1
+    """Every random choice of the run comes from it."""
     budget: Budget = field(default_factory=Budget)
     sampling: Sampling = field(default_factory=Sampling)
     batch: Batch = field(default_factory=Batch)
@@ -265,6 +311,7 @@ class Recipe:
     device: Device = field(default_factory=Device)
     run: Run = field(default_factory=Run)
     cold_start: ColdStart | None = None
+    """None: the run begins with the model as it is."""
     stages: list[Stage] = field(default_factory=list)
     """None: all in one."""
     verl: dict[str, object] = field(default_factory=dict)
