@@ -186,7 +186,7 @@ def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
     if recipe.device.nodes > 1:
         raise RecipeError(
             f"device.nodes is {recipe.device.nodes}, but a sandbox started here serves this machine alone: start nodes "
-            "(`cleaner sandbox up --ray`) and give sandbox.addresses"
+            "(deploy/README.md) and give sandbox.addresses and sandbox.token_file"
         )
     settings = msgspec.json.encode(recipe.sandbox).decode()
     serve = [sys.executable, "-m", "cleaner_rl.train.node", settings]
