@@ -83,9 +83,9 @@ def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_pat
 
 def test_an_evaluation_of_faults_stops_a_run_too(tmp_path: Path) -> None:
     record = StepRecord(RECIPE, tmp_path)
-    record.evaluated(ROWS, tasks=5)  # one in five is bearable
+    record.evaluated(ROWS, absent=1)  # one in five is bearable
     with pytest.raises(TooManyFaultsError, match="100% of an evaluation's rollouts were faults"):
-        record.evaluated([], tasks=5)
+        record.evaluated([], absent=5)
 
 
 def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 The grader runs here and sets the reward, so that verl's reward workers have nothing to do. Whatever isn't the model's
 doing (engine, tool, grader) returns no row at all: a masked row would still count in its group's mean and deviation.
+What is left out for another reason returns none either, and says so.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from cleaner_rl.purify import Phase
+from cleaner_rl.train.absent import NOBODYS_FAULT, tell_absent
 from cleaner_rl.train.outputs import Graded, Row, to_row
 from cleaner_rl.train.plan import read_plan
 from cleaner_rl.train.policy import VerlPolicy
-from cleaner_rl.train.rolls import roll
+from cleaner_rl.train.rolls import PHASE, roll
 from cleaner_rl.train.workshop import workshop
 
 _log = logging.getLogger(__name__)
@@ -43,6 +46,8 @@ class CleanerAgentLoop(AgentLoopBase):  # type: ignore[misc]
         if made is None:
             why = trajectory.extra.get("fault", "no reward")
             _log.warning("no row of %s: %s, %s", trajectory.key, trajectory.ending, why)
+            if trajectory.ending in NOBODYS_FAULT:
+                await tell_absent(row, "train" if row[PHASE] == Phase.TRAINING else "val", trajectory.ending)
             return []
         return [_output(made, trajectory)]
 

@@ -27,10 +27,16 @@ GIVEN_UP = {
     "surplus": "the group was not needed: enough others had ended by then",
 }
 """Why groups aren't trained on. Figures of a step are over those that are; the store has them all."""
+PATIENCE = 10
+"""How many times a step's groups may come back too small, though nothing broke, before the run ends."""
 
 
 class TooManyFaultsError(RuntimeError):
     """The infrastructure breaks more often than the recipe bears."""
+
+
+class TooFewRowsError(RuntimeError):
+    """Rollouts end without anything to learn, so often that no group comes together."""
 
 
 class StepRecord:
@@ -46,6 +52,7 @@ class StepRecord:
         self._given_up: list[Graded] = []
         self._evaluated: list[Graded] = []
         self._absent = 0
+        self._left_out = 0
         self._groups = 0
         self._evicted: Counter[str] = Counter()
         self._tokens = 0
@@ -73,10 +80,14 @@ class StepRecord:
         self._absent += max(0, absent)
         self._groups += 1
 
-    def evaluated(self, rows: Sequence[Graded], tasks: int) -> None:
-        """Rollouts on so many held-out tasks; raise if too many were faults."""
+    def left_out(self, count: int) -> None:
+        """So many rollouts gave no row, and were no faults."""
+        self._left_out += count
+
+    def evaluated(self, rows: Sequence[Graded], absent: int) -> None:
+        """Rollouts on held-out tasks, of which so many were faults; raise if those are too many."""
         self._evaluated += rows
-        share = 1 - len(rows) / (tasks * self._recipe.run.evaluation_samples)
+        share = absent / max(1, absent + len(rows))
         if share > self._recipe.faults.max_share:
             raise TooManyFaultsError(self._too_many(f"{share:.0%} of an evaluation's rollouts"))
 
@@ -90,6 +101,12 @@ class StepRecord:
         share = self.fault_share()
         if self._groups >= self._recipe.batch.prompts and share > self._recipe.faults.max_share:
             raise TooManyFaultsError(self._too_many(f"{share:.0%} of this step's rollouts"))
+        if self._left_out and self._evicted["too_small"] >= PATIENCE * self._recipe.batch.prompts:
+            raise TooFewRowsError(
+                f"{self._evicted['too_small']} groups of this step were too small to learn from: of {self._groups} "
+                f"groups' rollouts {self._left_out} were dropped (purify.unrepaired) or ran out of time "
+                "(budget.seconds). Keep failures (keep_first), give more time, or begin with a model that fails less"
+            )
 
     def _too_many(self, what: str) -> str:
         return (
@@ -116,6 +133,7 @@ class StepRecord:
         figures |= {
             "sampled_tokens": float(self._tokens),
             "faults": float(self._absent),
+            "left_out": float(self._left_out),
             "fault_share": self.fault_share(),
             **{f"groups/{why}": float(self._evicted[why]) for why in GIVEN_UP},
         }

@@ -20,6 +20,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from cleaner_rl.resample import group_of, select
+from cleaner_rl.train.absent import told_in
 from cleaner_rl.train.active import manager_missing, refuse
 from cleaner_rl.train.groups import StepRecord
 from cleaner_rl.train.outputs import Graded, unpack
@@ -95,7 +96,8 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         rows = self._rows(partition_id)
         for uid in uids:
             drawn = list(_trajectories(partition_id, rows[uid]).values())
-            self._record.evicted(self._why.get(uid, "surplus"), drawn, self._recipe.sampled - len(drawn))
+            absent = self._faults(partition_id, {uid}, self._recipe.sampled - len(drawn))
+            self._record.evicted(self._why.get(uid, "surplus"), drawn, absent)
         super()._clear_groups(partition_id, uids)
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
@@ -108,7 +110,9 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
         trajectories = _trajectories(partition_id, batch.keys)
         if partition_id == "val":
-            self._record.evaluated(list(trajectories.values()), len(selected_prompt_uids))
+            asked = len(selected_prompt_uids) * self._recipe.run.evaluation_samples
+            absent = self._faults(partition_id, set(selected_prompt_uids), asked - len(trajectories))
+            self._record.evaluated(list(trajectories.values()), absent)
             return batch
         kept = self._kept(selected_prompt_uids, trajectories)
         tags = dict(zip(batch.keys, batch.tags, strict=True))
@@ -132,6 +136,15 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         ended = self.finished_keys[partition_id] | self.failure_keys[partition_id]
         return {uid for uid in ended if len(rows[uid]) < self._recipe.smallest_group}
 
+    def _faults(self, partition_id: str, uids: set[str], absent: int) -> int:
+        """Of so many absent rollouts of these groups, those that didn't say why."""
+        place = told_in(partition_id)
+        told = [key for key in self.partitions[place] if key.split("_")[0] in uids]
+        if told:
+            tq.kv_clear(partition_id=place, keys=told)
+            self._record.left_out(len(told))
+        return absent - len(told)
+
     def _rows(self, partition_id: str) -> dict[str, list[str]]:
         rows: dict[str, list[str]] = defaultdict(list)
         for key in self.partitions[partition_id]:
@@ -149,7 +162,8 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             group = group_of(rows, [_answers(row) for row in rows])
             policy = self._recipe.group_policy()
             selection = select(group, policy, self._recipe.seed, dynamic_sampling=False)
-            self._record.selected(rows, selection, policy, absent=self._recipe.sampled - len(rows))
+            absent = self._faults("train", {uid}, self._recipe.sampled - len(rows))
+            self._record.selected(rows, selection, policy, absent)
             kept.update(keys[uid][index] for index in selection.kept)
         return kept
 

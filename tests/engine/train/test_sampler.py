@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ from tests.train.recipes import values
 pytestmark = pytest.mark.timeout(600)  # the first one starts Ray and the queue
 MIXED = (True, True, True, False, False, False, False, False)
 """Successes and failures of a group; the first success has a failed call."""
+Outcome = bool | Ending | None
+"""Whether a rollout succeeds. A fault, None, has no row; one that was left out has none either, and says why."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,8 +49,8 @@ def _queue() -> Iterator[None]:
 class Trainer:
     """Plays the trainer: each refill is answered at once by the next of `groups`."""
 
-    groups: list[Sequence[bool | None]] = field(default_factory=list)
-    """For each prompt: which rollouts succeed; None is a fault's, which has no row."""
+    groups: list[Sequence[Outcome]] = field(default_factory=list)
+    """For each prompt: how its rollouts end."""
     refills: list[int] = field(default_factory=list)
     number: int = 0
 
@@ -69,17 +72,21 @@ class Trainer:
             self.finish(self.groups.pop(0) if self.groups else MIXED)
         return count
 
-    def finish(self, outcomes: Sequence[bool | None]) -> str:
+    def finish(self, outcomes: Sequence[Outcome]) -> str:
         """A prompt whose rollouts have all ended."""
         import torch
         import transfer_queue as tq
         from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+        from cleaner_rl.train.absent import tell_absent
+
         uid, self.number = str(uuid4()), self.number + 1
         rows: list[dict[str, Any]] = []
         keys = []
         for place, success in enumerate(outcomes):
-            if success is None:
+            if isinstance(success, Ending):
+                asyncio.run(tell_absent({"uid": uid, "session_id": place}, "train", success))
+            if not isinstance(success, bool):
                 continue
             turns = (failed(), worked(), answered()) if place == 0 else (worked(), answered())
             reward = 1.0 if success else -1.0
@@ -184,6 +191,31 @@ def test_a_group_that_faults_left_large_enough_is_used_without_them(tmp_path: Pa
     batch, metrics = sample(sampler(recipe(), tmp_path, trainer))
 
     assert (len(batch.keys), trainer.refills, metrics["cleaner/faults"]) == (8, [], 2)
+
+
+@pytest.mark.parametrize("ending", [Ending.DROPPED, Ending.TIME_LIMIT])
+def test_what_is_left_out_by_choice_is_no_fault(tmp_path: Path, trainer: Trainer, ending: Ending) -> None:
+    import transfer_queue as tq
+
+    trainer.finish([*MIXED[:4], *[ending] * 4])
+    trainer.finish([*MIXED[:7], None])
+
+    batch, metrics = sample(sampler(recipe(faults={"max_share": 0.1}), tmp_path, trainer))
+
+    assert len(batch.keys) == 8
+    assert (metrics["cleaner/faults"], metrics["cleaner/left_out"]) == (1, 4)
+    assert not (tq.kv_list() or {}).get("train-absent")
+
+
+def test_a_run_whose_rollouts_are_all_left_out_is_ended_with_the_reason(tmp_path: Path, trainer: Trainer) -> None:
+    from cleaner_rl.train.groups import TooFewRowsError
+
+    trainer.groups = [[Ending.DROPPED] * 8] * 50
+    trainer.finish([Ending.DROPPED] * 8)
+    trainer.finish(MIXED)
+
+    with pytest.raises(TooFewRowsError, match=r"purify\.unrepaired"):
+        sample(sampler(recipe(), tmp_path, trainer))
 
 
 def test_groups_of_equal_rewards_are_refilled_under_dynamic_sampling(tmp_path: Path, trainer: Trainer) -> None:
