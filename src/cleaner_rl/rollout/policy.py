@@ -1,7 +1,8 @@
 """Who serves the model, as the loop sees it: ids in, ids out. It knows nothing of chats, tools or text.
 
 A policy answers or raises `EngineFaultError`; an answer is never a guess. Whoever cancels a request gets it ended at
-the engine too. Implementations retry what can be retried, so an error here means that waiting did not help.
+the engine too, where the engine can (verl's servers can't). Implementations retry what can be retried, so an error here
+means that waiting did not help.
 """
 
 from __future__ import annotations

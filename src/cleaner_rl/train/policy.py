@@ -8,7 +8,8 @@ class, and asks again if a weight update aborted the request. The prefix may com
 cached tokens are uninitialised memory that often looks right: an answer whose cache reached into the suffix is thrown
 away, and the request repeated without the cache.
 
-Limits: SGLang's servers are asked as verl's own code asks them, untested here.
+Limits: a request that is cancelled goes on at the engine until its end, since verl has no way to end one. SGLang's
+servers are asked as verl's own code asks them, untested here.
 """
 
 from __future__ import annotations
@@ -93,7 +94,21 @@ class VerlPolicy:
         raise EngineFaultError(f"the server gave a scoring request up {ABORTS} times")
 
     async def _ask(self, generate: Any, request: str, ids: Ids, parameters: dict[str, Any]) -> Any:
+        # verl's client would leave a request that is cancelled before it has a server in the router's books for ever.
+        asked = asyncio.ensure_future(generate(request, prompt_ids=ids.tolist(), sampling_params=parameters))
+        _asked.add(asked)
+        asked.add_done_callback(_forget)
         try:
-            return await generate(request, prompt_ids=ids.tolist(), sampling_params=parameters)
+            return await asyncio.shield(asked)
         except Exception as error:  # Ray's, the server's, the engine's: none of them is the model's doing
             raise EngineFaultError(f"the rollout server failed: {type(error).__name__}: {error}") from error
+
+
+_asked: set[asyncio.Future[Any]] = set()
+"""Requests that verl hasn't answered yet; some of them nobody waits for any more."""
+
+
+def _forget(asked: asyncio.Future[Any]) -> None:
+    _asked.discard(asked)
+    if not asked.cancelled():
+        asked.exception()  # whoever waits has it too; of one that nobody waits for, nobody need hear
