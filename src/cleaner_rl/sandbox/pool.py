@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from cleaner_rl.sandbox.cgroups import Groups
@@ -34,6 +34,7 @@ class Pool:
         self._slots: set[Slot] = set()
         self._zygote = Zygote(settings, self._zygote_died)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._replacing: asyncio.Task[None] | None = None
         self._closing = False
         self.slot_deaths = 0
         self.zygote_deaths = 0
@@ -64,7 +65,12 @@ class Pool:
         while not self._idle:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
-            await turn
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():  # it was this one's turn, and the slot is still there for the next
+                    self._wake_next()
+                raise
         return self._idle.popleft()
 
     def give(self, slot: Slot) -> None:
@@ -93,6 +99,9 @@ class Pool:
 
     def _offer(self, slot: Slot) -> None:
         self._idle.append(slot)
+        self._wake_next()
+
+    def _wake_next(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -119,25 +128,28 @@ class Pool:
             self._idle.remove(slot)
         if not self._closing:
             self.slot_deaths += 1
-            self._spawn(self._replace())
+            # One that finds slots missing makes them all, pausing after each that doesn't start: two would not pause.
+            if self._replacing is None or self._replacing.done():
+                self._replacing = self._spawn(self._replace())
 
     def _zygote_died(self) -> None:
         if not self._closing:
             self.zygote_deaths += 1
             self._spawn(self._restart())
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _replace(self) -> None:
-        """Fork one more slot, as soon as there is a zygote to do it."""
+        """Fork slots until none is missing, as soon as there is a zygote to do it."""
         while len(self._slots) < self._size:
             try:
                 slot = self._fork()
                 await self._started(slot)
-            except (SlotDiedError, asyncio.CancelledError):
+            except (SlotDiedError, OSError, asyncio.CancelledError):
                 if self._closing:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
