@@ -43,7 +43,13 @@ SLOW = {
     "closing braces": "\\boxed{1}" + "}" * 200_000,
     "fences": "```\n" * 20_001,
     "fences of other lengths": "".join("`" * (3 + n % 50) + "\n" for n in range(3_000)),
+    "fences never closed": "```python\n" * 4_000,
+    "fences of falling lengths": "".join("`" * n + "\n" for n in range(200, 3, -1)) + "```\n" * 20_000,
+    "a fence of tildes": "~" * 20_000 + "\n",
+    "a fence with a backtick behind words": "```" + "a" * 20_000 + "`\n",
     "answers": "answer is " * 50_000,
+    "lines behind an answer": "The answer is" + "\n" * 1_000 + "?",
+    "stars behind an answer": "The answer" + "*" * 200_000,
 }
 
 
@@ -56,6 +62,31 @@ def test_g3_texts_made_to_be_slow_are_not(text: str) -> None:
     assert time.process_time() - begun < 5
 
 
+SPACE = st.text(" \n\t", max_size=3)
+STARS = st.text("*", max_size=3)
+STATEMENTS = st.tuples(
+    st.sampled_from(["answer", "Answer", "The correct answer"]),
+    STARS,
+    SPACE,
+    st.sampled_from([" is ", ":"]),
+    st.text(" \n\t*", max_size=6),
+    st.text("\\$({[", max_size=3),
+    SPACE,
+    st.sampled_from(["", "text{"]),
+    st.sampled_from(["", "("]),
+).map("".join)
+
+
+@given(PROSE, STATEMENTS, st.sampled_from("ABCD"), st.sampled_from(["", ".", ")", "**", "}$", "\nDone."]))
+def test_an_answer_is_stated_with_any_stars_spaces_and_brackets(before: str, said: str, letter: str, end: str) -> None:
+    assert choice_letter(f"{before} {said}{letter}{end}") == letter
+
+
+@pytest.mark.parametrize("text", ["**Answer:** **B**", "**Answer**: **(B)**", "Answer:\n\n**B**", "*answer is* **B**."])
+def test_an_answer_may_stand_in_bold_by_itself(text: str) -> None:
+    assert choice_letter(text) == "B"
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -64,13 +95,25 @@ def test_g3_texts_made_to_be_slow_are_not(text: str) -> None:
         ("```\n1\n```", "1\n"),
         ("~~~python\n1\n~~~", "1\n"),
         ("````python\nx = '''\n```\n'''\n````", "x = '''\n```\n'''\n"),
+        ("````python\n```python\n1\n```\n", "1\n"),
+        ("```python\n```", ""),
+        ("  ```python title=x\n1\n  ``` ", "1\n"),
+        ("```python\n1\n~~~\n```", "1\n~~~\n"),
         ("print(1)", None),
         ("```python\nprint(1)", None),
+        ("```python\nprint(1)\n``` x", None),
         ("Use `print`.", None),
     ],
 )
 def test_a_program_is_the_last_block_of_python(text: str, wanted: str | None) -> None:
     assert program(text) == wanted
+
+
+@given(st.lists(st.text("`~ x", max_size=6)), st.sampled_from("`~"), st.integers(3, 9))
+def test_a_fence_longer_than_all_inside_keeps_its_program(lines: list[str], mark: str, more: int) -> None:
+    code = "".join(f"{line}\n" for line in lines)
+    fence = mark * (6 + more)
+    assert program(f"```\nother\n```\n{fence}python\n{code}{fence}\n~~~\nlast\n~~~") == code
 
 
 @given(st.integers())

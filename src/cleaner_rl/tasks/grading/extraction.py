@@ -14,12 +14,14 @@ import re
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+# Model text decides what these see: possessive quantifiers give nothing back, so a long run is never tried twice.
 _STATED = re.compile(
-    r"\banswer\b\**\s*(?:is|:)\s*\**\s*[\\$({\[]{0,3}\s*(?:text\{)?\(?([A-Z])\b(?![a-z'’])", re.IGNORECASE
+    r"\banswer\b\**+\s*+(?:is|:)[\s*]*+[\\$({\[]{0,3}\s*+(?:text\{)?\(?([A-Z])\b(?![a-z'’])", re.IGNORECASE
 )
 _LETTER = re.compile(r"\(?([A-Z])\)?(?:[.:)\s].*)?", re.DOTALL)
 _WRAPPERS = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textrm)\s*\{([^{}]*)\}")
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n`]*\n(.*?)^[ \t]*\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+_OPENING = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+-]*+)[^`]*+")
+_CLOSING = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[`~]*+[ \t]*+")
 
 
 def boxed(text: str) -> str | None:
@@ -70,8 +72,33 @@ def choice_letter(text: str, letters: str = "ABCD") -> str | None:
 
 def program(text: str) -> str | None:
     """The program in the text's last fenced block of Python, or of any or no language; None if there is no block."""
-    blocks = [(match[2].lower(), match[3]) for match in _FENCE.finditer(text)]
+    blocks = _blocks(text)
     python = [code for language, code in blocks if language in ("python", "py", "python3")]
     if python:
         return python[-1]
     return blocks[-1][1] if blocks else None
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """The language and the text of each fenced block. A fence that no later line closes opens none."""
+    lines = text.split("\n")
+    closings = [_CLOSING.fullmatch(line) for line in lines]
+    openings: dict[int, re.Match[str]] = {}
+    longest_behind = {"`": 0, "~": 0}
+    for number in reversed(range(len(lines))):
+        opening, closing = _OPENING.fullmatch(lines[number]), closings[number]
+        if opening and len(opening[1]) <= longest_behind[opening[1][0]]:
+            openings[number] = opening
+        if closing:
+            kind = closing[1][0]
+            longest_behind[kind] = max(longest_behind[kind], len(closing[1]))
+    blocks: list[tuple[str, str]] = []
+    opened: re.Match[str] | None = None
+    start = 0
+    for number, closing in enumerate(closings):
+        if opened is None:
+            opened, start = openings.get(number), number + 1
+        elif closing and closing[1].startswith(opened[1]):
+            blocks.append((opened[2].lower(), "".join(f"{line}\n" for line in lines[start:number])))
+            opened = None
+    return blocks
