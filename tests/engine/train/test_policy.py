@@ -19,12 +19,12 @@ class Client:
     """Asks the router for a server, answers when it may, and gives the server back: the order of verl's own."""
 
     def __init__(self, router: EvenRouter) -> None:
-        self._router, self.answer, self.served = router, asyncio.Event(), 0
+        self._router, self.answer, self.served = router, asyncio.Event(), asyncio.Event()
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
         server, _ = await self._router.acquire_server(request_id, prompt_ids)
         try:
-            self.served += 1
+            self.served.set()
             await self.answer.wait()
             return SimpleNamespace(token_ids=[1], log_probs=[0.0], stop_reason="completed", extra_fields={})
         finally:
@@ -42,9 +42,7 @@ def test_a_request_that_is_cancelled_while_it_waits_for_a_server_gives_its_room_
         client = Client(EvenRouter({"a": object()}, {"longest": 100, "room": 100}))
         policy = VerlPolicy(client, "vllm")
         first, waiting = asyncio.create_task(ask(policy, "first")), asyncio.create_task(ask(policy, "waiting"))
-        await asyncio.sleep(0)
-        while not client.served:
-            await asyncio.sleep(0)
+        await client.served.wait()
         waiting.cancel()
         client.answer.set()
         await first
