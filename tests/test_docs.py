@@ -38,6 +38,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^(?:<!-- ([^\n]*?) -->\n)?(```+|~~~+)(\w*)\n(.*?)^\2$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"(example|run|start|tested|not run|output): (.+)")
+KNOWN_FAULT = re.compile(r"^\| ([SRGX]\d+) \| .* \| ([^|]*) \|$", re.MULTILINE)
 SECONDS = 100
 
 
@@ -145,6 +146,20 @@ def test_files_that_the_readme_links_to_are_there() -> None:
     for page in (ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (ROOT / link).exists(), f"{page.name} links to {link}"
+
+
+def test_each_known_fault_has_a_row_and_each_row_a_test() -> None:
+    held: dict[str, set[str]] = defaultdict(set)
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        for labels in re.findall(r"def test_((?:[srgx]\d+_(?:and_)?)+)", file.read_text()):
+            for label in re.findall(r"[srgx]\d+", labels):
+                held[label.upper()].add(str(file.relative_to(ROOT / "tests")))
+    page = (DOCS / "explain" / "known-faults.md").read_text()
+    rows = {label: re.findall(r"`([\w/]+\.py)`", files) for label, files in KNOWN_FAULT.findall(page)}
+    assert rows.keys() == held.keys()
+    for label, files in rows.items():
+        assert files, label
+        assert set(files) <= held[label], f"{label}: the page names files that hold no test of it"
 
 
 def test_the_site_builds_and_no_link_of_it_is_broken(tmp_path: Path) -> None:
