@@ -15,8 +15,17 @@ from aiohttp import web
 
 from benchmarks.serving import free_port
 from cleaner_rl.purify import SampleRequest
-from cleaner_rl.rollout import EngineFaultError, Finish, Purifier, Sampling, StatelessToolbox, finish, rollout
-from cleaner_rl.rollout.engines import Address, ChatModel, Connection, SglangPolicy, VllmPolicy, connect
+from cleaner_rl.rollout import (
+    ChatError,
+    EngineFaultError,
+    Finish,
+    Purifier,
+    Sampling,
+    StatelessToolbox,
+    finish,
+    rollout,
+)
+from cleaner_rl.rollout.engines import Address, ChatModel, Connection, Engine, SglangPolicy, VllmPolicy, connect, http
 from cleaner_rl.tasks import ChoiceGrader
 from cleaner_rl.trajectory import Ending, TextSpan, Trajectory, residual_tally
 from tests.rollout.chats import TOOLS, tokenizer
@@ -124,6 +133,27 @@ async def test_a_busy_or_broken_engine_is_asked_again_and_a_refusal_is_not() -> 
     async with Address("http://127.0.0.1:9", patience=0.5) as nowhere:
         with pytest.raises(EngineFaultError, match=r"no engine answers.*gave up after 0.5 s"):
             await nowhere.post("/x", {})
+
+
+@asynchronous
+async def test_who_waits_for_an_engine_is_told_so_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "SILENCE", 0.2)
+    async with Address("http://127.0.0.1:9", patience=2) as nowhere:
+        with pytest.raises(EngineFaultError):
+            await nowhere.post("/x", {})
+    (said,) = [record.getMessage() for record in caplog.records if record.name == http.__name__]
+    assert said.startswith("no engine answers at http://127.0.0.1:9")
+    assert said.endswith("waiting for it, up to 2 s")
+
+
+@asynchronous
+async def test_a_chat_api_has_one_address() -> None:
+    several = Connection(("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"), "some-model", Engine.CHAT)
+    with pytest.raises(ChatError, match="asked at one address"):
+        async with connect(several, STATELESS):
+            pass
 
 
 @pytest.mark.parametrize("status", [400, 500])

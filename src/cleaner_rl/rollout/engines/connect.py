@@ -76,6 +76,8 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
             for url in connection.urls
         ]
         if connection.engine is Engine.CHAT:
+            if not alone:
+                raise ChatError("a chat API is asked at one address; put several replicas of it behind a proxy")
             if prompt.call_format != "hermes":
                 raise ChatError(
                     f"a chat API has its own form of calls, and the prompt '{prompt.name}' tells the model of another; "

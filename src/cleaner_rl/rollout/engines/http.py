@@ -10,6 +10,7 @@ Limits: an engine that is stuck but alive is noticed only by the caller's own de
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
 from types import TracebackType
@@ -21,6 +22,10 @@ import msgspec
 from cleaner_rl.rollout.policy import EngineFaultError, EngineRefusedError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+SILENCE = 3.0
+"""Seconds of waiting after which an address says, once, what it waits for."""
+
+_log = logging.getLogger(__name__)
 
 
 class EngineBrokeError(EngineFaultError):
@@ -34,6 +39,7 @@ class Address:
         """`patience`: seconds that one request waits for an engine that is away or busy."""
         self.url = url.rstrip("/")
         self._patience = patience
+        self._told = False
         self._headers = {"content-type": "application/json"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
@@ -79,6 +85,9 @@ class Address:
                     raise EngineRefusedError(f"'{self.url}' is no address; write it as http://127.0.0.1:8000") from None
             if time.monotonic() - begun + pause > self._patience:
                 raise EngineFaultError(f"{reason}; gave up after {self._patience:g} s. Start it, or mend the address")
+            if not self._told and time.monotonic() - begun > SILENCE:
+                self._told = True
+                _log.warning("%s; waiting for it, up to %g s", reason, self._patience)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
