@@ -146,6 +146,21 @@ def test_a_folder_of_all_kinds_in_small_pieces_and_two_processes(tmp_path: Path)
     assert one["edits"] == {"graft": 40, "replace": 5}
 
 
+def test_logs_of_one_name_are_all_written_again(tmp_path: Path) -> None:
+    for number, run in enumerate(("run1", "run2")):
+        (tmp_path / run).mkdir()
+        write_lines(tmp_path / run / "log.jsonl", [openai(CASES[number])])
+    logs = tmp_path / "run1/log.jsonl", tmp_path / "run2/log.jsonl"
+    cleaned(*logs, "--out", tmp_path / "out", "--same", "--convert-only")
+    for number, run in enumerate(("run1", "run2")):
+        assert lines(tmp_path / "out/same" / run / "log.jsonl") == [openai(CASES[number])]
+
+
+def test_a_log_that_two_places_hold_is_read_once(tmp_path: Path) -> None:
+    write_lines(tmp_path / "log.jsonl", [openai(CASES[0])])
+    assert cleaned(tmp_path, tmp_path / "log.jsonl", "--out", tmp_path / "out")["trajectories"] == 1
+
+
 def test_lines_are_split_between_pieces_without_loss_or_doubling(tmp_path: Path) -> None:
     from cleaner_rl.purify.logs.containers import chunks_of
     from cleaner_rl.purify.logs.plans import plan

@@ -7,7 +7,7 @@
 - `messages`, `calls`: chat messages to turns and back. `chats`: to OpenAI's form.
 - `judging`, `tracebacks`: whether a logged call worked; unsure means untouched.
 - `cleaning`: hindsight within a log's borders. `summary`: what there is to say of it, added up.
-- `plans`, `work`: many logs cut into units, and one unit done. `sft`: rows for supervised training.
+- `plans`, `names`, `work`: many logs cut into units, and one unit done. `sft`: rows for supervised training.
 
 Limits: text trajectories only, since logs have no tokens. What a format can't read is passed through as it is, and
 counted. `cleaner_rl.purify` doesn't import this package: only who has logs needs it.

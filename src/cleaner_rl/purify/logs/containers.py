@@ -53,7 +53,7 @@ class Piece:
 
     uri: str
     name: str
-    """The file's path below the place that it was found in."""
+    """A path for what becomes of it: at first its file's, below the place that it was found in."""
     kind: Kind
     start: int = 0
     """The first byte, or row group."""

@@ -31,6 +31,11 @@ def is_remote(uri: str) -> bool:
     return "://" in uri
 
 
+def absolute(uri: str) -> str:
+    """One name for one file, from wherever it is named."""
+    return uri if is_remote(uri) else os.path.abspath(uri)
+
+
 def find(uri: str) -> Iterator[Found]:
     """The file of this name, or all files below this folder, in the order of their names."""
     system, path = _system(uri)
@@ -74,4 +79,4 @@ def _system(uri: str) -> tuple[fs.FileSystem, str]:
     if is_remote(uri):
         system, path = fs.FileSystem.from_uri(uri)
         return system, path
-    return fs.LocalFileSystem(), os.path.abspath(uri)
+    return fs.LocalFileSystem(), absolute(uri)

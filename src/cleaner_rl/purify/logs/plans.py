@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cleaner_rl.purify.logs.containers import Kind, LogError, Piece, first_record, kind_of, pieces_of
 from cleaner_rl.purify.logs.formats import detect, log_format_names
-from cleaner_rl.purify.logs.places import Found, find
+from cleaner_rl.purify.logs.names import named
+from cleaner_rl.purify.logs.places import Found, absolute, find
 from cleaner_rl.purify.logs.work import Unit
 
 PIECE_BYTES = 8 << 20
@@ -43,9 +44,8 @@ def plan(
     What is named must be a log; what lies in a folder and is none is skipped and reported, since logs lie beside
     settings and results.
     """
-    files: list[Found] = []
+    logs: dict[str, _Log] = {}
     skipped: list[str] = []
-    weighed: list[tuple[Piece, str, int]] = []
     for place in places:
         try:
             inside = list(find(place))
@@ -53,28 +53,37 @@ def plan(
             raise LogError(str(error)) from error
         for found in inside:
             seen(found)
+            if absolute(found.uri) in logs:
+                continue  # two places may hold it; it is one log all the same
             try:
-                pieces = list(_pieces(found, form, size))
+                logs[absolute(found.uri)] = _log(found, form, size)
             except LogError as error:
                 if found.uri == place:
                     raise
                 skipped.append(str(error))
-                continue
-            files.append(found)
-            weighed += [(piece, kind, found.size // len(pieces)) for piece, kind in pieces]
-    if not files:
+    if not logs:
         raise LogError(f"there is no log at {', '.join(places)}; {skipped[0] if skipped else 'the folder is empty'}")
-    return Plan(tuple(_units(weighed, size)), tuple(files), tuple(skipped))
+    weighed: list[tuple[Piece, str, int]] = []
+    for log, pieces in zip(logs.values(), named([log[:2] for log in logs.values()]), strict=True):
+        weighed += [(piece, log.form, log.found.size // len(pieces)) for piece in pieces]
+    return Plan(tuple(_units(weighed, size)), tuple(log.found for log in logs.values()), tuple(skipped))
 
 
-def _pieces(found: Found, form: str | None, size: int) -> Iterator[tuple[Piece, str]]:
+class _Log(NamedTuple):
+    found: Found
+    pieces: list[Piece]
+    form: str
+
+
+def _log(found: Found, form: str | None, size: int) -> _Log:
     kind = kind_of(found)
-    known = "store" if kind is Kind.STORE else form
-    for piece in pieces_of(found, kind, size):
-        if known is None:
-            record = first_record(piece)
-            known = detect(record)
-        if known is None:
+    pieces = list(pieces_of(found, kind, size))
+    if kind is Kind.STORE:
+        form = "store"
+    elif form is None:
+        record = next((record for piece in pieces if (record := first_record(piece)) is not None), None)
+        form = detect(record)
+        if form is None:
             fields = (
                 f" with the fields {', '.join(map(repr, list(record)[:8]))}"
                 if isinstance(record, dict) and record
@@ -84,7 +93,7 @@ def _pieces(found: Found, form: str | None, size: int) -> Iterator[tuple[Piece, 
                 f"{found.uri} is {kind.value}{fields} of no format that is known here; "
                 f"name one with --from ({', '.join(log_format_names())}), or leave the file out"
             )
-        yield piece, known
+    return _Log(found, pieces, form)
 
 
 def _units(weighed: Sequence[tuple[Piece, str, int]], size: int) -> Iterator[Unit]:

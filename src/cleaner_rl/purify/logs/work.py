@@ -77,7 +77,7 @@ def run_unit(
         for piece, form in unit.pieces:
             sink = None
             if job.same and piece.kind in SINKS:
-                sink = stack.enter_context(SINKS[piece.kind](piece, folder / "same" / same_name(piece)))
+                sink = stack.enter_context(SINKS[piece.kind](piece, folder / "same" / piece.name))
             for chunk, trajectories in _read(piece, form, job.reading, number):
                 cleaned = [_clean(each, job) for each in trajectories]
                 checked = cleaned if check is None else check(cleaned)
@@ -116,14 +116,6 @@ def trajectories_of(unit: Unit, job: Job) -> Iterator[tuple[int, Trajectory[Any]
             for trajectory in trajectories:
                 yield number, _clean(trajectory, job).trajectory
                 number += 1
-
-
-def same_name(piece: Piece) -> str:
-    """The name of a piece's output: its file's, with a number where the file has several pieces."""
-    if piece.kind not in (Kind.JSONL, Kind.PARQUET) or (piece.number == 0 and piece.whole):
-        return piece.name
-    stem, dot, suffix = piece.name.rpartition(".")
-    return f"{stem or suffix}-{piece.number:05}{dot}{suffix if stem else ''}"
 
 
 def _read(piece: Piece, form: str, reading: Reading, number: int) -> Iterator[tuple[Chunk, list[Trajectory[Any]]]]:
