@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import wraps
@@ -13,6 +14,8 @@ from typing import Any, ParamSpec
 
 import aiohttp
 import uvicorn
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from cleaner_rl.sandbox import Node
 from cleaner_rl.sandbox.service.app import App
@@ -60,6 +63,27 @@ async def opened(node: Node, token_file: Path | None = None, **settings: Any) ->
     """The same for a node that isn't open yet."""
     async with node, served(node, token_file, **settings) as serving:
         yield serving
+
+
+@contextlib.asynccontextmanager
+async def scripted(*statuses: int) -> AsyncIterator[tuple[str, list[Any]]]:
+    """The address of what answers like this, a node or a proxy, and then as a node would; and what it was sent."""
+    left, sent = list(statuses), list[Any]()
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(await request.json())
+        if left:
+            return web.Response(status=left.pop(0), text="<h1>no JSON here</h1>")
+        if request.path == "/v1/sessions":
+            return web.json_response({"session": "made"}, status=201)
+        calls = enumerate(sent[-1].get("calls", ()))
+        lines = [json.dumps({"id": call["id"], "index": index, "status": "ok"}) + "\n" for index, call in calls]
+        return web.Response(text="".join(lines))
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/"), sent
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 20.0) -> None:

@@ -16,7 +16,7 @@ from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient, SyncSa
 from cleaner_rl.sandbox.client.links import Link
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.tools import Status
-from tests.sandbox.serving import asynchronous, opened, served, until
+from tests.sandbox.serving import asynchronous, opened, scripted, served, until
 from tests.sandbox.watched import WatchedNode
 
 BARE_NODE = NodeConfig(slots=4)
@@ -113,6 +113,30 @@ async def test_patience_with_full_and_absent_nodes_is_bounded_and_ends_in_a_faul
             hog.cancel()
         await asyncio.gather(*hogs, return_exceptions=True)
         await until(lambda: app.queue.running == 0)
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 504])
+@asynchronous
+async def test_what_a_broken_node_or_its_proxy_answers_is_tried_again_under_the_same_id(status: int) -> None:
+    async with scripted(status) as (url, sent), SandboxClient(url) as sandbox:
+        outcome = await sandbox.run(RunRequest("print(1)", request_id="mine"))
+    assert outcome.result.status is Status.OK
+    assert [call["id"] for batch in sent for call in batch["calls"]] == ["mine", "mine"]
+
+
+@asynchronous
+async def test_a_call_that_may_have_run_is_sent_only_so_often_and_is_then_a_fault() -> None:
+    async with scripted(*[502] * 9) as (url, sent), SandboxClient(url, attempts=3) as sandbox:
+        outcome = await sandbox.run("print(1)")
+    assert outcome.result.faulty
+    assert "502" in outcome.result.explanation
+    assert len(sent) == 3
+
+
+@asynchronous
+async def test_a_node_that_never_gets_the_whole_call_is_a_fault_when_patience_ends() -> None:
+    async with scripted(*[408] * 9) as (url, _), SandboxClient(url, patience=0.3, attempts=1) as sandbox:
+        assert (await sandbox.run("print(1)")).result.faulty
 
 
 @asynchronous

@@ -24,7 +24,7 @@ from cleaner_rl.sandbox import (
 )
 from cleaner_rl.sandbox.client import SandboxClient, SessionBusyError, SyncSandboxClient
 from cleaner_rl.tools import Status
-from tests.sandbox.serving import Caller, asynchronous, opened, served, until
+from tests.sandbox.serving import Caller, asynchronous, opened, scripted, served, until
 
 CONFIG = NodeConfig(slots=2)
 
@@ -113,6 +113,24 @@ async def test_a_node_that_goes_away_loses_its_sessions() -> None:
     with pytest.raises(SessionLostError):
         await session.run("print(1)")
     await client.__aexit__(None, None, None)
+
+
+@asynchronous
+async def test_a_session_is_opened_once_a_broken_node_or_its_proxy_is_back() -> None:
+    async with scripted(408, 500, 502) as (url, sent), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session()
+        assert (session.id, len(sent)) == ("made", 4)
+    async with scripted(*[500] * 99) as (url, _), SandboxClient(url, patience=0.3) as sandbox:
+        with pytest.raises(SessionLostError):
+            await sandbox.open_session()
+
+
+@asynchronous
+async def test_an_answer_that_is_no_nodes_is_a_lost_session() -> None:
+    async with scripted() as (url, _), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session()
+        with pytest.raises(SessionLostError):
+            await session.rollback()
 
 
 @asynchronous

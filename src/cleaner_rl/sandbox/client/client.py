@@ -22,7 +22,7 @@ from typing import Self
 
 import aiohttp
 
-from cleaner_rl.sandbox.client.links import Call, Link
+from cleaner_rl.sandbox.client.links import NOT_TAKEN, Call, Link
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.client.session import RemoteSession, open_session
 from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest
@@ -127,7 +127,7 @@ class SandboxClient:
                 failed_at.add(link)
             elif answer.status == 413:
                 return RunOutcome(ToolResult(Status.REFUSED, explanation=answer.message), request_id=call_id)
-            elif answer.status not in (0, 429, 503):
+            elif answer.status not in (0, *NOT_TAKEN):
                 raise RequestRefusedError(answer.message)
             fault.explanation = answer.message
         return fault.run_outcome()

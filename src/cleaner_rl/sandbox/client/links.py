@@ -25,6 +25,8 @@ MOST_BYTES: Final = 8_388_608
 LARGE: Final = 524_288
 FIRST_REST, LONGEST_REST = 0.1, 5.0
 """Seconds that a node is left alone after it could not be reached; doubles each time."""
+NOT_TAKEN: Final = (408, 429, 503)
+"""Statuses of a node that has not begun what it was sent: the body came too slowly, it is full, it is shutting down."""
 
 _line_decoder = msgspec.json.Decoder(Outcome)
 _problem_decoder = msgspec.json.Decoder(Problem)
@@ -185,8 +187,12 @@ class Link:
             message = _problem_decoder.decode(await response.read()).message
         except msgspec.DecodeError:
             message = f"The node answered with status {response.status}."
-        if response.status in (429, 503):
+        if response.status in NOT_TAKEN:
             self.rest(retry_seconds(response.headers.get("retry-after")))
+        elif response.status >= 500:
+            # The node failed, or a proxy lost it: nobody knows how far the calls came.
+            self.rest()
+            return Setback(message, may_have_run=True, status=response.status)
         elif response.status in (400, 413) and len(batch.calls) > 1:
             # One of them is at fault; sent alone, each gets its own answer.
             for call in batch.calls:

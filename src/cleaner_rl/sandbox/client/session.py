@@ -14,7 +14,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from cleaner_rl.sandbox.client.links import retry_seconds
+from cleaner_rl.sandbox.client.links import NOT_TAKEN, retry_seconds
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.requests import (
     Cell,
@@ -58,20 +58,23 @@ async def open_session(
         try:
             async with http.post(f"{link.url}/v1/sessions", data=encode(SessionCall.of(request))) as response:
                 body = await response.read()
-        except (aiohttp.ClientError, OSError) as error:
+            if response.status == 201:
+                session = msgspec.json.decode(body, type=SessionOpened).session
+                return RemoteSession(http, link.url, session, patience)
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
             reason = str(error)
             link.rest()
             continue
-        if response.status == 201:
-            session = msgspec.json.decode(body, type=SessionOpened).session
-            return RemoteSession(http, link.url, session, patience)
         problem = _problem(body)
         if problem.error == "no_sessions":
             raise TierError(problem.message)
-        if response.status not in (429, 503):
+        if response.status in NOT_TAKEN:
+            link.rest(retry_seconds(response.headers.get("retry-after")))
+        elif response.status >= 500:
+            link.rest()
+        else:
             raise SessionLostError(problem.message)
         reason = problem.message
-        link.rest(retry_seconds(response.headers.get("retry-after")))
     raise SessionLostError(reason)
 
 
@@ -123,11 +126,11 @@ class RemoteSession:
             try:
                 async with self._http.request(method, self._url + path, data=data) as response:
                     answer = await response.read()
-            except (aiohttp.ClientError, OSError) as error:
+                if response.status == 200:
+                    # A type checker can't know that `kind` is bytes here; a file is what it is.
+                    return answer if kind is bytes else msgspec.json.decode(answer, type=kind)  # type: ignore[return-value]
+            except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
                 raise SessionLostError(f"the node did not answer: {error!r}") from error
-            if response.status == 200:
-                # A type checker can't know that `kind` is bytes here; a file is what it is.
-                return answer if kind is bytes else msgspec.json.decode(answer, type=kind)  # type: ignore[return-value]
             problem = _problem(answer)
             if response.status != 429 or time.monotonic() - begun > self._patience:
                 raise _error(response.status, problem)
