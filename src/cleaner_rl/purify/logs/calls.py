@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -42,11 +41,17 @@ class LoggedTools(ToolSet):
     __slots__ = ("_python",)
 
     def __init__(self, python: Collection[str] = ()) -> None:
-        self._python = PYTHON_TOOLS | set(python)
-        super().__init__(*(ToolSpec(name, code_argument="code") for name in sorted(self._python)))
+        # A program without a name, as in a fence, is for the first of them: the user's own, or the one named `python`.
+        names = dict.fromkeys((*python, "python", *sorted(PYTHON_TOOLS)))
+        self._python = {name.lower() for name in names}
+        super().__init__(*(ToolSpec(name, code_argument="code") for name in names))
 
     def __getitem__(self, name: str) -> ToolSpec:
-        return ToolSpec(name)
+        return self._by_name.get(name) or ToolSpec(name)
+
+    def read(self, name: str, arguments: Mapping[str, object], start: int, end: int) -> ToolCall:
+        """The call as it stands: a log doesn't say what its tools need."""
+        return ToolCall(name, arguments, self._code(name, arguments), start, end)
 
     def runs_python(self, name: str) -> bool:
         """Whether a tool of this name runs Python."""
@@ -68,14 +73,11 @@ class LoggedTools(ToolSet):
             problem = "The call's arguments are not a JSON object."
         if problem is not None or not isinstance(arguments, Mapping):
             return ToolCall(name, {}, arguments if isinstance(arguments, str) else "", start, end, problem)
-        return ToolCall(name, arguments, self._code(name, arguments), start, end)
+        return self.read(name, arguments, start, end)
 
     def text_calls(self, text: str, form: str) -> tuple[ToolCall, ...]:
         """The calls in a text of this call format."""
-        parsed = _call_format(form).parse(text, self)
-        return tuple(
-            call if call.problem else replace(call, code=self._code(call.name, call.arguments)) for call in parsed.calls
-        )
+        return _call_format(form).parse(text, self).calls
 
     def _code(self, name: str, arguments: Mapping[str, Any]) -> str:
         if self.runs_python(name):
