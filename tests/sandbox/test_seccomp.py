@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+from collections.abc import Iterator
+from functools import cache
 from itertools import product
+from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox import seccomp
+from cleaner_rl.sandbox import BARE, Layer, NodeConfig, Tier, seccomp
+from cleaner_rl.sandbox.inside import kernel
+from tests.sandbox.conftest import Driver, needs
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 ARGUMENTS = (0, 1, 2, 3, 4, 15, 16, 17, 22, 23, 38, 0x5401, 0x541B, 0x00010000, 0x10000000, 0x7E020000, 0x3D0F00)
 """Of `prctl`, `ioctl`, `socket`, `clone`, ...: what rules ask for, and their neighbours."""
+SECONDS = (0, 8, 9, 10, 0x5401, 0x5413, 0x5412, os.O_TRUNC, os.O_TRUNC | os.O_RDWR)
+
+
+@cache
+def instructions(program: bytes) -> list[tuple[int, int, int, int]]:
+    return list(struct.iter_unpack("=HBBI", program))
 
 
 def answer(program: bytes, number: int, arch: int, first: int, second: int) -> int:
     """What the kernel would answer: a classic BPF machine, as far as libseccomp uses it."""
     data = struct.pack("=iIQ6Q", number, arch, 0, first, second, 0, 0, 0, 0)
-    code = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
+    code = instructions(program)
     accumulator, at = 0, 0
     while True:
         operation, if_true, if_false, value = code[at]
@@ -44,15 +57,18 @@ def answer(program: bytes, number: int, arch: int, first: int, second: int) -> i
                 raise AssertionError(f"unknown instruction {operation:#x}")
 
 
-@pytest.mark.parametrize("processes", [True, False])
-def test_both_parts_together_are_the_whole_list(processes: bool) -> None:
+@pytest.mark.parametrize(("processes", "landlock_abi"), [(True, 7), (False, 7), (False, 1)])
+def test_both_parts_together_are_the_whole_list(
+    processes: bool, landlock_abi: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For every system call, with all arguments that a rule asks for."""
+    monkeypatch.setattr(kernel, "landlock_abi", lambda: landlock_abi)
     whole = seccomp.build(processes)
     parts = seccomp.build(processes, supervisor=True), seccomp.take_back(processes)
     arch = ARCH["x86_64"]
     allowed = 0
     for number in range(470):
-        for first, second in product(ARGUMENTS, (0, 0x5401, 0x5413, 0x5412)):
+        for first, second in product(ARGUMENTS, SECONDS):
             want = answer(whole, number, arch, first, second)
             # The kernel asks all filters and takes the strictest answer; among errors, that of the last one entered.
             both = [answer(part, number, arch, first, second) for part in reversed(parts)]
@@ -67,3 +83,77 @@ def test_a_foreign_architecture_is_killed() -> None:
     """32-bit calls have other numbers, so no list of numbers holds for them."""
     for program in (seccomp.build(True), seccomp.build(True, supervisor=True), seccomp.take_back(True)):
         assert answer(program, 1, 0x40000003, 0, 0) == KILL
+
+
+@pytest.fixture(scope="module")
+def no_landlock() -> Iterator[Driver]:
+    """A node of tier 1 whose runs have nothing around them but the filter, built as for landlock's first version."""
+    needs(Tier.T1)
+    config = NodeConfig(slots=1, preload=(BARE,), tier=Tier.T1, min_tier=Tier.NONE, without=frozenset({Layer.LANDLOCK}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "landlock_abi", lambda: 1)
+        driver = Driver(config)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the node's user that is none of a run's business."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+OWNED_PIPE = """
+import fcntl, os, signal, struct
+F_SETSIG, F_SETOWN_EX, F_OWNER_PID = 10, 15, 1
+read, write = os.pipe()
+def tried(*command):
+    try: fcntl.fcntl(read, *command)
+    except OSError as error: print(error.errno)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("import ctypes\nprint(ctypes.CDLL(None).sigqueue({victim}, 9, 0))", "-1\n"),
+        ("import os\ntry: os.kill({victim}, 9)\nexcept PermissionError: print(-1)", "-1\n"),
+        (OWNED_PIPE + "tried(F_SETSIG, signal.SIGKILL)", "38\n"),
+        (OWNED_PIPE + "tried(fcntl.F_SETOWN, {victim})", "38\n"),
+        (OWNED_PIPE + "tried(F_SETOWN_EX, struct.pack('ii', F_OWNER_PID, {victim}))", "38\n"),
+    ],
+    ids=["sigqueue", "kill", "signal of a descriptor", "owner of a descriptor", "owner with its kind"],
+)
+def test_the_filter_alone_keeps_signals_from_other_processes(
+    no_landlock: Driver, victim: subprocess.Popen[bytes], code: str, output: str
+) -> None:
+    assert no_landlock.run(code.format(victim=victim.pid)).output == output
+    assert victim.poll() is None
+
+
+def test_a_run_may_signal_itself_in_every_way(no_landlock: Driver) -> None:
+    code = """
+import ctypes, os, signal, threading
+signal.signal(signal.SIGUSR1, lambda *_: print("heard"))
+os.kill(os.getpid(), signal.SIGUSR1)
+signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+ctypes.CDLL(None).sigqueue(os.getpid(), signal.SIGUSR1, 0)
+"""
+    assert no_landlock.run(code).output == "heard\n" * 3
+
+
+@pytest.mark.parametrize("code", ["os.truncate({path!r}, 0)", "os.open({path!r}, os.O_RDONLY | os.O_TRUNC)"])
+def test_the_filter_keeps_files_whole_where_landlock_does_not(no_landlock: Driver, tmp_path: Path, code: str) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("whole")
+    result = no_landlock.run("import os\n" + code.format(path=str(kept)))
+    assert result.exception is not None
+    assert "Function not implemented" in result.exception.message
+    assert kept.read_text() == "whole"
+
+
+def test_files_are_written_anew_where_the_filter_keeps_them_whole(no_landlock: Driver) -> None:
+    code = "for mode in ('w', 'w+'):\n    open('f', mode).write(mode)\n    print(open('f').read())"
+    assert no_landlock.run(code).output == "w\nw+\n"

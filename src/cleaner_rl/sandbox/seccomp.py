@@ -13,12 +13,14 @@ import socket
 import tempfile
 from typing import Any
 
+from cleaner_rl.sandbox.inside import kernel
+
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range fstat stat lstat
-newfstatat statx statfs fstatfs open openat openat2 creat access faccessat faccessat2 dup dup2 dup3 fcntl flock fsync
-fdatasync sync_file_range truncate ftruncate fallocate fadvise64 getdents getdents64 getcwd chdir fchdir rename renameat
-renameat2 mkdir mkdirat rmdir link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat
-umask utime utimes utimensat futimesat copy_file_range sendfile splice tee pipe pipe2
+newfstatat statx statfs fstatfs creat access faccessat faccessat2 dup dup2 dup3 flock fsync fdatasync sync_file_range
+ftruncate fallocate fadvise64 getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
+link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat umask utime utimes utimensat
+futimesat copy_file_range sendfile splice tee pipe pipe2
 mmap mprotect munmap mremap madvise msync mincore brk membarrier
 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2
 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime inotify_init1 inotify_add_watch inotify_rm_watch
@@ -34,10 +36,12 @@ sendto recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt set
 """
 """Some of these exist on some machines only; libseccomp leaves out what the machine doesn't have. Not here, though
 harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
-V shared memory, which hold memory that no process maps."""
+V shared memory, which hold memory that no process maps; `openat2`, whose flags no filter can see."""
 
 PROCESS_CALLS = ("fork", "vfork", "execve", "execveat")
 UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect")
+SIGNAL_CALLS = ("kill", "tgkill", "rt_sigqueueinfo")
+"""Those on the list that name another process to signal, all of them first."""
 
 CLONE_THREAD = 0x00010000
 CLONE_NAMESPACES = 0x7E020000
@@ -51,6 +55,11 @@ IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS and TIOCGWINSZ (`isatty`), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 PRCTLS = (15, 16, 3, 23, 0x53564D41)
 """Names of threads, reading two flags, naming a mapping."""
+FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
+"""Copies, flags, locks, reading the owner, sizes of pipes, seals. Not setting the owner, or the signal that the owner
+gets: that is a `kill` by other means."""
+TRUNCATION_ABI = 3
+"""The first version of landlock that keeps a run from emptying files which it may not write."""
 
 
 def build(processes: bool, supervisor: bool = False) -> bytes:
@@ -61,9 +70,19 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     program = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.ENOSYS))
     allow, argument, equal, masked = pyseccomp.ALLOW, pyseccomp.Arg, pyseccomp.EQ, pyseccomp.MASKED_EQ
     names = _ALLOWED.split() + (_SUPERVISORS.split() if supervisor else [])
-    for name in (*names, *(PROCESS_CALLS + UNIX_SOCKET_CALLS if processes else ())):
+    names += PROCESS_CALLS + UNIX_SOCKET_CALLS if processes else ()
+    rules: list[tuple[Any, ...]] = [(name,) for name in names]
+    if processes or kernel.landlock_abi() >= TRUNCATION_ABI:
+        rules += [("truncate",), ("open",), ("openat",)]
+    else:
+        # A file that is opened only to be read can be emptied by that; one that is opened for writing, landlock sees.
+        for name, flags in (("open", 1), ("openat", 2)):
+            rules.append((name, argument(flags, masked, os.O_TRUNC, 0)))
+            for mode in (os.O_WRONLY, os.O_RDWR):
+                rules.append((name, argument(flags, masked, os.O_ACCMODE | os.O_TRUNC, mode | os.O_TRUNC)))
+    for name, *arguments in rules:
         try:
-            program.add_rule(allow, name)
+            program.add_rule(allow, name, *arguments)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
@@ -77,6 +96,8 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))
     for request in IOCTLS:
         program.add_rule(allow, "ioctl", argument(1, equal, request))
+    for command in FCNTLS:
+        program.add_rule(allow, "fcntl", argument(1, equal, command))
     for option in PRCTLS + (SUPERVISOR_PRCTLS if supervisor else ()):
         program.add_rule(allow, "prctl", argument(0, equal, option))
     # Only about itself: where supervisor and run have the same uid, the kernel would let it reach the supervisor.
@@ -129,12 +150,12 @@ def _exported(program: Any) -> bytes:
         return file.read()
 
 
-def signal_calls() -> tuple[int, int]:
-    """Numbers of `kill` and `tgkill` on this machine."""
+def signal_calls() -> tuple[int, ...]:
+    """Numbers of `SIGNAL_CALLS` on this machine."""
     import pyseccomp
 
     arch = pyseccomp.system_arch()
-    return pyseccomp.resolve_syscall(arch, "kill"), pyseccomp.resolve_syscall(arch, "tgkill")
+    return tuple(pyseccomp.resolve_syscall(arch, name) for name in SIGNAL_CALLS)
 
 
 def problem() -> str | None:

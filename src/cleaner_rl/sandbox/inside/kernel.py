@@ -149,15 +149,14 @@ class Program(ctypes.Structure):
         _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._address, 0, 0), "seccomp")
 
 
-def own_process_only(calls: tuple[int, int], pid: int) -> Program:
-    """A filter that lets this process send signals to itself alone; `calls`: the numbers of `kill` and `tgkill`."""
+def own_process_only(calls: tuple[int, ...], pid: int) -> Program:
+    """A filter that lets this process send signals to itself alone; `calls`: the numbers of those that send any."""
     load, jump_equal, answer = 0x20, 0x15, 0x06
     number, first_argument = 0, 16
     allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
     code = (
         (load, 0, 0, number),
-        (jump_equal, 2, 0, calls[0]),
-        (jump_equal, 1, 0, calls[1]),
+        *((jump_equal, left, 0, call) for left, call in zip(range(len(calls), 0, -1), calls, strict=True)),
         (answer, 0, 0, allow),
         (load, 0, 0, first_argument),
         (jump_equal, 0, 1, pid),
