@@ -65,7 +65,9 @@ def test_a_setting_for_verl_keeps_its_dots(file: Path) -> None:
         ({"baatch": {}}, "there is no setting 'baatch'; did you mean 'batch'?"),
         ({"batch": {"promts": 3}}, "there is no setting 'batch.promts'; did you mean 'batch.prompts'?"),
         ({"batch": {"prompts": "many"}}, "batch.prompts: expected 'int', got 'str'"),
-        ({"method": "saar"}, "method: invalid enum value 'saar'"),
+        ({"method": "saar"}, "method is 'saar'; it can be dapo, "),
+        ({"purify": {"which": 3}}, "purify.which is '3'; it can be all, successful"),
+        ({"purify": {"measure": "foo"}}, "purify.measure is 'foo'; it can be ast, difflib"),
         ({"sandbox": {"zzz": 1}}, "there is no setting 'sandbox.zzz'; it can hold: addresses, slots"),
     ],
 )

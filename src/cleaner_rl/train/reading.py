@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -98,13 +99,16 @@ def _set(values: dict[str, Any], setting: str) -> None:
 
 
 def _check_keys(values: Mapping[str, object], kind: type, where: str) -> None:
-    """Raise for the first key that `kind` doesn't have."""
+    """Raise for the first key that `kind` doesn't have, or word that isn't one of a setting's choices."""
     hints = get_type_hints(kind)
     for key, value in values.items():
         if key not in hints:
             nearest = get_close_matches(str(key), hints, 1)
             advice = f"did you mean '{where}{nearest[0]}'?" if nearest else f"it can hold: {', '.join(hints)}"
             raise RecipeError(f"there is no setting '{where}{key}'; {advice}")
+        choices = hints[key] if isinstance(hints[key], type) and issubclass(hints[key], StrEnum) else None
+        if choices is not None and value not in set(choices):
+            raise RecipeError(f"{where}{key} is '{value}'; it can be {', '.join(choices)}")
         if isinstance(value, Mapping) and dataclasses.is_dataclass(hints[key]):
             _check_keys(value, hints[key], f"{where}{key}.")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from cleaner_rl.purify import PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
+from cleaner_rl.purify import PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which, similarity_measures
 from cleaner_rl.resample import PlainPolicy, Positives, QualityOf, RocPolicy
 from cleaner_rl.tasks import RewardScale
 from cleaner_rl.train.choices import (
@@ -318,7 +318,7 @@ class Recipe:
     """verl's own settings, nested or dotted; they have the last word."""
 
     def __post_init__(self) -> None:
-        for refusal in (self._exactness(), self._correction(), self._sizes(), self._engine()):
+        for refusal in (self._exactness(), self._correction(), self._sizes(), self._measure(), self._engine()):
             if refusal:
                 raise RecipeError(refusal)
         # The policies check themselves; ask them now rather than in a worker.
@@ -384,10 +384,16 @@ class Recipe:
             return "two stages have the same name; each has a folder of its own under it"
         return ""
 
+    def _measure(self) -> str:
+        known = similarity_measures()
+        if self.purify.measure not in known:
+            return f"purify.measure is '{self.purify.measure}'; it can be {', '.join(known)}"
+        return ""
+
     def _engine(self) -> str:
         engines = ("vllm",) if self.device.kind is DeviceKind.CPU else ("vllm", "sglang")
         if self.device.engine not in engines:
             return f"device.engine is '{self.device.engine}'; on a {self.device.kind} it can be {' or '.join(engines)}"
         if self.device.kind is DeviceKind.CPU and self.model.dtype is not Dtype.FLOAT32:
-            return "model.dtype must be float32 on a cpu: there, lower precision costs exactness and gains nothing"
+            return "model.dtype must be float32 on a cpu: with less, rollout and training disagree about log-probs"
         return ""
