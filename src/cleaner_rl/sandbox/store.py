@@ -12,9 +12,13 @@ from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.pool import Pool
 from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.sessions import Session, Terms
-from cleaner_rl.sandbox.zygotes import Slot
+from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError
 
 REMEMBERED_LOSSES = 1024
+
+
+class NoRoomError(SessionLostError):
+    """All sessions of a node are at work; there will be room again."""
 
 
 class SessionStore:
@@ -24,14 +28,45 @@ class SessionStore:
         self._config = config
         self._sessions: dict[str, Session] = {}
         self._lost: dict[str, str] = {}
+        self._opening = 0
+        """Sessions that have their place and no interpreter yet."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def open(self, request: SessionRequest, pool: Pool) -> Session:
-        """Open one in a slot of its own. Raises `RuntimeError` if all sessions are at work and none can make room."""
+        """Open one in a slot of its own.
+
+        Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are at work and none can make room.
+        """
         self._make_room()
+        self._opening += 1
+        try:
+            session = await self._start(request, pool)
+        except SlotDiedError:
+            raise SessionLostError("session lost: its supervisor died before it had begun") from None
+        finally:
+            self._opening -= 1
+        if request.files:
+            await session.run(Cell("", files=request.files, commit=Commit.ALWAYS))
+        return session
+
+    def get(self, session_id: str) -> Session:
+        """An open session. Raises `SessionLostError`, with the reason where it is still known."""
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionLostError(f"session lost: {self._lost.get(session_id, 'there is none of that name')}")
+        return found
+
+    def close(self) -> None:
+        """End them all."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for session in list(self._sessions.values()):
+            session.end("the node ended")
+
+    async def _start(self, request: SessionRequest, pool: Pool) -> Session:
         config = self._config
         limits = (request.limits or config.limits).clipped(config.maxima)
         terms = Terms(pool.name, pool.versions, limits, config.maxima, config.keep_chars, config.fetch_bytes)
@@ -51,23 +86,7 @@ class SessionStore:
         session = Session(link, request, terms, standing, self._closed)
         self._sessions[session.id] = session
         self._expire()
-        if request.files:
-            await session.run(Cell("", files=request.files, commit=Commit.ALWAYS))
         return session
-
-    def get(self, session_id: str) -> Session:
-        """An open session. Raises `SessionLostError`, with the reason where it is still known."""
-        found = self._sessions.get(session_id)
-        if found is None:
-            raise SessionLostError(f"session lost: {self._lost.get(session_id, 'there is none of that name')}")
-        return found
-
-    def close(self) -> None:
-        """End them all."""
-        if self._expiry is not None:
-            self._expiry.cancel()
-        for session in list(self._sessions.values()):
-            session.end("the node ended")
 
     def _settings(self, request: SessionRequest, limits: Limits) -> dict[str, Any]:
         return {
@@ -89,13 +108,14 @@ class SessionStore:
         """Close the sessions that were idle for longest, until one more may be opened."""
         budget = self._config.session_memory_mb << 20
         idle = sorted((each for each in self._sessions.values() if not each.busy), key=lambda each: each.used)
-        while idle and (
-            len(self._sessions) >= self._config.sessions
-            or sum(each.held_bytes for each in self._sessions.values()) > budget
-        ):
+        while idle and (self._full or sum(each.held_bytes for each in self._sessions.values()) > budget):
             idle.pop(0).end("it made room for another one")
-        if len(self._sessions) >= self._config.sessions:
-            raise RuntimeError("all sessions of this node are at work")
+        if self._full:
+            raise NoRoomError("all sessions of this node are at work")
+
+    @property
+    def _full(self) -> bool:
+        return len(self._sessions) + self._opening >= self._config.sessions
 
     def _expire(self) -> None:
         """Close what was idle for too long, and look again when the next one may be due."""

@@ -153,6 +153,21 @@ async def test_a_session_belongs_to_its_token_and_counts_for_its_quota(tmp_path:
 
 
 @asynchronous
+async def test_sessions_that_are_asked_for_at_once_all_count_for_the_quota(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.a]\ntoken = "aaaaaaaaaaaaaaaa"\nsessions = 2\n')
+    async with opened(Node(CONFIG), tokens) as (url, app), Caller(url, "aaaaaaaaaaaaaaaa") as caller:
+        answers = await asyncio.gather(*(caller.post("/v1/sessions", {"preload": "bare"}) for _ in range(6)))
+        assert sorted(status for status, _ in answers) == [201, 201, 429, 429, 429, 429]
+        for _, answer in answers:
+            if "session" in answer:
+                await (await caller.http.delete(f"/v1/sessions/{answer['session']}")).read()
+        for _ in range(3):  # what was refused took no share of the quota
+            assert (await caller.post("/v1/sessions", {"preload": "absent"}))[0] == 400
+        assert app.owners.find(b"Bearer aaaaaaaaaaaaaaaa").sessions == 0  # type: ignore[union-attr]  # it is there
+
+
+@asynchronous
 async def test_below_tier_2_there_are_no_sessions() -> None:
     async with opened(Node(NodeConfig(slots=1, tier=Tier.T1))) as (url, _), Caller(url) as caller:
         status, problem = await caller.post("/v1/sessions", {})

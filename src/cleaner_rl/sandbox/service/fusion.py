@@ -22,8 +22,8 @@ from cleaner_rl.sandbox.service.groups import Group
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import Runs
+from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
-from cleaner_rl.sandbox.zygotes import SlotDiedError
 from cleaner_rl.tools import Status
 
 WALL_FACTOR = 3.0
@@ -204,7 +204,7 @@ class Fusion:
                         return result
             finally:
                 await asyncio.shield(session.close())
-        except (SessionLostError, SlotDiedError, RuntimeError) as error:
+        except (SessionLostError, TierError) as error:
             return RunJupyterResult(status="SandboxError", message=f"{error}")
         result.driver = CommandResult("Finished", spent, 0, "", "")
         return result

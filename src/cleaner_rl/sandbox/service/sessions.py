@@ -20,6 +20,7 @@ from cleaner_rl.sandbox.service.http import Exchange, HttpError
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import result_size
 from cleaner_rl.sandbox.sessions import Session
+from cleaner_rl.sandbox.store import NoRoomError
 from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import (
     BROKEN,
@@ -32,7 +33,6 @@ from cleaner_rl.sandbox.wire import (
     SessionOpened,
     encode,
 )
-from cleaner_rl.sandbox.zygotes import SlotDiedError
 from cleaner_rl.tools import Status
 
 _open_decoder = msgspec.json.Decoder(SessionCall)
@@ -91,17 +91,12 @@ class Sessions:
         if owner.most_sessions is not None and owner.sessions >= owner.most_sessions:
             message = "Your token may not have more sessions open; close one."
             raise HttpError(429, "too_many_sessions", message, ((b"retry-after", b"1"),))
+        owner.sessions += 1  # before the first wait: of requests that come together, each sees the others
         try:
-            session = await self._app.node.open_session(call.request(self._app.config.node.limits))
-        except TierError as error:
-            raise HttpError(501, "no_sessions", f"{error}") from None
-        except ValueError as error:
-            raise HttpError(400, "invalid_request", f"{error}") from None
-        except SlotDiedError:
-            raise HttpError(503, BROKEN, EXPLANATIONS[BROKEN], ((b"retry-after", b"1"),)) from None
-        except RuntimeError as error:
-            raise HttpError(429, "too_many_sessions", f"{error}", ((b"retry-after", b"1"),)) from None
-        owner.sessions += 1
+            session = await self._opened(call)
+        except BaseException:
+            owner.sessions -= 1
+            raise
         self._held[session.id] = Held(session, owner)
         await exchange.reply(encode(SessionOpened(session.id)), 201)
 
@@ -149,6 +144,18 @@ class Sessions:
         self._forget(held)
         await held.session.close()
         await exchange.reply(b"", 204)
+
+    async def _opened(self, call: SessionCall) -> Session:
+        try:
+            return await self._app.node.open_session(call.request(self._app.config.node.limits))
+        except TierError as error:
+            raise HttpError(501, "no_sessions", f"{error}") from None
+        except ValueError as error:
+            raise HttpError(400, "invalid_request", f"{error}") from None
+        except NoRoomError as error:
+            raise HttpError(429, "too_many_sessions", f"{error}", ((b"retry-after", b"1"),)) from None
+        except SessionLostError:
+            raise HttpError(503, BROKEN, EXPLANATIONS[BROKEN], ((b"retry-after", b"1"),)) from None
 
     async def _cell(self, exchange: Exchange, held: Held, cell: Cell, within: float | None = None) -> Outcome:
         app, endpoint = self._app, "/v1/sessions/{session}/run"

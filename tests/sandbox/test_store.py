@@ -1,0 +1,42 @@
+"""The sessions of a node together: their number, their memory, and what is said when one can't be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from cleaner_rl.sandbox import BARE, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
+from tests.sandbox.conftest import needs
+from tests.sandbox.serving import asynchronous, until
+
+REQUEST = SessionRequest(preload="bare")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sessions() -> None:
+    needs(Tier.T2)
+
+
+@asynchronous
+async def test_sessions_that_are_opened_at_once_are_no_more_than_the_node_may_have() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=3)) as node:
+        opened = await asyncio.gather(*(node.open_session(REQUEST) for _ in range(12)), return_exceptions=True)
+        assert node.status.sessions == 3
+        assert [type(each) is Session for each in opened].count(True) == 3
+        assert sum(isinstance(each, SessionLostError) for each in opened) == 9
+
+
+@asynchronous
+async def test_a_session_whose_slot_dies_at_its_start_is_lost_and_its_place_is_free_again() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=1)) as node:
+        zygote = node.pids["bare"][0]
+        os.kill(zygote, signal.SIGKILL)
+        os.waitid(os.P_PID, zygote, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - before the node hears of it
+        with pytest.raises(SessionLostError, match="died before it had begun"):
+            await node.open_session(REQUEST)
+        await until(lambda: node.pids["bare"][0] not in (zygote, -1))
+        session = await node.open_session(REQUEST)
+        assert (await session.run("1")).result.output == "1\n"
