@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -176,8 +177,7 @@ def test_xml_unreadable_call_ends_where_the_next_begins_and_keeps_its_code() -> 
     assert broken.problem
     assert good.problem is None
     assert broken.end == good.start
-    assert broken.code.startswith("print(1)")
-    assert "print(2)" not in broken.code
+    assert broken.code == "print(1)"
 
 
 def test_fenced_needs_a_tool_that_runs_programs_and_valid_text() -> None:
@@ -217,6 +217,23 @@ def test_any_program_survives_hermes(code: str) -> None:
     (call,) = call_format("hermes").parse(f"hm {hermes(code)}", TOOLS).calls
     assert call.problem is None
     assert call.code == code
+
+
+SLOW = {
+    "openings": "<tool_call>" * 4_000,
+    "functions without an end": "<function=" * 8_000,
+    "parameters without an end": "<function=python><parameter=code>" * 8_000,
+    "parameters with one end": "<function=python><parameter=code>\n" * 8_000 + "</parameter></function>",
+    "fences": "```python\n" * 20_000,
+    "spaces": "<tool_call>" + " " * 200_000,
+}
+
+
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
+def test_texts_made_to_be_slow_are_not(text: str, name: str) -> None:
+    begun = time.process_time()
+    call_format(name).parse(text, TOOLS)
+    assert time.process_time() - begun < 2
 
 
 PIECES = st.sampled_from(

@@ -58,9 +58,10 @@ def _of_value(value: object, tools: ToolSet, start: int, end: int) -> ToolCall:
 
 def _unclosed_end(text: str, position: int) -> int:
     """Where a call without a proper end ends: after the next closing tag, or before the next call, or with the text."""
-    close, following = text.find(CLOSE, position), text.find(OPEN, position)
-    end = close + len(CLOSE) if close >= 0 else len(text)
-    return following if 0 <= following < end else end
+    following = text.find(OPEN, position)
+    limit = following if following >= 0 else len(text)
+    close = text.find(CLOSE, position, limit)
+    return close + len(CLOSE) if close >= 0 else limit
 
 
 def _salvage(raw: str, tools: ToolSet) -> str:

@@ -8,15 +8,18 @@ function's end follows, so a program may print the tag; but a line that opens th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec
 from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parse_with
 
-CALL = re.compile(r"<tool_call>\s*(?:<function=(?P<inner>[^>\n]*)>)?|<function=(?P<bare>[^>\n]*)>")
+# A name is bounded, so that a line of openings without an end isn't read to its end for each of them.
+CALL = re.compile(r"<tool_call>\s*(?:<function=(?P<inner>[^>\n]{0,256})>)?|<function=(?P<bare>[^>\n]{0,256})>")
 PARAMETER = re.compile(r"\s*<parameter=(?P<name>[^>\n]*)>")
 NEXT_CALL = re.compile(r"^[ \t]*<(?:tool_call>|function=)", re.MULTILINE)
-VALUE_END = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>))")
+VALUE_CLOSE = "</parameter>"
+VALUE_END = re.compile(VALUE_CLOSE + r"(?=\s*(?:<parameter=|</function>))")
 FUNCTION_END = re.compile(r"\s*</function>")
 OUTER_END = re.compile(r"\s*</tool_call>")
 EXAMPLE = "<tool_call><function=NAME><parameter=ARGUMENT>value</parameter></function></tool_call>"
@@ -27,26 +30,34 @@ class XmlFormat:
 
     def parse(self, text: str, tools: ToolSet) -> ParsedText:
         """Every call in the text, runnable or not."""
-        return parse_with(text, CALL, lambda opening: _read(text, opening, tools))
+        # Found once for the whole text: a search from each call could reach to the text's end each time.
+        value_ends = [match.start() for match in VALUE_END.finditer(text)]
+        next_calls = [match.start() for match in NEXT_CALL.finditer(text)]
+        return parse_with(text, CALL, lambda opening: _read(text, opening, tools, value_ends, next_calls))
 
 
-def _read(text: str, opening: re.Match[str], tools: ToolSet) -> ToolCall:
+def _read(
+    text: str, opening: re.Match[str], tools: ToolSet, value_ends: Sequence[int], next_calls: Sequence[int]
+) -> ToolCall:
     start, position = opening.span()
     name = opening["inner"] if opening["inner"] is not None else opening["bare"]
     if name is None:
-        return _unreadable(text, start, position, "", f"The tool call names no function: {EXAMPLE}.")
+        problem = f"The tool call names no function: {EXAMPLE}."
+        return ToolCall("", {}, "", start, _unclosed_end(text, position), problem)
     values: dict[str, str] = {}
     while parameter := PARAMETER.match(text, position):
-        value_end = VALUE_END.search(text, parameter.end())
-        if value_end is None or NEXT_CALL.search(text, parameter.end(), value_end.start()):
-            problem = f"The parameter '{parameter['name']}' has no closing </parameter>: {EXAMPLE}."
-            return _unreadable(text, start, parameter.end(), name, problem, _strip_line_breaks(text[parameter.end() :]))
-        values[parameter["name"]] = _strip_line_breaks(text[parameter.end() : value_end.start()])
-        position = value_end.end()
+        position = parameter.end()
+        value_end = _first_from(position, value_ends, len(text))
+        if value_end == len(text) or _first_from(position, next_calls, len(text)) < value_end:
+            problem = f"The parameter '{parameter['name']}' has no closing {VALUE_CLOSE}: {EXAMPLE}."
+            end = _unclosed_end(text, position)
+            return ToolCall(name, {}, _strip_line_breaks(text[position:end]), start, end, problem)
+        values[parameter["name"]] = _strip_line_breaks(text[position:value_end])
+        position = value_end + len(VALUE_CLOSE)
     function_end = FUNCTION_END.match(text, position)
     if function_end is None:
         problem = f"The call of function '{name}' has no closing </function>: {EXAMPLE}."
-        return _unreadable(text, start, position, name, problem, "\n".join(values.values()))
+        return ToolCall(name, {}, "\n".join(values.values()), start, _unclosed_end(text, position), problem)
     end = function_end.end()
     if opening["inner"] is not None:
         outer_end = OUTER_END.match(text, end)
@@ -77,11 +88,15 @@ def _typed(values: Mapping[str, str], spec: ToolSpec | None) -> tuple[dict[str, 
     return arguments, None
 
 
-def _unreadable(text: str, start: int, position: int, name: str, problem: str, code: str = "") -> ToolCall:
-    """A call without its end: it reaches to the next call or to the end of the text."""
+def _first_from(position: int, places: Sequence[int], otherwise: int) -> int:
+    index = bisect_left(places, position)
+    return places[index] if index < len(places) else otherwise
+
+
+def _unclosed_end(text: str, position: int) -> int:
+    """Where a call without its end ends: before the next call, or with the text."""
     following = CALL.search(text, position)
-    end = following.start() if following else len(text)
-    return ToolCall(name, {}, code[: end - position], start, end, problem)
+    return following.start() if following else len(text)
 
 
 def _strip_line_breaks(value: str) -> str:
