@@ -188,7 +188,7 @@ def test_what_cannot_be_read_goes_through_untouched(tmp_path: Path) -> None:
     (tmp_path / "odd.jsonl").write_text("\n".join(odd) + "\n")
     found = cleaned(tmp_path / "odd.jsonl", "--out", tmp_path / "out", "--same", "--sft", "jsonl")
     assert sum(found["not_read"].values()) == 5
-    assert found["not_read"]["a line that is no JSON"] == 1
+    assert found["not_read"]["a record that is no JSON"] == 1
     out = (tmp_path / "out/same/odd.jsonl").read_text().splitlines()
     assert out[1:] == odd[1:]
     assert found["sft_rows"] == 1
@@ -196,6 +196,82 @@ def test_what_cannot_be_read_goes_through_untouched(tmp_path: Path) -> None:
     found = cleaned(tmp_path / "traces.jsonl", "--out", tmp_path / "two", "--same")
     assert found["not_read"] == {"a trace with branches": 1}
     assert lines(tmp_path / "two/same/traces.jsonl") == [branched]
+
+
+def test_bytes_that_are_no_text_come_back_as_they_were(tmp_path: Path) -> None:
+    log = json.dumps(openai(CASES[4])).encode() + b'\n{"messages": "\xff\xfe \xc3\xa9\r\n\xed\xa0\x80\n'
+    (tmp_path / "odd.jsonl").write_bytes(log)
+    cleaned(tmp_path / "odd.jsonl", "--out", tmp_path / "out", "--same")
+    out = (tmp_path / "out/same/odd.jsonl").read_bytes()
+    assert out.splitlines(keepends=True)[1:] == log.splitlines(keepends=True)[1:]
+    stored = [write_record(each) for each in read(tmp_path / "out/store")][1:]  # type: ignore[arg-type]
+    assert [text.encode(errors="surrogateescape") for text in stored] == [
+        b'{"messages": "\xff\xfe \xc3\xa9\r', b"\xed\xa0\x80"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "first", ['{"messages": [{"role": "us', 'ser", "content": "?"}]}', '{"messages": [', "cut, off"]
+)
+def test_a_first_line_that_is_broken_costs_no_more_than_itself(first: str, tmp_path: Path) -> None:
+    (tmp_path / "cut.jsonl").write_text(f"{first}\n\n" + "".join(json.dumps(openai(case)) + "\n" for case in CASES))
+    found = cleaned(tmp_path / "cut.jsonl", "--out", tmp_path / "out")
+    assert (found["trajectories"], found["not_read"]) == (21, {"a record that is no JSON": 1})
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("records", [[openai(CASES[0])], [openai(CASES[0])] * 2, openai(CASES[0])])
+def test_a_document_is_known_however_it_is_indented(indent: int | None, records: Any, tmp_path: Path) -> None:
+    (tmp_path / "log.json").write_text(json.dumps(records, indent=indent))
+    found = cleaned(tmp_path / "log.json", "--out", tmp_path / "out")
+    assert found["trajectories"] == (len(records) if isinstance(records, list) else 1)
+
+
+def test_a_damaged_file_costs_no_more_than_itself(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    write_lines(logs / "a.jsonl", [openai(CASES[0])])
+    pq.write_table(pa.Table.from_pylist([openai(CASES[0])]), logs / "b.parquet")
+    write_eval(logs / "c.eval")
+    for name in ("b.parquet", "c.eval"):
+        (logs / name).write_bytes((logs / name).read_bytes()[:-100])
+    found = cleaned(logs, "--out", tmp_path / "out")
+    assert found["trajectories"] == 1
+    assert [line.split(" ")[0] for line in found["skipped_files"]] == [str(logs / "b.parquet"), str(logs / "c.eval")]
+    assert f"{logs}/b.parquet is damaged" in cleaned(logs / "b.parquet", "--out", tmp_path / "x", exit_code=1)
+
+
+@pytest.mark.parametrize("options", [[], ["--roc", "2"], ["--same"]])
+def test_of_a_log_that_is_damaged_further_in_the_beginning_is_read(options: list[str], tmp_path: Path) -> None:
+    write_eval(tmp_path / "a.eval")
+    with zipfile.ZipFile(tmp_path / "a.eval") as archive:
+        damaged = archive.getinfo("samples/2_epoch_1.json")
+    data = bytearray((tmp_path / "a.eval").read_bytes())
+    data[damaged.header_offset + 60] ^= 1
+    (tmp_path / "a.eval").write_bytes(data)
+    write_lines(tmp_path / "b.jsonl", [openai(CASES[0])])
+    found = cleaned(tmp_path / "a.eval", tmp_path / "b.jsonl", "--out", tmp_path / "out", *options)
+    assert found["trajectories"] == 3
+    (message,) = found["damaged"]
+    assert message.startswith(f"{tmp_path}/a.eval is damaged (Bad CRC-32 for file 'samples/2_epoch_1.json')")
+
+
+def test_a_sample_that_is_no_json_goes_through_as_it_is(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "run.eval", "w") as archive:
+        archive.writestr("samples/1_epoch_1.json", json.dumps(inspect(CASES[0])))
+        archive.writestr("samples/2_epoch_1.json", b'{"id": \xff')
+    found = cleaned(tmp_path / "run.eval", "--out", tmp_path / "out", "--same")
+    assert found["not_read"] == {"a record that is no JSON": 1}
+    with zipfile.ZipFile(tmp_path / "out/same/run.eval") as archive:
+        assert archive.read("samples/2_epoch_1.json") == b'{"id": \xff'
+
+
+def test_a_log_with_chunked_samples_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "run.eval", "w") as archive:
+        archive.writestr("samples/1_epoch_1/chunk_1.json", "{}")
+    assert f"{tmp_path}/run.eval has chunked samples" in cleaned(
+        tmp_path / "run.eval", "--out", tmp_path / "out", exit_code=1
+    )
 
 
 def test_rows_for_supervised_training(tmp_path: Path) -> None:

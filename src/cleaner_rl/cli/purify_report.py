@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cleaner_rl.purify.logs.summary import Summary
 
-SKIPPED_SHOWN = 5
+SHOWN = 5
 
 
 def as_text(summary: Summary, skipped: Sequence[str], out: str) -> str:
@@ -37,9 +37,12 @@ def as_text(summary: Summary, skipped: Sequence[str], out: str) -> str:
         lines.append(f"RoC          {_counts(made.roc)}")
     if made.sft_rows:
         lines.append(f"SFT rows     {made.sft_rows:,}")
+    if made.damaged:
+        lines.append(f"damaged      {len(made.damaged):,} files, read as far as they are whole:")
+        lines += [f"             {each}" for each in list(made.damaged)[:SHOWN]]
     if skipped:
         lines.append(f"skipped      {len(skipped):,} files that are no logs:")
-        lines += [f"             {each}" for each in skipped[:SKIPPED_SHOWN]]
+        lines += [f"             {each}" for each in skipped[:SHOWN]]
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -24,11 +24,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner_rl.purify.logs.places import Found, open_file
+from cleaner_rl.purify.logs.places import Found, is_remote, open_file
 from cleaner_rl.trajectory.store.schema import VERSION_KEY
 
 CHUNK = 256
 """Records at a time."""
+LINES = 8
+"""Where a file's first line is no JSON, so many further ones are looked at to tell what it is."""
 PIECE_BYTES = 32 << 20
 SAMPLES = "samples/"
 ZSTD, LOCAL_HEADER = 93, 30
@@ -65,10 +67,15 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenLine:
-    """A line that is no JSON."""
+class Broken:
+    """A line, or a sample of a zip, that is no JSON."""
 
     text: str
+    """Its bytes, as UTF-8; those that are none are `surrogateescape`d, so that they come back as they were."""
+
+    def as_bytes(self) -> bytes:
+        """As they lay in the file."""
+        return self.text.encode(errors="surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +90,31 @@ class LogError(Exception):
     """A log that can't be read; the message says what happened and what to do."""
 
 
+class DamagedError(LogError):
+    """A file that isn't whole: it breaks off, or its checksums are wrong."""
+
+
+@contextmanager
+def telling_damage(uri: str) -> Iterator[None]:
+    """What Arrow and zips raise on a file that isn't whole, as an error that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError) as error:
+        raise _damaged(uri, error) from error
+    except OSError as error:
+        # Arrow raises these on damage too, without a number; from afar it may as well be the network.
+        if error.errno is not None or is_remote(uri):
+            raise
+        raise _damaged(uri, error) from error
+
+
+def _damaged(uri: str, error: Exception) -> DamagedError:
+    return DamagedError(f"{uri} is damaged ({error}); restore it from a copy, or leave it out")
+
+
 def kind_of(found: Found) -> Kind:
     """What a file is, by its content."""
-    with closing(open_file(found.uri)) as file:
+    with closing(open_file(found.uri)) as file, telling_damage(found.uri):
         head = file.read(4)
         file.seek(0)
         if head == PARQUET_MAGIC:
@@ -96,21 +125,28 @@ def kind_of(found: Found) -> Kind:
                 if any(name.startswith(SAMPLES) for name in archive.namelist()):
                     return Kind.EVAL
             raise LogError(f"{found.uri} is a zip without samples, so it is no log of Inspect's")
-        first = file.readline().strip()
-        while not first and file.tell() < found.size:
-            first = file.readline().strip()
-    try:
-        record = json.loads(first)
-    except (ValueError, RecursionError):
-        if first[:1] in (b"{", b"["):
-            return Kind.JSON
-        raise LogError(
-            f"{found.uri} is neither JSONL, JSON, Parquet nor a zip: it begins with {first[:40]!r}; "
-            "leave it out, or convert it"
-        ) from None
-    if isinstance(record, dict) and isinstance(record.get("schema_version"), int) and "turns" in record:
-        return Kind.STORE
-    return Kind.JSON if isinstance(record, list) or _is_log(record) else Kind.JSONL
+        return _kind_of_text(file, found.uri)
+
+
+def _kind_of_text(file: BinaryIO, uri: str) -> Kind:
+    lines = filter(bytes.strip, file)
+    first = next(lines, b"")
+    record = _parsed(first)
+    if not isinstance(record, Broken):
+        if isinstance(record, dict) and isinstance(record.get("schema_version"), int) and "turns" in record:
+            return Kind.STORE
+        return Kind.JSON if isinstance(record, list) or _is_log(record) else Kind.JSONL
+    others = list(islice(lines, LINES))
+    opens = first.lstrip()[:1] in (b"{", b"[")
+    if not (opens and _is_unfinished(b"".join((first, *others)))):
+        if any(isinstance(_parsed(line), dict) for line in others):
+            return Kind.JSONL
+        if not opens:
+            raise LogError(
+                f"{uri} is neither JSONL, JSON, Parquet nor a zip: it begins with {first.strip()[:40]!r}; "
+                "leave it out, or convert it"
+            )
+    return Kind.JSON
 
 
 def pieces_of(found: Found, kind: Kind, size: int = PIECE_BYTES) -> Iterator[Piece]:
@@ -120,7 +156,7 @@ def pieces_of(found: Found, kind: Kind, size: int = PIECE_BYTES) -> Iterator[Pie
         for number, start in enumerate(starts):
             yield Piece(found.uri, found.name, kind, start, min(start + size, found.size), number, len(starts) == 1)
     elif kind is Kind.PARQUET:
-        with closing(open_file(found.uri)) as file:
+        with closing(open_file(found.uri)) as file, telling_damage(found.uri):
             groups = pq.ParquetFile(file).num_row_groups
         for number in range(groups):
             yield Piece(found.uri, found.name, kind, number, number + 1, number, groups == 1)
@@ -130,7 +166,7 @@ def pieces_of(found: Found, kind: Kind, size: int = PIECE_BYTES) -> Iterator[Pie
 
 def chunks_of(piece: Piece) -> Iterator[Chunk]:
     """The records of a piece, in order."""
-    with closing(open_file(piece.uri)) as file:
+    with closing(open_file(piece.uri)) as file, telling_damage(piece.uri):
         if piece.kind is Kind.JSONL:
             lines = _lines(file, piece)
             while records := list(islice(lines, CHUNK)):
@@ -139,13 +175,13 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
             yield from _rows(file, piece)
         elif piece.kind is Kind.EVAL:
             with zipfile.ZipFile(file) as archive:
-                for name in _samples(archive):
-                    yield Chunk([json.loads(read_member(archive, name))], name)
+                for name in _samples(archive, piece.uri):
+                    yield Chunk([_parsed(read_member(archive, name))], name)
         else:
             try:
                 document = json.load(file)
             except (ValueError, RecursionError) as error:
-                raise LogError(f"{piece.uri} is broken JSON: {error}; mend it, or leave it out") from None
+                raise DamagedError(f"{piece.uri} is broken JSON: {error}; mend it, or leave it out") from None
             yield Chunk(_records(document), document)
 
 
@@ -153,7 +189,7 @@ def first_record(piece: Piece) -> Any:
     """The first record, to tell its format by; None if there is none."""
     for chunk in chunks_of(piece):
         for record in chunk.records:
-            if not isinstance(record, BrokenLine):
+            if not isinstance(record, Broken):
                 return record
     return None
 
@@ -174,7 +210,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     file.seek(name_length + extra_length, os.SEEK_CUR)
     data: bytes = pa.decompress(file.read(info.compress_size), info.file_size, "zstd", asbytes=True)
     if zlib.crc32(data) != info.CRC:
-        raise LogError(f"{name} is damaged: its checksum is wrong; restore the log from a copy")
+        raise zipfile.BadZipFile(f"the checksum of {name} is wrong")
     return data
 
 
@@ -187,10 +223,26 @@ def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:
         file.readline()
     while file.tell() < end and (line := file.readline()):
         if line.strip():
-            try:
-                yield json.loads(line)
-            except (ValueError, RecursionError):
-                yield BrokenLine(line.rstrip(b"\r\n").decode(errors="replace"))
+            yield _parsed(line.removesuffix(b"\n"))
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return Broken(data.decode(errors="surrogateescape"))
+
+
+def _is_unfinished(lines: bytes) -> bool:
+    """Whether these lines begin a JSON document: only then is nothing wrong before their end."""
+    text = lines.decode(errors="replace").rstrip()
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text)
+    except RecursionError:
+        return False
+    return True
 
 
 def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
@@ -202,10 +254,10 @@ def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
             yield Chunk(batch.select(plain).to_pylist(), batch)
 
 
-def _samples(archive: zipfile.ZipFile) -> list[str]:
+def _samples(archive: zipfile.ZipFile, uri: str) -> list[str]:
     names = [name for name in archive.namelist() if name.startswith(SAMPLES)]
     if any(name.count("/") > 1 for name in names):
-        raise LogError("the log has chunked samples; convert it with `inspect log convert` first")
+        raise LogError(f"{uri} has chunked samples; convert it with `inspect log convert` first")
     return names
 
 

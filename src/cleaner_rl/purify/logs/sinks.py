@@ -13,7 +13,16 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner_rl.purify.logs.containers import SAMPLES, BrokenLine, Chunk, Kind, Piece, plain_columns, read_member
+from cleaner_rl.purify.logs.containers import (
+    SAMPLES,
+    Broken,
+    Chunk,
+    Kind,
+    Piece,
+    plain_columns,
+    read_member,
+    telling_damage,
+)
 from cleaner_rl.purify.logs.places import open_file
 
 Kept = Sequence[tuple[int, Any]]
@@ -51,7 +60,7 @@ class _Lines(Sink):
         return self
 
     def write(self, chunk: Chunk, kept: Kept) -> None:  # noqa: ARG002
-        self._file.writelines(_line(record) for _, record in kept)
+        self._file.writelines(_json(record) + b"\n" for _, record in kept)
 
 
 class _Document(Sink):
@@ -92,12 +101,13 @@ class _Members(Sink):
 
     def __enter__(self) -> Self:
         super().__enter__()
+        uri = self._piece.uri
+        with closing(open_file(uri)) as source, telling_damage(uri), zipfile.ZipFile(source) as archive:
+            names = [name for name in archive.namelist() if not name.startswith(SAMPLES)]
+            members = [(name, read_member(archive, name)) for name in names]
         self._zip = self._stack.enter_context(zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED))
-        source = self._stack.enter_context(closing(open_file(self._piece.uri)))
-        with zipfile.ZipFile(source) as archive:
-            for name in archive.namelist():
-                if not name.startswith(SAMPLES):
-                    self._zip.writestr(name, read_member(archive, name))
+        for name, data in members:
+            self._zip.writestr(name, data)
         return self
 
     def write(self, chunk: Chunk, kept: Kept) -> None:
@@ -113,11 +123,9 @@ SINKS: dict[Kind, type[Sink]] = {
 }
 
 
-def _line(record: Any) -> bytes:
-    return (record.text.encode() if isinstance(record, BrokenLine) else _json(record)) + b"\n"
-
-
 def _json(value: Any, indent: int | None = None) -> bytes:
+    if isinstance(value, Broken):
+        return value.as_bytes()
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent).encode()
     except UnicodeEncodeError:

@@ -43,6 +43,8 @@ class Summary:
     """Results by what their status rests on: a field of the log, its text, or nothing."""
     not_read: Counter[str] = field(default_factory=Counter)
     """Records that went through as they are, by reason."""
+    damaged: Counter[str] = field(default_factory=Counter)
+    """Files of which only the beginning could be read, by what is wrong with them."""
     replayed: Counter[str] = field(default_factory=Counter)
     roc: Counter[str] = field(default_factory=Counter)
     sft_rows: int = 0

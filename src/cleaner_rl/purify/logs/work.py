@@ -7,7 +7,7 @@ A unit is a pure function of its pieces and the job, so it can be run again: aft
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 from cleaner_rl.purify.hindsight import Reason
 from cleaner_rl.purify.logs.cleaning import Cleaned, clean, left_of
-from cleaner_rl.purify.logs.containers import CHUNK, BrokenLine, Chunk, Kind, LogError, Piece, chunks_of
+from cleaner_rl.purify.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.places import is_remote
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.purify.logs.sft import SftKind, SftWriter, sft_row
-from cleaner_rl.purify.logs.sinks import SINKS
+from cleaner_rl.purify.logs.sinks import SINKS, Sink
 from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.policies import SplicePolicy, Which
 from cleaner_rl.trajectory import Trajectory
@@ -28,7 +28,7 @@ from cleaner_rl.trajectory.store import ParquetWriter, read
 
 NUMBER_BITS = 20
 """A trajectory's number is its unit's, then its own within the unit."""
-BROKEN_LINE = "a line that is no JSON"
+BROKEN = "a record that is no JSON"
 
 Check: TypeAlias = Callable[[Sequence[Cleaned[Any]]], Sequence[Cleaned[Any] | None]]
 """A last word on some purified trajectories: each as it may be used, or None if it is dropped."""
@@ -74,48 +74,69 @@ def run_unit(
     with ExitStack() as stack:
         store = stack.enter_context(ParquetWriter(folder / "store")) if job.store else None
         sft = None if job.sft is None else stack.enter_context(SftWriter(folder / "sft", job.sft))
+        outputs = _Outputs(job, store, sft, chosen or {}, summary)
         for piece, form in unit.pieces:
-            sink = None
-            if job.same and piece.kind in SINKS:
-                sink = stack.enter_context(SINKS[piece.kind](piece, folder / "same" / piece.name))
-            for chunk, trajectories in _read(piece, form, job.reading, number):
-                cleaned = [_clean(each, job) for each in trajectories]
-                checked = cleaned if check is None else check(cleaned)
-                for before, after in zip(trajectories, checked, strict=True):
-                    summary.add(before, Cleaned(before, ()) if after is None else after)
-                kept: list[tuple[int, Any]] = []
-                for place, done in enumerate(checked):
-                    if done is None:
-                        continue
-                    trajectory = done.trajectory
-                    verdict = None if chosen is None else chosen.get(number + place)
-                    if verdict is not None:
-                        trajectory = replace(trajectory, extra={**trajectory.extra, "roc": verdict})
-                        summary.roc["kept" if verdict["kept"] else "dropped"] += 1
-                    if store is not None:
-                        store.write(trajectory)
-                    summary.kept += 1
-                    if verdict is not None and not verdict["kept"]:
-                        continue
-                    row = None if sft is None else sft_row(trajectory, clean_only=job.clean_only)
-                    if sft is not None and row is not None:
-                        sft.write(row)
-                        summary.sft_rows += 1
-                    kept.append((place, _written(trajectory, chunk.records[place]) if sink is not None else None))
-                if sink is not None:
-                    sink.write(chunk, kept)
-                number += len(trajectories)
+            same = SINKS.get(piece.kind) if job.same else None
+            try:
+                with nullcontext() if same is None else same(piece, folder / "same" / piece.name) as sink:
+                    for chunk, trajectories in _read(piece, form, job.reading, number):
+                        cleaned = [_clean(each, job) for each in trajectories]
+                        checked = cleaned if check is None else check(cleaned)
+                        for before, after in zip(trajectories, checked, strict=True):
+                            summary.add(before, Cleaned(before, ()) if after is None else after)
+                        outputs.write(chunk, checked, number, sink)
+                        number += len(trajectories)
+            except DamagedError as error:
+                # What was read of it is written; the other files are whole.
+                summary.damaged[str(error)] += 1
     return summary
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """Where a unit's trajectories go."""
+
+    job: Job
+    store: ParquetWriter | None
+    sft: SftWriter | None
+    chosen: Mapping[int, Mapping[str, Any]]
+    summary: Summary
+
+    def write(self, chunk: Chunk, checked: Sequence[Cleaned[Any] | None], number: int, sink: Sink | None) -> None:
+        """Write what became of a chunk, whose first trajectory has this number."""
+        kept: list[tuple[int, Any]] = []
+        for place, done in enumerate(checked):
+            if done is None:
+                continue
+            trajectory = done.trajectory
+            verdict = self.chosen.get(number + place)
+            if verdict is not None:
+                trajectory = replace(trajectory, extra={**trajectory.extra, "roc": verdict})
+                self.summary.roc["kept" if verdict["kept"] else "dropped"] += 1
+            if self.store is not None:
+                self.store.write(trajectory)
+            self.summary.kept += 1
+            if verdict is not None and not verdict["kept"]:
+                continue
+            row = None if self.sft is None else sft_row(trajectory, clean_only=self.job.clean_only)
+            if self.sft is not None and row is not None:
+                self.sft.write(row)
+                self.summary.sft_rows += 1
+            if sink is not None:
+                kept.append((place, _written(trajectory, chunk.records[place])))
+        if sink is not None:
+            sink.write(chunk, kept)
 
 
 def trajectories_of(unit: Unit, job: Job) -> Iterator[tuple[int, Trajectory[Any]]]:
     """The purified trajectories of a unit with their numbers, and nothing else: for choosing among them."""
     number = unit.number << NUMBER_BITS
     for piece, form in unit.pieces:
-        for _, trajectories in _read(piece, form, job.reading, number):
-            for trajectory in trajectories:
-                yield number, _clean(trajectory, job).trajectory
-                number += 1
+        with suppress(DamagedError):
+            for _, trajectories in _read(piece, form, job.reading, number):
+                for trajectory in trajectories:
+                    yield number, _clean(trajectory, job).trajectory
+                    number += 1
 
 
 def _read(piece: Piece, form: str, reading: Reading, number: int) -> Iterator[tuple[Chunk, list[Trajectory[Any]]]]:
@@ -132,10 +153,10 @@ def _read(piece: Piece, form: str, reading: Reading, number: int) -> Iterator[tu
 
 
 def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajectory[Any]:
-    if not isinstance(record, BrokenLine):
+    if not isinstance(record, Broken):
         return read_record(record, form, number, reading)
     trajectory = read_record(None, form, number, reading)
-    return replace(trajectory, extra={"log": {"format": form, OPAQUE: BROKEN_LINE, "record": record.text}})
+    return replace(trajectory, extra={"log": {"format": form, OPAQUE: BROKEN, "record": record.text}})
 
 
 def _clean(trajectory: Trajectory[Any], job: Job) -> Cleaned[Any]:
@@ -152,4 +173,4 @@ def _solved(trajectory: Trajectory[Any]) -> bool:
 
 
 def _written(trajectory: Trajectory[Any], record: Any) -> Any:
-    return record if isinstance(record, BrokenLine) else write_record(trajectory)
+    return record if isinstance(record, Broken) else write_record(trajectory)
