@@ -26,11 +26,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "lab.md"
 METHODS = {
     "dapo": (BASELINE,),
-    "saar": (BASELINE, "saar"),
-    "hindsight": (BASELINE, "hindsight", "hindsight-successes"),
-    "grpo-roc": (BASELINE, "roc", "saar-roc"),
+    "saar": ("saar",),
+    "hindsight": ("hindsight", "hindsight-successes"),
+    "grpo-roc": ("roc", "saar-roc"),
 }
-"""Whose figures stand on which method's page."""
+"""Whose figures stand on which method's page, beside the baseline's."""
 PAGES = (PAGE, *(DOCS / "methods" / f"{name}.md" for name in METHODS))
 CURVE, CONTROLLED = "lab-curve.svg", "lab-controls.svg"
 CHANGED = (BASELINE, "hindsight-successes", "saar", "hindsight")
@@ -261,8 +261,8 @@ def method(results: Sequence[Result], arms: Sequence[str]) -> str:
     """What a method came to in the two regimes that all arms run in, with its curves in the first."""
     parts = []
     for regime in (DRIFT, SLIPS):
-        rows = [each for each in summaries(results, regime) if each.arm in arms]
-        if rows:
+        rows = [each for each in summaries(results, regime) if each.arm in (BASELINE, *arms)]
+        if any(each.arm in arms for each in rows):
             parts.append(f"In {regime}:\n\n{table(CAME_TO, map(_came_to, rows))}")
     if not parts:
         return NOTHING
