@@ -53,6 +53,7 @@ def test_paths_may_name_variables_of_the_environment(file: Path, monkeypatch: py
     monkeypatch.delenv("DATA")
     with pytest.raises(RecipeError, match="needs the environment's variable DATA"):
         read_recipe(file)
+    assert read_recipe(file, ["tasks.train=[other.parquet]"]).tasks.train == ["other.parquet"]
 
 
 def test_a_setting_for_verl_keeps_its_dots(file: Path) -> None:

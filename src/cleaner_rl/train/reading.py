@@ -36,12 +36,11 @@ def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
         values = _load(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
         raise RecipeError(f"{file} can't be read: {error.strerror}") from None
-    values = _expanded(values)
     if not isinstance(values, dict):
         raise RecipeError(f"{file} holds no settings; a recipe has at least name, method, model and tasks")
     for setting in settings:
         _set(values, setting)
-    return to_recipe(values)
+    return to_recipe({key: _expanded(value) for key, value in values.items()})
 
 
 def to_recipe(values: Mapping[str, object]) -> Recipe:
