@@ -163,6 +163,21 @@ def test_xml_says_what_is_wrong(text: str, problem: str) -> None:
     assert problem in call.problem
 
 
+NESTING = st.integers(1, 98) | st.integers(100, 1_100) | st.just(100_000)
+
+
+@given(NESTING, st.sampled_from(["[", '{"a": ']), st.sampled_from(["hermes", "xml"]))
+def test_arguments_nested_too_deeply_are_refused_in_words(depth: int, opening: str, form: str) -> None:
+    value = opening * depth + "1" + {"[": "]"}.get(opening, "}") * depth
+    text = {
+        "hermes": f'<tool_call>{{"name": "search", "arguments": {{"query": "a", "n": {value}}}}}</tool_call>',
+        "xml": f"<function=search><parameter=query>a</parameter><parameter=n>{value}</parameter></function>",
+    }[form]
+    (call,) = call_format(form).parse(text, TOOLS).calls
+    assert (call.problem is None) == (depth < 100)
+    assert json.loads(json.dumps(dict(call.arguments))) == call.arguments
+
+
 def test_xml_takes_types_from_the_schema_and_needs_no_outer_tag() -> None:
     text = "<function=search><parameter=query>17</parameter><parameter=n>\n17\n</parameter></function>"
     (call,) = call_format("xml").parse(text, TOOLS).calls

@@ -192,6 +192,13 @@ def test_a_file_that_cannot_be_finished_takes_no_other_with_it(tmp_path: Path, m
     assert not list(tmp_path.rglob(f"*{files.UNFINISHED}"))
 
 
+def nested(depth: int) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for _ in range(depth):
+        value = {"in": value}
+    return value
+
+
 @pytest.mark.parametrize(
     ("kind", "bad", "advice"),
     [
@@ -200,6 +207,8 @@ def test_a_file_that_cannot_be_finished_takes_no_other_with_it(tmp_path: Path, m
         ("parquet", Trajectory(TextSpan(""), key=Key(run="\ud800")), "lone surrogate"),
         ("parquet", Trajectory(TextSpan(""), extra={"array": np.zeros(1)}), "JSON values"),
         ("jsonl", Trajectory(TextSpan(""), extra={"array": np.zeros(1)}), "JSON values"),
+        ("parquet", Trajectory(TextSpan(""), extra=nested(100_000)), "nested too deeply"),
+        ("jsonl", Trajectory(TextSpan(""), extra=nested(100_000)), "nested too deeply"),
         ("parquet", Trajectory(TextSpan(""), key=Key(rollout=2**70)), "64 bits"),
     ],
 )

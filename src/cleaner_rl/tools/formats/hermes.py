@@ -11,7 +11,15 @@ import re
 from dataclasses import replace
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet
-from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parse_with
+from cleaner_rl.tools.formats.base import (
+    NOT_UNICODE,
+    STRICT_JSON,
+    TOO_DEEP,
+    ParsedText,
+    is_too_deep,
+    is_unicode,
+    parse_with,
+)
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 OPENING = re.compile(OPEN)
@@ -47,6 +55,8 @@ def _of_value(value: object, tools: ToolSet, start: int, end: int) -> ToolCall:
     if not isinstance(value, dict):
         return ToolCall("", {}, "", start, end, f"A tool call must be a JSON object: {EXAMPLE}.")
     name, arguments = value.get("name"), value.get("arguments")
+    if is_too_deep(value):
+        return ToolCall("", {}, "", start, end, TOO_DEEP)
     if not is_unicode(json.dumps(value, ensure_ascii=False)):
         return ToolCall("", {}, "", start, end, NOT_UNICODE)
     if not isinstance(name, str):

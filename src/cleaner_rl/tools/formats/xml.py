@@ -12,7 +12,15 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec
-from cleaner_rl.tools.formats.base import NOT_UNICODE, STRICT_JSON, ParsedText, is_unicode, parse_with
+from cleaner_rl.tools.formats.base import (
+    NOT_UNICODE,
+    STRICT_JSON,
+    TOO_DEEP,
+    ParsedText,
+    is_too_deep,
+    is_unicode,
+    parse_with,
+)
 
 # A name is bounded, so that a line of openings without an end isn't read to its end for each of them.
 CALL = re.compile(r"<tool_call>\s*(?:<function=(?P<inner>[^>\n]{0,256})>)?|<function=(?P<bare>[^>\n]{0,256})>")
@@ -85,7 +93,7 @@ def _typed(values: Mapping[str, str], spec: ToolSpec | None) -> tuple[dict[str, 
             arguments[name] = STRICT_JSON.decode(value)
         except (ValueError, RecursionError):
             return {}, f"The parameter '{name}' must be of type {kind}, written as JSON."
-    return arguments, None
+    return ({}, TOO_DEEP) if is_too_deep(arguments) else (arguments, None)
 
 
 def _first_from(position: int, places: Sequence[int], otherwise: int) -> int:

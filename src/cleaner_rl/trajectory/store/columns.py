@@ -31,7 +31,7 @@ from cleaner_rl.trajectory.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.turns import Turn
 
 AnyTurn = Turn[TextSpan] | Turn[TokenSpan]
-UNSTORABLE = (TypeError, ValueError, OverflowError)
+UNSTORABLE = (TypeError, ValueError, OverflowError, RecursionError)
 """What Arrow and JSON raise for values that they can't hold."""
 _encoder = json.JSONEncoder()
 
@@ -51,7 +51,7 @@ def table_of(trajectories: Sequence[AnyTrajectory]) -> pa.Table:
 
 def unstorable(trajectory: AnyTrajectory, error: Exception) -> StoreError:
     """A trajectory that no store can hold, and why."""
-    advice = "`extra` and arguments must be JSON values, numbers must fit in 64 bits"
+    advice = "`extra` and arguments must be JSON values that aren't nested too deeply, numbers must fit in 64 bits"
     if isinstance(error, UnicodeEncodeError):
         advice = "a lone surrogate is no Unicode; replace it, as by text.encode(errors='replace').decode()"
     return StoreError(f"{trajectory.key} can't be stored: {error}; {advice}")
