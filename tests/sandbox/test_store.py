@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
+from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import asynchronous, until
 
@@ -40,3 +41,21 @@ async def test_a_session_whose_slot_dies_at_its_start_is_lost_and_its_place_is_f
         await until(lambda: node.pids["bare"][0] not in (zygote, -1))
         session = await node.open_session(REQUEST)
         assert (await session.run("1")).result.output == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"big": bytes(20 << 20)}, "larger than the session's disk limit"),
+        ({str(number): b"x" for number in range(3000)}, "No space left"),
+        ({"../x": b""}, "not below the working folder"),
+    ],
+)
+@asynchronous
+async def test_files_that_a_session_can_not_have_are_refused_and_nothing_stays_open(
+    files: dict[str, bytes], problem: str
+) -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), limits=Limits(disk_mb=8))) as node:
+        with pytest.raises(ValueError, match=problem):
+            await node.open_session(replace(REQUEST, files=files))
+        assert node.status.sessions == 0

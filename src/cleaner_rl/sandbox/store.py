@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from cleaner_rl.sandbox.config import NodeConfig
@@ -13,6 +14,7 @@ from cleaner_rl.sandbox.pool import Pool
 from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.sessions import Session, Terms
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError
+from cleaner_rl.tools import Status
 
 REMEMBERED_LOSSES = 1024
 
@@ -38,8 +40,11 @@ class SessionStore:
     async def open(self, request: SessionRequest, pool: Pool) -> Session:
         """Open one in a slot of its own.
 
-        Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are at work and none can make room.
+        Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are at work and none can make room,
+        `ValueError` if its files can't be put into it.
         """
+        if sum(map(len, request.files.values())) > self._limits(request).disk_mb << 20:
+            raise ValueError("the files are larger than the session's disk limit")
         self._make_room()
         self._opening += 1
         try:
@@ -49,7 +54,7 @@ class SessionStore:
         finally:
             self._opening -= 1
         if request.files:
-            await session.run(Cell("", files=request.files, commit=Commit.ALWAYS))
+            await _put(session, request.files)
         return session
 
     def get(self, session_id: str) -> Session:
@@ -67,8 +72,7 @@ class SessionStore:
             session.end("the node ended")
 
     async def _start(self, request: SessionRequest, pool: Pool) -> Session:
-        config = self._config
-        limits = (request.limits or config.limits).clipped(config.maxima)
+        config, limits = self._config, self._limits(request)
         terms = Terms(pool.name, pool.versions, limits, config.maxima, config.keep_chars, config.fetch_bytes)
         session: Session | None = None
 
@@ -87,6 +91,9 @@ class SessionStore:
         self._sessions[session.id] = session
         self._expire()
         return session
+
+    def _limits(self, request: SessionRequest) -> Limits:
+        return (request.limits or self._config.limits).clipped(self._config.maxima)
 
     def _settings(self, request: SessionRequest, limits: Limits) -> dict[str, Any]:
         return {
@@ -130,3 +137,15 @@ class SessionStore:
             oldest = min(session.used for session in self._sessions.values())
             wait = max(oldest + self._config.session_ttl - now, self._config.session_ttl / 10)
             self._expiry = asyncio.get_running_loop().call_later(wait, self._expire)
+
+
+async def _put(session: Session, files: Mapping[str, bytes]) -> None:
+    """Put files into a session that is new; one that can't have them is ended."""
+    result = (await session.run(Cell("", files=files, commit=Commit.ON_SUCCESS))).result
+    if result.status is Status.OK:
+        return
+    session.end("its files could not be put into it")
+    why = result.explanation if result.exception is None else result.exception.message
+    if result.faulty:
+        raise SessionLostError(f"session lost: {why}")
+    raise ValueError(f"the files can't be put into the session: {why}")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.sandbox import (
+    BARE,
     Cell,
     Commit,
     Limits,
@@ -73,6 +74,20 @@ async def test_a_session_keeps_state_goes_back_and_carries_files() -> None:
         with pytest.raises(SessionLostError):
             await session.run("print(x)")
         assert (app.queue.running, app.queue.bytes, node.status.sessions) == (0, 0, 0)
+
+
+@asynchronous
+async def test_a_file_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), limits=Limits(disk_mb=8))
+    async with Node(config) as node, served(node) as (url, _), SandboxClient(url) as sandbox:
+        with pytest.raises(ValueError, match="larger than the session's disk limit"):
+            await sandbox.open_session(SessionRequest("bare", files={"big": bytes(9 << 20)}))
+        session = await sandbox.open_session(SessionRequest("bare"))
+        await session.put("small", b"1")
+        with pytest.raises(ValueError, match="'big' can't be put"):
+            await session.put("big", bytes(9 << 20))
+        assert (await session.run("import os; os.listdir()")).result.output == "['small']\n"
+        assert len(node.session(session.id)._committed) == 2
 
 
 @asynchronous
@@ -192,6 +207,9 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
         )
         assert (late["status"], late["driver"]["status"]) == ("Failed", "TimeLimitExceeded")
         assert [cell["stdout"] for cell in late["cells"]] == ["1\n", ""]
+        _, outside = await caller.post("/run_jupyter", {"cells": ["1"], "files": {"../f": "AA=="}})
+        assert (outside["status"], outside["cells"]) == ("Failed", [])
+        assert "not below the working folder" in outside["message"]
         busy = asyncio.create_task(caller.post("/run_jupyter", {"cells": ["while True: pass"]}))
         await until(lambda: node.last_session.busy)
         os.kill(node.last_session.pid, signal.SIGKILL)

@@ -148,7 +148,11 @@ class SandboxClient:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def open_session(self, request: SessionRequest | None = None) -> RemoteSession:
-        """Open a stateful interpreter on one of the nodes, where it stays. Raises `SessionLostError` if none can."""
+        """Open a stateful interpreter on one of the nodes, where it stays.
+
+        Raises `SessionLostError` if none can now, `ValueError` if none ever could: its files don't fit, or the nodes
+        have no such preload set.
+        """
         return await open_session(self._http, self._nodes, request or SessionRequest(), self._patience)
 
 

@@ -167,9 +167,7 @@ class Link:
 
     async def _exchange(self, batch: Batch) -> Setback | None:
         body = b'{"calls":[' + b",".join([call.body for call in batch.calls]) + b"]}"
-        # A file is sent piece by piece: writing a large body in one go would hold up the event loop.
-        data = body if len(body) < LARGE else io.BytesIO(body)
-        async with self.http.post(f"{self.url}/v1/runs", data=data) as response:
+        async with self.http.post(f"{self.url}/v1/runs", data=sendable(body)) as response:
             if response.status != 200:
                 return await self._refused(response, batch)
             self._rest = FIRST_REST
@@ -206,6 +204,11 @@ class Link:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def sendable(body: bytes) -> bytes | io.BytesIO:
+    """A body for one request. A file is sent piece by piece: to write a large one in one go holds up the event loop."""
+    return body if len(body) < LARGE else io.BytesIO(body)
 
 
 def retry_seconds(retry_after: str | None) -> float:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from cleaner_rl.sandbox.client.links import NOT_TAKEN, retry_seconds
+from cleaner_rl.sandbox.client.links import NOT_TAKEN, retry_seconds, sendable
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.requests import (
     Cell,
@@ -36,6 +36,7 @@ from cleaner_rl.sandbox.wire import (
     SessionOpened,
     encode,
 )
+from cleaner_rl.tools import Status
 
 T = TypeVar("T")
 
@@ -47,7 +48,8 @@ class SessionBusyError(Exception):
 async def open_session(
     http: aiohttp.ClientSession, nodes: Nodes, request: SessionRequest, patience: float
 ) -> RemoteSession:
-    """Open a session on a node that has room. Raises `TierError` if the nodes have none."""
+    """Open a session on a node that has room. Raises `TierError` if the nodes have none, `ValueError` if none could."""
+    data = encode(SessionCall.of(request))
     begun = time.monotonic()
     reason = "no sandbox node could be reached"
     while time.monotonic() - begun < patience:
@@ -56,7 +58,7 @@ async def open_session(
             await asyncio.sleep(nodes.next_awake)
             continue
         try:
-            async with http.post(f"{link.url}/v1/sessions", data=encode(SessionCall.of(request))) as response:
+            async with http.post(f"{link.url}/v1/sessions", data=sendable(data)) as response:
                 body = await response.read()
             if response.status == 201:
                 session = msgspec.json.decode(body, type=SessionOpened).session
@@ -73,7 +75,7 @@ async def open_session(
         elif response.status >= 500:
             link.rest()
         else:
-            raise SessionLostError(problem.message)
+            raise _error(response.status, problem)
         reason = problem.message
     raise SessionLostError(reason)
 
@@ -104,8 +106,14 @@ class RemoteSession:
         return answer.checkpoint
 
     async def put(self, path: str, content: bytes) -> None:
-        """Put a file into the session's folder; it rolls back like a cell."""
-        await self._ask("PUT", _file_path(path), Outcome, content)
+        """Put a file into the session's folder; it rolls back like a cell. Raises `ValueError` if it doesn't fit."""
+        outcome = await self._ask("PUT", _file_path(path), Outcome, content)
+        if outcome.status is Status.OK:
+            return
+        why = outcome.explanation if outcome.exception is None else outcome.exception.message
+        if outcome.status is Status.FAULT:
+            raise SessionLostError(why)
+        raise ValueError(f"the file {path!r} can't be put into the session: {why}")
 
     async def fetch(self, path: str) -> bytes:
         """A file of the session. Raises `FileNotFoundError` if there is none that could be fetched."""
@@ -124,7 +132,7 @@ class RemoteSession:
         begun = time.monotonic()
         while True:
             try:
-                async with self._http.request(method, self._url + path, data=data) as response:
+                async with self._http.request(method, self._url + path, data=sendable(data)) as response:
                     answer = await response.read()
                 if response.status == 200:
                     # A type checker can't know that `kind` is bytes here; a file is what it is.

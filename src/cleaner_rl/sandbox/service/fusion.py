@@ -206,6 +206,8 @@ class Fusion:
                 await asyncio.shield(session.close())
         except (SessionLostError, TierError) as error:
             return RunJupyterResult(status="SandboxError", message=f"{error}")
+        except ValueError as error:  # the files don't fit
+            return RunJupyterResult(status="Failed", message=f"{error}")
         result.driver = CommandResult("Finished", spent, 0, "", "")
         return result
 

@@ -113,7 +113,7 @@ class Sessions:
     async def put(self, exchange: Exchange, owner: Owner) -> None:
         """Put a file: an empty cell that brings it along, so that it rolls back like any other cell."""
         with self._find(exchange, owner) as held:
-            cell = Cell("", commit=Commit.ALWAYS, files={_file_name(exchange): await exchange.body()})
+            cell = Cell("", commit=Commit.ON_SUCCESS, files={_file_name(exchange): await exchange.body()})
             await exchange.reply(encode(await self._cell(exchange, held, cell)))
 
     async def fetch(self, exchange: Exchange, owner: Owner) -> None:
