@@ -140,6 +140,29 @@ def test_a_collapse_that_needs_what_a_failed_cell_left_is_undone(tmp_path: Path)
     }  # fmt: skip
 
 
+def test_a_log_is_different_only_if_it_is_so_with_and_without_state(tmp_path: Path) -> None:
+    stateful = Case("state", (Step("I set.", (py("x = 2\nprint(x)", "2"),)), Step("I add.", (py("x + 1", "3"),))), ())
+    # In one interpreter the second call would find `x`.
+    stateless = Case(
+        "fresh",
+        (
+            Step("I set.", (py("x = 2\nprint(x)", "2"),)),
+            Step("I look.", (py("print('x' in globals())", "False"),)),
+        ),
+        (),
+    )
+    wrong = Case("wrong", (Step("I lie.", (py("print(3)", "4"),)),), ())
+    logs = tmp_path / "logs.jsonl"
+    logs.write_text("".join(json.dumps(openai(case)) + "\n" for case in (stateful, stateless, wrong)))
+    ran = CliRunner().invoke(main, ["purify", str(logs), "--out", str(tmp_path / "out"), "--verify"])
+    assert ran.exit_code == 0, ran.output
+    assert "replayed     2 same, 1 different" in ran.stdout
+    assert "dropped      1 whose calls, run again, give something else than the log says" in ran.stdout
+    assert verified(tmp_path / "out/store")["verdicts"] == {"same": 2}
+    assert verified(tmp_path / "out/store", "--fresh", exit_code=1)["verdicts"] == {"same": 1, "different": 1}
+    assert verified(tmp_path / "out/store", "--session", exit_code=1)["verdicts"] == {"same": 1, "different": 1}
+
+
 def test_a_log_s_text_that_was_changed_behind_its_calls_is_caught(tmp_path: Path) -> None:
     case = Case("one", (Step("I add.", (py("print(1 + 1)", "2"),)), Step("It is 2.")), ())
     (tmp_path / "logs.jsonl").write_text(json.dumps(openai(case)) + "\n")

@@ -66,8 +66,16 @@ FORMATS = click.Choice(log_format_names())
 )
 @click.option("--clean-only", is_flag=True, help="In these rows: only trajectories without a failed call.")
 @click.option("--same", is_flag=True, help="Also write the logs in the format that they came in.")
-@click.option("--verify", is_flag=True, help="Replay the Python of each trajectory; drop what doesn't give the same.")
-@click.option("--session/--fresh", default=None, help="For --verify: one interpreter a trajectory, or one a call.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Replay the Python of each trajectory; drop what doesn't give the same, from the store too.",
+)
+@click.option(
+    "--session/--fresh",
+    default=None,
+    help="For --verify: one interpreter a trajectory, or one a call; default: one a call; if that differs, the other.",
+)
 @click.option(
     "--words",
     type=click.Choice([each.value for each in Words]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from cleaner_rl.purify import ReplayVerdict
 from cleaner_rl.purify.logs.summary import Summary
 
 SHOWN = 5
@@ -33,6 +34,10 @@ def as_text(summary: Summary, skipped: Sequence[str], out: str) -> str:
         lines.append(f"not read     {_counts(made.not_read)}; passed through as they are")
     if made.replayed:
         lines.append(f"replayed     {_counts(made.replayed)}")
+    if dropped := made.replayed[ReplayVerdict.DIFFERENT]:
+        lines.append(
+            f"dropped      {dropped:,} whose calls, run again, give something else than the log says, even unedited"
+        )
     if made.roc:
         lines.append(f"RoC          {_counts(made.roc)}")
     if made.sft_rows:

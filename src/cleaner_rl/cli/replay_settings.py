@@ -22,7 +22,8 @@ class Replaying:
     """How calls are run again."""
 
     session: bool | None = None
-    """In one interpreter a trajectory, or each call in its own; None: as the trajectory says of itself."""
+    """In one interpreter a trajectory, or each call in its own; None: as the trajectory says of itself, or for a log,
+    which says nothing, whichever gives what it holds."""
     words: Words = Words.TRIMMED
     echo: bool | None = None
     """Whether the value of a last expression is shown; None: in sessions, as notebooks do."""

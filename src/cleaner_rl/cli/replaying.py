@@ -6,7 +6,8 @@ log's turns must be what its own text reads to. Then: do its calls, run again ce
 Our own stores are compared as they are: status, output, stderr, exception with line and traceback, explanation. A log
 of another tool has only words, so both sides are put into its words first: what was printed, and of an exception its
 type and message. `--words trimmed` also cuts the line breaks at the end of what was printed, on both sides, as most
-such tools do.
+such tools do. Nor does it say whether its calls shared an interpreter: where nobody tells, a log is replayed with one a
+call, and if that gives something else, with one for all of them.
 
 Limits: a trajectory with calls of other tools, or with results that nobody could tell, can't be replayed, and is
 called so."""
@@ -121,6 +122,9 @@ class Replayer:
         kept: Any = trajectory.extra.get("limits")
         limits = Limits(**kept) if isinstance(kept, dict) and not of_log else None
         found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits))
+        if of_log and self._settings.session is None and found.verdict is ReplayVerdict.DIFFERENT:
+            # A log doesn't say whether its interpreter lived on from call to call.
+            found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits))
         return Found(found.verdict, found.difference)
 
     def _unreplayable(self, trajectory: Trajectory[Any]) -> str | None:
@@ -161,7 +165,7 @@ class Replayer:
             try:
                 session = await self._sandbox.open_session(SessionRequest(commit=commit, limits=limits))
             except (SessionLostError, RuntimeError) as error:
-                raise ReplayFaultError(f"no session could be opened: {error}") from error
+                raise ReplayFaultError(f"no session could be opened: {error}; --fresh does without") from error
 
         async def execute(call: ToolCall) -> ToolResult:
             try:

@@ -24,7 +24,11 @@ SHOWN = 200
 
 @click.command()
 @click.argument("store", type=click.Path(exists=True))
-@click.option("--session/--fresh", default=None, help="One interpreter a trajectory, or a call; default: as recorded.")
+@click.option(
+    "--session/--fresh",
+    default=None,
+    help="One interpreter a trajectory, or a call; default: as recorded; logs one a call; if that differs, the other.",
+)
 @click.option(
     "--words", type=click.Choice([each.value for each in Words]), default="trimmed", show_default=True, help="Of logs."
 )
