@@ -198,6 +198,39 @@ def test_what_cannot_be_read_goes_through_untouched(tmp_path: Path) -> None:
     assert lines(tmp_path / "two/same/traces.jsonl") == [branched]
 
 
+def odd_records() -> dict[str, Any]:
+    """Records that no store can hold as trajectories."""
+    program = openai(CASES[0])
+    program["messages"][2]["tool_calls"][0]["function"]["arguments"] = '{"code": "print(\'\\ud800\')"}'
+    return {
+        "program": program,
+        "task": openai(CASES[0]) | {"task_id": "\ud800"},
+        "rollout": openai(CASES[0]) | {"rollout": 2**63},
+        "reward": openai(CASES[0]) | {"reward": 10**400},
+    }
+
+
+@pytest.mark.parametrize("odd", odd_records())
+def test_a_record_that_no_store_holds_goes_through_as_it_is(odd: str, tmp_path: Path) -> None:
+    records = [openai(CASES[4]), odd_records()[odd]]
+    source = write_lines(tmp_path / "a.jsonl", records)
+    found = cleaned(source, "--out", tmp_path / "out", "--same", "--sft", "jsonl")
+    assert sum(found["not_read"].values()) == found["sft_rows"] == 1
+    assert lines(tmp_path / "out/same/a.jsonl") == records
+    assert [write_record(each) for each in read(tmp_path / "out/store")] == records  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_what_is_no_unicode_makes_no_row_and_the_others_do(kind: str, tmp_path: Path) -> None:
+    described, identified = openai(CASES[0]), openai(CASES[0])
+    described["tools"] = [{"type": "function", "function": {"name": "python", "description": "\ud800"}}]
+    for message in identified["messages"][2:4]:
+        message["tool_call_id"] = "\ud800"
+    source = write_lines(tmp_path / "a.jsonl", [described, identified, openai(CASES[0])])
+    found = cleaned(source, "--out", tmp_path / "out", "--sft", kind)
+    assert (found["kept"], found["sft_rows"]) == (3, 1)
+
+
 def test_bytes_that_are_no_text_come_back_as_they_were(tmp_path: Path) -> None:
     log = json.dumps(openai(CASES[4])).encode() + b'\n{"messages": "\xff\xfe \xc3\xa9\r\n\xed\xa0\x80\n'
     (tmp_path / "odd.jsonl").write_bytes(log)

@@ -12,7 +12,9 @@ from cleaner_rl.trajectory import Key, TextSpan, Trajectory
 
 OPAQUE = "opaque"
 NO_UNICODE = "text that is no Unicode (a lone surrogate)"
+TOO_LARGE = "a number that is too large to be stored"
 NO_OBJECT = "it is no JSON object"
+STORED_BITS = 63
 
 
 def read_record(record: Any, form: str, number: int, reading: Reading) -> Trajectory[TextSpan]:
@@ -21,10 +23,12 @@ def read_record(record: Any, form: str, number: int, reading: Reading) -> Trajec
     if isinstance(record, dict):
         try:
             trajectory = log_format(form).read(record, number, reading)
-            trajectory.text.encode()
+            _must_be_storable(trajectory)
             return trajectory
         except UnicodeEncodeError:
             reason = NO_UNICODE
+        except OverflowError:
+            reason = TOO_LARGE
         except Unreadable as error:
             reason = str(error)
     log = {"format": form, OPAQUE: reason, "record": record}
@@ -43,3 +47,13 @@ def chat_of_record(trajectory: Trajectory[Any]) -> Chat | None:
     if not log:
         return chat_of_rollout(trajectory)
     return None if OPAQUE in log else log_format(log["format"]).chat(trajectory)
+
+
+def _must_be_storable(trajectory: Trajectory[TextSpan]) -> None:
+    """Raises what a store would raise, but for one trajectory and not for all."""
+    key = trajectory.key
+    # A program comes out of JSON, which can spell in plain letters what no text may hold.
+    calls = (text for turn in trajectory.turns for call in turn.calls for text in (call.name, call.code))
+    "".join((trajectory.text, key.task, *calls)).encode()
+    if max(key.step.bit_length(), key.rollout.bit_length()) > STORED_BITS:
+        raise OverflowError

@@ -6,6 +6,8 @@ words should be learnt from, and 0 where somebody else speaks, and at turns with
 failing call is context, not an example. verl's own data set trains on every assistant message and knows no such
 column; give it rows without failures (`clean_only`).
 
+A trajectory that isn't read as turns makes no row, nor does one with text that is no Unicode.
+
 In Parquet, tools of one set share a type, so files are apart by tool set, in a folder each. A set whose tools Arrow
 can't hold side by side without inventing empty fields (two tools with different parameters) is JSON text there; JSONL
 has it as it is."""
@@ -87,20 +89,25 @@ class SftWriter:
         self._lines: BinaryIO | None = None
         self._columns: dict[str, _Columns] = {}
 
-    def write(self, row: Record) -> None:
-        """Add one row."""
+    def write(self, row: Record) -> bool:
+        """Add one row; False if it isn't written, because it holds text that is no Unicode, which no trainer reads."""
+        try:
+            line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        except UnicodeEncodeError:
+            return False
         if self._kind is SftKind.JSONL:
             if self._lines is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._lines = self._stack.enter_context((self._folder / "part.jsonl").open("wb"))
-            self._lines.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-            return
+            self._lines.write(line)
+            return True
         tools = row["tools"]
         name = "none" if tools is None else blake2b(json.dumps(tools).encode(), digest_size=4).hexdigest()
         if name not in self._columns:
             path = self._folder / f"tools-{name}" / "part.parquet"
             self._columns[name] = self._stack.enter_context(_Columns(path, tools))
         self._columns[name].write(row)
+        return True
 
     def __enter__(self) -> Self:
         return self

@@ -120,8 +120,7 @@ class _Outputs:
                 continue
             row = None if self.sft is None else sft_row(trajectory, clean_only=self.job.clean_only)
             if self.sft is not None and row is not None:
-                self.sft.write(row)
-                self.summary.sft_rows += 1
+                self.summary.sft_rows += self.sft.write(row)
             if sink is not None:
                 kept.append((place, _written(trajectory, chunk.records[place])))
         if sink is not None:
