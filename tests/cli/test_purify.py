@@ -351,6 +351,23 @@ def test_tools_with_different_parameters_are_not_given_empty_ones(tmp_path: Path
     assert json.loads(pq.read_table(part)["tools"].to_pylist()[0]) == record["tools"]
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        [{"type": "object", "properties": {}}],
+        [{"additionalProperties": False}, {"additionalProperties": {"type": "string"}}],
+        [{"properties": {"x": {"type": "string"}}}, {"properties": {"x": {"type": ["string", "null"]}}}],
+        [{"properties": {"x": {"maximum": 2**70}}}],
+    ],
+)
+def test_tools_that_arrow_cannot_hold_are_json_text(parameters: list[Any], tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": each}} for each in parameters]
+    source = write_lines(tmp_path / "a.jsonl", [openai(CASES[0]) | {"tools": tools}])
+    cleaned(source, "--out", tmp_path / "out", "--sft", "parquet")
+    (part,) = (tmp_path / "out/sft").rglob("*.parquet")
+    assert json.loads(pq.read_table(part)["tools"].to_pylist()[0]) == tools
+
+
 def test_roc_keeps_the_cleanest_attempts(tmp_path: Path) -> None:
     clean, mended, lost = CASES[4], CASES[0], CASES[6]
     attempts = [mended, clean, mended, clean, lost, lost, mended, clean]

@@ -8,9 +8,9 @@ column; give it rows without failures (`clean_only`).
 
 A trajectory that isn't read as turns makes no row, nor does one with text that is no Unicode.
 
-In Parquet, tools of one set share a type, so files are apart by tool set, in a folder each. A set whose tools Arrow
-can't hold side by side without inventing empty fields (two tools with different parameters) is JSON text there; JSONL
-has it as it is."""
+In Parquet, tools of one set share a type, so files are apart by tool set, in a folder each. A set that Arrow can't hold
+(a tool without parameters), or not without inventing empty fields (two tools with different parameters), is JSON text
+there; JSONL has it as it is."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class SftWriter:
             self._lines.write(line)
             return True
         tools = row["tools"]
-        name = "none" if tools is None else blake2b(json.dumps(tools).encode(), digest_size=4).hexdigest()
+        name = "none" if tools is None else blake2b(json.dumps(tools).encode(), digest_size=8).hexdigest()
         if name not in self._columns:
             path = self._folder / f"tools-{name}" / "part.parquet"
             self._columns[name] = self._stack.enter_context(_Columns(path, tools))
@@ -124,8 +124,8 @@ class _Columns:
     def __init__(self, path: Path, tools: list[Record] | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._tools: Any = tools
-        kind = pa.null() if tools is None else pa.infer_type([tools])
-        if tools is not None and pa.array([tools], kind).to_pylist() != [tools]:
+        kind = pa.null() if tools is None else _type_of(tools)
+        if tools is not None and kind is None:
             kind, self._tools = pa.string(), json.dumps(tools, ensure_ascii=False)
         columns = [
             ("messages", pa.list_(MESSAGE)),
@@ -159,6 +159,22 @@ class _Columns:
         if kind is None:
             self._flush()
         self._writer.close()
+
+
+def _type_of(tools: list[Record]) -> pa.DataType | None:
+    """The type of a set of tools; None if it doesn't come back from Parquet as it went in.
+
+    Schemas of tools have objects without fields, booleans beside objects, a text beside a list: any of it is JSON, and
+    none of it is Arrow's.
+    """
+    try:
+        kind = pa.infer_type([tools])
+        written = pa.BufferOutputStream()
+        pq.write_table(pa.table([pa.array([tools], kind)], ["tools"]), written)
+        read = pq.read_table(pa.BufferReader(written.getvalue()))
+    except (pa.ArrowException, OverflowError):
+        return None
+    return kind if read["tools"].to_pylist() == [tools] else None
 
 
 def parts(folder: Path) -> Iterator[Path]:
