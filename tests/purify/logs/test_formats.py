@@ -117,6 +117,16 @@ def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that
     }, "its tokens are nobody's"  # fmt: skip
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_score_that_is_no_finite_number_is_none(value: float) -> None:
+    sample, episode = RENDERED["inspect"](CASES[0]), RENDERED["verifiers"](CASES[0])
+    sample["scores"]["match"]["value"] = value
+    episode["traces"][0]["rewards"]["exact"]["score"] = value
+    for form, record in (("inspect", sample), ("verifiers", episode)):
+        trajectory = read_record(record, form, 0, READING)
+        assert (trajectory.reward, trajectory.success) == (None, None)
+
+
 def test_a_third_party_s_format_is_found_and_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = {"cleaner_rl.log_adapters": {"mine": "mine_of_others:Mine"}}
     install(tmp_path, "others", entries, {"mine_of_others.py": MINE}, monkeypatch)

@@ -16,6 +16,12 @@ from cleaner_rl.tools import ExceptionInfo, Status
 from tests.purify.logs.cases import raised
 
 TOOLS = Reading().tools
+ALL_IS_WELL: list[dict[str, Any]] = [
+    {"is_error": False},
+    {"isError": False},
+    {"status": "success"},
+    {"status": "completed"},
+]
 
 
 def judged(text: str, tool: str = "python", told: bool = False, arguments: Any = None, **fields: Any) -> Judged:
@@ -47,11 +53,20 @@ def test_the_error_rate_on_the_labelled_results_is_the_documented_one() -> None:
     ],
 )
 def test_a_field_decides_whatever_the_text_says(fields: dict[str, Any], status: Status) -> None:
-    for text in ("all well", raised("ValueError: x"), ""):
+    raising = () if fields in ALL_IS_WELL else (raised("ValueError: x"),)
+    for text in ("all well", *raising, ""):
         found = judged(text, **fields)
         assert found.by is By.FIELD
         assert found.result is not None
         assert found.result.status is status
+
+
+@pytest.mark.parametrize("fields", ALL_IS_WELL)
+def test_a_program_s_traceback_is_unsure_where_a_flag_says_that_all_is_well(fields: dict[str, Any]) -> None:
+    for tool in ("python", "bash"):
+        assert judged(raised("ValueError: x"), tool, **fields) == Judged(None, By.NOTHING)
+        assert judged(raised("ValueError: x"), tool, exit_code=0, **fields).by is By.FIELD
+    assert judged(raised("ValueError: x"), "read_file", **fields).by is By.FIELD
 
 
 def test_no_error_is_a_success_where_errors_are_told_but_not_of_programs() -> None:

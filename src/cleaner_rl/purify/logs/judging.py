@@ -1,7 +1,9 @@
 """Whether a logged call worked: from the log's own fields where it has them, else from its text, or not at all.
 
-Fields come first: an error object, a flag, an exit code. Where there are none, `read_text` looks at the text, and it
-has three answers: failed, ok, and *unsure*. A turn with an unsure result is never touched. What it goes by:
+Fields come first: an error object, a flag, an exit code. But a flag that says all is well may only mean that the tool
+gave an answer: where that ends with a traceback, and the tool runs programs, nobody can tell. An exit code is the
+program's own. Where there are no such fields, `read_text` looks at the text, and it has three answers: failed, ok, and
+*unsure*. A turn with an unsure result is never touched. What it goes by:
 
 - **Python tools.** A traceback that runs to the end of the text is a failure: that is how an interpreter ends. One
   with more text behind it was printed by a program that went on, or cut: unsure. So is an error's line without a
@@ -90,6 +92,13 @@ def judge_call(
     """
     status = read_fields(fields)
     by = By.FIELD
+    if (
+        status is Status.OK
+        and tools.runs_programs(call.name)
+        and _exit_code(fields) is None
+        and ending_traceback(text) is not None
+    ):
+        return Judged(None, By.NOTHING)
     if status is None and told and not tools.runs_programs(call.name):
         status = Status.OK
     elif status is None:
@@ -121,9 +130,9 @@ def read_fields(fields: Mapping[str, Any]) -> Status | None:
     for name in FLAG_FIELDS:
         if isinstance(fields.get(name), bool):
             return Status.ERROR if fields[name] else Status.OK
-    for name in EXIT_FIELDS:
-        if isinstance(fields.get(name), int) and not isinstance(fields.get(name), bool):
-            return Status.OK if fields[name] == 0 else Status.ERROR
+    code = _exit_code(fields)
+    if code is not None:
+        return Status.OK if code == 0 else Status.ERROR
     word = fields.get("status")
     if isinstance(word, str):
         if word.lower() in BAD_WORDS:
@@ -133,6 +142,11 @@ def read_fields(fields: Mapping[str, Any]) -> Status | None:
         if word.lower() in ("timeout", "timed_out"):
             return Status.TIMEOUT
     return None
+
+
+def _exit_code(fields: Mapping[str, Any]) -> int | None:
+    codes = (fields.get(name) for name in EXIT_FIELDS)
+    return next((code for code in codes if isinstance(code, int) and not isinstance(code, bool)), None)
 
 
 def read_text(text: str, *, python: bool) -> Status | None:

@@ -96,9 +96,14 @@ def key_of(record: Mapping[str, Any], number: int, reading: Reading, prompt: str
 
 def outcome_of(record: Mapping[str, Any]) -> tuple[float | None, bool | None]:
     """Reward and success, where a record says them."""
-    reward = first_of(record, REWARD_FIELDS, (int, float))
+    reward = finite(first_of(record, REWARD_FIELDS, (int, float)))
     success = next((record[name] for name in SUCCESS_FIELDS if isinstance(record.get(name), bool)), None)
-    return (None if reward is None or not isfinite(reward) else float(reward)), success
+    return reward, success
+
+
+def finite(value: object) -> float | None:
+    """A number that can be a reward; None if it is no number, or not a finite one."""
+    return float(value) if isinstance(value, int | float) and isfinite(value) else None
 
 
 def inside(value: object, *names: str) -> Mapping[str, Any]:

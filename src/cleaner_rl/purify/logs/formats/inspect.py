@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cleaner_rl.purify.logs.chats import chat_of
-from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, log_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, finite, log_of
 from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import Ending, Key, TextSpan, Trajectory
 
@@ -70,7 +70,7 @@ def _reward(scores: object) -> float | None:
     value = first.get("value") if isinstance(first, Mapping) else None
     if isinstance(value, str):
         return SCORES.get(value)
-    return float(value) if isinstance(value, int | float) else None
+    return finite(value)
 
 
 def _ending(record: Record) -> Ending | None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cleaner_rl.purify.logs.chats import chat_of
-from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, inside, key_of, log_of, outcome_of
+from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, finite, inside, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.frames import Message
 from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import Ending, Key, TextSpan, Trajectory
@@ -126,7 +126,7 @@ def _reward(trace: Record) -> float | None:
     scores = [each for each in inside(trace, "rewards").values() if isinstance(each, Mapping)]
     weighed = [(each.get("score"), each.get("weight", 1.0)) for each in scores]
     numbers = [score * weight for score, weight in weighed if _is_number(score) and _is_number(weight)]
-    return sum(numbers) if numbers else None
+    return finite(sum(numbers)) if numbers else None
 
 
 def _step(record: Record) -> int:
