@@ -6,12 +6,15 @@ import base64
 import json
 import pickle
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner_rl.tasks import Cases, DatasetError, dataset_names, load_from_hub, load_tasks
 from cleaner_rl.tasks.datasets.forms import read_cases
@@ -236,11 +239,46 @@ def test_a_pickle_that_would_do_something_is_refused() -> None:
         ({"assert_case": ["assert f(1)"]}, "literal"),
         ({"assert_case": ["assert f(1) == 1", "assert g(1) == 1"]}, "more than one function"),
         ({"assert_case": ["assert ("]}, "literal"),
+        ({"assert_case": ["assert f(1, **{'b': 2}) == 3"]}, "literal"),
+        ({"assert_case": ["assert f((1, 2)) == 3"]}, "can't carry the arguments"),
+        ({"assert_case": ["assert f([{1: 2}]) == 3"]}, "can't carry the arguments"),
+        ({"assert_case": ["assert f(k={'a': (1,)}) == 3"]}, "can't carry the arguments"),
+        ({"assert_case": ["assert f({1}) == 3"]}, "no JSON"),
+        ({"assert_case": ["assert f(1) == {3}"]}, "no JSON"),
+        ({"test_code": "def check(candidate):\n    assert candidate(1) == 1"}, "no entry point"),
+        ({"inputs": "12", "outputs": "34"}, "no two lists"),
+        ([["a", "b"]], "no input"),
+        ([{"input": "a"}], "no output"),
     ],
 )
 def test_tests_in_no_known_form_are_skipped_with_the_reason(value: object, reason: str) -> None:
     with pytest.raises(SkippedRowError, match=reason):
         read_cases(value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["input", "output", "a"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+FORMS = ["inputs", "outputs", "fn_name", "assert_case", "test_code", "entry_point"]
+
+
+@given(VALUES | st.dictionaries(st.sampled_from(FORMS), VALUES | st.just("assert f(1) == 2")))
+def test_whatever_a_row_holds_it_is_read_or_skipped(value: object) -> None:
+    with suppress(SkippedRowError):
+        assert read_cases(value).cases
+
+
+@pytest.mark.parametrize(
+    ("outputs", "wanted"), [([3, 30], [3, 30]), ([[3], [30]], [3, 30]), ([[3], [30, 3]], [[3], [30, 3]])]
+)
+def test_a_list_as_input_holds_the_arguments(outputs: list[object], wanted: list[object]) -> None:
+    cases = read_cases({"inputs": [[1, [2, "x"]], [10, [20]]], "outputs": outputs, "fn_name": "f"})
+    assert [json.loads(case.input)["args"] for case in cases.cases] == [[1, [2, "x"]], [10, [20]]]
+    assert [json.loads(case.output) for case in cases.cases] == wanted
 
 
 def test_checks_of_a_candidate_are_calls_of_the_entry_point() -> None:

@@ -52,6 +52,14 @@ def test_a_right_program_passes_all_cases(program: str) -> None:
         "def add(a, b): return a + b",
         "class Solution:\n    def add(self, a: int, b: Optional[int]):\n        print('noise')\n        return a + b",
         "def add(a, b): return a + b\nif __name__ == '__main__':\n    raise SystemExit(int(input()))",
+        """
+from __future__ import annotations
+from dataclasses import dataclass
+@dataclass
+class Sum:
+    a: int
+    b: Optional[int]
+def add(a, b): return Sum(a, b).a + b""",
     ],
 )
 def test_a_right_function_passes_all_calls(program: str) -> None:
@@ -260,6 +268,25 @@ def test_cases_survive_their_text(pairs: list[tuple[str, str]], entry: str | Non
 def test_other_texts_are_no_cases(text: str) -> None:
     with pytest.raises(ValueError, match="no test cases"):
         Cases.loads(text)
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+JSON_VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+
+
+@given(JSON_VALUES, st.dictionaries(st.text(), JSON_VALUES, max_size=2))
+def test_a_call_hands_over_the_arguments_as_they_are(argument: object, more: dict[str, object]) -> None:
+    given_over = json.loads(call_case([argument], more, None).input)
+    assert repr(given_over) == repr({"args": [argument], "kwargs": more})
+
+
+@given(JSON_VALUES, JSON_VALUES)
+def test_arguments_that_json_would_change_are_refused(one: object, other: object) -> None:
+    for changed in ((one, other), {1: one}, {"a": [{True: other}]}, [one, {"b": (other,)}]):
+        with pytest.raises(ValueError, match="can't carry the arguments"):
+            call_case([changed], {}, None)
+        with pytest.raises(ValueError, match="can't carry the arguments"):
+            call_case([], {"k": changed}, None)
 
 
 def test_a_call_keeps_its_arguments_apart() -> None:

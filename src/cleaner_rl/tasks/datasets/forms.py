@@ -2,11 +2,14 @@
 
 - LiveCodeBench: a list of `{input, output, testtype}`, as JSON or as base64 of zlib of a pickled JSON text. Only a text
   is ever unpickled. A call's input is one JSON value a line.
-- verl's and Skywork-OR1's: `{inputs, outputs, fn_name?}`.
+- verl's and Skywork-OR1's: `{inputs, outputs, fn_name?}`. Of a call, an input is text as LiveCodeBench's, or as in APPS
+  and TACO the list of arguments; the outputs then stand in lists of one each, or as they are.
 - Skywork-OR1's assertions: `{assert_case: [...]}` and `{import_prefix, test_code, entry_point}`. As code they would
   show the program what it should return, so `assert f(1) == 2` is read, never run, as the call and its result.
 
-Limits: assertions that compare anything but one call with one literal make the row be skipped, with the reason.
+Limits: assertions that compare anything but one call with one literal, or whose arguments JSON can't carry as they are
+(tuples, keys that are numbers), make the row be skipped, with the reason. Where every output of lists of arguments is a
+list of one value, that value is wanted: a function that always returns such a list would be judged wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from cleaner_rl.tasks.datasets.rows import SkippedRowError
 from cleaner_rl.tasks.grading import Case, Cases, call_case
@@ -43,14 +46,19 @@ def looks_like_cases(value: object) -> bool:
 
 def _read(value: object, entry: str | None) -> Cases:
     if isinstance(value, list):
+        if not all(isinstance(each, Mapping) and {"input", "output"} <= each.keys() for each in value):
+            raise SkippedRowError("a test case has no input or no output")
         value = {"inputs": [each["input"] for each in value], "outputs": [each["output"] for each in value]}
     if not isinstance(value, Mapping):
         raise SkippedRowError("the test cases are neither a list nor an object")
     if "inputs" in value:
         return _inputs_and_outputs(value, entry)
     if "assert_case" in value:
-        return _assertions("\n".join(value["assert_case"]), None)
+        asserted = value["assert_case"]
+        return _assertions("\n".join(map(str, asserted)) if isinstance(asserted, list) else str(asserted), None)
     if "test_code" in value:
+        if not value.get("entry_point"):
+            raise SkippedRowError("the test code has no entry point")
         return _assertions(str(value["test_code"]), str(value["entry_point"]))
     raise SkippedRowError(f"test cases with the keys {sorted(value)} have no form that is known")
 
@@ -79,19 +87,25 @@ class _TextOnly(pickle.Unpickler):
 def _inputs_and_outputs(value: Mapping[str, object], entry: str | None) -> Cases:
     inputs, outputs = value["inputs"], value.get("outputs")
     entry = entry or (str(value["fn_name"]) if value.get("fn_name") else None)
-    if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
+    if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
         raise SkippedRowError("inputs and outputs are no two lists of the same length")
-    pairs = zip(inputs, outputs, strict=True)
     if entry is None:
-        return Cases(tuple(Case(_lines(given), _lines(wanted)) for given, wanted in pairs))
+        return Cases(tuple(map(Case, map(_lines, inputs), map(_lines, outputs))))
     try:
-        return Cases(tuple(_call(str(given), str(wanted)) for given, wanted in pairs), entry)
-    except ValueError as error:
+        return Cases(tuple(_calls(inputs, outputs)), entry)
+    except (ValueError, TypeError) as error:
         raise SkippedRowError("a call's arguments or result are no JSON") from error
 
 
-def _call(given: str, wanted: str) -> Case:
-    return call_case([json.loads(line) for line in given.split("\n")], {}, json.loads(wanted))
+def _calls(inputs: list[object], outputs: list[object]) -> Iterator[Case]:
+    alone = [wanted[0] for wanted in outputs if isinstance(wanted, list) and len(wanted) == 1]
+    if len(alone) == len(outputs) and all(isinstance(given, list) for given in inputs):
+        outputs = alone
+    for given, wanted in zip(inputs, outputs, strict=True):
+        if isinstance(given, list):
+            yield call_case(given, {}, wanted)
+        else:
+            yield call_case([json.loads(line) for line in str(given).split("\n")], {}, json.loads(str(wanted)))
 
 
 def _lines(value: object) -> str:
@@ -106,18 +120,15 @@ def _assertions(code: str, entry: str | None) -> Cases:
         names = {call.func.id for call, _ in pairs if isinstance(call.func, ast.Name)}
         if len(names) > 1:
             raise SkippedRowError("the assertions call more than one function")
-        cases = [
-            call_case(
-                [ast.literal_eval(argument) for argument in call.args],
-                {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None},
-                ast.literal_eval(wanted),
-            )
-            for call, wanted in pairs
-        ]
+        calls = [(_arguments(call), ast.literal_eval(wanted)) for call, wanted in pairs]
     except (SyntaxError, ValueError, TypeError, RecursionError) as error:
         raise SkippedRowError("an assertion compares more than a call with a literal") from error
+    try:
+        cases = tuple(call_case(args, kwargs, wanted) for (args, kwargs), wanted in calls)
+    except (ValueError, TypeError) as error:
+        raise SkippedRowError(f"an assertion's values are no JSON: {error}") from error
     # "Solution().method" names a method; the runner looks for it there by itself.
-    return Cases(tuple(cases), entry.rpartition(".")[2] if entry else next(iter(names), None))
+    return Cases(cases, entry.rpartition(".")[2] if entry else next(iter(names), None))
 
 
 def _call_and_literal(test: ast.expr) -> tuple[ast.Call, ast.expr]:
@@ -130,3 +141,12 @@ def _call_and_literal(test: ast.expr) -> tuple[ast.Call, ast.expr]:
     ):
         return test.left, test.comparators[0]
     raise ValueError("not a call compared with a literal")
+
+
+def _arguments(call: ast.Call) -> tuple[list[object], dict[str, object]]:
+    kwargs: dict[str, object] = {}
+    for word in call.keywords:
+        if word.arg is None:
+            raise ValueError("arguments in a ** are not read")
+        kwargs[word.arg] = ast.literal_eval(word.value)
+    return [ast.literal_eval(argument) for argument in call.args], kwargs

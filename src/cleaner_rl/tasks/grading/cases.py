@@ -45,8 +45,13 @@ class Cases:
 
 
 def call_case(args: Sequence[object], kwargs: Mapping[str, object], output: object) -> Case:
-    """A case of a call."""
-    return Case(json.dumps({"args": list(args), "kwargs": dict(kwargs)}), json.dumps(output))
+    """A case of a call; ValueError if JSON would hand over other arguments than these: lists for tuples, say."""
+    given = {"args": list(args), "kwargs": dict(kwargs)}
+    written = json.dumps(given)
+    # As text, in which 1, 1.0, "1" and True differ, and so do a list and a tuple.
+    if repr(json.loads(written)) != repr(given):
+        raise ValueError("JSON can't carry the arguments as they are, such as tuples and keys that are numbers")
+    return Case(written, json.dumps(output))
 
 
 def same_output(printed: str, wanted: str) -> bool:

@@ -4,6 +4,7 @@ Solutions of the contests are written for judges that import half the standard l
 `heappush` without its module), so the names are put there. The solution is compiled as a file of its own, with its own
 line numbers, and stdin is its alone unless a function is to be called. The names stand beside the built-in ones: what
 is in the solution's own space is its own, so that no `add` of a library is called in place of one it forgot to write.
+A solution that is called is a module that can be found: a dataclass looks there for what its annotations name.
 
 The solution stands in the program as readable text, line by line: sandboxes look there for what a run will import.
 
@@ -18,7 +19,7 @@ import re
 _SPECIAL = re.compile(r'[\\"\r\0\ud800-\udfff]')
 
 _SHARED = """\
-import importlib, json, sys
+import importlib, json, sys, types
 modules = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json "
     "builtins typing"
@@ -39,7 +40,9 @@ exec(solution, {"__builtins__": names, "__name__": "__main__"})
 _CALL = """\
 question = json.loads(sys.stdin.read())
 dumps = json.dumps
-space = {"__builtins__": names, "__name__": "solution"}
+module = sys.modules["solution"] = types.ModuleType("solution")
+space = vars(module)
+space["__builtins__"] = names
 exec(solution, space)
 owner = space.get("Solution")
 function = getattr(owner(), %(entry)r) if hasattr(owner, %(entry)r) else space[%(entry)r]
