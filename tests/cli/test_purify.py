@@ -488,6 +488,31 @@ def test_places_by_uri_as_in_an_object_store(tmp_path: Path) -> None:
     assert "other inputs or options" in cleaned(f"file://{tmp_path}/logs", "--out", out, exit_code=1)
 
 
+FEW_FILES = """
+import resource, sys
+from cleaner_rl.cli import main
+
+main(["purify", "--help"], standalone_mode=False)  # which loads all that is needed
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+main(["purify", *sys.argv[1:]], standalone_mode=False)
+"""
+
+
+def test_many_small_logs_and_sets_of_tools_need_few_open_files(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for number in range(80):
+        tools = [{"type": "function", "function": {"name": f"f{number}"}}]
+        write_lines(tmp_path / f"logs/{number}.jsonl", [openai(CASES[0]) | {"tools": tools}])
+    arguments = [str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--same", "--sft", "parquet", "--json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ran = subprocess.run(
+        [sys.executable, "-c", FEW_FILES, *arguments],
+        capture_output=True, text=True, timeout=60, check=False, env=environment,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert len([*(tmp_path / "out/same").iterdir()]) == len([*(tmp_path / "out/sft").iterdir()]) == 80
+
+
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "a.jsonl", [openai(CASES[0])])
     with alone(str(tmp_path / "out")):

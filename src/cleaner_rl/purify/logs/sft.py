@@ -15,7 +15,6 @@ there; JSONL has it as it is."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from enum import StrEnum
 from hashlib import blake2b
@@ -115,14 +114,18 @@ class SftWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._stack.__exit__(kind, error, traceback)
 
 
 class _Columns:
-    """One Parquet file, of rows with one tool set."""
+    """One Parquet file, of rows with one tool set.
+
+    It is opened when its first group of rows is full, or at the end: logs can have hundreds of tool sets, and a process
+    may not have so many open files.
+    """
 
     def __init__(self, path: Path, tools: list[Record] | None) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._tools: Any = tools
         kind = pa.null() if tools is None else _type_of(tools)
         if tools is not None and kind is None:
@@ -137,7 +140,7 @@ class _Columns:
             ("edits", pa.int32()),
         ]
         self._schema = pa.schema([column for column in columns if tools is not None or column[0] != "tools"])
-        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+        self._writer: pq.ParquetWriter | None = None
         self._rows: list[Record] = []
 
     def write(self, row: Record) -> None:
@@ -148,6 +151,9 @@ class _Columns:
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
         if rows:
+            if self._writer is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
             self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
 
     def __enter__(self) -> Self:
@@ -156,9 +162,12 @@ class _Columns:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._flush()
-        self._writer.close()
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            if self._writer is not None:
+                self._writer.close()
 
 
 def _type_of(tools: list[Record]) -> pa.DataType | None:
@@ -175,8 +184,3 @@ def _type_of(tools: list[Record]) -> pa.DataType | None:
     except (pa.ArrowException, OverflowError):
         return None
     return kind if read["tools"].to_pylist() == [tools] else None
-
-
-def parts(folder: Path) -> Iterator[Path]:
-    """The files that a writer left."""
-    return (path for path in sorted(folder.rglob("part.*")) if path.is_file())
