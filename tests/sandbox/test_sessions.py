@@ -231,6 +231,31 @@ def test_files_go_in_and_come_out_of_sessions(t2: Driver) -> None:
     t2.wait(cells.session.close())
 
 
+@pytest.mark.parametrize("before", ["x = 1", "open('kept', 'w').write('kept')"])
+@pytest.mark.parametrize("fetch", [(), ("big",)])
+def test_cells_that_are_undone_take_none_of_the_sessions_disk(t2: Driver, before: str, fetch: tuple[str, ...]) -> None:
+    cells = Cells(t2, limits=Limits(disk_mb=8))
+    cells.show(before)
+    for _ in range(4):
+        outcome = cells.fail("open('big', 'wb').write(bytes(5 << 20))\n1/0", fetch=fetch)
+        assert outcome.result.exception is not None
+        assert outcome.result.exception.type == "ZeroDivisionError"
+        assert [len(data) for data in outcome.run.files.values()] == [5 << 20] * len(fetch)
+    assert cells.show("open('big', 'wb').write(bytes(7 << 20))") == f"{7 << 20}\n"
+    t2.wait(cells.session.close())
+
+
+@pytest.mark.parametrize("fetch", [(), ("0",)])
+def test_a_cell_that_makes_as_many_files_as_there_can_be_is_undone_like_any_other(
+    cells: Cells, fetch: tuple[str, ...]
+) -> None:
+    cells.show("x = 1")
+    outcome = cells.fail("for i in range(10**6): open(str(i), 'w').close()", fetch=fetch)
+    assert outcome.result.exception is not None
+    assert "No space left" in outcome.result.exception.message
+    assert cells.show("import os\nos.listdir('.'), x") == "([], 1)\n"
+
+
 def test_input_is_per_cell(cells: Cells) -> None:
     assert cells.run("input()", stdin="a\nb").result.output == "'a'\n"
     assert cells.run("input()", stdin="c").result.output == "'c'\n"

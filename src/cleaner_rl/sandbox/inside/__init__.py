@@ -1,4 +1,4 @@
-"""What runs inside zygotes, slots and runs; the node never imports it except for `wire`.
+"""What runs inside zygotes, slots and runs; the node itself imports only small parts of it.
 
 - `zygote`: an exec'ed interpreter that preloads modules and forks slots.
 - `slot`: the supervisor of one run at a time. It forks, watches, kills and reports numbers; it never reads a request
@@ -7,6 +7,7 @@
 - `run`: the run's own process: shuts itself in, reads its request, executes it.
 - `session`, `states`, `layers`: the supervisor of a session, the interpreters it keeps, and their files. `state`: such
   an interpreter from inside.
+- `folders`: removing what a program left.
 - `report`: an exception as a bounded description.
 - `kernel`: system calls that the standard library lacks. `wire`: the messages.
 

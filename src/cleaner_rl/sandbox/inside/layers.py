@@ -3,6 +3,9 @@
 Each layer is an overlay mounted on the session's folder, over the ones before. A process keeps working in the layer in
 which it opened its files and entered its folder, so a state that moves to another layer opens them again there.
 
+What is taken off is removed at once, so that a cell which is undone takes none of the session's room. Only what is
+lent to the node stays, aside, until it is reclaimed or the next layer needs its room.
+
 Limits: a file that is held open for writing is copied whole when a state moves to a new layer.
 """
 
@@ -10,10 +13,13 @@ from __future__ import annotations
 
 import os
 
-from cleaner_rl.sandbox.inside import kernel
+from cleaner_rl.sandbox.inside import folders, kernel
 
 MOST = 200
 """The kernel takes the list of layers in one page."""
+INODES = 16
+"""More than a layer itself has."""
+FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 
 
 class Layers:
@@ -23,13 +29,19 @@ class Layers:
         self._store = store
         self._target = target
         self._count = 0
-        self._stack: list[tuple[str, kernel.Mount]] = []
-        kernel.mount("layers", store, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=700,{size}")
+        self._stack: list[tuple[str, str]] = []
+        self._taken_off: list[tuple[str, str]] = []
+        self._lent = False
+        kernel.mount("layers", store, "tmpfs", FLAGS, f"mode=700,{size}")
         self._base = f"{store}/base"
         os.mkdir(self._base, 0o755)
         for name in ("work", "tmp", "shm"):
             os.mkdir(f"{self._base}/{name}", 0o700)
             os.chown(f"{self._base}/{name}", owner, owner)
+        aside = f"{store}/aside"
+        os.mkdir(aside, 0o755)
+        self._move_aside = kernel.Mount(target, aside, None, kernel.MS_MOVE)
+        self._aside = kernel.Mount("box", aside, None, kernel.MS_REMOUNT | FLAGS)
 
     @property
     def depth(self) -> int:
@@ -48,17 +60,36 @@ class Layers:
 
     def push(self) -> None:
         """Put a fresh layer on top."""
+        if os.statvfs(self._store).f_favail < INODES:
+            self.reclaim()
         self._count += 1
         upper, work = (f"{self._store}/{name}{self._count}" for name in "uw")
         os.mkdir(upper, 0o755)
         os.mkdir(work, 0o755)
         lower = ":".join([*(each for each, _ in reversed(self._stack)), self._base])
         options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
-        mount = kernel.Mount("box", self._target, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options)
-        mount.mount()
-        self._stack.append((upper, mount))
+        kernel.mount("box", self._target, "overlay", FLAGS, options)
+        self._stack.append((upper, work))
 
     def cut(self, depth: int) -> None:
         """Take off all layers above `depth`."""
         while len(self._stack) > depth:
-            self._stack.pop()[1].umount()
+            self._move_aside.mount()
+            self._taken_off.append(self._stack.pop())
+        if not self._lent:
+            self.reclaim()
+
+    def lend(self) -> None:
+        """Keep what is taken off until `reclaim`."""
+        self._lent = True
+
+    def reclaim(self) -> None:
+        """Remove what was taken off."""
+        self._lent = False
+        while self._taken_off:
+            for folder in self._taken_off.pop():
+                folders.remove(folder)
+            # A state that waits in this layer, until it is gone back to, keeps it mounted. Mounted anew, it forgets the
+            # files that it knew, and only with that their room is free.
+            self._aside.mount()
+            self._aside.umount()

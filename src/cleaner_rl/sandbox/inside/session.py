@@ -30,6 +30,10 @@ SOON = 40
 MOMENT = 0.0001
 HARNESS_FDS = 5
 """Stdin, stdout, stderr, report, channel."""
+UNSURE = 64 << 20
+"""Bytes by which what a session says it holds may be too many. An exact look at all its states costs as much as a small
+cell, so there is one only when its cells, and the states that were dropped, can have made so much of a difference."""
+PROCESS = 1 << wire.OBSTACLES.index("process")
 
 
 class SessionSlot(Slot):
@@ -44,6 +48,10 @@ class SessionSlot(Slot):
         settings["folders"] = ()  # they are in the first layer
         settings["filter"] = settings.get("session_filter")
         self._states: list[State] = []
+        self._made: dict[State, int] = {}
+        """Bytes that the cells of the kept states made: what no other process had when they ended."""
+        self._weighed = self._grown = self._shrunk = 0
+        """Bytes of all states at the last exact look, and the most that there can be more and less since."""
         self._begin()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         self._tell_standing(committed=False)
@@ -52,6 +60,7 @@ class SessionSlot(Slot):
             message = self._control.recv(wire.CELL.size)
             if not message:
                 os._exit(0)
+            self._files.reclaim()
             if message[0] == wire.KIND_CELL:
                 self._cell(*wire.CELL.unpack(message)[1:])
             else:
@@ -75,6 +84,7 @@ class SessionSlot(Slot):
         self._settle(first)
         self._states.append(first)
         first.folder = self._settings["work"]
+        self._weigh()
 
     def _wait_idle(self) -> None:
         """Until the node speaks. A state that works on its own meanwhile is killed: the next cell will find it so."""
@@ -151,6 +161,7 @@ class SessionSlot(Slot):
         handed = files[1:]
         if fetch:
             handed.append(os.open(f"{self._box}/work", os.O_PATH | os.O_DIRECTORY))
+            self._files.lend()
         cpu, elapsed, peak = used
         done = wire.DONE.pack(wire.KIND_DONE, reason, ended, cpu, elapsed, 0.0, peak)
         socket.send_fds(self._control, [done], handed)
@@ -231,16 +242,22 @@ class SessionSlot(Slot):
         self._settle(new)
         with contextlib.suppress(OSError):  # dead already: the next cell will find it so
             self._look_at(new)
+        self._count(new)
         # The first state stays, to begin anew from; of the others the latest ones.
         while len(self._states) > self._settings["checkpoints"] + 2:
-            self._states.pop(1).close()
+            self._drop(1)
         self._reap()
+
+    def _drop(self, index: int) -> None:
+        dropped = self._states.pop(index)
+        self._shrunk += self._made.pop(dropped, 0)
+        dropped.close()
 
     def _go_back(self, number: int) -> None:
         """Stand at the latest state that isn't later than `number` and still does what it is told."""
         while True:
             while self._states and self._states[-1].number > number:
-                self._states.pop().close()
+                self._drop(-1)
             if not self._states:
                 self._begin()
                 return
@@ -284,13 +301,29 @@ class SessionSlot(Slot):
 
     def _tell_standing(self, committed: bool) -> None:
         current = self._states[-1]
-        # The states before share most of their memory with the current one, which is the largest.
-        resident = 0
-        with contextlib.suppress(OSError):
-            resident = self._proc.resident(str(current.pid)) - self._settings["base_rss"]
+        if self._grown + self._shrunk >= UNSURE or current.obstacles & PROCESS:
+            self._weigh()
         files = os.statvfs(self._settings["layers_folder"])
-        held = max(0, resident) + (files.f_blocks - files.f_bfree) * files.f_frsize
+        held = self._weighed + self._grown + (files.f_blocks - files.f_bfree) * files.f_frsize
         self._control.send(wire.STANDING.pack(wire.KIND_STANDING, current.number, committed, held, current.obstacles))
+
+    def _count(self, new: State) -> None:
+        """Note what the cell of a state made."""
+        try:
+            lines = self._proc.read(f"{new.pid}/smaps_rollup").split(b"\n")
+            made = sum(int(line.split()[1]) << 10 for line in lines if line.startswith(b"Private_"))
+        except OSError:  # dead, or not ours to see
+            made = UNSURE
+        self._made[new] = made
+        self._grown += made
+
+    def _weigh(self) -> None:
+        """Look exactly at what all states hold, and the processes that cells left beside them."""
+        now = time.monotonic()
+        held = sum(Tree(self._proc, now, only=each.pid).held_exactly() for each in self._states)
+        if self._states[-1].obstacles & PROCESS:
+            held += self._tree(self._states).held_exactly()
+        self._weighed, self._grown, self._shrunk = held, 0, 0
 
     def _look_at(self, new: State) -> None:
         """Note the folder and open files of a state that waits, and what a fork of it would lose.
