@@ -207,6 +207,21 @@ def test_what_a_killed_node_left_is_swept_up(tmp_path: Path, monkeypatch: pytest
     assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
+def test_no_folder_is_too_deep_to_be_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def check(node: Node) -> None:
+        for _ in range(2):
+            nest = "import os\nfor _ in range(1200):\n    os.mkdir('inner')\n    os.chdir('inner')"
+            outcome = await node.run(RunRequest(nest))
+            assert (outcome.result.status, outcome.attempts) == (Status.OK, 1)
+        assert (await node.run(RunRequest("import os; print(os.listdir())"))).result.output == "[]\n"
+        assert node.status.slot_deaths == 0
+
+    with_node(check, tier=Tier.T1)
+    assert not list(tmp_path.iterdir())
+
+
 def test_descriptors_and_memory_stay_flat() -> None:
     async def check(node: Node) -> None:
         for _ in range(20):

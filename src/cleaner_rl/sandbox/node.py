@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import os
-import shutil
 import signal
 import tempfile
 from collections import deque
@@ -17,7 +16,7 @@ from typing import NamedTuple, Self
 
 from cleaner_rl.sandbox import cgroups
 from cleaner_rl.sandbox.config import NodeConfig, NodeStatus, zygote_settings
-from cleaner_rl.sandbox.inside import wire
+from cleaner_rl.sandbox.inside import folders, wire
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.pool import Pool
 from cleaner_rl.sandbox.preload import choose as choose_set
@@ -94,7 +93,7 @@ class Node:
         self._sessions.close()
         for pool in self._pools.values():
             await pool.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        folders.remove(self._folder)
 
     async def run(self, request: RunRequest) -> RunOutcome:
         """Run one program; waits for a free slot in order of arrival.
@@ -251,7 +250,7 @@ def sweep() -> None:
         owner = path.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
             if owner.isdigit() and path.stat().st_uid == os.geteuid() and not Path(f"/proc/{owner}").exists():
-                shutil.rmtree(path)
+                folders.remove(str(path))
 
 
 def _payload(request: RunRequest, terms: Terms) -> bytes:

@@ -14,7 +14,6 @@ import fcntl
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -22,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside import folders, kernel, run, wire
 from cleaner_rl.sandbox.inside.proc import Proc
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -141,7 +140,7 @@ class Slot:
         if "mount" in self._layers:
             self._mount.umount()
         else:
-            shutil.rmtree(self._box, ignore_errors=True)
+            folders.remove(self._box)
 
     def _wait_for_start(self, pidfd: int) -> tuple[Any, ...]:
         """Block until the node has a call for the waiting run; ends the slot if either of them is gone."""
