@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +97,17 @@ def test_a_lookahead_needs_an_attempt() -> None:
     with pytest.raises(ValueError, match="attempts is 0; a lookahead needs at least 1"):
         PurifyPolicy(attempts=0)
     assert PurifyPolicy(attempts=1).attempts == 1
+
+
+@pytest.mark.parametrize("which", Which)
+@pytest.mark.parametrize("unrepaired", Unrepaired)
+def test_a_plain_word_is_the_choice_that_it_names(which: Which, unrepaired: Unrepaired) -> None:
+    policy = PurifyPolicy(which=which.value, unrepaired=unrepaired.value)  # type: ignore[arg-type]  # as a file has it
+    assert policy.which is which
+    assert policy.unrepaired is unrepaired
+
+
+@pytest.mark.parametrize("misspelt", [{"which": "succesful"}, {"unrepaired": "droop"}])
+def test_a_misspelt_choice_is_refused(misspelt: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not a valid"):
+        PurifyPolicy(**misspelt)

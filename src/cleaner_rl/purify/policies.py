@@ -90,6 +90,9 @@ class PurifyPolicy:
             raise ValueError(f"attempts is {self.attempts}; a lookahead needs at least 1")
         if not isinstance(self.probability, Schedule):
             _check_probability(self.probability)
+        # A recipe file gives plain words; a misspelt one must not pass for the default.
+        object.__setattr__(self, "which", Which(self.which))
+        object.__setattr__(self, "unrepaired", Unrepaired(self.unrepaired))
 
     def applies(self, seeds: Seeds, step: int, phase: Phase) -> bool:
         """Whether this rollout is purified: a seeded coin in training, never a coin in evaluation."""
