@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner_rl.tools import Blame, ExceptionInfo, Status, ToolResult, feedback, shorten
 
@@ -31,8 +35,31 @@ def test_what_two_runs_must_agree_on_has_no_duration_and_no_version() -> None:
         ToolResult(Status.OK, "1", "warning"),
         ToolResult(Status.OK, "1", exception=ExceptionInfo("E")),
         ToolResult(Status.OK, "1", explanation="said"),
+        ToolResult(Status.OK, "1", output_length=9),
     ):
         assert quick.observed != other.observed
+
+
+SEEN = st.fixed_dictionaries(
+    {"status": st.sampled_from(Status), "output": st.text(max_size=2)},
+    optional={
+        "stderr": st.text(max_size=2),
+        "exception": st.builds(ExceptionInfo, st.sampled_from(["A", "B"]), line=st.none() | st.integers(1, 2)),
+        "explanation": st.text(max_size=2),
+        "output_length": st.integers(0, 3),
+        "seconds": st.floats(0, 1),
+    },
+)
+
+
+@given(SEEN, SEEN)
+def test_results_that_the_model_sees_differently_are_observed_differently(
+    one: dict[str, Any], more: dict[str, Any]
+) -> None:
+    result = ToolResult(**one)
+    for name in more:
+        other = ToolResult(**{**one, name: more[name]})
+        assert (feedback(result) == feedback(other)) or result.observed != other.observed
 
 
 def test_feedback_of_success_is_the_output_alone() -> None:

@@ -83,6 +83,6 @@ class ToolResult:
         return self.status.blame is Blame.INFRASTRUCTURE
 
     @property
-    def observed(self) -> tuple[Status, str, str, ExceptionInfo | None, str]:
+    def observed(self) -> tuple[Status, str, str, ExceptionInfo | None, str, int | None]:
         """All that the model can see of it: what two runs of the same call must agree on. No durations, no versions."""
-        return self.status, self.output, self.stderr, self.exception, self.explanation
+        return self.status, self.output, self.stderr, self.exception, self.explanation, self.output_length
