@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import socket
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+import pyseccomp
 import pytest
 
 from cleaner_rl.sandbox import BARE, Layer, NodeConfig, Tier, seccomp
@@ -17,7 +21,7 @@ from cleaner_rl.sandbox.inside import kernel
 from tests.sandbox.conftest import Driver, needs
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-ALLOW, KILL = 0x7FFF0000, 0x80000000
+ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 ARGUMENTS = (0, 1, 2, 3, 4, 15, 16, 17, 22, 23, 38, 0x5401, 0x541B, 0x00010000, 0x10000000, 0x7E020000, 0x3D0F00)
 """Of `prctl`, `ioctl`, `socket`, `clone`, ...: what rules ask for, and their neighbours."""
 SECONDS = (0, 8, 9, 10, 0x5401, 0x5413, 0x5412, os.O_TRUNC, os.O_TRUNC | os.O_RDWR)
@@ -28,9 +32,9 @@ def instructions(program: bytes) -> list[tuple[int, int, int, int]]:
     return list(struct.iter_unpack("=HBBI", program))
 
 
-def answer(program: bytes, number: int, arch: int, first: int, second: int) -> int:
+def answer(program: bytes, number: int, arch: int, first: int, second: int, third: int = 0) -> int:
     """What the kernel would answer: a classic BPF machine, as far as libseccomp uses it."""
-    data = struct.pack("=iIQ6Q", number, arch, 0, first, second, 0, 0, 0, 0)
+    data = struct.pack("=iIQ6Q", number, arch, 0, first, second, third, 0, 0, 0)
     code = instructions(program)
     accumulator, at = 0, 0
     while True:
@@ -77,6 +81,17 @@ def test_both_parts_together_are_the_whole_list(
                 assert want == next(each for each in both if each != ALLOW)
             allowed += want == ALLOW
     assert allowed
+
+
+def test_a_sessions_limit_on_processes_has_no_second_name() -> None:
+    """The kernel takes a limit's number from half of the argument; the other half may hold anything."""
+    program, arch = seccomp.take_back(True, session=True), pyseccomp.system_arch()
+    for number in (resource.RLIMIT_NPROC, resource.RLIMIT_NPROC | 1 << 32, resource.RLIMIT_NPROC | 0xFFFFFFFF << 32):
+        setrlimit = pyseccomp.resolve_syscall(arch, "setrlimit")
+        assert answer(program, setrlimit, ARCH["x86_64"], number, 1) == ERRNO | errno.EPERM
+        prlimit = pyseccomp.resolve_syscall(arch, "prlimit64")
+        assert answer(program, prlimit, ARCH["x86_64"], 0, number, 1) == ERRNO | errno.EPERM
+        assert answer(program, prlimit, ARCH["x86_64"], 0, number, 0) == ALLOW
 
 
 def test_a_foreign_architecture_is_killed() -> None:
@@ -157,3 +172,15 @@ def test_the_filter_keeps_files_whole_where_landlock_does_not(no_landlock: Drive
 def test_files_are_written_anew_where_the_filter_keeps_them_whole(no_landlock: Driver) -> None:
     code = "for mode in ('w', 'w+'):\n    open('f', mode).write(mode)\n    print(open('f').read())"
     assert no_landlock.run(code).output == "w\nw+\n"
+
+
+def test_a_pair_of_sockets_reaches_only_itself_at_tier_1(t1: Driver, tmp_path: Path) -> None:
+    pair = "import socket\none, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "listener"))
+        listener.setblocking(False)
+        result = t1.run(pair + f"one.sendto(b'out', {listener.getsockname()!r})")
+        assert result.exception is not None
+        with pytest.raises(BlockingIOError):
+            listener.recv(16)
+    assert t1.run(pair + "one.send(b'in')\nprint(other.recv(16))").output == "b'in'\n"

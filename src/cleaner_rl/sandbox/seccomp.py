@@ -32,14 +32,14 @@ getrlimit setrlimit getpriority getcpu capget
 sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min
 futex set_robust_list get_robust_list set_tid_address rseq arch_prctl restart_syscall getrandom
 exit exit_group wait4 waitid
-sendto recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt setsockopt
+recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt setsockopt
 """
 """Some of these exist on some machines only; libseccomp leaves out what the machine doesn't have. Not here, though
 harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
 V shared memory, which hold memory that no process maps; `openat2`, whose flags no filter can see."""
 
 PROCESS_CALLS = ("fork", "vfork", "execve", "execveat")
-UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect")
+UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect", "sendto")
 SIGNAL_CALLS = ("kill", "tgkill", "rt_sigqueueinfo")
 """Those on the list that name another process to signal, all of them first."""
 
@@ -88,6 +88,8 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
                 raise
     if processes:
         program.add_rule(allow, "socket", argument(0, equal, socket.AF_UNIX))
+    else:
+        program.add_rule(allow, "sendto", argument(4, equal, 0))  # to the other end of a pair, and to no address
     if processes or supervisor:
         program.add_rule(allow, "clone", argument(0, masked, CLONE_NAMESPACES, 0))
     else:
@@ -121,9 +123,11 @@ def take_back(processes: bool, session: bool = False) -> bytes:
         program.add_rule(refuse, "prctl", argument(0, equal, option))
     program.add_rule(refuse, "prlimit64", argument(0, unequal, 0))
     if session:
-        forbid = pyseccomp.ERRNO(errno.EPERM)
-        program.add_rule(forbid, "setrlimit", argument(0, equal, resource.RLIMIT_NPROC))
-        program.add_rule(forbid, "prlimit64", argument(1, equal, resource.RLIMIT_NPROC), argument(2, unequal, 0))
+        forbid, masked = pyseccomp.ERRNO(errno.EPERM), pyseccomp.MASKED_EQ
+        # The kernel reads only the lower half of this argument, so the upper one must not make it another.
+        which = 0xFFFFFFFF, resource.RLIMIT_NPROC
+        program.add_rule(forbid, "setrlimit", argument(0, masked, *which))
+        program.add_rule(forbid, "prlimit64", argument(1, masked, *which), argument(2, unequal, 0))
     if not processes:
         _refuse_processes(program)
     return _exported(program)
