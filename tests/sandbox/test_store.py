@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
+from cleaner_rl.tools import Status
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import asynchronous, until
 
@@ -26,7 +27,7 @@ async def test_sessions_that_are_opened_at_once_are_no_more_than_the_node_may_ha
     async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=3)) as node:
         opened = await asyncio.gather(*(node.open_session(REQUEST) for _ in range(12)), return_exceptions=True)
         assert node.status.sessions == 3
-        assert [type(each) is Session for each in opened].count(True) == 3
+        assert [isinstance(each, Session) for each in opened].count(True) == 3
         assert sum(isinstance(each, SessionLostError) for each in opened) == 9
 
 
@@ -41,6 +42,48 @@ async def test_a_session_whose_slot_dies_at_its_start_is_lost_and_its_place_is_f
         await until(lambda: node.pids["bare"][0] not in (zygote, -1))
         session = await node.open_session(REQUEST)
         assert (await session.run("1")).result.output == "1\n"
+
+
+@asynchronous
+async def test_what_a_session_holds_is_the_memory_of_all_its_states() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(REQUEST)
+        assert session.held_bytes < 40 << 20
+        for number in range(4):
+            await session.run(f"x = b'{number}' * (50 << 20)")
+        assert 200 << 20 < session.held_bytes < 260 << 20
+        await session.run("del x")
+        assert 200 << 20 < session.held_bytes < 260 << 20, "the states before still have it"
+        await session.rollback(0)
+        assert session.held_bytes < 40 << 20
+
+
+@asynchronous
+async def test_what_a_cells_own_process_holds_counts_for_its_session() -> None:
+    fork = "import os, time\nif os.fork() == 0:\n    y = b'1' * (100 << 20)\n    open('made', 'w')\n    time.sleep(60)"
+    made = "while not os.path.exists('made'): time.sleep(0.01)"
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(REQUEST)
+        assert (await session.run(fork)).not_checkpointable == ("process",)
+        assert (await session.run(made)).result.status is Status.OK
+        assert 100 << 20 < session.held_bytes < 150 << 20
+
+
+@asynchronous
+async def test_sessions_keep_to_their_memory_after_each_cell_and_those_idle_for_longest_make_room() -> None:
+    fill = "x = b'{}' * (50 << 20)"
+    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=150)) as node:
+        idle, busy = [await node.open_session(REQUEST) for _ in range(2)]
+        await idle.run(fill.format(0))
+        await busy.run(fill.format(1))
+        assert not idle.lost
+        assert (await busy.run(fill.format(2))).committed
+        with pytest.raises(SessionLostError, match="made room in the node's memory"):
+            await idle.run("1")
+        # One that holds too much all by itself has its answer; then it goes, too.
+        assert (await busy.run(fill.format(3))).committed
+        with pytest.raises(SessionLostError, match="made room in the node's memory"):
+            await busy.run("1")
 
 
 @pytest.mark.parametrize(

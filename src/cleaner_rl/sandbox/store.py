@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cleaner_rl.sandbox.config import NodeConfig
 from cleaner_rl.sandbox.inside.layers import MOST as MOST_LAYERS
 from cleaner_rl.sandbox.limits import Limits
+from cleaner_rl.sandbox.links import SessionLink, Standing
 from cleaner_rl.sandbox.pool import Pool
-from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.requests import Cell, CellOutcome, Commit, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.sessions import Session, Terms
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError
 from cleaner_rl.tools import Status
@@ -21,6 +22,28 @@ REMEMBERED_LOSSES = 1024
 
 class NoRoomError(SessionLostError):
     """All sessions of a node are at work; there will be room again."""
+
+
+class StoredSession(Session):
+    """A session that keeps its store's bound on memory: after each cell it may hold more than before."""
+
+    def __init__(
+        self,
+        link: SessionLink,
+        request: SessionRequest,
+        terms: Terms,
+        standing: Standing,
+        closed: Callable[[Session, str], None],
+        keep_to_memory: Callable[[], None],
+    ) -> None:
+        super().__init__(link, request, terms, standing, closed)
+        self._keep_to_memory = keep_to_memory
+
+    async def run(self, cell: Cell | str) -> CellOutcome:
+        """Run a cell. If it is this session that holds too much, the cell has its answer; the next finds it lost."""
+        outcome = await super().run(cell)
+        self._keep_to_memory()
+        return outcome
 
 
 class SessionStore:
@@ -87,7 +110,7 @@ class SessionStore:
         except BaseException:
             link.kill()
             raise
-        session = Session(link, request, terms, standing, self._closed)
+        session = StoredSession(link, request, terms, standing, self._closed, self._keep_to_memory)
         self._sessions[session.id] = session
         self._expire()
         return session
@@ -113,12 +136,25 @@ class SessionStore:
 
     def _make_room(self) -> None:
         """Close the sessions that were idle for longest, until one more may be opened."""
-        budget = self._config.session_memory_mb << 20
-        idle = sorted((each for each in self._sessions.values() if not each.busy), key=lambda each: each.used)
-        while idle and (self._full or sum(each.held_bytes for each in self._sessions.values()) > budget):
-            idle.pop(0).end("it made room for another one")
+        self._keep_to_memory()
+        for session in self._idle:
+            if not self._full:
+                return
+            session.end("it made room for another one")
         if self._full:
             raise NoRoomError("all sessions of this node are at work")
+
+    def _keep_to_memory(self) -> None:
+        """Close the sessions that were idle for longest, until all together hold no more than they may."""
+        for session in self._idle:
+            if sum(each.held_bytes for each in self._sessions.values()) <= self._config.session_memory_mb << 20:
+                return
+            session.end("it made room in the node's memory")
+
+    @property
+    def _idle(self) -> list[Session]:
+        idle = [each for each in self._sessions.values() if not each.busy]
+        return sorted(idle, key=lambda each: each.used)
 
     @property
     def _full(self) -> bool:
