@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
-from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight
+from cleaner_rl.purify.hindsight import LeftAlone, Reason, _note_stale, hindsight
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.policies import SplicePolicy
 from cleaner_rl.trajectory import Trajectory, Turn, without_rescoring
@@ -46,7 +46,8 @@ def clean(trajectory: Trajectory[S], policy: SplicePolicy) -> Cleaned[S]:
         found = left_of(stretch, Reason.UNUSABLE) if purified is None else purified.left_alone
         left += [replace(each, turn=each.turn + len(turns)) for each in found]
         turns += stretch if purified is None else purified.trajectory.turns
-    return Cleaned(replace(trajectory, turns=tuple(turns)), tuple(left))
+    # Each stretch has noted what its own turns say of errors that are gone; those after it may, too.
+    return Cleaned(replace(trajectory, turns=tuple(_note_stale(turns))), tuple(left))
 
 
 def left_of(turns: Sequence[Turn[S]], reason: Reason) -> tuple[LeftAlone, ...]:
@@ -67,8 +68,9 @@ def repeated_calls(trajectory: Trajectory[Any]) -> int:
 def abandoned(cleaned: Cleaned[Any]) -> int:
     """Chains of failures that nothing mended although the model went on: ways that it gave up."""
     failed = {each.turn for each in cleaned.left_alone}
+    unmended = {each.turn for each in cleaned.left_alone if each.reason is Reason.UNMENDED}
     last = len(cleaned.trajectory.turns) - 1
-    return sum(index < last and index + 1 not in failed for index in failed)
+    return sum(index < last and index + 1 not in failed for index in unmended)
 
 
 def _stretches(trajectory: Trajectory[S]) -> Iterator[tuple[Turn[S], ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 from cleaner_rl.purify.logs.cleaning import Cleaned, abandoned, repeated_calls
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.logs.records import OPAQUE
-from cleaner_rl.trajectory import TokenSpan, Trajectory
+from cleaner_rl.trajectory import Edit, TokenSpan, Trajectory
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Summary:
 
     trajectories: int = 0
     kept: int = 0
-    """Written to the outputs; the others were dropped by `--verify` or `--roc`."""
+    """In the store; the others were dropped by `--verify`. What `--roc` drops is there too, and counted in `roc`."""
     edited: int = 0
     turns_before: int = 0
     turns_after: int = 0
@@ -71,7 +71,7 @@ class Summary:
         self.failed_turns += failed
         self.collapsed_turns += failed - left
         self.unsure_turns += sum(bool(turn.calls) and not turn.results for turn in before.turns)
-        new = [turn.edit for turn, known in _new_edits(before, after) if known and turn.edit is not None]
+        new = _new_edits(before, after)
         self.edited += bool(new)
         self.edits.update(edit.granularity.value for edit in new)
         self.left_alone.update(each.reason.value for each in cleaned.left_alone)
@@ -100,7 +100,7 @@ def total(summaries: Iterable[Summary]) -> Summary:
     return sum(summaries, Summary())
 
 
-def _new_edits(before: Trajectory[Any], after: Trajectory[Any]) -> Iterable[tuple[Any, bool]]:
-    """Each turn of the result, and whether its edit is a new one."""
-    old = {id(turn) for turn in before.turns}
-    return ((turn, id(turn) not in old) for turn in after.turns)
+def _new_edits(before: Trajectory[Any], after: Trajectory[Any]) -> list[Edit[Any]]:
+    # An edit that was there may have been noted more of; what it stands for is the very same.
+    old = {id(edit.original) for _, edit in before.edits}
+    return [edit for _, edit in after.edits if id(edit.original) not in old]
