@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import boxed, choice_letter, program
+from cleaner_rl.tasks import Outcome, boxed, choice_letter, program
 from cleaner_rl.tasks.grading.integers import integer
+from cleaner_rl.tasks.grading.mathematics import compare
 
 BALANCED = st.recursive(
     st.text("abc 123\\frac^_+-", max_size=5).filter(lambda text: "boxed" not in text and not text.endswith("\\")),
@@ -127,6 +128,32 @@ def test_an_integer_has_one_form(number: int) -> None:
 @pytest.mark.parametrize("text", ["", "1/2", "1.5", "x", "1,2", "12,34", "1 2", "--1", "٣", "1e3", "1,2345", "½"])
 def test_what_is_no_integer_goes_to_the_verifier(text: str) -> None:
     assert integer(text) is None
+
+
+GAPS = st.sampled_from([" ", "  ", "~", "\\,", "\\;", "\\ ", "\\!", "\\, ", "$ $", ","])
+
+
+@given(st.integers(1, 10**12), GAPS)
+def test_spaces_group_thousands(number: int, gap: str) -> None:
+    assert integer(f"{number:,}".replace(",", gap)) == str(number)
+
+
+@given(st.lists(st.text("0123456789", min_size=1, max_size=5), min_size=2, max_size=4), GAPS)
+def test_spaces_join_groups_of_three_digits_only(groups: list[str], gap: str) -> None:
+    assume(len(groups[0]) > 3 or any(len(group) != 3 for group in groups[1:]))
+    assert integer(gap.join(groups)) is None
+    settled = compare(["".join(groups)], gap.join(groups))
+    assert settled is None or settled.outcome is Outcome.WRONG
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("\\dfrac{1}{2}", "\\frac{1}{2}"), ("\\left( 1,\\, 2 \\right)", "(1,2)"), ("$x$ + 1", "x+1")],
+)
+def test_what_only_changes_the_looks_needs_no_verifier(one: str, other: str) -> None:
+    settled = compare([other], one)
+    assert settled is not None
+    assert settled.outcome is Outcome.RIGHT
 
 
 def test_a_million_digits_are_only_digits() -> None:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import re
 
-_SPACES = re.compile(r"\\[,;:!\s]|[\s~$]")
+_SPACES = re.compile(r"(?:\\[,;:!\s]|[\s~$])++")
+_BETWEEN_DIGITS = re.compile(rf"(?<=[0-9]){_SPACES.pattern}(?=[0-9])")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+(?:\.0*)?")
 _PLAIN = re.compile(r"([+-]?)([0-9]+)(?:\.0*)?")
 
 
 def integer(answer: str) -> str | None:
     """An integer in its one form, without leading zeros; None if the answer isn't written as an integer."""
-    # Spaces fall out only between digits and signs: "1 2" would become 12, so groups of a space need three digits too.
-    text = answer.strip().replace("−", "-").strip("$").strip()
-    if re.search(r"[0-9]\s+[0-9]", text) and not re.fullmatch(r"[+-]?[0-9]{1,3}(?:\s[0-9]{3})+", text):
-        return None
-    text = _SPACES.sub("", text)
+    text = answer.replace("−", "-")
+    # Between digits a space of any kind groups like a comma: if it fell out, "1 2" would become 12.
+    text = _SPACES.sub("", _BETWEEN_DIGITS.sub(",", text))
     if _GROUPED.fullmatch(text):
         text = text.replace("{,}", "").replace(",", "")
     if not (found := _PLAIN.fullmatch(text)):

@@ -19,9 +19,9 @@ LONGEST = 1_000
 """Characters of an answer, if the reference isn't longer itself: what is longer is a text, not an answer, and would
 only keep the parser busy."""
 
-_SIZES = re.compile(r"\\(?:left|right|displaystyle|,|;|!|:|quad|qquad)(?![a-zA-Z])|\\[dt](?=frac)")
+_LOOKS = re.compile(r"\\(?:left|right|displaystyle|,|;|!|:|quad|qquad)(?![a-zA-Z])|\$")
 _WORDS = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
-_LOOSE_SPACE = re.compile(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])")
+_LOOSE_SPACE = re.compile(r"(?<![0-9A-Za-z]) | (?![0-9A-Za-z])")
 
 
 class MathGrader:
@@ -66,6 +66,8 @@ def compare(truths: list[str], answer: str) -> Grade | None:
 
 def _plain(answer: str) -> str:
     """An answer without what only changes its looks; words of more than one letter in lower case."""
-    text = _SIZES.sub("", _WORDS.sub(r"\1", answer).replace("−", "-").replace("$", ""))
-    text = _LOOSE_SPACE.sub("", text.strip().rstrip(".").strip())
+    text = _WORDS.sub(r"\1", answer).replace("−", "-").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    # What only changes looks leaves a space, which stays between digits: 1\,2 is not 12.
+    text = " ".join(_LOOKS.sub(" ", text).split())
+    text = _LOOSE_SPACE.sub("", text.rstrip(".").strip())
     return text.lower() if len(text) > 1 and text.replace(" ", "").isalpha() else text
