@@ -472,20 +472,23 @@ def test_it_does_not_take_long_to_say_what_it_can() -> None:
     assert time.monotonic() - begun < 20
 
 
-def test_places_by_uri_as_in_an_object_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["", "?region=eu"])
+def test_places_by_uri_as_in_an_object_store(options: str, tmp_path: Path) -> None:
     """`file://` goes the way of `s3://`: everything through pyarrow's file systems."""
     (tmp_path / "logs").mkdir()
     write_lines(tmp_path / "logs/a.jsonl", [openai(case) for case in CASES])
     write_eval(tmp_path / "logs/run.eval")
     pq.write_table(pa.Table.from_pylist([openai(case) for case in CASES]), tmp_path / "logs/b.parquet")
-    out = f"file://{tmp_path}/out"
-    found = cleaned(f"file://{tmp_path}/logs", "--out", out, "--same", "--sft", "parquet")
-    assert found["edits"] == {"graft": 24, "replace": 3}
+    write_lines(tmp_path / "logs/é 1?.jsonl", [openai(case) for case in CASES])
+    logs, out = f"file://{tmp_path}/logs{options}", f"file://{tmp_path}/out{options}"
+    found = cleaned(logs, "--out", out, "--same", "--sft", "parquet")
+    assert found["edits"] == {"graft": 32, "replace": 4}
     here = cleaned(tmp_path / "logs", "--out", tmp_path / "here", "--same", "--sft", "parquet")
     assert {**found, "out": ""} == {**here, "out": ""}
     assert list(read(tmp_path / "out/store")) == list(read(tmp_path / "here/store"))
-    assert cleaned(f"file://{tmp_path}/logs", "--out", out, "--same", "--sft", "parquet") == found
-    assert "other inputs or options" in cleaned(f"file://{tmp_path}/logs", "--out", out, exit_code=1)
+    assert (tmp_path / "out/same/é 1?.jsonl").read_bytes() == (tmp_path / "here/same/é 1?.jsonl").read_bytes()
+    assert cleaned(logs, "--out", out, "--same", "--sft", "parquet") == found
+    assert "other inputs or options" in cleaned(logs, "--out", out, exit_code=1)
 
 
 FEW_FILES = """

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cleaner_rl.cli.replay_settings import Replaying
-from cleaner_rl.purify.logs.places import find, is_remote, open_file, put
+from cleaner_rl.purify.logs.places import below, find, is_remote, open_file, put
 from cleaner_rl.purify.logs.plans import Plan
 from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.logs.work import Job, Unit, run_unit
@@ -70,10 +70,10 @@ def do(task: Task) -> Summary:
             check = checker(task.replaying, summary.replayed)
         summary += run_unit(task.unit, task.job, folder, check, task.chosen)
         for file, name in _parts(folder, task.unit.number):
-            put(file, f"{task.out}/{name}")
+            put(file, below(task.out, name))
         marker = folder / "summary.json"
         marker.write_text(json.dumps(summary.as_json()))
-        put(marker, f"{task.out}/units/{task.unit.number:06}.json")
+        put(marker, below(task.out, f"units/{task.unit.number:06}.json"))
     return summary
 
 
@@ -135,7 +135,7 @@ def begin(out: str, plan: Plan, options: Mapping[str, Any]) -> dict[int, Summary
     else:
         with tempfile.TemporaryDirectory(dir=None if is_remote(out) else _made(out)) as folder:
             (file_path := Path(folder) / "plan.json").write_text(wanted)
-            put(file_path, f"{out}/plan.json")
+            put(file_path, below(out, "plan.json"))
     if not is_remote(out):
         shutil.rmtree(Path(out) / UNFINISHED, ignore_errors=True)
     return dict(_done(known))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
+from urllib.parse import quote
 
 from pyarrow import fs
 
@@ -36,6 +37,14 @@ def absolute(uri: str) -> str:
     return uri if is_remote(uri) else os.path.abspath(uri)
 
 
+def below(folder: str, name: str) -> str:
+    """The address of a file in a folder. In a URI its name is quoted, and options (`?region=…`) stay at the end."""
+    if not is_remote(folder):
+        return f"{folder.rstrip('/')}/{name}"
+    path, mark, options = folder.partition("?")
+    return f"{path.rstrip('/')}/{quote(name, safe='/=')}{mark}{options}"
+
+
 def find(uri: str) -> Iterator[Found]:
     """The file of this name, or all files below this folder, in the order of their names."""
     system, path = _system(uri)
@@ -45,12 +54,11 @@ def find(uri: str) -> Iterator[Found]:
     if info.type == fs.FileType.File:
         yield Found(uri, info.size, info.base_name)
         return
-    prefix = uri.rstrip("/")
     for each in sorted(system.get_file_info(fs.FileSelector(path, recursive=True)), key=lambda each: each.path):
         name = each.path[len(path.rstrip("/")) + 1 :]
         hidden = any(part.startswith((".", "_")) for part in name.split("/"))
         if each.type == fs.FileType.File and not hidden:
-            yield Found(f"{prefix}/{name}", each.size, name)
+            yield Found(below(uri, name), each.size, name)
 
 
 def open_file(uri: str) -> BinaryIO:
