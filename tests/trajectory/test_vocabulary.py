@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner_rl.tools import ToolSet, call_format, python_tool
+from cleaner_rl.tools import ParsedText, ToolSet, call_format, python_tool
 from cleaner_rl.trajectory import Ids, TokenSpan, Turn, Vocabulary, read_text, read_tokens, token_span
 from tests.generators import (
     BYTES,
@@ -178,6 +178,22 @@ def test_the_end_of_turn_token_belongs_to_the_turn_and_to_no_call() -> None:
         check_parts(turn, span, text + "<|im_end|>" * 2)
         assert all(call.problem is None for call in turn.calls)
         assert len(turn.calls) == ("One" in text)
+
+
+@given(st.text(max_size=5), st.integers(0, 3), st.booleans())
+def test_no_call_sees_the_end_of_turn_token_behind_half_a_character(before: str, kept: int, calls: bool) -> None:
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), b"<|im_end|>"])
+    written = [*before.encode(), *(b"<tool_call>" if calls else b""), *"🙂".encode()[:kept]]
+    seen: list[str] = []
+
+    class Watching:
+        def parse(self, text: str, tools: ToolSet) -> ParsedText:
+            seen.append(text)
+            return HERMES.parse(text, tools)
+
+    turn = read_tokens(sampled([*written, 256]), vocabulary, Watching(), TOOLS, stop_ids={256})
+    assert seen == [bytes(written).decode(errors="replace")]
+    assert "".join(span.text for span in turn.spans()) == seen[0] + "<|im_end|>"
 
 
 def test_tokens_without_logprobs_stay_without() -> None:

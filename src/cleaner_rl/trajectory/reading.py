@@ -31,7 +31,9 @@ def read_tokens(
     written = len(sampled.ids)
     while written and int(sampled.ids[written - 1]) in stop_ids:
         written -= 1
-    parsed = call_format.parse(decoded.text[: decoded.offsets[written]], tools)
+    # Decoded by itself: a sample that breaks off inside a character has no boundary there to cut its text at.
+    text = decoded.text if written == len(sampled.ids) else vocabulary.decode(sampled.ids[:written]).text
+    parsed = call_format.parse(text, tools)
     if not parsed.calls:
         return Turn(replace(sampled, text=decoded.text))
     cut = decoded.boundary(parsed.action_start)
