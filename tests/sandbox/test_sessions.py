@@ -231,6 +231,14 @@ def test_files_go_in_and_come_out_of_sessions(t2: Driver) -> None:
     t2.wait(cells.session.close())
 
 
+def test_an_exception_hook_that_fails_is_no_end_of_the_session(cells: Cells) -> None:
+    cells.show("import sys\ndef hook(*_): raise ConnectionError\nsys.excepthook = hook")
+    exception = cells.fail("1/0").result.exception
+    assert exception is not None
+    assert exception.type == "ZeroDivisionError"
+    assert cells.show("hook.__name__") == "'hook'\n"
+
+
 @pytest.mark.parametrize("before", ["x = 1", "open('kept', 'w').write('kept')"])
 @pytest.mark.parametrize("fetch", [(), ("big",)])
 def test_cells_that_are_undone_take_none_of_the_sessions_disk(t2: Driver, before: str, fetch: tuple[str, ...]) -> None:

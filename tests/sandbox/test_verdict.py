@@ -92,6 +92,38 @@ def test_closing_everything_is_no_fault(box: Driver) -> None:
     assert box.run("import os; os.closerange(0, 256)").status in (Status.OK, Status.ERROR)
 
 
+@pytest.mark.parametrize("raised", ["ConnectionError", "SystemExit(0)", "KeyboardInterrupt", "BaseException"])
+def test_an_exception_hook_that_fails_hides_no_exception(box: Driver, raised: str) -> None:
+    outcome = box.outcome(f"import sys\ndef hook(*_): raise {raised}\nsys.excepthook = hook\nraise ValueError('first')")
+    assert (outcome.result.status, outcome.exit_code, outcome.result.stderr) == (Status.ERROR, 1, "")
+    assert outcome.result.exception is not None
+    assert (outcome.result.exception.type, outcome.result.exception.line) == ("ValueError", 4)
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["os.closerange(3, 64)", "os.pwrite = None", "json.dumps = None", "os._exit = lambda _: None; os.close(3)"],
+)
+def test_an_exception_that_the_node_cannot_be_told_is_told_on_stderr(box: Driver, before: str) -> None:
+    result = box.run(f"import json, os\n{before}\nraise ValueError('no')")
+    assert result.status is Status.ERROR
+    trace = "Traceback (most recent call last):\n  File \"main.py\", line 3, in <module>\n    raise ValueError('no')\n"
+    assert result.stderr == trace + "ValueError: no\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\nsys.stderr = None\nsys.exit('text')",
+        "class Text:\n    def __str__(self): raise ConnectionError\nprint(1)\nraise SystemExit(Text())",
+        "import contextlib, traceback\ncontextlib.suppress = traceback.TracebackException = None\n1/0",
+    ],
+)
+def test_a_program_that_cannot_even_end_well_is_an_error_without_a_word_of_ours(box: Driver, code: str) -> None:
+    outcome = box.outcome(code)
+    assert (outcome.result.status, outcome.exit_code, outcome.result.stderr) == (Status.ERROR, 1, "")
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

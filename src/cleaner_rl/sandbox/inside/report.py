@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from types import TracebackType
+from typing import Any
 
 FILE_NAME = "main.py"
 """What user code is called in tracebacks. A cell of a session has its number in it."""
@@ -17,8 +18,8 @@ MESSAGE_CHARS = 4_096
 TRACEBACK_CHARS = 16_384
 
 
-def describe(error: BaseException, file_names: tuple[str, ...] = (FILE_NAME,)) -> bytes:
-    """The exception as JSON: type, message, the last line of the user's own code on the way, the traceback."""
+def describe(error: BaseException, file_names: tuple[str, ...] = (FILE_NAME,)) -> dict[str, Any]:
+    """The exception's type, message, the last line of the user's own code on the way, the traceback."""
     trace = _user_part(error.__traceback__, file_names)
     whole = traceback.TracebackException(type(error), error, trace, compact=True)
     line = None
@@ -34,14 +35,17 @@ def describe(error: BaseException, file_names: tuple[str, ...] = (FILE_NAME,)) -
     for each in _chain(whole):
         for frame in each.stack:
             frame.filename = shortened(frame.filename)
-    return json.dumps(
-        {
-            "type": kind[:256],
-            "message": _cut(_message_of(text, error), MESSAGE_CHARS),
-            "line": line,
-            "traceback": _cut("".join(whole.format()), TRACEBACK_CHARS),
-        }
-    ).encode("utf-8", "replace")
+    return {
+        "type": kind[:256],
+        "message": _cut(_message_of(text, error), MESSAGE_CHARS),
+        "line": line,
+        "traceback": _cut("".join(whole.format()), TRACEBACK_CHARS),
+    }
+
+
+def encoded(description: dict[str, Any]) -> bytes:
+    """A description as the node reads it."""
+    return json.dumps(description).encode("utf-8", "replace")
 
 
 def shortened(path: str) -> str:

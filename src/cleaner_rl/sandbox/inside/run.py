@@ -10,6 +10,7 @@ import __future__
 import ast
 import atexit
 import builtins
+import contextlib
 import fcntl
 import gc
 import linecache
@@ -42,16 +43,19 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     shut_in(settings, files)
     os.write(READY_FD, b"r")
     os.close(READY_FD)
-    request = wire.unpack(REQUEST_FD)
-    if request is None:
-        os._exit(0)
-    os.close(REQUEST_FD)
     try:
-        prepare(settings, *request[2:])
-    except OSError as error:  # files that don't fit
-        tell(error, (report.FILE_NAME,))
-        os._exit(1)
-    finish(execute(request[0], request[1], settings["main"]))
+        request = wire.unpack(REQUEST_FD)
+        if request is None:
+            os._exit(0)
+        os.close(REQUEST_FD)
+        try:
+            prepare(settings, *request[2:])
+        except OSError as error:  # files that don't fit
+            tell(error, (report.FILE_NAME,))
+            os._exit(1)
+        finish(execute(request[0], request[1], settings["main"]))
+    finally:
+        os._exit(1)  # this is a fork of the supervisor: nothing that is raised here may reach the supervisor's own code
 
 
 def shut_in(settings: dict[str, Any], files: list[int]) -> None:
@@ -183,15 +187,25 @@ def exit_code(exit_: SystemExit) -> int:
         return 0
     if isinstance(exit_.code, int):
         return exit_.code & 0xFF if -(2**63) <= exit_.code < 2**63 else 255
-    sys.stderr.write(f"{exit_.code}\n")
+    with contextlib.suppress(BaseException):  # of the program's own stderr, or of what it exits with
+        sys.stderr.write(f"{exit_.code}\n")
     return 1
 
 
 def tell(error: BaseException, names: tuple[str, ...]) -> None:
-    """Describe an uncaught exception to the node, or leave it to the program's own hook."""
-    if sys.excepthook is not sys.__excepthook__:
-        sys.excepthook(type(error), error, error.__traceback__)
-    os.pwrite(REPORT_FD, report.describe(error, names), 0)
+    """Give an uncaught exception to the program's own hook, and describe it to the node or, if that fails, on stderr.
+
+    Raises nothing, whatever the program has made of its hook, its descriptors and the modules used here.
+    """
+    with contextlib.suppress(BaseException):
+        if sys.excepthook is not sys.__excepthook__:
+            sys.excepthook(type(error), error, error.__traceback__)
+    with contextlib.suppress(BaseException):
+        description = report.describe(error, names)
+        try:
+            os.pwrite(REPORT_FD, report.encoded(description), 0)
+        except BaseException:
+            sys.stderr.write(description["traceback"])
 
 
 def finish(code: int) -> NoReturn:

@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -114,7 +115,13 @@ class Slot:
             os.pwrite(self._last_pid, b"1", 0)  # every run is process 2: programs that print their pid stay the same
         pid = kernel.fork()
         if pid == 0:
-            main(self._settings, [*files, self._tell_ready])
+            leave = os._exit  # before user code can change what `os` holds
+            try:
+                main(self._settings, [*files, self._tell_ready])
+            except BaseException:  # before it was ready: the operator's to see; afterwards nothing gets here
+                sys.__excepthook__(*sys.exc_info())
+            finally:
+                leave(1)
         return pid
 
     def _require_ready(self) -> None:

@@ -36,9 +36,12 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     run.shut_in(settings, files)
     os.write(run.READY_FD, b"r")
     os.close(run.READY_FD)
-    run.seed(settings["seed"])
-    gc.enable()
-    serve(settings["main"])
+    try:
+        run.seed(settings["seed"])
+        gc.enable()
+        serve(settings["main"])
+    finally:
+        os._exit(1)  # as in `run.main`
 
 
 def limit(settings: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     for name in (*COMMON.split(), *modules):
         importlib.import_module(name)
     exec(warm_up, {"__name__": "warm_up"})
-    report.describe(ValueError("warm-up"))
+    report.encoded(report.describe(ValueError("warm-up")))
     run.seed(run.ZYGOTE_SEED)
     atexit._clear()  # what the libraries want done at their end is none of a run's business
     # A run that imports a module finds what is installed, not what implements the sandbox.
