@@ -12,7 +12,21 @@ from pathlib import Path
 import pytest
 
 import cleaner_rl.tasks
-from cleaner_rl.tasks import ChoiceGrader, Grade, Grader, MathGrader, MathPool, Outcome, RewardScale, Task, count, grade
+from cleaner_rl.tasks import (
+    GRADERS,
+    ChoiceGrader,
+    CodeGrader,
+    Grade,
+    Grader,
+    MathGrader,
+    MathPool,
+    Outcome,
+    RewardScale,
+    Task,
+    count,
+    grade,
+)
+from cleaner_rl.tools import PluginError
 from tests.tasks.builders import task
 
 
@@ -28,6 +42,13 @@ def test_counting_keeps_faults_apart() -> None:
     counted = count([Grade(Outcome.RIGHT), Grade(Outcome.WRONG), Grade(Outcome.FAULT, None, "down")] * 2)
     assert (counted.right, counted.wrong, dict(counted.faults), counted.share) == (2, 2, {"down": 2}, 0.5)
     assert count([Grade(Outcome.FAULT)]).share is None
+
+
+def test_our_graders_are_loaded_with_what_they_are_made_of() -> None:
+    made = {"choice": {}, "math": {"pool": None}, "code": {"execute": None}}
+    assert [type(GRADERS.load(name, **made[name])) for name in GRADERS.ours] == [ChoiceGrader, CodeGrader, MathGrader]
+    with pytest.raises(PluginError, match=r"'math' of cleaner-rl .* can't be made without arguments: .*'pool'"):
+        GRADERS.load("math")
 
 
 def test_g1_a_grader_that_raises_is_a_fault_with_its_name() -> None:

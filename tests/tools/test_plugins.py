@@ -13,7 +13,7 @@ from tests.plugins import install
 KIND: Plugins[Any] = Plugins(
     group="cleaner_rl.things",
     what="thing",
-    ours={"ours": "collections:OrderedDict"},
+    ours={"ours": "collections:OrderedDict", "part": "collections"},
     needs=("keys",),
 )
 FILES = {
@@ -38,6 +38,7 @@ ENTRIES = {
     "missing": "things_of_others:Missing",
     "breaks": "things_that_break:Thing",
     "ours": "things_of_others:Bad",
+    "module": "things_of_others",
 }
 
 
@@ -49,9 +50,10 @@ def _others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_others")
 def test_a_plugin_is_found_by_its_name_and_made_with_its_options() -> None:
     assert KIND.load("good", a=1) == {"a": 1}
-    assert KIND.names() == sorted(ENTRIES)
+    assert KIND.names() == sorted({*ENTRIES, "part"})
     assert KIND.others() == sorted(set(ENTRIES) - {"ours"})
-    assert [(each.name, each.package) for each in KIND.installed()][:2] == [("ours", "cleaner-rl"), ("bad", "others")]
+    first = [("ours", "cleaner-rl"), ("part", "cleaner-rl"), ("bad", "others")]
+    assert [(each.name, each.package) for each in KIND.installed()][:3] == first
 
 
 @pytest.mark.usefixtures("_others")
@@ -71,7 +73,12 @@ def test_nobody_replaces_what_we_ship() -> None:
         ("picky", "can't be made without arguments: OSError: no disk"),
         ("missing", "can't be imported: AttributeError: .* has no attribute 'Missing'"),
         ("breaks", "can't be imported: ModuleNotFoundError: No module named 'no_such_module'; mend others"),
-        ("none", "no thing is named 'none'; installed: bad, breaks, good, missing, number, ours, picky"),
+        ("module", "can't be loaded: a module is named, and nothing in it; mend others"),
+        (
+            "part",
+            r"the thing 'part' of cleaner-rl \(collections\) can't be loaded: a module is named, and nothing in it$",
+        ),
+        ("none", "no thing is named 'none'; installed: bad, breaks, good, missing, module, number, ours, part, picky"),
     ],
 )
 def test_what_is_wrong_with_a_plugin_is_told(name: str, told: str) -> None:

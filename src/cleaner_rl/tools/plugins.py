@@ -48,7 +48,8 @@ class Plugins(Generic[T]):
     what: str
     """What it is called in messages."""
     ours: Mapping[str, str]
-    """Those that come with the package, as `module:attribute`, in the order in which they are asked."""
+    """Those that come with the package, as `module:attribute`, in the order in which they are asked. The module alone
+    stands for one that only that module uses, so that it can't be loaded."""
     needs: tuple[str, ...] = ()
     """Attributes that one must have."""
     called: bool = True
@@ -73,6 +74,8 @@ class Plugins(Generic[T]):
         whose = f"the {self.what} '{name}' of {found.package} ({found.value})"
         mend = "" if found.is_ours else f"; mend {found.package}, or uninstall it"
         module, _, attribute = found.value.partition(":")
+        if not attribute:
+            raise PluginError(f"{whose} can't be loaded: a module is named, and nothing in it{mend}")
         try:
             loaded: object = import_module(module)
             for part in attribute.split("."):

@@ -48,7 +48,7 @@ SHORT_NAMES = {"gpqa": "gpqa-diamond"}
 TASK_LOADERS: Plugins[Source] = Plugins(
     group="cleaner_rl.task_loaders",
     what="data set",
-    ours=dict.fromkeys(SOURCES, "cleaner_rl.tasks.datasets.sources:SOURCES"),
+    ours=dict.fromkeys(SOURCES, "cleaner_rl.tasks.datasets.sources"),
     needs=("read", "hub", "split", "config"),
     called=False,
 )

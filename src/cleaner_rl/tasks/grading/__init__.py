@@ -26,7 +26,12 @@ from cleaner_rl.tools.plugins import Plugins
 GRADERS: Plugins[Grader] = Plugins(
     group="cleaner_rl.graders",
     what="grader",
-    ours=dict.fromkeys(("choice", "code", "math"), __name__),  # made of a pool and a sandbox, by whoever has them
+    # Loaded with what they are made of: `load("math", pool=...)`, `load("code", execute=...)`.
+    ours={
+        "choice": "cleaner_rl.tasks.grading.choice:ChoiceGrader",
+        "code": "cleaner_rl.tasks.grading.programs:CodeGrader",
+        "math": "cleaner_rl.tasks.grading.mathematics:MathGrader",
+    },
     needs=("grade",),
 )
 
