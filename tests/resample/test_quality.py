@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.resample import Quality, QualityOf, assess, format_penalty, residual_errors
+from cleaner_rl.resample import Quality, QualityOf, assess, format_penalty
 from cleaner_rl.resample.quality import penalties
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import Edit, Granularity, Mode, Tally, TextSpan, Turn, encode, failure_reasons
+from cleaner_rl.trajectory import Edit, Granularity, Mode, Tally, TextSpan, Turn, encode
 from tests.resample.builders import ERROR, FAULT, OK, TIMEOUT, edited, quality, rollout, turn
 
 
@@ -24,12 +24,9 @@ def test_every_way_to_fail_counts(status: Status) -> None:
 
 def test_s20_residual_errors_count_calls_and_not_trajectories() -> None:
     three_in_one = rollout(turn(ERROR, TIMEOUT, OK), turn(ERROR), turn(OK))
-    none = rollout(turn(OK))
     assert assess(three_in_one).residual == Tally(3, 5)
-    assert residual_errors(map(assess, [three_in_one, none])) == 1.5
-    assert failure_reasons(three_in_one) == {ERROR: 2, TIMEOUT: 1}
     # What a repair took away is no residual error, though it stays a first one.
-    assert residual_errors([assess(rollout(edited(Mode.LIVE, turn(ERROR), turn(OK, attempt=1))))]) == 0
+    assert assess(rollout(edited(Mode.LIVE, turn(ERROR), turn(OK, attempt=1)))).residual == Tally(0, 1)
 
 
 def test_an_unedited_rollout_has_one_tally_twice() -> None:
@@ -73,7 +70,6 @@ def test_faults_and_calls_that_never_ran_are_in_no_tally() -> None:
     faulty = turn(FAULT, ERROR)
     waiting = Turn(TextSpan("so"), TextSpan("call"), calls=faulty.calls)
     assert assess(rollout(faulty, waiting)) == Quality(Tally(1, 1), Tally(1, 1))
-    assert failure_reasons(rollout(faulty)) == {ERROR: 1}
 
 
 def test_tokens_are_assessed_like_text() -> None:

@@ -24,13 +24,7 @@ from cleaner_rl.resample.groups import (
     is_positive,
     select,
 )
-from cleaner_rl.resample.quality import (
-    Quality,
-    QualityOf,
-    assess,
-    format_penalty,
-    residual_errors,
-)
+from cleaner_rl.resample.quality import Quality, QualityOf, assess, format_penalty
 from cleaner_rl.resample.roc import Positives, RocPolicy, resample
 from cleaner_rl.resample.verdicts import RocVerdict, verdicts
 from cleaner_rl.trajectory import Tally
@@ -54,7 +48,6 @@ __all__ = [
     "group_of",
     "is_positive",
     "resample",
-    "residual_errors",
     "select",
     "verdicts",
 ]

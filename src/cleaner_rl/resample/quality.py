@@ -12,10 +12,10 @@ caller finds out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean, median
+from statistics import median
 
 from cleaner_rl.trajectory import AnyTrajectory, Tally, first_attempt_tally, residual_tally
 
@@ -57,11 +57,6 @@ def penalties(qualities: Sequence[Quality], quality_of: QualityOf) -> list[tuple
     residual = _comparable([quality.residual.share for quality in qualities])
     deciding, other = (first, residual) if quality_of == QualityOf.FIRST_ATTEMPT else (residual, first)
     return [(deciding[i] + quality.format_penalty, other[i]) for i, quality in enumerate(qualities)]
-
-
-def residual_errors(qualities: Iterable[Quality]) -> float:
-    """Failed calls left in a final trajectory, on average: each call counts, not each trajectory that has one."""
-    return fmean([quality.residual.failed for quality in qualities])
 
 
 def _comparable(shares: Sequence[float | None]) -> list[float]:

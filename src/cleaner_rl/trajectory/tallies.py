@@ -8,12 +8,11 @@ Limits: a call that was never run, and one under which the infrastructure broke,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cleaner_rl.tools import Status, ToolResult
+from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory.spans import TextSpan, TokenSpan
 from cleaner_rl.trajectory.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.turns import Turn
@@ -42,11 +41,6 @@ def first_attempt_tally(trajectory: AnyTrajectory) -> Tally:
 def residual_tally(trajectory: AnyTrajectory) -> Tally:
     """Of the final history."""
     return _tally(result for turn in trajectory.turns for result in turn.results)
-
-
-def failure_reasons(trajectory: AnyTrajectory) -> Counter[Status]:
-    """How many calls of the final history failed in which way."""
-    return Counter(result.status for turn in trajectory.turns for result in turn.results if result.failed)
 
 
 def first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:
