@@ -30,7 +30,6 @@ WIDTH = 4.6
 STYLE: dict[Any, Any] = {
     "text.parse_math": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "cleaner",
     "font.size": 9,
     "text.color": INK,
     "axes.edgecolor": GRID,
