@@ -162,6 +162,17 @@ def test_stdin_is_given(box: Driver) -> None:
     assert box.run("import sys; print(len(sys.stdin.buffer.read()))", stdin=b"\xff" * 300_000).output == "300000\n"
 
 
+def test_stdin_is_given_whole_whatever_the_run_may_store(box: Driver) -> None:
+    count = "import sys; print(len(sys.stdin.read()))"
+    assert box.run(count, stdin="x" * 3_000_000, disk_mb=1).output == "3000000\n"
+
+
+def test_stdin_that_no_program_could_be_given_is_refused(box: Driver) -> None:
+    assert box.run("print(1)", stdin="\ud800").status is Status.REFUSED
+    bytes_of = "import sys; print(sys.stdin.buffer.read())"
+    assert box.run(bytes_of, stdin="\udcff").output == "b'\\xff'\n"  # how Python spells a byte that is no text
+
+
 def test_matplotlib_would_draw_without_a_screen(box: Driver) -> None:
     assert box.run("import os; print(os.environ['MPLBACKEND'])").output == "Agg\n"
 
@@ -333,7 +344,7 @@ with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
     assert box.run(code).output == "True ['x']\nhere True\n"
 
 
-@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a\0b", ".", "x" * 2000])
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a\0b", ".", "x" * 2000, "x" * 256, "\ud800"])
 def test_file_names_outside_the_folder_are_refused(box: Driver, name: str) -> None:
     assert box.run("print(1)", files={name: b""}).status is Status.REFUSED
     assert box.run("print(1)", fetch=(name,)).status is Status.REFUSED

@@ -270,6 +270,13 @@ def test_input_is_per_cell(cells: Cells) -> None:
     assert cells.fail("input()").result.exception is not None
 
 
+def test_input_is_given_whole_whatever_the_session_may_store(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(disk_mb=1))
+    for _ in range(2):
+        assert cells.run("import sys; len(sys.stdin.read())", stdin="x" * 3_000_000).result.output == "3000000\n"
+    t2.wait(cells.session.close())
+
+
 def test_tracebacks_name_the_cell_of_each_frame(cells: Cells) -> None:
     cells.show("def f():\n    return 1 / 0")
     trace = cells.fail("f()").result.exception

@@ -20,7 +20,7 @@ from cleaner_rl.sandbox.inside import folders, wire
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.pool import Pool
 from cleaner_rl.sandbox.preload import choose as choose_set
-from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest, path_problem
+from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest, encoded, path_problem
 from cleaner_rl.sandbox.sessions import Session
 from cleaner_rl.sandbox.store import SessionStore
 from cleaner_rl.sandbox.tiers import Layer, Tier, TierError, choose, probe
@@ -167,6 +167,8 @@ class Node:
             wrong = path_problem(path)
             if wrong is not None:
                 problem = f"The file name {path!r} {wrong}."
+        if isinstance(request.stdin, str) and encoded(request.stdin) is None:
+            problem = "The standard input is not valid Unicode."
         terms = self._terms(request.limits or self.config.limits)
         if terms.above and self.config.refuse_above_maxima:
             problem = f"Above what this node allows: {', '.join(terms.above)}."
@@ -262,7 +264,7 @@ def _payload(request: RunRequest, terms: Terms) -> bytes:
             request.echo_last_expression,
             terms.inside,
             request.seed,
-            stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
+            encoded(stdin) if isinstance(stdin, str) else stdin,
             dict(request.files) or None,
         )
     )

@@ -125,6 +125,17 @@ def path_problem(path: str) -> str | None:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
         return "is not below the working folder"
-    if len(path.encode("utf-8", "surrogatepass")) > 1024:
+    name = encoded(path)
+    if name is None:
+        return "is not valid Unicode"
+    if len(name) > 1024 or max(map(len, name.split(b"/"))) > 255:
         return "is too long"
     return None
+
+
+def encoded(text: str) -> bytes | None:
+    """Text as the bytes that a program meets it as; None if it holds what no bytes stand for (a lone surrogate)."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return None

@@ -90,7 +90,8 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
 def prepare(
     settings: dict[str, Any], limits: tuple[Any, ...], seed_: int, stdin: bytes | None, files: dict[str, bytes] | None
 ) -> None:
-    """Apply what only the request says: its limits, files, stdin and seed."""
+    """Apply what only the request says: its stdin, limits, files and seed."""
+    give_stdin(0, stdin)  # not the program's doing, so not within its limits
     if "rlimits" in settings["layers"]:
         cpu_seconds, memory, disk, processes, open_files = limits
         for kind, value in (
@@ -106,18 +107,19 @@ def prepare(
             resource.setrlimit(kind, (value, value))
     if files:
         put_files(files)
-    give_stdin(stdin)
     if seed_ != ZYGOTE_SEED:
         seed(seed_)
     gc.enable()
 
 
-def give_stdin(data: bytes | None) -> None:
+def give_stdin(descriptor: int, data: bytes | None) -> None:
     """Fill standard input, for good: nothing can be stored there later."""
     if data:
-        os.write(0, data)
-        os.lseek(0, 0, os.SEEK_SET)
-    fcntl.fcntl(0, fcntl.F_ADD_SEALS, SEALS)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
 
 
 def put_files(files: dict[str, bytes]) -> None:

@@ -18,7 +18,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import state, wire
+from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot
@@ -98,8 +98,10 @@ class SessionSlot(Slot):
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
-        request = wire.unpack(self._requests)
+        code, echo, stdin, put = wire.unpack(self._requests)
         files = [os.memfd_create(name, SEALABLE) for name in FILES]
+        run.give_stdin(files[0], stdin)  # here, because a state has the session's limit on the size of a file
+        request = (code, echo, bool(stdin), put)
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
         try:

@@ -104,7 +104,7 @@ def run_cell(
     name: str,
     code: str,
     echo: bool,
-    stdin: bytes | None,
+    has_stdin: bool,
     put: dict[str, bytes] | None,
 ) -> None:
     """Run one cell and say how it ended."""
@@ -117,8 +117,7 @@ def run_cell(
     try:
         if put:
             run.put_files(put)
-        run.give_stdin(stdin)
-        sys.stdin = _input.reader(stdin)
+        sys.stdin = _input.reader(has_stdin)
         exit_code = run.execute(code, echo, module, name, tuple(names))
         sys.stdout.flush()
         sys.stderr.flush()
@@ -139,11 +138,11 @@ class Input:
     def __init__(self) -> None:
         self._reader, self._used = sys.stdin, False
 
-    def reader(self, data: bytes | None) -> TextIO:
-        """The one for a cell with this input."""
-        if data or self._used or self._reader.closed:
+    def reader(self, has_stdin: bool) -> TextIO:
+        """The one for a cell that has input or hasn't."""
+        if has_stdin or self._used or self._reader.closed:
             self._reader = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
-        self._used = bool(data)
+        self._used = has_stdin
         return self._reader
 
 
