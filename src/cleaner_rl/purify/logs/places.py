@@ -10,12 +10,15 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_letters, digits
 from typing import BinaryIO, NamedTuple, cast
-from urllib.parse import quote
 
 from pyarrow import fs
 
 from cleaner_rl.trajectory.store.files import publish
+
+UNQUOTED = frozenset(f"{ascii_letters}{digits}-_.~=/".encode())
+"""The bytes of a file's name that stand in a URI as they are."""
 
 
 class Found(NamedTuple):
@@ -42,7 +45,8 @@ def below(folder: str, name: str) -> str:
     if not is_remote(folder):
         return f"{folder.rstrip('/')}/{name}"
     path, mark, options = folder.partition("?")
-    return f"{path.rstrip('/')}/{quote(name, safe='/=')}{mark}{options}"
+    quoted = "".join(chr(byte) if byte in UNQUOTED else f"%{byte:02X}" for byte in name.encode())
+    return f"{path.rstrip('/')}/{quoted}{mark}{options}"
 
 
 def find(uri: str) -> Iterator[Found]:

@@ -86,27 +86,30 @@ class SftWriter:
         self._folder, self._kind = folder, kind
         self._stack = ExitStack()
         self._lines: BinaryIO | None = None
+        self._line_count = 0
         self._columns: dict[str, _Columns] = {}
 
-    def write(self, row: Record) -> bool:
-        """Add one row; False if it isn't written, because it holds text that is no Unicode, which no trainer reads."""
-        try:
-            line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
-        except UnicodeEncodeError:
-            return False
+    @property
+    def rows(self) -> int:
+        """How many are written; all of them at the end."""
+        return self._line_count + sum(columns.row_count for columns in self._columns.values())
+
+    def write(self, row: Record) -> None:
+        """Add one row, unless it holds text that is no Unicode: no trainer could read it."""
         if self._kind is SftKind.JSONL:
             if self._lines is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._lines = self._stack.enter_context((self._folder / "part.jsonl").open("wb"))
-            self._lines.write(line)
-            return True
+            if (line := _line(row)) is not None:
+                self._lines.write(line)
+                self._line_count += 1
+            return
         tools = row["tools"]
         name = "none" if tools is None else blake2b(json.dumps(tools).encode(), digest_size=8).hexdigest()
         if name not in self._columns:
             path = self._folder / f"tools-{name}" / "part.parquet"
             self._columns[name] = self._stack.enter_context(_Columns(path, tools))
         self._columns[name].write(row)
-        return True
 
     def __enter__(self) -> Self:
         return self
@@ -142,6 +145,7 @@ class _Columns:
         self._schema = pa.schema([column for column in columns if tools is not None or column[0] != "tools"])
         self._writer: pq.ParquetWriter | None = None
         self._rows: list[Record] = []
+        self.row_count = 0
 
     def write(self, row: Record) -> None:
         self._rows.append({**row, "tools": self._tools})
@@ -150,11 +154,16 @@ class _Columns:
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
-        if rows:
+        try:
+            table = pa.Table.from_pylist(rows, schema=self._schema)
+        except UnicodeEncodeError:
+            table = pa.Table.from_pylist([row for row in rows if _line(row) is not None], schema=self._schema)
+        if len(table):
             if self._writer is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
-            self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
+            self._writer.write_table(table)
+            self.row_count += len(table)
 
     def __enter__(self) -> Self:
         return self
@@ -170,6 +179,14 @@ class _Columns:
                 self._writer.close()
 
 
+def _line(row: Record) -> bytes | None:
+    """A row as JSON; None if it holds text that is no Unicode."""
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return None
+
+
 def _type_of(tools: list[Record]) -> pa.DataType | None:
     """The type of a set of tools; None if it doesn't come back from Parquet as it went in.
 
@@ -181,6 +198,6 @@ def _type_of(tools: list[Record]) -> pa.DataType | None:
         written = pa.BufferOutputStream()
         pq.write_table(pa.table([pa.array([tools], kind)], ["tools"]), written)
         read = pq.read_table(pa.BufferReader(written.getvalue()))
-    except (pa.ArrowException, OverflowError):
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
         return None
     return kind if read["tools"].to_pylist() == [tools] else None

@@ -89,6 +89,7 @@ def run_unit(
             except DamagedError as error:
                 # What was read of it is written; the other files are whole.
                 summary.damaged[str(error)] += 1
+    summary.sft_rows = 0 if sft is None else sft.rows
     return summary
 
 
@@ -120,7 +121,7 @@ class _Outputs:
                 continue
             row = None if self.sft is None else sft_row(trajectory, clean_only=self.job.clean_only)
             if self.sft is not None and row is not None:
-                self.summary.sft_rows += self.sft.write(row)
+                self.sft.write(row)
             if sink is not None:
                 kept.append((place, _written(trajectory, chunk.records[place])))
         if sink is not None:
