@@ -56,13 +56,16 @@ class Session:
         request: SessionRequest,
         terms: Terms,
         standing: Standing,
+        ran: Callable[[], None],
         closed: Callable[[Session, str], None],
     ) -> None:
+        """`ran` is called after each cell, and may end any session; `closed` with one that ended, and why."""
         self.id = uuid.uuid4().hex
         self._link = link
         self._request = request
         self._terms = terms
         self._standing = standing
+        self._ran = ran
         self._closed = closed
         self._committed: list[tuple[Cell, tuple[object, ...]]] = []
         self._turn = asyncio.Lock()
@@ -84,7 +87,7 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """Memory and files of all its states, roughly: what they share is counted more than once."""
+        """Memory and files of all its states."""
         return self._standing.held_bytes
 
     @property
@@ -94,23 +97,27 @@ class Session:
 
     async def run(self, cell: Cell | str) -> CellOutcome:
         """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own."""
-        cell = Cell(cell) if isinstance(cell, str) else cell
         async with self._turn:
-            self._require()
-            refusal = _refusal(cell)
-            if refusal is not None:
-                run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
-                return CellOutcome(run, False, self.checkpoint, self._standing.obstacles)
-            wanted = self.checkpoint
-            outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
-            if outcome.committed:
-                self._committed.append((cell, outcome.result.observed))
-            elif self.checkpoint < wanted:
-                if self._broken:  # what the last committed cell left was no interpreter any more
-                    wanted -= 1
-                with contextlib.suppress(RollbackDeclinedError):  # the next caller is told; this cell has its answer
-                    await self._rebuild(wanted)
-            return CellOutcome(outcome.run, outcome.committed, self.checkpoint, self._standing.obstacles)
+            outcome = await self._run(Cell(cell) if isinstance(cell, str) else cell)
+        self._ran()
+        return outcome
+
+    async def _run(self, cell: Cell) -> CellOutcome:
+        self._require()
+        refusal = _refusal(cell)
+        if refusal is not None:
+            run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
+            return CellOutcome(run, False, self.checkpoint, self._standing.obstacles)
+        wanted = self.checkpoint
+        outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
+        if outcome.committed:
+            self._committed.append((cell, outcome.result.observed))
+        elif self.checkpoint < wanted:
+            if self._broken:  # what the last committed cell left was no interpreter any more
+                wanted -= 1
+            with contextlib.suppress(RollbackDeclinedError):  # the next caller is told; this cell has its answer
+                await self._rebuild(wanted)
+        return CellOutcome(outcome.run, outcome.committed, self.checkpoint, self._standing.obstacles)
 
     async def rollback(self, checkpoint: int | None = None) -> int:
         """Go back to a checkpoint (None: the state before the last committed cell); says where the session now stands.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cleaner_rl.sandbox.config import NodeConfig
 from cleaner_rl.sandbox.inside.layers import MOST as MOST_LAYERS
 from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.links import SessionLink, Standing
 from cleaner_rl.sandbox.pool import Pool
-from cleaner_rl.sandbox.requests import Cell, CellOutcome, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.sessions import Session, Terms
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError
 from cleaner_rl.tools import Status
@@ -22,28 +21,6 @@ REMEMBERED_LOSSES = 1024
 
 class NoRoomError(SessionLostError):
     """All sessions of a node are at work; there will be room again."""
-
-
-class StoredSession(Session):
-    """A session that keeps its store's bound on memory: after each cell it may hold more than before."""
-
-    def __init__(
-        self,
-        link: SessionLink,
-        request: SessionRequest,
-        terms: Terms,
-        standing: Standing,
-        closed: Callable[[Session, str], None],
-        keep_to_memory: Callable[[], None],
-    ) -> None:
-        super().__init__(link, request, terms, standing, closed)
-        self._keep_to_memory = keep_to_memory
-
-    async def run(self, cell: Cell | str) -> CellOutcome:
-        """Run a cell. If it is this session that holds too much, the cell has its answer; the next finds it lost."""
-        outcome = await super().run(cell)
-        self._keep_to_memory()
-        return outcome
 
 
 class SessionStore:
@@ -110,7 +87,7 @@ class SessionStore:
         except BaseException:
             link.kill()
             raise
-        session = StoredSession(link, request, terms, standing, self._closed, self._keep_to_memory)
+        session = Session(link, request, terms, standing, self._keep_to_memory, self._closed)
         self._sessions[session.id] = session
         self._expire()
         return session
@@ -145,11 +122,18 @@ class SessionStore:
             raise NoRoomError("all sessions of this node are at work")
 
     def _keep_to_memory(self) -> None:
-        """Close the sessions that were idle for longest, until all together hold no more than they may."""
+        """Close the sessions that were idle for longest, until all together hold no more than they may.
+
+        If it is the one that has just run a cell, the cell has its answer, and the next finds the session lost.
+        """
+        too_many = sum(each.held_bytes for each in self._sessions.values()) - (self._config.session_memory_mb << 20)
+        if too_many <= 0:
+            return
         for session in self._idle:
-            if sum(each.held_bytes for each in self._sessions.values()) <= self._config.session_memory_mb << 20:
-                return
+            too_many -= session.held_bytes
             session.end("it made room in the node's memory")
+            if too_many <= 0:
+                return
 
     @property
     def _idle(self) -> list[Session]:

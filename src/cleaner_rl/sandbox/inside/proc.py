@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 Opened = list[tuple[int, str, int, int]]
 """Descriptor, path, flags and offset of open files."""
 
@@ -53,10 +52,6 @@ class Proc:
             return self.stat(pid)[0] in (b"Z", b"X")
         except OSError:
             return True
-
-    def resident(self, pid: str) -> int:
-        """Bytes of memory that a process has, shared ones included."""
-        return int(self.stat(pid)[21]) * PAGE
 
     def exit_status(self, pid: str) -> int:
         """The wait status of a process that has ended and that its own parent hasn't waited for."""
