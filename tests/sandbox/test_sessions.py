@@ -277,6 +277,12 @@ def test_input_is_given_whole_whatever_the_session_may_store(t2: Driver) -> None
     t2.wait(cells.session.close())
 
 
+def test_input_that_no_program_could_be_given_is_refused_and_changes_nothing(cells: Cells) -> None:
+    cells.show("x = 1")
+    assert cells.run("x = 2", stdin="\ud800").result.status is Status.REFUSED
+    assert cells.show("x") == "1\n"
+
+
 def test_tracebacks_name_the_cell_of_each_frame(cells: Cells) -> None:
     cells.show("def f():\n    return 1 / 0")
     trace = cells.fail("f()").result.exception

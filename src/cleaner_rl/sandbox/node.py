@@ -20,7 +20,7 @@ from cleaner_rl.sandbox.inside import folders, wire
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.pool import Pool
 from cleaner_rl.sandbox.preload import choose as choose_set
-from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest, encoded, path_problem
+from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest, encoded, input_problem
 from cleaner_rl.sandbox.sessions import Session
 from cleaner_rl.sandbox.store import SessionStore
 from cleaner_rl.sandbox.tiers import Layer, Tier, TierError, choose, probe
@@ -136,7 +136,7 @@ class Node:
         """Open a stateful interpreter. Tier 2 and up: raises `TierError` below it, `ValueError` for an unknown set.
 
         Where there are as many sessions as the node may have, the one that was idle for longest makes room; raises
-        `RuntimeError` if all of them are at work.
+        `SessionLostError` if all of them are at work or its slot dies, `ValueError` too if its files don't fit.
         """
         request = request or SessionRequest()
         if not {Layer.PID, Layer.MOUNT} <= self._layers:
@@ -160,15 +160,9 @@ class Node:
 
     def _refusal(self, request: RunRequest) -> RunOutcome | None:
         """The answer to a request that asks for what the node doesn't give; None if it is fine."""
-        problem = None
+        problem = input_problem(request)
         if request.preload is not None and request.preload not in self._pools:
             problem = f"There is no preload set '{request.preload}'. Available: {', '.join(self._pools)}."
-        for path in (*request.files, *request.fetch):
-            wrong = path_problem(path)
-            if wrong is not None:
-                problem = f"The file name {path!r} {wrong}."
-        if isinstance(request.stdin, str) and encoded(request.stdin) is None:
-            problem = "The standard input is not valid Unicode."
         terms = self._terms(request.limits or self.config.limits)
         if terms.above and self.config.refuse_above_maxima:
             problem = f"Above what this node allows: {', '.join(terms.above)}."

@@ -118,6 +118,16 @@ class RollbackDeclinedError(Exception):
     """The state asked for is not kept any more, or can't be rebuilt."""
 
 
+def input_problem(asked: RunRequest | Cell) -> str | None:
+    """Why no program could be given what comes with a request; None if one can."""
+    for path in (*asked.files, *asked.fetch):
+        if (wrong := path_problem(path)) is not None:
+            return f"The file name {path!r} {wrong}."
+    if isinstance(asked.stdin, str) and encoded(asked.stdin) is None:
+        return "The standard input is not valid Unicode."
+    return None
+
+
 def path_problem(path: str) -> str | None:
     """Why a file name from outside is not one below the working folder; None if it is."""
     if not path or "\0" in path:

@@ -26,7 +26,8 @@ from cleaner_rl.sandbox.requests import (
     RunOutcome,
     SessionLostError,
     SessionRequest,
-    path_problem,
+    encoded,
+    input_problem,
 )
 from cleaner_rl.sandbox.verdict import fetched, result_of
 from cleaner_rl.sandbox.zygotes import SlotDiedError
@@ -104,8 +105,8 @@ class Session:
 
     async def _run(self, cell: Cell) -> CellOutcome:
         self._require()
-        refusal = _refusal(cell)
-        if refusal is not None:
+        if (problem := input_problem(cell)) is not None:
+            refusal = ToolResult(Status.REFUSED, explanation=problem)
             run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
             return CellOutcome(run, False, self.checkpoint, self._standing.obstacles)
         wanted = self.checkpoint
@@ -165,7 +166,7 @@ class Session:
             limits.output_bytes,
             bool(cell.fetch),
         )
-        stdin = cell.stdin.encode("utf-8", "surrogateescape") if isinstance(cell.stdin, str) else cell.stdin
+        stdin = encoded(cell.stdin) if isinstance(cell.stdin, str) else cell.stdin
         request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
         patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30
         try:
@@ -213,10 +214,3 @@ class Session:
     def _end(self, why: str) -> SessionLostError:
         self.end(why)
         return SessionLostError(f"session lost: {self.lost}")
-
-
-def _refusal(cell: Cell) -> ToolResult | None:
-    for path in (*cell.files, *cell.fetch):
-        if (wrong := path_problem(path)) is not None:
-            return ToolResult(Status.REFUSED, explanation=f"The file name {path!r} {wrong}.")
-    return None
