@@ -73,7 +73,7 @@ def hindsight(trajectory: Trajectory[S], policy: SplicePolicy) -> Purified[S]:
         chain, reason = _collapse(chain, policy)
         left += _left_alone(chain, len(turns), reason)
         turns += chain
-    return Purified(replace(trajectory, turns=tuple(_note_stale(turns))), tuple(left))
+    return Purified(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
 
 
 def settle(trajectory: Trajectory[S], policy: PurifyPolicy, mode: Mode) -> Trajectory[S]:
@@ -129,7 +129,7 @@ def _is_covered(failed: Turn[S], correction: Turn[S]) -> bool:
     return all(code in redone for code in worked)
 
 
-def _note_stale(turns: list[Turn[S]]) -> list[Turn[S]]:
+def note_stale(turns: list[Turn[S]]) -> list[Turn[S]]:
     """Add to each edit what *later* turns say of its errors: they were sampled while those still stood there."""
     noted = []
     for index, turn in enumerate(turns):

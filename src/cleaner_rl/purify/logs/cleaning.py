@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
-from cleaner_rl.purify.hindsight import LeftAlone, Reason, _note_stale, hindsight
+from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight, note_stale
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.policies import SplicePolicy
 from cleaner_rl.trajectory import Trajectory, Turn, without_rescoring
@@ -47,7 +47,7 @@ def clean(trajectory: Trajectory[S], policy: SplicePolicy) -> Cleaned[S]:
         left += [replace(each, turn=each.turn + len(turns)) for each in found]
         turns += stretch if purified is None else purified.trajectory.turns
     # Each stretch has noted what its own turns say of errors that are gone; those after it may, too.
-    return Cleaned(replace(trajectory, turns=tuple(_note_stale(turns))), tuple(left))
+    return Cleaned(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
 
 
 def left_of(turns: Sequence[Turn[S]], reason: Reason) -> tuple[LeftAlone, ...]:
