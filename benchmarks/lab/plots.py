@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks.lab import summary
-from benchmarks.lab.arms import ARMS, REQUIRED
+from benchmarks.lab.arms import ARMS, BASELINE, REQUIRED
 from benchmarks.lab.results import Result
 from benchmarks.lab.summary import Points, X
 
@@ -23,8 +24,11 @@ COLOURS = dict(
     )
 )
 """Told apart by most kinds of colour-blindness; what is compared with everything is grey."""
-OTHERS = ("#009e73", "#8c6bb1", "#a6761d", "#1b9e77", "#666666")
+OTHERS = tuple(product(("-", "--", ":", "-."), ("#009e73", "#8c6bb1", "#a6761d", "#e7298a", "#7fa61e")))
+"""Lines and colours of the rest."""
 GRID = 30
+LONGEST = 3
+"""Times the baseline's way: a curve that goes on for longer is cut, or nobody would see the others."""
 Panel: TypeAlias = tuple[str, str, Callable[[Result], Points]]
 """A title, what it is drawn against, and a run's curve."""
 STYLE: dict[Any, Any] = {
@@ -119,12 +123,18 @@ HEADLINE = (PANELS[0], PANELS[1], PANELS[4])
 def _panel(
     axes: Axes, runs: dict[str, list[Result]], title: str, x_label: str, curve: Callable[[Result], Points]
 ) -> None:
-    others = iter(OTHERS * 5)
+    others = iter(OTHERS)
+    ends: dict[str, float] = {}
     for arm, some in runs.items():
-        colour = COLOURS.get(arm) or next(others)
+        line, colour = ("-", COLOURS[arm]) if arm in COLOURS else next(others)
         x, middle, low, high = band([curve(each) for each in some])
-        axes.plot(x, middle, color=colour, lw=1.6, label=f"{ARMS[arm].label} ({len(some)})")
+        ends[arm] = max(x, default=0)
+        axes.plot(x, middle, color=colour, ls=line, lw=1.6, label=f"{ARMS[arm].label} ({len(some)})")
         if len(some) > 1:
             axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
     axes.set_title(title)
     axes.set_xlabel(x_label)
+    most = LONGEST * ends.get(BASELINE, 0)
+    if 0 < most < max(ends.values()):
+        axes.set_xlim(right=most)
+        axes.set_xlabel(f"{x_label} (a curve goes on, to {max(ends.values()):,.0f})")
