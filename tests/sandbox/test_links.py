@@ -10,7 +10,7 @@ import pytest
 from cleaner_rl.sandbox.links import SessionLink
 from cleaner_rl.sandbox.zygotes import SlotDiedError
 from tests.sandbox.serving import asynchronous
-from tests.sandbox.test_zygotes import Supervisor, cancel_then_end, end_then_cancel, open_descriptors
+from tests.sandbox.test_zygotes import Supervisor, cancel_then_end, end_then_cancel, meets, open_descriptors
 
 
 @pytest.mark.parametrize("meet", [end_then_cancel, cancel_then_end])
@@ -18,16 +18,7 @@ from tests.sandbox.test_zygotes import Supervisor, cancel_then_end, end_then_can
 async def test_a_cell_that_ends_just_when_it_is_cancelled_leaves_no_descriptor(
     meet: Callable[[Supervisor, asyncio.Task[object]], None],
 ) -> None:
-    before = open_descriptors()
-    supervisor = Supervisor(SessionLink)
-    assert isinstance(supervisor.slot, SessionLink)
-    cell = asyncio.create_task(supervisor.slot.cell(b"start", b"request", 60))
-    await asyncio.sleep(0)
-    meet(supervisor, cell)
-    with pytest.raises(asyncio.CancelledError):
-        await cell
-    supervisor.close()
-    assert open_descriptors() == before
+    assert await meets(lambda link: link.cell(b"start", b"request", 60), meet, SessionLink) == 0
 
 
 @asynchronous

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -55,17 +56,26 @@ def cancel_then_end(supervisor: Supervisor, run: asyncio.Task[object]) -> None:
     supervisor.end_run()
 
 
+async def meets(
+    begin: Callable[[Any], Coroutine[Any, Any, object]],
+    meet: Callable[[Supervisor, asyncio.Task[object]], None],
+    kind: type[Slot] = Slot,
+) -> int:
+    """How many descriptors are left of something in a slot that ended just when it was cancelled."""
+    before = open_descriptors()
+    supervisor = Supervisor(kind)
+    begun = asyncio.create_task(begin(supervisor.slot))
+    await asyncio.sleep(0)
+    meet(supervisor, begun)
+    with pytest.raises(asyncio.CancelledError):
+        await begun
+    supervisor.close()
+    return open_descriptors() - before
+
+
 @pytest.mark.parametrize("meet", [end_then_cancel, cancel_then_end])
 @asynchronous
 async def test_a_run_that_ends_just_when_it_is_cancelled_leaves_no_descriptor(
     meet: Callable[[Supervisor, asyncio.Task[object]], None],
 ) -> None:
-    before = open_descriptors()
-    supervisor = Supervisor()
-    run = asyncio.create_task(supervisor.slot.run(b"start", b"request", 60))
-    await asyncio.sleep(0)
-    meet(supervisor, run)
-    with pytest.raises(asyncio.CancelledError):
-        await run
-    supervisor.close()
-    assert open_descriptors() == before
+    assert await meets(lambda slot: slot.run(b"start", b"request", 60), meet) == 0
