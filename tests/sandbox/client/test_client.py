@@ -217,6 +217,22 @@ async def test_the_next_call_goes_to_the_less_busy_of_two_and_not_to_one_that_re
 
 
 @asynchronous
+async def test_who_waits_for_nodes_that_do_not_answer_is_told_so_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cleaner_rl.sandbox.client.nodes.SILENCE_SECONDS", 0.2)
+    async with SandboxClient("http://127.0.0.1:9", patience=1.5) as sandbox:
+        await asyncio.gather(sandbox.run("1"), sandbox.run("2"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "no sandbox node answers at http://127.0.0.1:9; waiting for one"
+    ]
+    caplog.clear()
+    async with scripted(*[429] * 99) as (url, _), SandboxClient(url, patience=1.5) as sandbox:
+        await sandbox.run("1")
+    assert not caplog.records  # a full node has answered
+
+
+@asynchronous
 async def test_nodes_are_found_by_a_dns_name() -> None:
     node = WatchedNode()
     async with opened(node) as (url, _), SandboxClient(f"dns://localhost:{url.rpartition(':')[2]}") as sandbox:

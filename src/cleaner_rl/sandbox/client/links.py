@@ -88,6 +88,8 @@ class Link:
     connections: int
     outstanding: int = 0
     resting_until: float = 0.0
+    away_since: float | None = None
+    """Since when it has not answered."""
     _rest: float = FIRST_REST
     _open: int = 0
     _waiting: deque[Call] = field(default_factory=deque)
@@ -100,10 +102,17 @@ class Link:
         return self.resting_until > time.monotonic()
 
     def rest(self, seconds: float | None = None) -> None:
-        """Leave it alone: for so long, or for longer each time."""
+        """Leave it alone: for so long, as it asked, or for longer each time."""
         if seconds is None:
             seconds, self._rest = self._rest, min(LONGEST_REST, 2 * self._rest)
+            self.away_since = time.monotonic() if self.away_since is None else self.away_since
+        else:
+            self.away_since = None
         self.resting_until = max(self.resting_until, time.monotonic() + seconds)
+
+    def is_back(self) -> None:
+        """It took what it was sent: the next rest is a short one again."""
+        self._rest, self.away_since = FIRST_REST, None
 
     async def ask(self, call: Call) -> Outcome | Setback:
         """Send a call and wait for what comes of it. Cancelling gives it up."""
@@ -170,7 +179,7 @@ class Link:
         async with self.http.post(f"{self.url}/v1/runs", data=sendable(body)) as response:
             if response.status != 200:
                 return await self._refused(response, batch)
-            self._rest = FIRST_REST
+            self.is_back()
             left = b""
             async for chunk in response.content.iter_any():
                 lines = (left + chunk).split(b"\n") if left else chunk.split(b"\n")

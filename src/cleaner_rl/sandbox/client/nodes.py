@@ -9,6 +9,7 @@ asking all of them, and without the herd that follows when many clients pick the
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import socket
 import time
@@ -19,7 +20,11 @@ from cleaner_rl.sandbox import on_ray
 from cleaner_rl.sandbox.client.links import Link
 
 LOOK_AGAIN_SECONDS = 10.0
+SILENCE_SECONDS = 10.0
+"""After which those who wait for nodes that don't answer are told so."""
 RAY = "ray:"
+
+_log = logging.getLogger(__name__)
 
 
 class Nodes:
@@ -40,11 +45,15 @@ class Nodes:
         self._links: dict[str, Link] = {}
         self._looked = -LOOK_AGAIN_SECONDS
         self._looking = asyncio.Lock()
+        self._begun = time.monotonic()
+        self._told = False
 
     async def pick(self, avoid: Collection[Link] = ()) -> Link | None:
         """The less busy of two random ones, none to be avoided if there are others; None: all of them are resting."""
         await self._look()
         awake = [link for link in self._links.values() if not link.resting]
+        if not awake:
+            self._tell_if_away()
         choices = [link for link in awake if link not in avoid] or awake
         if len(choices) < 2:
             return choices[0] if choices else None
@@ -59,6 +68,17 @@ class Nodes:
     async def close(self) -> None:
         """Give up all that is on its way."""
         await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def _tell_if_away(self) -> None:
+        # To wait for nodes that are full is ordinary; that none answers may be a wrong address.
+        since = self._begun
+        for link in self._links.values():
+            if link.away_since is None:
+                return
+            since = max(since, link.away_since)
+        if not self._told and time.monotonic() - since > SILENCE_SECONDS:
+            self._told = True
+            _log.warning("no sandbox node answers at %s; waiting for one", ", ".join(self._sources))
 
     async def _look(self) -> None:
         if time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:

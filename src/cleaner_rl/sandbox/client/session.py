@@ -61,6 +61,7 @@ async def open_session(
             async with http.post(f"{link.url}/v1/sessions", data=sendable(data)) as response:
                 body = await response.read()
             if response.status == 201:
+                link.is_back()
                 session = msgspec.json.decode(body, type=SessionOpened).session
                 return RemoteSession(http, link.url, session, patience)
         except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
