@@ -1,4 +1,5 @@
-"""`python -m benchmarks.lab run`: run the lab, or go on with it. `status` says how far it is, `page` writes it down."""
+"""`python -m benchmarks.lab run`: run the lab, or go on with it. `room` evaluates its models with more turns, `status`
+says how far it is, `page` writes it down."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ import click
 from benchmarks.lab.arms import ARMS
 from benchmarks.lab.order import order
 from benchmarks.lab.page import DOCS, PAGES, write_pages
-from benchmarks.lab.recipes import Run
+from benchmarks.lab.recipes import EVALUATE_EVERY, Run
 from benchmarks.lab.results import RESULTS, read_all
+from benchmarks.lab.room import measure
 from benchmarks.lab.running import Lab
 from benchmarks.lab.worlds import PLACES
 
@@ -62,6 +64,26 @@ def run(
     _say(_progress(chosen, results))
     if lab.failed:
         sys.exit(f"failed: {', '.join(run.name for run in lab.failed)}")
+
+
+@main.command()
+@click.option("--minutes", type=float, default=float("inf"), help="Stop in time, and go on by the same command.")
+@click.option("--regime", "regimes", multiple=True, type=click.Choice(PLACES), help="Only these.")
+@click.option("--arm", "arms", multiple=True, type=click.Choice(list(ARMS)), help="Only these.")
+@click.option("--seed", "seeds", multiple=True, type=int, help="Only these.")
+@click.option("--every", type=int, default=EVALUATE_EVERY, show_default=True, help="Steps between two models.")
+@results_option
+def room(
+    minutes: float, regimes: tuple[str, ...], arms: tuple[str, ...], seeds: tuple[int, ...], every: int, results: Path
+) -> None:
+    """Evaluate the models that runs have saved with more turns than they were trained with.
+
+    \b
+    Example:
+      python -m benchmarks.lab room --regime drift --arm dapo --arm hindsight-successes
+    """
+    until = time.monotonic() + 60 * minutes
+    measure(_chosen(regimes, arms, seeds), results, every, lambda: time.monotonic() > until, _say)
 
 
 @main.command()

@@ -106,9 +106,9 @@ CONTROLS = (
     ),
     Arm(
         "hindsight-4-calls",
-        "hindsight, twice the calls",
+        "hindsight, successes only, twice the calls",
         "hindsight",
-        {"budget": {"turns": 5, "evaluation_turns": 3}},
+        {"purify": {"which": "successful"}, "budget": {"turns": 5, "evaluation_turns": 3}},
         "does hindsight gain where a rollout has more chances to mend itself?",
     ),
     Arm("saar-graft", "SAAR, always graft", "cleaner", {"purify": {"threshold": 0.0}}, "does the choice by γ matter?"),

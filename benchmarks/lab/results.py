@@ -54,9 +54,9 @@ def write(result: Result, recipe: Recipe, folder: Path = RESULTS) -> Path:
     figures = {
         "finished": result.finished,
         "hours": round(result.hours, 5),
-        "evaluation": _plain(result.evaluation),
-        "recovery": _plain(result.recovery),
-        "training": _plain(result.training),
+        "evaluation": plain(result.evaluation),
+        "recovery": plain(result.recovery),
+        "training": plain(result.training),
     }
     run = {"regime": result.run.regime, "arm": result.run.arm, "seed": result.run.seed, "steps": result.steps}
     save(path, figures, {**run, "recipe": _settings(recipe)})
@@ -103,7 +103,7 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
     return values
 
 
-def _plain(figures: ByStep) -> dict[str, dict[str, float]]:
+def plain(figures: ByStep) -> dict[str, dict[str, float]]:
     """For JSON: short, and without figures that are none."""
     return {
         str(step): {name: round(value, 5) for name, value in values.items() if math.isfinite(value)}

@@ -56,8 +56,12 @@ class World:
         made(self.regime, self.lessons)
         if not self.held_out.exists():
             part = self.held_out.with_suffix(f".part{os.getpid()}")
-            write_verl(part, tasks(self.regime, TEST, self.evaluated), self.regime.prompt, AGENT)
+            write_verl(part, self.held_out_tasks(), self.regime.prompt, AGENT)
             part.rename(self.held_out)
+
+    def held_out_tasks(self) -> list[Task]:
+        """The tasks of every evaluation."""
+        return tasks(self.regime, TEST, self.evaluated)
 
     def failed_first(self) -> list[Task]:
         """The tasks of the recovery set."""

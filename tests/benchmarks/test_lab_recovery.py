@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab.recovery import Begun, counted, failed_first
+from benchmarks.lab.recovery import counted, failed_first
+from benchmarks.lab.served import Begun
 from benchmarks.lab.worlds import DRIFT, HELD_OUT, SLIPS, STARVED, UNHINTED, world
 from benchmarks.taught.folder import tasks
 from benchmarks.taught.questions import TEST

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.lab.arms import ARMS, STEPS
 from benchmarks.lab.recipes import Run, recipe_of
 from benchmarks.lab.recovery import recovery
+from benchmarks.lab.room import TURNS, with_room
 from benchmarks.lab.worlds import World, world
 from benchmarks.taught.pupil import Lessons
 from benchmarks.taught.regimes import REGIMES
@@ -30,7 +31,9 @@ def test_verl_knows_the_settings_of_every_arm() -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_world_is_made_and_its_models_recovery_measured(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_world_is_made_and_its_model_measured_after_failures_and_with_room(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLEANER_TAUGHT", str(site))
     made = World(REGIMES["drift"], LESSONS, evaluated=12, failing=6)
 
@@ -40,3 +43,6 @@ def test_a_world_is_made_and_its_models_recovery_measured(site: Path, monkeypatc
     assert len(list(read_verl(made.held_out))) == 12
     assert found["rollouts"] == 6
     assert 0 <= found["right"] <= found["next_call_works"] <= 1
+    roomy = with_room(made.folder / "model", made)
+    assert roomy["rollouts"] == 12
+    assert 0 <= roomy["errors"] <= roomy["calls"] <= TURNS
