@@ -290,6 +290,15 @@ def test_jsonl_and_runs_of_the_same_name(tmp_path: Path) -> None:
         assert len(library.trajectory(library.page({"run": "a/saar"})["rows"][0]["id"])["siblings"]) == 1
 
 
+def test_evaluations_of_one_folder_are_told_apart(tmp_path: Path) -> None:
+    for fingerprint, made in (("3f2a", clean(run="off")), ("9c1b", broken(run="off"))):
+        write(tmp_path / "out" / "trajectories" / fingerprint, [made])
+    for path, front in ((tmp_path / "out", ""), (tmp_path, "out/")):
+        with Library(path, tmp_path / "cache") as library:
+            library.update()
+            assert [run["id"] for run in library.overview()["runs"]] == [f"{front}3f2a/off", f"{front}9c1b/off"]
+
+
 def test_the_nearest_tokenizer_counts(tmp_path: Path) -> None:
     store = write(tmp_path / "run" / "trajectories", [clean()])
     for folder in (tmp_path / "run" / "checkpoints" / "1", tmp_path / "run"):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 TRAJECTORIES = "trajectories"
@@ -38,10 +39,8 @@ class StoreFile:
 
     @property
     def store(self) -> str:
-        """The folder of its store, which tells runs of the same name apart: all before `run=…` and `trajectories`."""
-        folders = self.name.split("/")[:-1]
-        names = (place for place, each in enumerate(folders) if each.startswith("run=") or each == TRAJECTORIES)
-        return "/".join(folders[: next(names, len(folders))])
+        """The folder of its store: see `store_of`."""
+        return store_of(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,12 @@ class Sources:
     metrics: tuple[Path, ...]
     evaluations: tuple[Path, ...]
     tokenizer: Path | None
+
+
+def store_of(name: str) -> str:
+    """The folder that tells runs of the same name apart: a file's own up to `run=…`, without any `trajectories`."""
+    folders = takewhile(lambda each: not each.startswith("run="), name.split("/")[:-1])
+    return "/".join(each for each in folders if each != TRAJECTORIES)
 
 
 def discover(path: Path) -> Sources:
