@@ -181,6 +181,18 @@ def test_files_come_change_and_go(tmp_path: Path) -> None:
         assert again.page({})["total"] == 1
 
 
+def test_a_look_at_one_file_leaves_its_folders_index_alone(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with JsonlWriter(tmp_path / "runs" / f"{name}.jsonl") as writer:
+            writer.write(clean(run=name))
+    for path, count in ((tmp_path / "runs", 2), (tmp_path / "runs" / "a.jsonl", 1)):
+        with Library(path, tmp_path / "cache") as library:
+            library.update()
+            assert library.page({})["total"] == count
+    with Library(tmp_path / "runs", tmp_path / "cache") as again:
+        assert again.index.stale(again.sources) == []
+
+
 def test_a_file_that_cant_be_read_is_told_of_and_harms_no_other(tmp_path: Path) -> None:
     store = write(tmp_path / "store", [grafted()])
     (store / "run=x").mkdir()

@@ -52,7 +52,7 @@ class Index:
         """`folder` holds the databases; by default the user's cache."""
         self.shared = True
         """False if another viewer has the database, and this one is in memory."""
-        self._database = _open(_place(sources.root, folder), self)
+        self._database = _open(_place(sources.path, folder), self)
         self._writing = Lock()
         self._stopping = Event()
         self.begun = Event()
@@ -169,10 +169,10 @@ def _step_back() -> None:
     os.nice(POLITE)
 
 
-def _place(root: Path, folder: Path | None) -> Path:
+def _place(viewed: Path, folder: Path | None) -> Path:
     if folder is None:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cleaner-rl" / "view"
-    name = hashlib.sha256(str(root.resolve()).encode(errors="surrogateescape")).hexdigest()[:16]
+    name = hashlib.sha256(str(viewed.resolve()).encode(errors="surrogateescape")).hexdigest()[:16]
     return folder / f"{name}-{VERSION}.duckdb"
 
 

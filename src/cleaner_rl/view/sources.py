@@ -47,8 +47,10 @@ class StoreFile:
 class Sources:
     """What was found."""
 
+    path: Path
+    """What was looked at."""
     root: Path
-    """Names are relative to this folder."""
+    """Names are relative to this folder: the path itself, or that of the one file that it names."""
     files: tuple[StoreFile, ...]
     metrics: tuple[Path, ...]
     evaluations: tuple[Path, ...]
@@ -74,6 +76,7 @@ def discover(path: Path) -> Sources:
     metrics.update(each / METRICS for each in beside if (each / METRICS).is_file())
     tokenizers = [each for each in found if each.name == TOKENIZER] + [each / TOKENIZER for each in beside]
     return Sources(
+        path=path,
         root=root,
         files=tuple(_store_file(each, root) for each in found if _may_be_store(each)),
         metrics=tuple(sorted(metrics)),
