@@ -19,6 +19,7 @@ from cleaner_rl.view.lines import tables_of
 from cleaner_rl.view.query import SORTS, BadQueryError
 from cleaner_rl.view.search import rows_with
 from cleaner_rl.view.sources import NothingToShowError, discover
+from tests.view import killing
 from tests.view.stores import broken, clean, grafted, hostile, write
 
 FILTERS = {
@@ -203,6 +204,31 @@ def test_a_file_that_cant_be_read_is_told_of_and_harms_no_other(tmp_path: Path) 
         assert library.page({})["total"] == 1
         names = [problem["name"] for problem in library.overview()["problems"]]
         assert names == ["notes.jsonl", "run=x/broken.parquet"]
+
+
+def test_a_file_that_nobody_could_read_harms_no_other(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "deep.jsonl").write_text("[" * 200_000)
+    write(tmp_path / "store", [grafted()])
+    with Library(tmp_path / "store", tmp_path / "cache") as library:
+        library.update()
+        assert library.page({})["total"] == 1
+        (problem,) = library.overview()["problems"]
+        assert problem["problem"].startswith("deep.jsonl can't be read: maximum recursion depth")
+
+
+def test_only_the_file_whose_reader_is_killed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "SEVERAL", 0)
+    monkeypatch.setattr(index, "lines_of", killing.lines_of)
+    store = write(tmp_path / "store", [clean(step=step) for step in range(4)])
+    with JsonlWriter(store / killing.DEADLY) as writer:
+        writer.write(broken())
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        assert library.page({})["total"] == 4
+        (problem,) = library.overview()["problems"]
+        assert problem["name"] == killing.DEADLY
+        assert "was killed" in problem["problem"]
 
 
 def test_an_index_in_the_making_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

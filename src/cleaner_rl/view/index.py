@@ -17,6 +17,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -37,7 +38,6 @@ SEVERAL = 4 * 2**20
 POLITE = 10
 """By how much these processes step back: a page that is asked for comes first."""
 UNFINISHED = -1
-UNREADABLE = (StoreError, pa.ArrowException, OSError, ValueError)
 RUN_ID = """CASE WHEN $store = '' THEN run WHEN run = '' OR run = regexp_extract($store, '[^/]*$') THEN $store
     ELSE $store || '/' || run END"""
 """A run's name, with its store's folder in front where there may be several."""
@@ -128,8 +128,9 @@ class Index:
                         {"store": file.store, "number": number},
                     )
                     yield
-            except UNREADABLE as error:
-                problem = str(error) if isinstance(error, StoreError) else f"{file.name} can't be read: {error}"
+            except Exception as error:  # whatever a file holds, the others are read
+                said = str(error) or type(error).__name__
+                problem = said if isinstance(error, StoreError) else f"{file.name} can't be read: {said}"
                 cursor.execute("DELETE FROM trajectories WHERE file = ?", [number])
             cursor.execute(
                 "UPDATE files SET size = ?, modified = ?, problem = ? WHERE number = ?",
@@ -148,19 +149,47 @@ def _summaries(
         for file in others:
             yield file, _one(partial(lines_of, root / file.name))
         return
-    # Not forked: DuckDB has threads.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), context, _step_back) as pool:
-        tasks = {pool.submit(lines_of, root / file.name): file for file in others}
+    again = []
+    with _processes(os.cpu_count()) as pool:
+        tasks = {}
+        for file in others:
+            try:
+                tasks[pool.submit(lines_of, root / file.name)] = file
+            except BrokenProcessPool:
+                again.append(file)
         for task in as_completed(tasks):
             if stopping.is_set():
                 pool.shutdown(cancel_futures=True)
                 return
-            yield tasks[task], _one(task.result)
+            if isinstance(task.exception(), BrokenProcessPool):
+                again.append(tasks[task])
+            else:
+                yield tasks[task], _one(task.result)
+    # A process was killed, and with it went what the others had before them. Whose doing that was, shows alone.
+    for file in again:
+        if stopping.is_set():
+            return
+        yield file, _one(partial(_alone, root / file.name))
 
 
 def _one(make: Callable[[], pa.Table]) -> Iterator[pa.Table]:
     yield make()
+
+
+def _alone(path: Path) -> pa.Table:
+    """A file's lines, from a process that reads nothing else."""
+    with _processes(1) as pool:
+        try:
+            return pool.submit(lines_of, path).result()
+        except BrokenProcessPool:
+            raise StoreError(
+                f"{path} can't be read: the process that read it was killed, perhaps for its memory"
+            ) from None
+
+
+def _processes(count: int | None) -> ProcessPoolExecutor:
+    # Not forked: DuckDB has threads.
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _step_back)
 
 
 def _step_back() -> None:
