@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from cleaner_rl.trajectory.store import JsonlWriter, StoreError
-from cleaner_rl.view import index
+from cleaner_rl.view import index, search
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
 from cleaner_rl.view.lines import tables_of
@@ -135,17 +135,49 @@ def test_curves_come_from_the_store_and_the_log_has_the_last_word(library: Libra
     assert runs["saar"]["logged"] == ["actor/entropy", "reward"]
 
 
-def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) -> None:
-    def found(**wanted: str) -> int:
+def found_inside(library: Library, **wanted: str) -> int:
+    page = library.page({"inside": "yes", **wanted})
+    while page["searching"] is not None:
         page = library.page({"inside": "yes", **wanted})
-        while page["searching"] is not None:
-            page = library.page({"inside": "yes", **wanted})
-        return int(page["total"])
+    return int(page["total"])
 
-    assert found(q="i PRINT y") == 5  # in what edits took away, too
-    assert found(q="I print y", outcome="solved") == 2
-    assert found(q="nowhere") == 0
-    assert found(q="print(2)") == 5
+
+def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) -> None:
+    assert found_inside(library, q="i PRINT y") == 5  # in what edits took away, too
+    assert found_inside(library, q="I print y", outcome="solved") == 2
+    assert found_inside(library, q="nowhere") == 0
+    assert found_inside(library, q="print(2)") == 5
+
+
+def test_a_text_is_looked_for_in_files_that_come_later_and_in_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def watched(path: Path, text: str) -> Iterator[int]:
+        read.append(path.name)
+        return rows_with(path, text)
+
+    monkeypatch.setattr(search, "rows_with", watched)
+    store = write(tmp_path / "store", [grafted()])
+    with Library(store, tmp_path / "cache") as library:
+        for count in (1, 2):
+            library.update()
+            assert found_inside(library, q="print(y)") == count
+            write(store, [broken(count)])
+        assert len(read) == len(set(read)) == 2
+
+
+def test_what_was_found_in_a_file_that_is_gone_shows_no_other(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", [grafted()])
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        assert found_inside(library, q="print(y)") == 1
+        next(store.rglob("part-*")).unlink()
+        write(store, [clean()])
+        library.update()
+        assert library.page({})["total"] == 1
+        assert found_inside(library, q="print(y)") == 0
 
 
 def test_the_same_text_is_found_in_both_formats(tmp_path: Path) -> None:

@@ -41,7 +41,10 @@ UNFINISHED = -1
 RUN_ID = """CASE WHEN $store = '' THEN run WHEN run = '' OR run = regexp_extract($store, '[^/]*$') THEN $store
     ELSE $store || '/' || run END"""
 """A run's name, with its store's folder in front where there may be several."""
-FILES = "CREATE TABLE files (number INTEGER PRIMARY KEY, name VARCHAR, size BIGINT, modified BIGINT, problem VARCHAR)"
+# A number is never given twice: what was found in a file that is gone can't point into another one.
+FILES = """CREATE SEQUENCE numbers;
+CREATE TABLE files (number INTEGER PRIMARY KEY DEFAULT nextval('numbers'),
+    name VARCHAR, size BIGINT, modified BIGINT, problem VARCHAR)"""
 TRAJECTORIES = "CREATE TABLE trajectories AS SELECT ''::VARCHAR AS run_id, 0::INTEGER AS file, * FROM columns"
 
 
@@ -116,9 +119,9 @@ class Index:
     def _add(self, file: StoreFile, tables: Iterable[pa.Table]) -> Iterator[None]:
         """Add a file, table by table."""
         with self._database.cursor() as cursor:
-            found = cursor.execute("SELECT coalesce(max(number), -1) + 1 FROM files").fetchone()
-            number = found[0] if found else 0
-            cursor.execute("INSERT INTO files VALUES (?, ?, ?, ?, NULL)", [number, file.name, UNFINISHED, 0])
+            ((number,),) = cursor.execute(
+                "INSERT INTO files (name, size, modified) VALUES (?, ?, 0) RETURNING number", [file.name, UNFINISHED]
+            ).fetchall()
             problem = None
             try:
                 for table in tables:

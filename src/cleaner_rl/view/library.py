@@ -90,7 +90,9 @@ class Library:
             "size": query.size,
             "rows": self._listed(condition, query, tables),
             "runs": [row["run_id"] for row in self.index.rows(RUNS)],
-            "searching": None if scan is None or scan.finished.is_set() else {"done": scan.done, "total": scan.total},
+            "searching": None
+            if scan is None or scan.finished.is_set()
+            else {"done": scan.done, "total": len(scan.files)},
             "progress": self._progress(),
         }
 

@@ -2,6 +2,7 @@
 
 Only the columns of text are read. A text's finds are handed to the index as a table, so that a list filters, sorts and
 pages them like anything else, already while the scan goes on. One scan runs at a time: a new text ends the last one's.
+Files that come to the index later are added to it, and none is read twice.
 
 Limits: no index of words, so a rare text takes as long as reading all texts of the store. JSONL is read whole.
 """
@@ -9,6 +10,7 @@ Limits: no index of words, so a rare text takes as long as reading all texts of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -19,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cleaner_rl.trajectory.store import StoreError, read
+from cleaner_rl.trajectory.store import read
 from cleaner_rl.view.index import Index
 from cleaner_rl.view.summary import with_originals
 
@@ -32,7 +34,9 @@ class Scan:
     """One text, and how far it has been looked for."""
 
     text: str
-    total: int
+    files: set[int] = field(default_factory=set)
+    """Numbers in the index of those that it reads, or has read."""
+    left: list[tuple[int, Path]] = field(default_factory=list)
     done: int = 0
     hits: list[tuple[int, int]] = field(default_factory=list)
     """(file's number in the index, row)."""
@@ -50,15 +54,16 @@ class Searcher:
         self._lock = Lock()
 
     def scan(self, text: str) -> Scan:
-        """The scan for a text: the one that runs, or ran last, or a new one."""
+        """The scan for a text: the one that runs, or ran last, or a new one. It goes on with what came to the index."""
         with self._lock:
             if self._scan is None or self._scan.text != text:
                 self.stop()
-                files = self._index.rows("SELECT number, name FROM files WHERE problem IS NULL ORDER BY name")
-                self._scan = Scan(text, len(files))
-                numbered = [(row["number"], self._root / row["name"]) for row in files]
-                Thread(target=_run, args=(self._scan, numbered), name="search", daemon=True).start()
+                self._scan = Scan(text)
+                self._scan.finished.set()
             scan = self._scan
+            if self._extend(scan) and scan.finished.is_set():
+                scan.finished.clear()
+                Thread(target=self._run, args=(scan,), name="search", daemon=True).start()
         scan.finished.wait(PATIENCE)
         return scan
 
@@ -67,18 +72,31 @@ class Searcher:
         if self._scan is not None:
             self._scan.cancelled.set()
 
+    def _extend(self, scan: Scan) -> bool:
+        """Add the files that it doesn't know yet; whether there are any."""
+        found = self._index.rows("SELECT number, name FROM files WHERE problem IS NULL ORDER BY name")
+        new = [(row["number"], self._root / row["name"]) for row in found if row["number"] not in scan.files]
+        scan.files.update(number for number, _ in new)
+        scan.left += new
+        return bool(new)
 
-def _run(scan: Scan, files: list[tuple[int, Path]]) -> None:
-    for number, path in files:
-        try:
-            for row in rows_with(path, scan.text):
-                scan.hits.append((number, row))
-                if scan.cancelled.is_set():
+    def _run(self, scan: Scan) -> None:
+        while not scan.cancelled.is_set():
+            with self._lock:
+                if not scan.left:
+                    scan.finished.set()
                     return
-        except (StoreError, pa.ArrowException, OSError):
-            pass  # the index tells of files that can't be read
-        scan.done += 1
-    scan.finished.set()
+                number, path = scan.left.pop(0)
+            _read(scan, number, path)
+
+
+def _read(scan: Scan, number: int, path: Path) -> None:
+    with suppress(Exception):  # the index tells of files that can't be read
+        for row in rows_with(path, scan.text):
+            scan.hits.append((number, row))
+            if scan.cancelled.is_set():
+                return
+    scan.done += 1
 
 
 def rows_with(path: Path, text: str) -> Iterator[int]:
