@@ -147,6 +147,7 @@ def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) 
     assert found_inside(library, q="I print y", outcome="solved") == 2
     assert found_inside(library, q="nowhere") == 0
     assert found_inside(library, q="print(2)") == 5
+    assert found_inside(library, q="other") == library.page({"q": "other"})["total"] == 2  # a task's name
 
 
 def test_a_text_is_looked_for_in_files_that_come_later_and_in_none_twice(

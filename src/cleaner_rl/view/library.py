@@ -79,16 +79,13 @@ class Library:
         query = parse(parameters)
         scan = self._searcher.scan(query.text) if query.text else None
         tables = {} if scan is None else {"hits": _hits(scan)}
-        among = "" if scan is None else "AND (file, row) IN (SELECT (file, row) FROM hits)"
-        condition = f"{query.condition} {among}"
-        total = self.index.rows(f"SELECT count(*) AS n FROM trajectories WHERE {condition}", query.values, tables)[0][
-            "n"
-        ]
+        counted = f"SELECT count(*) AS n FROM trajectories WHERE {query.condition}"
+        total = self.index.rows(counted, query.values, tables)[0]["n"]
         return {
             "total": total,
             "page": query.page,
             "size": query.size,
-            "rows": self._listed(condition, query, tables),
+            "rows": self._listed(query, tables),
             "runs": [row["run_id"] for row in self.index.rows(RUNS)],
             "searching": None
             if scan is None or scan.finished.is_set()
@@ -131,10 +128,10 @@ class Library:
             "siblings": [{**_line(each), "roc": plain(json.loads(each["roc"] or "null"))} for each in siblings],
         }
 
-    def _listed(self, condition: str, query: Query, tables: Mapping[str, pa.Table]) -> list[Json]:
+    def _listed(self, query: Query, tables: Mapping[str, pa.Table]) -> list[Json]:
         # The page is cut before texts and names are fetched: a sort then moves numbers alone.
         page = (
-            f"SELECT file, row FROM trajectories WHERE {condition} ORDER BY {query.order} "
+            f"SELECT file, row FROM trajectories WHERE {query.condition} ORDER BY {query.order} "
             f"LIMIT {query.size} OFFSET {query.page * query.size}"
         )
         listed = f"SELECT {LIST}, file FROM {FILES} WHERE (file, row) IN ({page}) ORDER BY {query.order}"

@@ -32,6 +32,8 @@ EDITS = {
     "unmended": "unmended > 0",
     "none": "grafts + replacements + unmended = 0",
 }
+SEARCHED = ("task", "run_id", "prompt", "answer")
+INSIDE = "(file, row) IN (SELECT (file, row) FROM hits)"
 OUTCOMES = {"solved": "success", "failed": "NOT success", "ungraded": "success IS NULL"}
 KEPT = {"yes": "kept", "no": "NOT kept", "unknown": "kept IS NULL"}
 
@@ -50,7 +52,7 @@ class Query:
     page: int = 0
     size: int = PAGE
     text: str = ""
-    """To be found inside of turns; the rest is in `where`."""
+    """To be looked for inside of turns too: `where` then asks a table `hits` of (file, row)."""
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -91,9 +93,9 @@ def parse(parameters: Mapping[str, str]) -> Query:
             if (name := f"{column}_{bound}") in given:
                 add(f"{column} {sign} ?", _number(name, given[name]))
     inside = _one_of("inside", given.get("inside", "no"), ("yes", "no")) == "yes"
-    if "q" in given and not inside:
-        found = " OR ".join(f"contains(lower({column}), lower(?))" for column in ("task", "run_id", "prompt", "answer"))
-        add(found, *[given["q"]] * 4)
+    if "q" in given:
+        found = [f"contains(lower({column}), lower(?))" for column in SEARCHED]
+        add(" OR ".join([*found, INSIDE] if inside else found), *[given["q"]] * len(SEARCHED))
     return Query(
         where=tuple(where),
         values=tuple(values),
