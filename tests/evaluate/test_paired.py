@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -9,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.evaluate import Difference, difference, sign_flip
-from cleaner_rl.evaluate.bootstrap import bound
 
 GAINS = st.lists(st.builds(Fraction, st.integers(-4, 4), st.sampled_from([4, 5])), min_size=1, max_size=9)
 
@@ -30,7 +30,9 @@ def by_hand(gains: list[Fraction]) -> float:
 def test_five_problems_that_all_improve_have_one_in_sixteen() -> None:
     # Of the 32 sign flips only "all up" and "all down" reach the sum: 2/32.
     found = difference(rates(0, 0, 0, 0, 0), rates(1, 1, 1, 1, 1))
-    assert found == Difference(1.0, 1.0, 1.0, 1 / 16, problems=5, better=5, worse=0)
+    assert replace(found, low=None) == Difference(1.0, None, 1.0, 1 / 16, problems=5, better=5, worse=0)
+    # And five in a row leave room for one of two that turn the other way: 1 - 0.025^(1/5) = 52 %.
+    assert found.low == pytest.approx(1 - 2 * 0.522, abs=0.001)
 
 
 def test_three_up_and_one_down() -> None:
@@ -79,7 +81,36 @@ def test_no_difference_at_all_is_not_certainty() -> None:
     same = rates(*[0.5] * 20)
     found = difference(same, same)
     assert (found.value, found.p) == (0.0, 1.0)
-    assert (found.low, found.high) == (-bound(20), bound(20))
+    reach = 1 - 0.025 ** (1 / 20)
+    assert [found.low, found.high] == pytest.approx([-reach, reach], abs=2e-4)
+
+
+def test_one_sample_that_changed_tells_hardly_more_than_none() -> None:
+    same = rates(*[0.5] * 30)
+    none, one = difference(same, same), difference(same, {**same, "p0": Fraction(9, 16)})
+    assert none.low is not None
+    assert none.high is not None
+    assert one.low is not None
+    assert one.high is not None
+    assert none.low < one.low < none.low + 0.005
+    assert none.high < one.high < none.high + 0.005
+
+
+def test_a_change_of_few_problems_is_in_95_of_100_intervals() -> None:
+    """2 % of problems turn from hardly ever to always; the others' samples vary as they do."""
+    generator = np.random.default_rng(5)
+    held = 0
+    for seed in range(200):
+        turned = generator.random(30) < 0.02
+        before, after = (
+            {str(i): Fraction(int(n), 16) for i, n in enumerate(generator.binomial(16, chances))}
+            for chances in (np.full(30, 0.004), np.where(turned, 1.0, 0.004))
+        )
+        found = difference(before, after, seed=seed)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 0.02 * 0.996 <= found.high
+    assert held >= 190
 
 
 def test_equal_models_are_told_apart_as_often_as_chance_allows() -> None:

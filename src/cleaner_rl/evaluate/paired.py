@@ -1,13 +1,16 @@
 """Two runs over the same problems: the difference, its interval, and how likely chance alone gives one as large.
 
-Problems differ far more than models do, so runs are compared problem by problem. The interval is a bootstrap of the
-problems' differences. The test flips signs: if the two runs were alike, each problem's difference could as well have
-had the other sign, so all 2^P signs are equally likely.
+Problems differ far more than models do, so runs are compared problem by problem. The interval is that of a share
+(`bootstrap`), stretched from [0, 1] to [-1, 1]: an unseen problem may have turned from never to always, or back. The
+test flips signs: if the two runs were alike, each problem's difference could as well have had the other sign, so all
+2^P signs are equally likely.
 
 Rates are fractions of whole numbers, so the sum over all sign flips is counted exactly, however many problems there
 are, as long as their common denominator is small; samples are drawn only where it isn't. `Difference.exact` says so.
 
-Limits: only problems that both runs have are compared. The test is about these problems; the interval about their kind.
+Limits: only problems that both runs have are compared. The test is about these problems; the interval about their
+kind, whatever the rest of it is like. So it can hold 0 where the test is sure: of thirty problems it is at least 23
+points wide.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from math import lcm
 
 import numpy as np
 
-from cleaner_rl.evaluate.bootstrap import LEVEL, bound, mean
+from cleaner_rl.evaluate.bootstrap import LEVEL, mean
 from cleaner_rl.tools import derive_seed
 
 FLIPS = 100_000
@@ -52,10 +55,8 @@ def difference(
     if not gains:
         return Difference(None)
     p, exact = sign_flip(gains, seed=seed)
-    estimate = mean([float(gain) for gain in gains], seed=seed, level=level)
-    low, high = estimate.low, estimate.high
-    if low is not None and not any(gains):
-        low, high = -bound(len(gains), level), bound(len(gains), level)
+    share = mean([float((1 + gain) / 2) for gain in gains], share=True, seed=seed, level=level)
+    low, high = (None if end is None else 2 * end - 1 for end in (share.low, share.high))
     value = float(sum(gains, Fraction(0)) / len(gains))
     better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     return Difference(value, low, high, p, len(gains), better, worse, exact)

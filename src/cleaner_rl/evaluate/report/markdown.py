@@ -22,7 +22,7 @@ def table(of: tables.Table) -> str:
 def _parts(evaluation: Evaluation) -> Iterator[str]:
     yield f"# {evaluation.model}"
     yield (
-        f"Shares in percent, with {words.level()} intervals in brackets (bootstrap over problems). "
+        f"Shares in percent, with {words.level()} intervals over problems in brackets. "
         f"{words.CLAIM.capitalize()}. *p* is of a paired sign-flip test over problems."
     )
     yield table(tables.scores(evaluation))
