@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
+from time import sleep
 
 import pyarrow as pa
 import pytest
@@ -179,6 +180,23 @@ def test_what_was_found_in_a_file_that_is_gone_shows_no_other(tmp_path: Path) ->
         library.update()
         assert library.page({})["total"] == 1
         assert found_inside(library, q="print(y)") == 0
+
+
+def test_an_export_has_all_that_is_found_whatever_is_looked_for_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(path: Path, text: str) -> Iterator[int]:
+        sleep(0.05)
+        if text == "print(y)":
+            library.page({"q": "something else", "inside": "yes"})
+        return rows_with(path, text)
+
+    monkeypatch.setattr(search, "PATIENCE", 0)
+    monkeypatch.setattr(search, "rows_with", slowly)
+    with Library(write(tmp_path / "store", [grafted(), broken(step=1)]), tmp_path / "cache") as library:
+        library.update()
+        page = page_of(library, {"q": "print(y)", "inside": "yes"}).decode()
+    assert len(json.loads(page.split('id="data">')[1].split("</script>")[0])["rows"]) == 2
 
 
 def test_the_same_text_is_found_in_both_formats(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ TEMPLATE = """<!doctype html>
 
 def page_of(library: Library, parameters: Mapping[str, str]) -> bytes:
     """The first trajectories of a list, in its order, as one HTML file."""
-    listed = library.page({"size": str(LIMIT), **parameters})
+    listed = library.page({"size": str(LIMIT), **parameters}, whole=True)
     overview = library.overview()
     shown = list(library.many(row["id"] for row in listed["rows"]))
     data = {

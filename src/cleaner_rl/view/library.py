@@ -74,10 +74,11 @@ class Library:
             "problems": problems,
         }
 
-    def page(self, parameters: Mapping[str, str]) -> Json:
-        """One page of a list."""
+    def page(self, parameters: Mapping[str, str], *, whole: bool = False) -> Json:
+        """One page of a list. `whole` waits for a search to end; else it shows what was found so far."""
         query = parse(parameters)
-        scan = self._searcher.scan(query.text) if query.text else None
+        look = self._searcher.whole if whole else self._searcher.scan
+        scan = look(query.text) if query.text else None
         tables = {} if scan is None else {"hits": _hits(scan)}
         counted = f"SELECT count(*) AS n FROM trajectories WHERE {query.condition}"
         total = self.index.rows(counted, query.values, tables)[0]["n"]

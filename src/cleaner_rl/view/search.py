@@ -67,6 +67,15 @@ class Searcher:
         scan.finished.wait(PATIENCE)
         return scan
 
+    def whole(self, text: str) -> Scan:
+        """A scan of its own, at its end: no other text ends it before."""
+        scan = Scan(text)
+        self._extend(scan)
+        for number, path in scan.left:
+            _read(scan, number, path)
+        scan.finished.set()
+        return scan
+
     def stop(self) -> None:
         """End the scan that runs."""
         if self._scan is not None:
