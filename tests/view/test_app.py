@@ -58,6 +58,7 @@ def test_a_list_and_a_trajectory(address: str) -> None:
     [
         ("/api/list?size=x", 400, "size=x is no number"),
         ("/api/trajectory?id=..%2F..%2Fetc%2Fpasswd:0", 404, "there is no trajectory at"),
+        ("/api/list?page=inf", 400, "page=inf is out of range"),
         ("/etc/passwd", 404, "there is nothing at"),
         ("/../../etc/passwd", 404, "there is nothing at"),
     ],
@@ -68,12 +69,23 @@ def test_what_cant_be_is_said(address: str, path: str, status: int, problem: str
     assert problem in json.loads(body)["problem"]
 
 
+@pytest.mark.parametrize("row", ["8", "9" * 18, "9" * 19, "9" * 5000, "-1", "1.0", "²"])
+@pytest.mark.parametrize("what", ["trajectory", "tokens"])
+def test_a_row_that_isnt_there_is_not_found(address: str, library: Library, what: str, row: str) -> None:
+    name, _, _ = library.page({})["rows"][0]["id"].rpartition(":")
+    answer, body = ask(address, f"/api/{what}?id={quote(f'{name}:{row}', safe='')}")
+    assert answer.status == 404
+    assert "there is no trajectory at" in json.loads(body)["problem"]
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_can_be_changed(address: str, method: str) -> None:
     assert ask(address, "/api/list", method)[0].status == 405
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "192.168.0.7:80", "[::ffff:1.2.3.4]", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "192.168.0.7:80", "[::ffff:1.2.3.4]", "[::1", ""]
+)
 def test_a_name_from_elsewhere_is_not_answered(address: str, host: str) -> None:
     assert ask(address, "/api/list", headers={"Host": host})[0].status == 403
 

@@ -92,6 +92,9 @@ def test_pages_part_a_list_without_loss(library: Library) -> None:
         ("reward_min=much", "reward_min=much is no number"),
         ("size=100000", "out of range"),
         ("page=nan", "out of range"),
+        ("page=inf", "out of range"),
+        ("page=1e18", "out of range"),
+        ("size=1.5", "size=1.5 is no whole number"),
         ("sort=reward; DROP TABLE files", "choose one of"),
     ],
 )

@@ -123,7 +123,10 @@ class Application:
 
 def _is_local(scope: Scope) -> bool:
     host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
-    return urlsplit(f"//{host}").hostname in LOOPBACK
+    try:
+        return urlsplit(f"//{host}").hostname in LOOPBACK
+    except ValueError:  # half an address
+        return False
 
 
 def _problem(status: HTTPStatus, message: str) -> tuple[HTTPStatus, str, bytes, Mapping[str, str]]:

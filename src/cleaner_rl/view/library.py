@@ -96,11 +96,12 @@ class Library:
 
     def trajectory(self, address: str) -> Json:
         """One trajectory, with the others of its group."""
-        return self._shown(address, self._read(address))
+        row = self._row(address)
+        return self._shown(row, self._read(row))
 
     def tokens(self, address: str) -> Json:
         """Its tokens; null for a text trajectory."""
-        return {"spans": tokens_of(self._read(address), self.sources.tokenizer)}
+        return {"spans": tokens_of(self._read(self._row(address)), self.sources.tokenizer)}
 
     def many(self, addresses: Iterable[str]) -> Iterator[tuple[str, Json, Json]]:
         """Several of them with their tokens, each file read once, in the order of files."""
@@ -113,17 +114,16 @@ class Library:
                 if place in places:
                     address = f"{name}:{place}"
                     tokens = {"spans": tokens_of(found, self.sources.tokenizer)}
-                    yield address, self._shown(address, found), tokens
+                    yield address, self._shown(self._row(address), found), tokens
 
-    def _shown(self, address: str, found: AnyTrajectory) -> Json:
-        row = self._row(address)
+    def _shown(self, row: Json, found: AnyTrajectory) -> Json:
         siblings = self.index.rows(
             f"SELECT {LIST}, roc FROM {FILES} WHERE run_id = ? AND step = ? AND task = ? "
             f"ORDER BY rollout, name, row LIMIT {SIBLINGS}",
             [row["run_id"], row["step"], row["task"]],
         )
         return {
-            "id": address,
+            "id": _address(row),
             "run_id": row["run_id"],
             **detail(found),
             "siblings": [{**_line(each), "roc": plain(json.loads(each["roc"] or "null"))} for each in siblings],
@@ -139,28 +139,31 @@ class Library:
         return [_line(row) for row in self.index.rows(listed, query.values, tables)]
 
     def _row(self, address: str) -> Json:
+        """The index has only what `discover` found, so nothing else can be read, whatever the address says."""
         name, _, row = address.rpartition(":")
-        found = self.index.rows(f"SELECT {LIST} FROM {FILES} WHERE name = ? AND row = ?", [name, int(row)])
+        asked = f"SELECT {LIST} FROM {FILES} WHERE name = ? AND row = try_cast(? AS BIGINT)"
+        found = self.index.rows(asked, [name, row]) if row.isdecimal() else []
         if not found:
-            raise UnknownTrajectoryError(f"{address} is not in the index (yet)")
+            raise UnknownTrajectoryError(f"there is no trajectory at {address} (yet)")
         return found[0]
 
-    def _read(self, address: str) -> AnyTrajectory:
-        """Only what `discover` found can be read, whatever the address says."""
-        name, _, row = address.rpartition(":")
-        if not row.isdecimal() or name not in {file.name for file in self.sources.files}:
-            raise UnknownTrajectoryError(f"there is no trajectory at {address}")
-        return read_at(self.sources.root / name, int(row))
+    def _read(self, row: Json) -> AnyTrajectory:
+        return read_at(self.sources.root / row["name"], row["row"])
 
     def _progress(self) -> Json:
         counted = self.index.rows("SELECT count(*) AS n FROM trajectories")[0]["n"]
         return {"files": len(self.sources.files), "left": len(self.index.stale(self.sources)), "trajectories": counted}
 
 
+def _address(row: Json) -> str:
+    return f"{row['name']}:{row['row']}"
+
+
 def _line(row: Json) -> Json:
     line = as_row(row)
-    line["id"] = f"{line.pop('name')}:{line.pop('row')}"
-    line.pop("file", None)
+    line["id"] = _address(row)
+    for name in ("name", "row", "file"):
+        line.pop(name, None)
     return line
 
 

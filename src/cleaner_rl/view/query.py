@@ -16,6 +16,7 @@ from cleaner_rl.view.summary import STATUS_BITS
 
 PAGE = 50
 LARGEST_PAGE = 1000
+LAST_PAGE = 10**9
 RANGES = ("step", "reward", "similarity", "turns", "length", "failed", "gap", "rollout")
 """Columns with `…_min` and `…_max`."""
 SORTS = {
@@ -100,8 +101,8 @@ def parse(parameters: Mapping[str, str]) -> Query:
         where=tuple(where),
         values=tuple(values),
         order=_order(given.get("sort", "")),
-        page=int(_number("page", given.get("page", "0"), 0)),
-        size=int(_number("size", given.get("size", str(PAGE)), 1, LARGEST_PAGE)),
+        page=_whole("page", given.get("page", "0"), 0, LAST_PAGE),
+        size=_whole("size", given.get("size", str(PAGE)), 1, LARGEST_PAGE),
         text=given.get("q", "") if inside else "",
         parameters=given,
     )
@@ -136,3 +137,10 @@ def _number(name: str, value: str, least: float | None = None, most: float | Non
     if isnan(number) or (least is not None and number < least) or (most is not None and number > most):
         raise BadQueryError(f"{name}={value} is out of range")
     return number
+
+
+def _whole(name: str, value: str, least: int, most: int) -> int:
+    number = _number(name, value, least, most)
+    if not number.is_integer():
+        raise BadQueryError(f"{name}={value} is no whole number")
+    return int(number)
