@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from cleaner_rl.trajectory.store import JsonlWriter, StoreError
-from cleaner_rl.view import index, search
+from cleaner_rl.view import DEMO, evaluations, index, search
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
 from cleaner_rl.view.lines import tables_of
@@ -389,6 +389,41 @@ def test_evaluations_of_one_folder_are_told_apart(tmp_path: Path) -> None:
         with Library(path, tmp_path / "cache") as library:
             library.update()
             assert [run["id"] for run in library.overview()["runs"]] == [f"{front}3f2a/off", f"{front}9c1b/off"]
+
+
+def test_an_evaluation_is_read_again_only_if_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    read_bytes = Path.read_bytes
+
+    def watched(path: Path) -> bytes:
+        read.append(path.name)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", watched)
+    found = json.loads((DEMO / "grpo.json").read_text())
+    (tmp_path / "eval.json").write_text(json.dumps(found))
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with Library(tmp_path, tmp_path / "cache") as library:
+        for _ in range(2):
+            assert [each["model"] for each in library.overview()["evaluations"]] == ["grpo"]
+        assert sorted(read) == ["deep.json", "eval.json"]
+        (tmp_path / "eval.json").write_text(json.dumps({**found, "model": "another"}))
+        assert [each["model"] for each in library.overview()["evaluations"]] == ["another"]
+        monkeypatch.setattr(evaluations, "LARGEST", 100)
+        assert library.overview()["evaluations"] == []
+        assert len(read) == 3
+
+
+def test_links_to_nothing_are_passed_by(tmp_path: Path) -> None:
+    store = write(tmp_path / "run", [clean()])
+    for name in ("part.parquet", "log.jsonl", "metrics.jsonl", "tokenizer.json", "results.json"):
+        (store / name).symlink_to(tmp_path / "gone")
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        overview = library.overview()
+        assert [run["id"] for run in overview["runs"]] == ["saar"]
+        assert (overview["evaluations"], overview["problems"]) == ([], [])
+        assert overview["progress"]["files"] == 1
 
 
 def test_the_nearest_tokenizer_counts(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -76,12 +77,12 @@ def runs(index: Index, metrics: Iterable[Path]) -> list[Run]:
 
 def _add_log(path: Path, found: dict[str, Run]) -> None:
     logged: dict[str, dict[str, Series]] = {}
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
                 record = json.loads(line)
-            except ValueError:
-                continue  # a line that is being written
+            except (ValueError, RecursionError):
+                continue  # a line that is being written, or none of a log
             if not isinstance(record, dict) or not isinstance(step := record.get("step"), int):
                 continue
             values = record.get("metrics", record.get("data"))

@@ -14,7 +14,7 @@ file. Hidden files are left out: the store writes its unfinished ones so.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -78,7 +78,7 @@ def discover(path: Path) -> Sources:
     return Sources(
         path=path,
         root=root,
-        files=tuple(_store_file(each, root) for each in found if _may_be_store(each)),
+        files=tuple(_store_files(filter(_may_be_store, found), root)),
         metrics=tuple(sorted(metrics)),
         evaluations=tuple(each for each in found if each.suffix == ".json" and each.name != TOKENIZER),
         # The nearest: a checkpoint further down may have one of its own.
@@ -90,9 +90,13 @@ def _may_be_store(file: Path) -> bool:
     return file.suffix == ".parquet" or (file.suffix == ".jsonl" and file.name != METRICS)
 
 
-def _store_file(file: Path, root: Path) -> StoreFile:
-    status = file.stat()
-    return StoreFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns)
+def _store_files(files: Iterable[Path], root: Path) -> Iterator[StoreFile]:
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError:  # a link to nothing, or a file that has just gone
+            continue
+        yield StoreFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
