@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.evaluate import Estimate, Evaluation, RecoveryResult, Repair, read_results, score, score_set
-from cleaner_rl.evaluate.report import markdown, page, words, write_report
+from cleaner_rl.evaluate.report import markdown, page, plots, words, write_report
 from tests.evaluate.builders import evaluation, sample, simulated
 
 VOID = {"meta", "link", "br", "path", "use", "rect", "img"}
@@ -110,6 +110,26 @@ def test_nothing_but_faults_is_still_a_report() -> None:
     found = Evaluation("m", {}, (score_set("set", {Repair.OFF: broken}, 1),))
     assert "node gone" in checked(page.page(found)).text
     assert "| node gone | 1 |" in markdown.markdown(found)
+
+
+def with_a_fault_in_all_but_one(problems: int, samples: int) -> Evaluation:
+    """One problem has all its samples; the others lost one each, and are mostly right."""
+    judged = [sample(f"p{n}", k, n > 0) for n in range(problems) for k in range(samples - (n > 0))]
+    faults = [sample(f"p{n}", samples, None, fault="node gone") for n in range(1, problems)]
+    return Evaluation("m", {}, (score_set("set", {Repair.OFF: [*judged, *faults]}, samples),))
+
+
+def test_pass_at_k_of_fewer_problems_says_of_how_many() -> None:
+    found = with_a_fault_in_all_but_one(30, 16)
+    row = markdown.markdown(found).split("## pass@k")[1].split("\n| set ")[2].splitlines()[0]
+    assert row.endswith("| 0.0 (1 of 30 problems) |")
+    assert row.count("of 30 problems") == 1, "those with 8 samples or fewer rest on all problems"
+
+
+def test_the_plot_of_pass_at_k_leaves_out_what_rests_on_fewer_problems() -> None:
+    drawn = checked(plots.passing(with_a_fault_in_all_but_one(5, 4).sets[0])).text.split()
+    assert "2" in drawn
+    assert "4" not in drawn
 
 
 def test_all_three_files_are_written(tmp_path: Path) -> None:

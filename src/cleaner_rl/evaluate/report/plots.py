@@ -61,16 +61,21 @@ def scores(evaluation: Evaluation) -> str:
 
 
 def passing(each: SetResult) -> str:
-    """pass@k of one set against k."""
+    """pass@k of one set against k, where all problems have k samples: else a line would go on with other problems."""
+    lines = {
+        repair: [
+            (int(name[5:]), found)
+            for name, found in arm.figures.items()
+            if name.startswith("pass@") and found.problems == len(arm.problems)
+        ]
+        for repair, arm in each.arms.items()
+    }
 
     def draw(axes: Axes) -> None:
-        for repair, arm in each.arms.items():
-            points = [(int(name[5:]), found) for name, found in arm.figures.items() if name.startswith("pass@")]
-            known = [(k, found) for k, found in points if found.value is not None]
+        for repair, known in lines.items():
             colour = COLOURS[repair]
-            ks = [k for k, _ in known]
             axes.plot(
-                ks,
+                [k for k, _ in known],
                 [_percent(found.value) for _, found in known],
                 "o-",
                 color=colour,
@@ -82,6 +87,7 @@ def passing(each: SetResult) -> str:
             low, high = ([_percent(getattr(found, end)) for _, found in ends] for end in ("low", "high"))
             axes.fill_between([k for k, _ in ends], low, high, color=colour, alpha=0.14, lw=0)
         axes.set_xscale("log", base=2)
+        ks = sorted({k for known in lines.values() for k, _ in known})
         axes.set_xticks(ks, [str(k) for k in ks])
         axes.minorticks_off()
         axes.set(xlabel="k samples", ylabel="pass@k, %", ylim=(0, 100))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cleaner_rl.evaluate.report import words
@@ -34,21 +34,23 @@ def scores(evaluation: Evaluation) -> Table:
 
 
 def passing(evaluation: Evaluation) -> Table:
-    """pass@k for every k."""
-    return _by_set(evaluation, {name: name for name in words.passing_names(evaluation)})
+    """pass@k for every k; where faults left some problems with fewer than k samples, on how many it rests."""
+    return _by_set(evaluation, {name: name for name in words.passing_names(evaluation)}, _passing)
 
 
 def tools(evaluation: Evaluation) -> Table:
     """How often calls fail, and what the model makes of it."""
     names = ("calls", "errors_first", "errors_residual", "error_share", "recovery", "right_after_error")
-    return _by_set(evaluation, {name: words.LABELS[name] + (", %" if words.is_share(name) else "") for name in names})
+    return _by_set(
+        evaluation, {name: words.LABELS[name] + (", %" if words.is_share(name) else "") for name in names}, _figure
+    )
 
 
 def cost(evaluation: Evaluation) -> Table:
     """What a trajectory takes."""
     unit = " or ".join(sorted({each.unit for each in evaluation.sets}))
     units = {"turns": "", "sampled": f", {unit}", "lookahead": f", {unit}", "tool_seconds": ", s", "latency": ", s"}
-    return _by_set(evaluation, {name: words.LABELS[name] + own for name, own in units.items()})
+    return _by_set(evaluation, {name: words.LABELS[name] + own for name, own in units.items()}, _figure)
 
 
 def recovery(result: RecoveryResult) -> Table:
@@ -79,10 +81,10 @@ def settings(evaluation: Evaluation) -> Table:
     return Table(["setting", "value"], [[name, str(value)] for name, value in evaluation.settings.items()])
 
 
-def _by_set(evaluation: Evaluation, names: Mapping[str, str]) -> Table:
+def _by_set(evaluation: Evaluation, names: Mapping[str, str], cell: Callable[[Arm, str], str]) -> Table:
     """One row for each way that a set was run; `names` are figures with their headings."""
     rows = [
-        [each.name, words.REPAIR[repair], *(_figure(arm, name) for name in names)]
+        [each.name, words.REPAIR[repair], *(cell(arm, name) for name in names)]
         for each in evaluation.sets
         for repair, arm in each.arms.items()
     ]
@@ -91,3 +93,10 @@ def _by_set(evaluation: Evaluation, names: Mapping[str, str]) -> Table:
 
 def _figure(arm: Arm | None, name: str) -> str:
     return words.NOTHING if arm is None else words.whole(name, arm.figures.get(name))
+
+
+def _passing(arm: Arm, name: str) -> str:
+    found = arm.figures.get(name)
+    if found is None or found.problems == len(arm.problems):
+        return words.whole(name, found)
+    return f"{words.whole(name, found)} ({found.problems} of {len(arm.problems)} problems)"
