@@ -382,6 +382,45 @@ def test_jsonl_and_runs_of_the_same_name(tmp_path: Path) -> None:
         assert len(library.trajectory(library.page({"run": "a/saar"})["rows"][0]["id"])["siblings"]) == 1
 
 
+def logged(folder: Path, run: str, reward: float) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.jsonl").write_text(json.dumps({"run": run, "step": 0, "metrics": {"reward": reward}}) + "\n")
+
+
+def rewards(path: Path, cache: Path) -> dict[str, list[float]]:
+    with Library(path, cache) as library:
+        library.update()
+        return {run["id"]: run["curves"]["reward"]["values"] for run in library.overview()["runs"]}
+
+
+def test_a_log_belongs_to_the_run_in_its_folder(tmp_path: Path) -> None:
+    for name, reward in (("a", 0.25), ("b", 0.5)):
+        write(tmp_path / "runs" / name / "trajectories", [clean()])
+        logged(tmp_path / "runs" / name, "saar", reward)
+    assert rewards(tmp_path / "runs", tmp_path / "cache") == {"a/saar": [0.25], "b/saar": [0.5]}
+    assert rewards(tmp_path / "runs" / "a" / "trajectories", tmp_path / "cache") == {"saar": [0.25]}
+
+
+def test_a_log_of_no_run_in_its_folder_belongs_to_the_one_that_lacks_a_log(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / "runs" / name / "trajectories", [clean()])
+    logged(tmp_path / "runs" / "a", "saar", 0.25)
+    logged(tmp_path / "runs" / "logs", "saar", 0.5)
+    assert rewards(tmp_path / "runs", tmp_path / "cache") == {"a/saar": [0.25], "b/saar": [0.5]}
+
+
+def test_no_two_logs_are_poured_into_one_run(tmp_path: Path) -> None:
+    write(tmp_path / "runs" / "a" / "trajectories", [clean()])
+    for place, reward in (("a", 0.25), ("b", 0.5), ("saar", 0.75), ("", 1.0)):
+        logged(tmp_path / "runs" / place, "saar", reward)
+    assert rewards(tmp_path / "runs", tmp_path / "cache") == {
+        "a/saar": [0.25],
+        "b/saar": [0.5],
+        "saar": [1.0],
+        "saar (in saar)": [0.75],
+    }
+
+
 def test_evaluations_of_one_folder_are_told_apart(tmp_path: Path) -> None:
     for fingerprint, made in (("3f2a", clean(run="off")), ("9c1b", broken(run="off"))):
         write(tmp_path / "out" / "trajectories" / fingerprint, [made])

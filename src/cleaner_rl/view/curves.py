@@ -3,17 +3,22 @@
 A metrics file has one object a line, `{"run": "saar", "step": 12, "metrics": {"reward": 0.41, …}}`. Of one step given
 twice the last counts. verl's own file logger writes `data` for `metrics` and no run: read too. Where both a log and the
 store know a curve, the log's is shown, because a trainer sees what the store may not hold.
+
+A log is that of the run of its name in its own folder; if there is none there, of the only one of that name that has no
+log; else it is a run by itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cleaner_rl.view.sources import Sources, store_of
 
 if TYPE_CHECKING:
     from cleaner_rl.view.index import Index
@@ -44,6 +49,15 @@ class Run:
     curves: dict[str, Series] = field(default_factory=dict)
     logged: set[str] = field(default_factory=set)
     """Names of those that come from a log."""
+    log: Path | None = None
+    """Which one: a run has no two."""
+
+    def add(self, log: Path, curves: Mapping[str, Series]) -> None:
+        """Take what a log says."""
+        self.log = log
+        self.curves |= curves
+        self.logged |= curves.keys()
+        self.steps = max(self.steps, *(len(series) for series in curves.values()), 0)
 
     def as_json(self) -> dict[str, object]:
         """With each curve as steps and values."""
@@ -56,7 +70,7 @@ class Run:
         return {**about, "curves": curves, "logged": sorted(self.logged)}
 
 
-def runs(index: Index, metrics: Iterable[Path]) -> list[Run]:
+def runs(index: Index, sources: Sources) -> list[Run]:
     """All runs, by name."""
     found: dict[str, Run] = {}
     counted = index.rows(
@@ -70,12 +84,34 @@ def runs(index: Index, metrics: Iterable[Path]) -> list[Run]:
         for name in CURVES:
             if row[name] is not None and isfinite(row[name]):
                 found[row["id"]].curves.setdefault(name, {})[row["step"]] = row[name]
-    for path in metrics:
-        _add_log(path, found)
+    _add_logs(index, sources, found)
     return sorted(found.values(), key=lambda run: run.id)
 
 
-def _add_log(path: Path, found: dict[str, Run]) -> None:
+def _add_logs(index: Index, sources: Sources, found: dict[str, Run]) -> None:
+    others = []
+    for path in sources.metrics:
+        inside = path.is_relative_to(sources.root)
+        store = store_of(path.relative_to(sources.root).as_posix()) if inside else ""
+        for name, curves in _logged(path).items():
+            own = index.run_id(store, name)
+            if own in found and found[own].log in (None, path):
+                found[own].add(path, curves)
+            else:
+                others.append((path, name, own, curves))
+    for path, name, own, curves in others:
+        # A run's id has its store's folder in front, wherever that lies; the log names the run alone.
+        same = [run for run in found.values() if run.log is None and (run.id == name or run.id.endswith(f"/{name}"))]
+        if len(same) == 1:
+            same[0].add(path, curves)
+        else:
+            free = own if own not in found else f"{own} (in {path.parent.name})"
+            found[free] = Run(free)
+            found[free].add(path, curves)
+
+
+def _logged(path: Path) -> dict[str, dict[str, Series]]:
+    """The curves of a log's runs, by their names."""
     logged: dict[str, dict[str, Series]] = {}
     with suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -90,10 +126,4 @@ def _add_log(path: Path, found: dict[str, Run]) -> None:
             for name, value in values.items() if isinstance(values, dict) else ():
                 if isinstance(value, int | float) and isfinite(value):
                     curves.setdefault(str(name), {})[step] = float(value)
-    for name, curves in logged.items():
-        # A run's id has its store's folder in front where that isn't the whole: the log names the run alone.
-        same = [run for run in found.values() if run.id == name or run.id.endswith(f"/{name}")]
-        run = same[0] if len(same) == 1 else found.setdefault(name, Run(name))
-        run.curves |= curves
-        run.logged |= curves.keys()
-        run.steps = max(run.steps, *(len(series) for series in curves.values()), 0)
+    return logged

@@ -82,6 +82,13 @@ class Index:
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
+    def run_id(self, store: str, run: str) -> str:
+        """What a run is called whose store lies in this folder."""
+        with self._database.cursor() as cursor:
+            asked = cursor.execute(f"SELECT {RUN_ID} FROM (SELECT $run AS run)", {"store": store, "run": run})
+            ((found,),) = asked.fetchall()
+            return str(found)
+
     def stale(self, sources: Sources) -> list[StoreFile]:
         """Files that aren't in it yet, or changed."""
         known = {(row["name"], row["size"], row["modified"]) for row in self.rows("SELECT * FROM files")}

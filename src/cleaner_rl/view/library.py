@@ -69,7 +69,7 @@ class Library:
         return {
             "path": str(self._path),
             "progress": self._progress(),
-            "runs": [run.as_json() for run in runs(self.index, self.sources.metrics)],
+            "runs": [run.as_json() for run in runs(self.index, self.sources)],
             "evaluations": evaluations(self.sources),
             "problems": problems,
         }
