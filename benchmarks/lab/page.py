@@ -16,10 +16,11 @@ from pathlib import Path
 from benchmarks.lab import summary
 from benchmarks.lab.arms import ARMS, BASELINE, CONTROLS, RATES, REQUIRED, TUNING
 from benchmarks.lab.order import order
-from benchmarks.lab.plots import HEADLINE, PANELS, Panel, draw
+from benchmarks.lab.plots import HEADLINE, PANELS, WITHIN, Panel, draw
 from benchmarks.lab.results import Result
-from benchmarks.lab.summary import Summary, summaries
-from benchmarks.lab.tables import course, of_seeds, percent, points_apart, ranged, signed, table
+from benchmarks.lab.room import TURNS
+from benchmarks.lab.summary import Spread, Summary, spread, summaries
+from benchmarks.lab.tables import course, percent, points_apart, ranged, table, worst
 from benchmarks.lab.worlds import DRIFT, PLACES, REAL, SLIPS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,7 +33,7 @@ METHODS = {
 }
 """Whose figures stand on which method's page, beside the baseline's."""
 PAGES = (PAGE, *(DOCS / "methods" / f"{name}.md" for name in METHODS))
-CURVE, CONTROLLED = "lab-curve.svg", "lab-controls.svg"
+CURVE, CONTROLLED, ROOM = "lab-curve.svg", "lab-controls.svg", "lab-room.svg"
 CHANGED = (BASELINE, "hindsight-successes", "saar", "hindsight")
 """What controls change one thing of."""
 NOTHING = "Nothing of this has run yet."
@@ -62,6 +63,7 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
         **{regime: _required(results, regime) for regime in DRAWN},
         REAL: second_opinion(results),
         "changed-names": changed_names(results),
+        "room": room(results),
         "taught": taught(results),
         "controls": controls(results),
         "agreement": agreement(results),
@@ -80,37 +82,53 @@ def headline(results: Sequence[Result]) -> str:
     if BASELINE not in drift or not ours:
         return NOTHING
     best = min(ours, key=lambda each: (-len(each.step_ratio.values), each.step_ratio.mean or 0.0))
+    name = ARMS[best.arm].label
     lines = [
-        f"- **{ARMS[best.arm].label}** came to DAPO's final held-out accuracy in {ranged(best.step_share)} of the "
-        f"steps and {ranged(best.token_share)} of the sampled tokens of DAPO's whole run; against where DAPO itself "
-        f"first was that good, in {ranged(best.step_ratio)} and {ranged(best.token_ratio)} ({of_seeds(best)})."
+        f"- Failed calls a held-out trajectory at the end, repair off: DAPO {ranged(drift[BASELINE].errors)}, "
+        f"**{name} {ranged(best.errors)}**. Figures are means over seeds, with the least and the most.",
+        f"- With the turns that it is trained with, {name} came to DAPO's accuracy at the end in "
+        f"**{ranged(best.step_ratio)} of the steps** and **{ranged(best.token_ratio)} of the sampled tokens** in which "
+        f"DAPO first came there; that is {ranged(best.step_share)} and {ranged(best.token_share)} of DAPO's whole run.",
+        *_in_short_with_room(results, best.arm),
     ]
     if "saar" in drift and best.arm != "saar":
         saar = drift["saar"]
         lines.append(
-            f"- SAAR: {ranged(saar.step_share)} and {ranged(saar.token_share)} of DAPO's whole run, "
-            f"{ranged(saar.step_ratio)} and {ranged(saar.token_ratio)} of its way there ({of_seeds(saar)})."
+            f"- SAAR, with the turns that it is trained with: {ranged(saar.step_ratio)} and {ranged(saar.token_ratio)} "
+            f"of DAPO's way there, {ranged(saar.step_share)} and {ranged(saar.token_share)} of its whole run; failed "
+            f"calls {ranged(saar.errors)}."
         )
-    lines.append(
-        f"- Failed calls a held-out trajectory at the end, repair off: DAPO {ranged(drift[BASELINE].errors)}, "
-        f"{ARMS[best.arm].label} {ranged(best.errors)}."
-    )
-    slips = [each for each in summaries(results, SLIPS) if ARMS[each.arm].required and each.worst is not None]
-    slips = [each for each in slips if each.arm != BASELINE]
-    if slips:
-        least = max(slips, key=lambda each: each.worst or 0.0)
+    slips = {each.arm: each for each in summaries(results, SLIPS)}
+    if best.arm in slips:
+        others = [each for each in slips.values() if each.arm not in (BASELINE, best.arm)]
         lines.append(
-            f"- In slips, the least difference of {ARMS[least.arm].label} to DAPO at equal tokens was "
-            f"{signed(least.worst)} (means over seeds)."
+            f"- In slips, the least difference of {name} to DAPO at equal tokens was {worst(slips[best.arm])} (mean "
+            "over seeds, and in brackets the worst of single seeds)"
+            + "".join(f"; of {ARMS[each.arm].label}, {worst(each)}" for each in others)
+            + "."
         )
     real = {each.run.arm: summary.curve(each, "accuracy") for each in _real(results)}
     if BASELINE in real and best.arm in real:
         theirs, own = real[BASELINE], real[best.arm]
         lines.append(
-            f"- SmolLM2-135M, a real language model, one seed, {theirs[-1][0]:.0f} steps: held-out accuracy "
-            f"{course(theirs, percent)} with DAPO, {course(own, percent)} with {ARMS[best.arm].label}."
+            f"- SmolLM2-135M, a real language model, one seed, {theirs[-1][0]:.0f} steps, 64 tasks: held-out accuracy "
+            f"{course(theirs, percent)} with DAPO, {course(own, percent)} with {name}; each has a standard error of "
+            "about 6 points."
         )
     return "\n".join(lines)
+
+
+def _in_short_with_room(results: Sequence[Result], best: str) -> list[str]:
+    roomy = {each.arm: each for each in summaries(summary.with_room(results), DRIFT)}
+    if not {BASELINE, best} <= set(roomy):
+        return []
+    theirs, own = roomy[BASELINE], roomy[best]
+    return [
+        f"- With {TURNS} turns instead, of which hardly anybody runs out, the same models end at "
+        f"{ranged(theirs.accuracy, percent)} (DAPO) and {ranged(own.accuracy, percent)} ({ARMS[best].label}), which "
+        f"comes to DAPO's accuracy there in {ranged(own.step_ratio)} of DAPO's steps; failed calls {ranged(theirs.errors)} "
+        f"and {ranged(own.errors)}."
+    ]
 
 
 def learning_rate(results: Sequence[Result]) -> str:
@@ -135,6 +153,42 @@ def changed_names(results: Sequence[Result]) -> str:
             shares = [summary.mean([summary.final(each, figure) for each in runs]) for figure, _ in CHANGED_NAMES]
             rows.append([arm.label, str(len(runs)), *map(percent, shares)])
     return table(["arm", "seeds", *(name for _, name in CHANGED_NAMES)], rows) if rows else NOTHING
+
+
+def room(results: Sequence[Result]) -> str:
+    """The same models with more turns."""
+    runs = summary.with_room(results)
+    rows = [
+        [
+            ARMS[each.arm].label,
+            str(each.seeds),
+            ranged(each.accuracy, percent),
+            ranged(each.errors),
+            ranged(_ends(runs, each.arm, "calls")),
+            ranged(_ends(runs, each.arm, "cut"), percent),
+            ranged(each.step_ratio),
+            ranged(each.token_ratio),
+            worst(each),
+        ]
+        for each in summaries(runs, DRIFT)
+    ]
+    head = [
+        "arm",
+        "seeds",
+        "accuracy",
+        "failed calls",
+        "calls",
+        "out of turns even so",
+        "steps to DAPO's, of its way there",
+        "tokens to DAPO's, of its way there",
+        "worst at equal tokens (worst seed)",
+    ]
+    return f"{table(head, rows)}\n\n![Curves with room](images/{ROOM})" if rows else NOTHING
+
+
+def _ends(results: Sequence[Result], arm: str, figure: str) -> Spread:
+    runs = [each for each in results if each.finished and (each.run.regime, each.run.arm) == (DRIFT, arm)]
+    return spread([summary.final(each, figure) for each in runs])
 
 
 def taught(results: Sequence[Result]) -> str:
@@ -218,7 +272,7 @@ def agreement(results: Sequence[Result]) -> str:
         step for step in common if twin.training[step]["sampled_tokens"] == baseline.training[step]["sampled_tokens"]
     ]
     parted = next((step for step in common if step not in same), None)
-    evaluated = [step for step in twin.evaluation if step in baseline.evaluation]
+    evaluated = [step for step in twin.evaluation if step and step in baseline.evaluation]
     apart = [abs(twin.evaluation[step]["accuracy"] - baseline.evaluation[step]["accuracy"]) for step in evaluated]
     until = (
         f"the first step whose sampled tokens differ in number is {parted}"
@@ -236,7 +290,7 @@ def cost(results: Sequence[Result], regime: str) -> str:
     """Where the time went."""
     rows = []
     for arm in REQUIRED:
-        runs = [each for each in results if each.run.arm == arm.name and each.run.regime == regime and each.training]
+        runs = [each for each in results if each.finished and (each.run.regime, each.run.arm) == (regime, arm.name)]
         if runs:
             parts = [_mean_part(runs, part) for part in ("", "_generation", "_update", "_weights", "_testing")]
             hours = sum(each.hours for each in runs) / len(runs)
@@ -304,12 +358,12 @@ CAME_TO = [
 HOW_SOON = [
     "arm",
     "steps to DAPO's",
-    "of DAPO's run",
-    "of DAPO's way there",
+    "of its way there",
+    "of its whole run",
     "k tokens to DAPO's",
-    "of DAPO's run",
-    "of DAPO's way there",
-    "worst at equal tokens",
+    "of its way there, tokens",
+    "of its whole run, tokens",
+    "worst at equal tokens (worst seed)",
 ]
 
 
@@ -355,17 +409,18 @@ def _how_soon(each: Summary) -> list[str]:
     return [
         ARMS[each.arm].label,
         ranged(each.steps, lambda value: f"{value:.0f}"),
-        ranged(each.step_share),
         ranged(each.step_ratio),
+        ranged(each.step_share),
         ranged(each.tokens, lambda value: f"{value:.0f}"),
-        ranged(each.token_share),
         ranged(each.token_ratio),
-        signed(each.worst),
+        ranged(each.token_share),
+        worst(each),
     ]
 
 
 def _plots(results: Sequence[Result]) -> Iterable[tuple[str, list[Result], list[str], Sequence[Panel]]]:
     """Each plot's file, with the runs, the arms and the panels that it shows."""
+    results = [each for each in results if each.finished]
     for regime in DRAWN:
         runs = [each for each in results if each.run.regime == regime]
         found = [each.arm for each in summaries(results, regime) if ARMS[each.arm].required or regime != DRIFT]
@@ -373,6 +428,8 @@ def _plots(results: Sequence[Result]) -> Iterable[tuple[str, list[Result], list[
             yield f"lab-{regime}.svg", runs, found, PANELS
         if found and regime == DRIFT:
             yield CURVE, runs, found, HEADLINE
+            roomy = summary.with_room(runs)
+            yield ROOM, roomy, [each.arm for each in summaries(roomy, DRIFT)], WITHIN
     first = [each for each in _first_seed(results) if each.run.regime == DRIFT]
     controls = [arm.name for arm in CONTROLS if any(each.arm == arm.name for each in summaries(first, DRIFT))]
     if controls:

@@ -91,11 +91,11 @@ def _at(points: Points, x: float) -> float | None:
 
 
 def _accuracy(x: X) -> Callable[[Result], Points]:
-    return lambda result: summary.smoothed(summary.curve(result, "accuracy", x))
+    return lambda result: summary.curve(result, "accuracy", x)
 
 
 def _evaluated(figure: str) -> Callable[[Result], Points]:
-    return lambda result: summary.smoothed(summary.curve(result, figure))
+    return lambda result: summary.curve(result, figure)
 
 
 def _trained(figure: str) -> Callable[[Result], Points]:
@@ -106,18 +106,23 @@ def _recovery(result: Result) -> Points:
     return [(float(step), each["right"]) for step, each in sorted(result.recovery.items())]
 
 
+def _room(result: Result) -> Points:
+    return [(float(step), each["accuracy"]) for step, each in sorted(result.room.items())]
+
+
 PANELS: tuple[Panel, ...] = (
     ("Held-out accuracy", "RL steps", _accuracy(summary.steps)),
     ("Held-out accuracy", "thousand tokens sampled", _accuracy(summary.tokens)),
     ("Held-out accuracy", "minutes of training", _accuracy(summary.minutes)),
     ("First call works (held-out)", "RL steps", _evaluated("first_call_works")),
     ("Failed calls a trajectory (held-out)", "RL steps", _evaluated("errors")),
-    ("Failed first attempts a trajectory (training)", "RL steps", _trained("raw_errors")),
+    ("Failed first attempts (training, smoothed)", "RL steps", _trained("raw_errors")),
     ("Right after a failed first call", "RL steps", _recovery),
     ("Tokens sampled a trajectory (held-out)", "RL steps", _evaluated("length")),
-    ("Log-prob gap of moved tokens (training)", "RL steps", _trained("graft_gap")),
+    ("Log-prob gap of moved tokens (training, smoothed)", "RL steps", _trained("graft_gap")),
 )
-HEADLINE = (PANELS[0], PANELS[1], PANELS[4])
+WITHIN = (PANELS[0], PANELS[1], PANELS[4])
+HEADLINE = (PANELS[0], ("Held-out accuracy, with room", "RL steps", _room), PANELS[4])
 
 
 def _panel(

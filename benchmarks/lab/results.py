@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class Result:
     rate: float = 0.0
     """Its learning rate."""
     commit: str = ""
+    room: ByStep = field(default_factory=dict)
+    """Evaluations of its models with more turns (`room`)."""
 
     @property
     def finished(self) -> bool:
@@ -75,10 +77,21 @@ def kept(run: Run, recipe: Recipe, folder: Path = RESULTS) -> bool:
 
 def read_all(folder: Path = RESULTS) -> list[Result]:
     """All results, in order of their names."""
-    return [_result(json.loads(file.read_text())) for file in sorted(folder.glob("*-[0-9].json"))]
+    return [_result(json.loads(file.read_text()), folder) for file in sorted(folder.glob("*-[0-9].json"))]
 
 
-def _result(record: Mapping[str, Any]) -> Result:
+def read_room(run: Run, folder: Path = RESULTS) -> ByStep:
+    """What was measured of a run's models with more turns."""
+    record = _read(room_path(run, folder), {"figures": {"room": {}}})
+    return {int(step): figures for step, figures in record["figures"]["room"].items()}
+
+
+def room_path(run: Run, folder: Path = RESULTS) -> Path:
+    """Where that is kept: it is measured apart from the run, by another commit."""
+    return folder / "room" / f"{run.name}.json"
+
+
+def _result(record: Mapping[str, Any], folder: Path) -> Result:
     settings, figures = record["settings"], record["figures"]
     run = Run(settings["regime"], settings["arm"], settings["seed"])
     by_step = {
@@ -86,7 +99,8 @@ def _result(record: Mapping[str, Any]) -> Result:
         for part in ("training", "evaluation", "recovery")
     }
     rate = settings["recipe"]["update"]["lr"]
-    return Result(run, settings["steps"], figures["hours"], rate=rate, commit=record["commit"], **by_step)
+    room = read_room(run, folder)
+    return Result(run, settings["steps"], figures["hours"], rate=rate, commit=record["commit"], room=room, **by_step)
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:

@@ -7,13 +7,12 @@ the first alone. The models are those that runs have saved; nothing is trained.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.lab.reading import ByStep, evaluated, models
+from benchmarks.lab.reading import evaluated, models
 from benchmarks.lab.recipes import Run
-from benchmarks.lab.results import plain
+from benchmarks.lab.results import plain, read_room, room_path
 from benchmarks.lab.served import rolled
 from benchmarks.lab.worlds import World, lab_folder, world
 from benchmarks.record import save
@@ -31,7 +30,7 @@ def measure(
     starts: dict[Path, dict[str, float]] = {}
     for run in runs:
         place = world(run.regime, run.seed)
-        found, saved = read(run, results), models(lab_folder() / run.name)
+        found, saved = read_room(run, results), models(lab_folder() / run.name)
         for step in sorted({0, *saved} - set(found)) if saved else ():
             if enough():
                 return
@@ -42,7 +41,7 @@ def measure(
             found[step] = starts.get(model) or with_room(model, place)
             starts[model] = found[step]
             settings = {"regime": run.regime, "arm": run.arm, "seed": run.seed, "turns": TURNS}
-            save(_path(run, results), {"room": plain(found)}, settings)
+            save(room_path(run, results), {"room": plain(found)}, settings)
             say(f"{run.name}: accuracy {found[step]['accuracy']:.3f} with room at step {step}")
 
 
@@ -51,14 +50,3 @@ def with_room(model: Path, place: World) -> dict[str, float]:
     made = rolled(model, place, place.held_out_tasks(), TURNS, "room")
     figures = {**evaluated(made), "cut": sum(each.ending is Ending.TURN_LIMIT for each in made) / len(made)}
     return {name: figures[name] for name in FIGURES}
-
-
-def read(run: Run, results: Path) -> ByStep:
-    """What was measured of a run."""
-    path = _path(run, results)
-    found = json.loads(path.read_text())["figures"]["room"] if path.exists() else {}
-    return {int(step): figures for step, figures in found.items()}
-
-
-def _path(run: Run, results: Path) -> Path:
-    return results / "room" / f"{run.name}.json"

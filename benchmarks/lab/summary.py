@@ -1,6 +1,6 @@
 """From runs to what can be said of them: curves, steps and tokens to DAPO's accuracy, intervals over seeds.
 
-- *Final* is the mean of the last three evaluations.
+- *Final* is the median of the evaluations in a run's last third: one odd evaluation moves nothing.
 - A run's *target* is the final accuracy of DAPO with the same seed, which began with the same model.
 - A run *reaches* it where the mean of three neighbouring evaluations first does, on straight lines between them.
 - A ratio is to DAPO's own figure with the same seed: to where it first was at its final accuracy, which on a level
@@ -12,15 +12,17 @@ Tokens are all that were sampled in training: attempts of lookaheads, rollouts t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import TypeAlias
 
 from benchmarks.lab.arms import ARMS, BASELINE, TUNING
 from benchmarks.lab.results import RESULTS, Result, read_all
 
-LAST = 3
+LAST = 6
+"""Steps of training at a run's end."""
 EARLY = 20
 """Steps in which most is learnt."""
 Points: TypeAlias = list[tuple[float, float]]
@@ -40,7 +42,9 @@ def tokens(result: Result, step: int) -> float:
 
 def minutes(result: Result, step: int) -> float:
     """Minutes of training so far, evaluation and start-up left out."""
-    return sum(each.get("seconds", 0.0) for at, each in result.training.items() if at <= step) / 60
+    # A step that a start was broken off in has no time of its own; it took what steps take.
+    usual = _usual(result) or 0.0
+    return sum(each.get("seconds", usual) for at, each in result.training.items() if at <= step) / 60
 
 
 def curve(result: Result, figure: str, x: X = steps) -> Points:
@@ -60,8 +64,8 @@ def smoothed(points: Points) -> Points:
 
 
 def final(result: Result, figure: str = "accuracy") -> float:
-    """The mean of the last evaluations."""
-    return mean([value for _, value in curve(result, figure)][-LAST:])
+    """The median of the evaluations in a run's last third."""
+    return median([value for step, value in curve(result, figure) if 3 * step >= 2 * result.steps])
 
 
 def reached(points: Points, target: float) -> float | None:
@@ -128,7 +132,9 @@ class Summary:
     """Of all of DAPO's run."""
     token_share: Spread
     worst: float | None
-    """The least difference to DAPO's accuracy at equal tokens, means over seeds, smoothed."""
+    """The least difference to DAPO's accuracy at equal tokens, means over seeds."""
+    worst_seed: float | None
+    """The same of single seeds."""
     seconds: Spread
     """A step."""
 
@@ -157,8 +163,8 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
         accuracy=spread([final(each) for each in runs]),
         errors=spread([final(each, "errors") for each in runs]),
         first_call=spread([final(each, "first_call_works") for each in runs]),
-        raw_errors=spread([mean([y for _, y in training_curve(each, "raw_errors")][-2 * LAST :]) for each in runs]),
-        recovery=spread([each.recovery[max(each.recovery)].get("right") for each in runs]),
+        raw_errors=spread([mean([y for _, y in training_curve(each, "raw_errors")][-LAST:]) for each in runs]),
+        recovery=spread([each.recovery.get(each.steps, {}).get("right") for each in runs]),
         one_reward=spread([mean([y for _, y in training_curve(each, "groups_of_one_reward")]) for each in runs]),
         works_if_right=spread([_early(each, "works_if_right") for each in runs]),
         works_if_wrong=spread([_early(each, "works_if_wrong") for each in runs]),
@@ -171,7 +177,8 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
             [_ratio(own[0], tokens(other, other.steps)) for own, (_, other) in zip(to_tokens, paired, strict=True)]
         ),
         worst=worst_difference([run for run, _ in paired], [other for _, other in paired]),
-        seconds=spread([_median([y for _, y in training_curve(each, "seconds")]) for each in runs]),
+        worst_seed=_least([worst_difference([run], [other]) for run, other in paired]),
+        seconds=spread([_usual(each) for each in runs]),
     )
 
 
@@ -183,12 +190,17 @@ def worst_difference(runs: Sequence[Result], others: Sequence[Result]) -> float 
     """The least of a mean curve minus another, over all token counts that all runs have come to."""
     if not runs:
         return None
-    ours = [smoothed(curve(each, "accuracy", tokens)) for each in runs]
-    theirs = [smoothed(curve(each, "accuracy", tokens)) for each in others]
+    ours = [curve(each, "accuracy", tokens) for each in runs]
+    theirs = [curve(each, "accuracy", tokens) for each in others]
     end = min(points[-1][0] for points in (*ours, *theirs))
     places = sorted({x for points in (*ours, *theirs) for x, _ in points if 0 < x <= end})
     differences = [_mean_at(ours, x) - _mean_at(theirs, x) for x in places]
     return min(differences, default=None)
+
+
+def with_room(results: Sequence[Result]) -> list[Result]:
+    """The same runs, evaluated with more turns than they were trained with; those that were."""
+    return [replace(each, evaluation=each.room) for each in results if each.room]
 
 
 def tuned_rate(folder: Path = RESULTS) -> float | None:
@@ -216,5 +228,11 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-def _median(values: Sequence[float]) -> float | None:
-    return sorted(values)[len(values) // 2] if values else None
+def _usual(result: Result) -> float | None:
+    """Seconds of a step."""
+    known = [seconds for _, seconds in training_curve(result, "seconds")]
+    return median(known) if known else None
+
+
+def _least(values: Sequence[float | None]) -> float | None:
+    return min((each for each in values if each is not None), default=None)

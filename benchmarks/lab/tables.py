@@ -11,15 +11,16 @@ def ranged(found: Spread, words: Callable[[float], str] = lambda value: f"{value
     """The mean, with the least and the most of the seeds, and how many of them never came to it."""
     if found.mean is None:
         return "never"
-    text = words(found.mean)
-    if len(found.values) > 1:
-        text += f" ({words(min(found.values))}–{words(max(found.values))})"
-    return text if len(found.values) == found.seeds else f"{text}, {found.seeds - len(found.values)} never"
+    apart = [f"{words(min(found.values))}–{words(max(found.values))}"] if len(found.values) > 1 else []
+    if missing := found.seeds - len(found.values):
+        apart.append(f"{missing} of {found.seeds} never")
+    return f"{words(found.mean)} ({'; '.join(apart)})" if apart else words(found.mean)
 
 
-def of_seeds(each: Summary) -> str:
-    """How many seeds a range is of."""
-    return f"mean of {each.seeds} seeds, with the least and the most" if each.seeds > 1 else "one seed"
+def worst(each: Summary) -> str:
+    """The least difference at equal tokens: of means over seeds, and of single seeds."""
+    found = signed(each.worst)
+    return f"{found} ({signed(each.worst_seed)})" if each.seeds > 1 and found else found
 
 
 def percent(value: float) -> str:

@@ -38,6 +38,8 @@ def result(
             "errors": 0.1,
             "first_call_works": 0.9,
             "length": 50.0,
+            "calls": 2.0,
+            "cut": 0.1,
             "rollouts": 256,
             **{f"accuracy_{count}_changed": accuracy(step) - count / 100 for count in range(3)},
             **{f"first_call_works_{count}_changed": 0.9 - count / 10 for count in range(3)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.lab.page import MARK, NOTHING, PAGES, blocks, filled, write_pages
@@ -38,16 +39,28 @@ def test_without_results_the_page_says_so() -> None:
 
 def test_the_headline_names_the_best_and_gives_its_range() -> None:
     headline = blocks(RESULTS)["headline"]
-    assert "**hindsight, all**" in headline
-    assert "mean of 3 seeds" in headline
-    assert "SAAR:" in headline
-    assert "SmolLM2" not in headline
+    assert "**hindsight, all 0.10 (0.10–0.10)**" in headline
+    assert "SAAR, with the turns that it is trained with: 0." in headline
+    assert not any(words in headline for words in ("In slips", "6 turns", "SmolLM2"))
+
+
+def test_the_headline_gives_the_best_arms_figures_with_room_and_every_arms_in_slips() -> None:
+    roomy = [replace(each, room=each.evaluation) for each in RESULTS]
+    slips = [
+        result(arm, regime="slips", accuracy=rising(to, 20))
+        for arm, to in {"dapo": 0.9, "hindsight": 0.85, "saar": 0.7}.items()
+    ]
+    *_, with_room, saar, in_slips = blocks([*roomy, *slips])["headline"].splitlines()
+    assert "end at 73.3 % (73.3 %–73.3 %) (DAPO) and 95.0 % (95.0 %–95.0 %) (hindsight, all)" in with_room
+    assert saar.startswith("- SAAR")
+    assert "of hindsight, all to DAPO at equal tokens was -5.0 points" in in_slips
+    assert "; of SAAR, -20.0 points" in in_slips
 
 
 def test_the_headline_has_a_real_models_word_on_the_best() -> None:
     real = [result(arm, accuracy=rising(0.7, 5), steps=5, regime="smollm2") for arm in ("dapo", "hindsight")]
     line = blocks([*RESULTS, *real])["headline"].splitlines()[-1]
-    assert "5 steps: held-out accuracy 40.0 % → 70.0 % with DAPO" in line
+    assert "5 steps, 64 tasks: held-out accuracy 40.0 % → 70.0 % with DAPO" in line
 
 
 def test_figures_are_told_by_how_many_names_have_changed() -> None:
@@ -80,7 +93,7 @@ def test_what_is_missing_is_named() -> None:
 def test_two_runs_of_one_arm_with_one_seed_are_compared() -> None:
     apart = blocks(RESULTS)["agreement"]
     assert "no step differs" in apart
-    assert "over 7 evaluations" in apart
+    assert "over 6 evaluations" in apart
 
 
 def test_a_page_is_written_with_its_plots(tmp_path: Path) -> None:

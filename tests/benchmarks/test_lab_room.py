@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.lab import room
 from benchmarks.lab.recipes import Run
+from benchmarks.lab.results import read_room
 from benchmarks.lab.worlds import World, world
 
 RUNS = [Run("drift", "dapo", 0), Run("drift", "saar", 0), Run("drift", "saar", 1), Run("drift", "roc", 0)]
@@ -36,9 +37,9 @@ def test_every_model_is_measured_once_and_runs_of_one_world_share_their_start(
     assert sorted(asked) == sorted(
         [*starts, *(model for run in RUNS[:3] for model in _models(tmp_path / "runs" / run.name))]
     )
-    assert list(room.read(RUNS[1], results)) == [0, 10, 20]
-    assert room.read(RUNS[0], results)[0] == room.read(RUNS[1], results)[0]
-    assert room.read(RUNS[3], results) == {}  # it has not run
+    assert list(read_room(RUNS[1], results)) == [0, 10, 20]
+    assert read_room(RUNS[0], results)[0] == read_room(RUNS[1], results)[0]
+    assert read_room(RUNS[3], results) == {}  # it has not run
 
 
 def _models(folder: Path) -> list[Path]:
