@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner_rl.purify import SplicePolicy, hindsight
+from cleaner_rl.purify.live import NO_CORRECTION
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, Ending, Key, TokenSpan, Trajectory
+from cleaner_rl.trajectory import AnyTrajectory, Edit, Ending, Granularity, Key, Mode, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter
 from tests.builders import answered, failed, trajectory, worked
 
@@ -32,6 +33,13 @@ def replaced(rollout: int = 1, task: str = "sum", step: int = 0, run: str = "saa
     """The same, with the reasoning replaced."""
     found = hindsight(trajectory(failed(), worked(), answered()), SplicePolicy(threshold=2.0))
     return keyed(found.trajectory, run, step, task, rollout, 1.0)
+
+
+def unmended(rollout: int = 3, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:
+    """A failure for which a lookahead found no correction."""
+    turn = failed()
+    edit = Edit(Mode.LIVE, Granularity.NONE, (turn, replace(failed(), attempt=1)), refusal=NO_CORRECTION)
+    return keyed(trajectory(replace(turn, edit=edit), answered()), run, step, task, rollout, 0.0)
 
 
 def clean(rollout: int = 2, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:

@@ -12,8 +12,10 @@ from time import sleep
 import pyarrow as pa
 import pytest
 
+from cleaner_rl.train.groups import figures_of
 from cleaner_rl.trajectory.store import JsonlWriter, StoreError
 from cleaner_rl.view import DEMO, evaluations, index, search
+from cleaner_rl.view.curves import CURVES
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
 from cleaner_rl.view.lines import tables_of
@@ -21,7 +23,7 @@ from cleaner_rl.view.query import SORTS, BadQueryError
 from cleaner_rl.view.search import rows_with
 from cleaner_rl.view.sources import NothingToShowError, discover
 from tests.view import killing
-from tests.view.stores import broken, clean, grafted, hostile, write
+from tests.view.stores import broken, clean, grafted, hostile, replaced, unmended, write
 
 FILTERS = {
     "": 8,
@@ -133,8 +135,7 @@ def test_curves_come_from_the_store_and_the_log_has_the_last_word(library: Libra
     assert runs["grpo"]["curves"]["reward"] == {"steps": [0, 1], "values": [1.0, 0.0]}
     assert runs["saar"]["curves"]["reward"] == {"steps": [0, 1, 2, 3], "values": [0.0, 0.25, 0.5, 0.75]}
     assert runs["saar"]["curves"]["errors_per_trajectory"] == {"steps": [0, 1], "values": [0.5, 1.0]}
-    # Step 0 of saar: four failed turns unaided, of which the two edits mended one each.
-    assert runs["saar"]["curves"]["recovery"]["values"][0] == 0.5
+    assert runs["saar"]["curves"]["recovery"] == {"steps": [0], "values": [1.0]}
     assert runs["saar"]["curves"]["grafts"]["values"] == [0.25, 0.0]
     assert runs["saar"]["logged"] == ["actor/entropy", "reward"]
 
@@ -144,6 +145,18 @@ def found_inside(library: Library, **wanted: str) -> int:
     while page["searching"] is not None:
         page = library.page({"inside": "yes", **wanted})
     return int(page["total"])
+
+
+def test_a_curve_of_the_store_is_what_a_trainer_logs(tmp_path: Path) -> None:
+    rows = [grafted(), replaced(), unmended(2), unmended(3), broken(4), clean(5)]
+    logged = figures_of(rows)
+    with Library(write(tmp_path / "store", rows), tmp_path / "cache") as library:
+        library.update()
+        (run,) = library.overview()["runs"]
+    assert logged["recovery"] == 0.5
+    drawn = {name: curve["values"] for name, curve in run["curves"].items()}
+    assert drawn == {name: [pytest.approx(logged[name])] for name in drawn}
+    assert CURVES.keys() - drawn.keys() == {"graft_gap"}  # nothing was re-scored
 
 
 def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) -> None:

@@ -28,13 +28,13 @@ CURVES: Mapping[str, str] = {
     "accuracy": "avg(CASE WHEN success THEN 1.0 WHEN NOT success THEN 0.0 END)",
     "errors_per_trajectory": "avg(failed)",
     "first_attempt_success": "1 - sum(first_failed) / nullif(sum(first_calls), 0)",
-    "recovery": "sum(mended_turns) / nullif(sum(failed_turns), 0)",
+    "recovery": "sum(grafts + replacements) / nullif(sum(grafts + replacements + unmended), 0)",
     "grafts": "avg(grafts)",
     "replacements": "avg(replacements)",
     "graft_gap": "avg(gap)",
     "tokens": "avg(CASE WHEN tokens THEN length END)",
 }
-"""What the store itself knows of a step."""
+"""What the store itself knows of a step; under each name the same as a trainer logs."""
 Series = dict[int, float]
 
 
