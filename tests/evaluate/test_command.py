@@ -12,7 +12,7 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 
 from cleaner_rl.cli import main
-from cleaner_rl.evaluate import Repair, read_results
+from cleaner_rl.evaluate import Repair, compare, read_results
 from cleaner_rl.trajectory.store import read
 from tests.evaluate.standins import RIGHT, Rule, mends, tasks
 from tests.rollout.chats import chat, tokenizer
@@ -149,6 +149,30 @@ def test_other_sampling_is_another_run(stand_in: StandIn, model: Path, problems:
     for top_p in ("0.6", "1.0"):
         judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off", "--top-p", top_p)
     assert stand_in.requests == 16
+
+
+def test_another_window_or_version_is_another_run(
+    stand_in: StandIn, model: Path, problems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.rule = lambda context, seed: RIGHT
+    judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off")
+    judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off", "--window", "20000")
+    assert stand_in.requests == 8, "it is the window that the server names"
+    judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off", "--window", "9000")
+    assert stand_in.requests == 16
+    monkeypatch.setattr("cleaner_rl.cli.eval.__version__", "99.0")
+    judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off", "--window", "9000")
+    assert stand_in.requests == 24
+
+
+def test_two_evaluations_differ_in_window_samples_and_failures_for_all_to_see(
+    stand_in: StandIn, model: Path, problems: Path, tmp_path: Path
+) -> None:
+    others = ["--window", "9000", "--samples", "1", "--recovery", "1"]
+    judge(stand_in.url, model, problems, tmp_path / "a", "--repair", "off")
+    judge(stand_in.url, model, problems, tmp_path / "b", "--repair", "off", *others)
+    notes = compare(read_results(tmp_path / "a"), read_results(tmp_path / "b")).notes
+    assert set(notes) == {"window differs: 20000 and 9000", "samples differs: 2 and 1", "recovery differs: 0 and 1"}
 
 
 def test_recovery_is_in_the_report(stand_in: StandIn, model: Path, problems: Path, tmp_path: Path) -> None:

@@ -136,15 +136,6 @@ async def _run(plan: Plan, name: str, chosen: Mapping[str, Any], folder: Path) -
         patience=chosen["patience"],
     )
     budget = RolloutBudget(turns=chosen["turns"], tokens=chosen["tokens"], lookahead=chosen["tokens"])
-    settings: dict[str, object] = {
-        "engine": chosen["engine"],
-        "prompt": prompt.name,
-        **asdict(connection.sampling),
-        "turns": budget.turns,
-        "tokens": budget.tokens,
-        "tool_seconds": chosen["tool_seconds"],
-        "seed": plan.seed,
-    }
     nodes = serving.open_sandbox(
         chosen["sandbox"],
         token=chosen["sandbox_token"],
@@ -152,18 +143,29 @@ async def _run(plan: Plan, name: str, chosen: Mapping[str, Any], folder: Path) -
         slots=chosen["slots"],
         sessions=chosen["concurrency"],
     )
-    identity = {**model_identity(chosen["model"]), "name": name, **settings, "words": fingerprint(asdict(prompt))}
-    with open_cache(folder, identity, plan.tasks) as journal, MathPool() as pool:
-        async with nodes as sandbox, connect(connection, prompt) as model:
-            if isinstance(model, TokenModel):
-                for note in model.chat.notes:
-                    click.echo(f"note: {note}", err=True)
-            limits = Limits(cpu_seconds=chosen["tool_seconds"])
-            tools = toolbox_of(prompt, sandbox, SessionRequest(limits=limits))
+    async with nodes as sandbox, connect(connection, prompt) as model:
+        if isinstance(model, TokenModel):
+            for note in model.chat.notes:
+                click.echo(f"note: {note}", err=True)
+        settings: dict[str, object] = {
+            "engine": chosen["engine"],
+            "prompt": prompt.name,
+            **asdict(connection.sampling),
+            "turns": budget.turns,
+            "tokens": budget.tokens,
+            "window": model.window // model.unit,
+            "tool_seconds": chosen["tool_seconds"],
+            "seed": plan.seed,
+            "cleaner-rl": __version__,
+        }
+        identity = {**model_identity(chosen["model"]), "name": name, **settings, "words": fingerprint(asdict(prompt))}
+        limits = Limits(cpu_seconds=chosen["tool_seconds"])
+        tools = toolbox_of(prompt, sandbox, SessionRequest(limits=limits))
+        with open_cache(folder, identity, plan.tasks) as journal, MathPool() as pool:
             bench = Bench(model, tools, prompt, standard_graders(sandbox, pool), budget)
             found = await _watched(plan, bench, journal, chosen["concurrency"])
-    more = {"attempts": plan.policy.attempts, "concurrency": chosen["concurrency"], "cleaner-rl": __version__}
-    return found, {**settings, **more}
+    more = {"samples": plan.samples, "attempts": plan.policy.attempts, "recovery": plan.failures}
+    return found, {**settings, **more, "concurrency": chosen["concurrency"]}
 
 
 def _summary(result: Evaluation, out: Path) -> str:
