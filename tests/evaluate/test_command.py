@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from click.testing import CliRunner, Result
 
 from cleaner_rl.cli import main
 from cleaner_rl.evaluate import Repair, compare, read_results
+from cleaner_rl.evaluate.report import write_report
 from cleaner_rl.trajectory.store import read
+from tests.evaluate.builders import evaluation
 from tests.evaluate.standins import RIGHT, Rule, mends, tasks
 from tests.rollout.chats import chat, tokenizer
 
@@ -195,3 +198,21 @@ def test_what_is_missing_is_said_with_what_to_do(
     shown = judge(stand_in.url, tmp_path / "no-model", problems, tmp_path / "out")
     assert shown.exit_code == 1
     assert "there is no tokenizer" in shown.output
+
+
+def test_a_folder_with_another_models_results_is_refused_before_anything_runs(
+    problems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "evals" / "huggingface"
+    write_report(replace(evaluation(("aime24",)), model="step-100/actor/huggingface"), out)
+    before = (out / "results.json").read_bytes()
+    where = ["--url", "http://127.0.0.1:9", "--patience", "1", "--tasks", str(problems)]
+    shown = CliRunner().invoke(main, ["eval", "--model", "step-200/actor/huggingface", *where])
+    assert shown.exit_code == 1
+    assert "step-100/actor/huggingface" in shown.output
+    assert "--out" in shown.output
+    assert "--name" in shown.output
+    assert (out / "results.json").read_bytes() == before
+    shown = CliRunner().invoke(main, ["eval", "--model", "step-100/actor/huggingface", *where])
+    assert "no engine answers" in shown.output, "its own results are replaced"

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import click
 from cleaner_rl import __version__
 from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
-from cleaner_rl.evaluate import Evaluation, Repair
+from cleaner_rl.evaluate import Evaluation, Repair, ResultsError, read_results
 from cleaner_rl.evaluate.cache import fingerprint, model_identity, open_cache
 from cleaner_rl.evaluate.measures import measure
 from cleaner_rl.evaluate.report import markdown, tables, words, write_report
@@ -97,6 +98,7 @@ def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
     """
     name = chosen["name"] or chosen["model"]
     out: Path = chosen["out"] or Path("evals") / Path(name).name
+    _refuse_another_model(out, name)
     with serving.explained():
         plan, skipped = _plan(chosen)
         found, shown = asyncio.run(_run(plan, name, chosen, chosen["cache"] or out / "trajectories"))
@@ -105,6 +107,17 @@ def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
     click.echo(json.dumps(result.to_json()) if chosen["as_json"] else _summary(result, out))
     if not any(arm.problems for each in result.sets for arm in each.arms.values()):
         raise click.ClickException(f"no sample could be judged; {out / 'report.html'} says what broke")
+
+
+def _refuse_another_model(out: Path, name: str) -> None:
+    """Checkpoints lie in folders whose last name is often the same; one's results must not replace another's."""
+    with suppress(ResultsError):
+        there = read_results(out / "results.json").model
+        if there != name:
+            raise click.ClickException(
+                f"{out} holds the results of {there}, and this is {name}: give another --out, or call this one by a "
+                "--name of its own"
+            )
 
 
 def _plan(chosen: Mapping[str, Any]) -> tuple[Plan, dict[str, object]]:
