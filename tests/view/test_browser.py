@@ -14,6 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from cleaner_rl.view import DEMO
+from cleaner_rl.view import library as views
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library
 from tests.view.serving import served
@@ -110,6 +111,27 @@ def test_the_overview_draws_two_runs_and_more_when_asked(browser: Browser, demo:
         expect(page.get_by_role("heading", name="rollouts/turns")).to_be_visible()
         page.get_by_role("link", name="grpo", exact=True).click()
         expect(page.locator(".count")).to_contain_text(f"{demo[0].page({'run': 'grpo'})['total']} trajectories")
+
+
+def test_many_runs_differ_in_their_lines_and_none_can_be_drawn(browser: Browser, tmp_path: Path) -> None:
+    runs = [f"run-{number:02}" for number in range(14)]
+    store = write(tmp_path / "store", [clean(step=step, run=run) for run in runs for step in range(2)])
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        with served(library) as url, Watch(browser) as page:
+            page.goto(url)
+            swatches = page.get_by_role("region", name="Table of runs").locator(".swatch")
+            expect(swatches).to_have_count(len(runs))
+            looks = swatches.evaluate_all("found => found.map((each) => getComputedStyle(each).backgroundImage)")
+            assert len(set(looks)) == len(runs)
+            assert all("gradient" in look for look in looks)
+            for run in runs[-2:]:
+                page.get_by_role("checkbox", name=f"Draw {run}").uncheck()
+                expect(page.get_by_role("checkbox", name=f"Draw {run}")).not_to_be_checked()
+            expect(page.locator("figure")).to_have_count(0)
+            page.reload()
+            expect(swatches).to_have_count(len(runs))
+            expect(page.get_by_role("checkbox", checked=True)).to_have_count(0)
 
 
 def test_a_log_has_figures_and_no_curves(browser: Browser, tmp_path: Path) -> None:
@@ -220,6 +242,18 @@ def test_siblings_tell_their_rewards_and_what_roc_did(browser: Browser, demo: tu
         group.locator("li:not(.here) a").first.click()
         page.wait_for_url(lambda now: now != before)
         expect(group.locator("li.here")).to_have_count(1)
+
+
+def test_a_large_group_says_how_much_of_it_is_shown(
+    browser: Browser, demo: tuple[Library, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "SIBLINGS", 4)
+    library, url = demo
+    with Watch(browser) as page:
+        page.goto(url + edited(library, "graft"))
+        group = page.get_by_role("region", name="Group")
+        expect(group.locator("li")).to_have_count(4)
+        expect(group).to_contain_text("The first 4 of 16 rollouts of this task at this step")
 
 
 def test_tokens_are_coloured_when_asked(browser: Browser, demo: tuple[Library, str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from cleaner_rl.train.groups import figures_of
 from cleaner_rl.trajectory.store import JsonlWriter, StoreError
 from cleaner_rl.view import DEMO, evaluations, index, search
+from cleaner_rl.view import library as views
 from cleaner_rl.view.curves import CURVES
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
@@ -122,6 +123,14 @@ def test_a_trajectory_comes_with_its_edit_and_its_group(library: Library) -> Non
     assert [each["rollout"] for each in found["siblings"]] == [0, 1, 2, 3]
     assert [each["kept"] for each in found["siblings"]] == [True, None, None, False]
     assert found["siblings"][3]["roc"]["why"] == "a failure, not drawn: 0 of 1 are kept"
+
+
+def test_a_large_group_is_cut_and_says_so(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = library.page({"edits": "graft"})["rows"]
+    assert library.trajectory(row["id"])["rollouts"] == 4
+    monkeypatch.setattr(views, "SIBLINGS", 2)
+    found = library.trajectory(row["id"])
+    assert (len(found["siblings"]), found["rollouts"]) == (2, 4)
 
 
 @pytest.mark.parametrize("address", ["", "nothing:0", "../../etc/passwd:0", "/etc/passwd:0", "x", "metrics.jsonl:0"])

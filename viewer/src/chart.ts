@@ -14,6 +14,26 @@ export function colour(place: number): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--series-${place % COLOURS}`).trim();
 }
 
+/** Lengths of strokes and gaps; undefined for a whole line. Once the colours are used up, runs differ in this. */
+function dash(place: number, dashed = false): number[] | undefined {
+  const round = Math.floor(place / COLOURS);
+  if (round === 0) return dashed ? [5, 4] : undefined;
+  return dashed ? [9, 3, 2 * round, 3] : [2 * round, 3];
+}
+
+/** A piece of a run's line, for legends. */
+export function swatch(place: number, dashed = false): HTMLElement {
+  const mark = h("span", { class: "swatch" });
+  let end = 0;
+  const strokes = (dash(place, dashed) ?? [1]).map((length, at) => {
+    const start = end;
+    end += length;
+    return `${at % 2 ? "transparent" : `var(--series-${place % COLOURS})`} ${start}px ${end}px`;
+  });
+  mark.style.setProperty("--strokes", strokes.join(", "));
+  return mark;
+}
+
 /** Ends the charts of the page before. */
 export function clearCharts(): void {
   for (const chart of charts) chart.destroy();
@@ -28,11 +48,8 @@ export function figure(title: string, note: string, lines: Line[], open?: (step:
   });
   const values = lines.map(() => h("span", { class: "value" }));
   const at = h("span", { class: "at" });
-  const legend = h("ul", { class: "legend" }, lines.map((line, place) => {
-    const swatch = h("span", { class: `swatch ${line.dashed ? "dashed" : ""}` });
-    swatch.style.setProperty("--colour", `var(--series-${line.colour % COLOURS})`);
-    return h("li", {}, swatch, h("span", { class: "name" }, line.label), values[place]);
-  }));
+  const legend = h("ul", { class: "legend" }, lines.map((line, place) =>
+    h("li", {}, swatch(line.colour, line.dashed), h("span", { class: "name" }, line.label), values[place])));
   const say = (index: number | null | undefined) => {
     at.textContent = index === null || index === undefined ? "latest" : `step ${steps[index]}`;
     lines.forEach((line, place) => {
@@ -65,7 +82,7 @@ export function figure(title: string, note: string, lines: Line[], open?: (step:
         { ...axis, size: 46, space: 32, values: (_, ticks) => ticks.map((tick) => String(+tick.toPrecision(6))) },
       ],
       series: [{}, ...lines.map((line) => ({
-        stroke: colour(line.colour), width: 2, spanGaps: true, dash: line.dashed ? [5, 4] : undefined,
+        stroke: colour(line.colour), width: 2, spanGaps: true, dash: dash(line.colour, line.dashed),
         points: { show: steps.length === 2, size: 6, fill: colour(line.colour) },
       }))],
       hooks: { setCursor: [(self) => say(self.cursor.idx)] },

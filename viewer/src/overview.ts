@@ -1,6 +1,6 @@
 // The first page: runs, their curves over training steps laid over each other, evaluations.
 
-import { figure, type Line } from "./chart";
+import { figure, swatch, type Line } from "./chart";
 import { count, decimal, h, plural, visible } from "./dom";
 import { address, go } from "./route";
 import { source } from "./source";
@@ -13,13 +13,14 @@ const PANELS: Panel[] = [
   { title: "Accuracy", note: "share of rollouts that solved their task", curves: [["accuracy", ""]] },
   { title: "Errors per trajectory", note: "failed calls left in the final history", curves: [["errors_per_trajectory", ""]] },
   { title: "First-attempt success", note: "share of calls that worked unaided", curves: [["first_attempt_success", ""]] },
-  { title: "Recovery", note: "share of failed turns that an edit mended", curves: [["recovery", ""]] },
+  { title: "Recovery", note: "share of repairs tried that were committed", curves: [["recovery", ""]] },
   { title: "Grafts and replacements", note: "per trajectory; replacements dashed", curves: [["grafts", "grafts"], ["replacements", "replacements"]] },
   { title: "Log-prob gap of edits", note: "nats per token lost by moving", curves: [["graft_gap", ""]] },
   { title: "Tokens", note: "mean length of a trajectory", curves: [["tokens", ""]] },
 ];
 const KNOWN = new Set(PANELS.flatMap((panel) => panel.curves.map(([name]) => name)));
 const OVERLAID = 2;
+const NONE = "\n"; // an address leaves out what is empty, and then the last runs would be drawn
 
 export async function overview(parameters: Parameters): Promise<HTMLElement> {
   const data = await source.overview();
@@ -67,17 +68,13 @@ function draw(panel: Panel, runs: Run[], shown: Run[]): HTMLElement | null {
 
 function runs(data: Overview, chosen: string[]): HTMLElement {
   const last = (run: Run, name: string) => decimal(run.curves[name]?.values.at(-1));
-  const toggle = (id: string) => go("", { runs: data.runs.map((run) => run.id).filter((each) => (each === id) !== chosen.includes(each)).join("\n") });
-  const rows = data.runs.map((run, place) => {
-    const swatch = h("span", { class: "swatch" });
-    swatch.style.setProperty("--colour", `var(--series-${place % 6})`);
-    return h("tr", {},
-      h("td", {}, h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.includes(run.id), onchange: () => toggle(run.id), "aria-label": `Draw ${run.id}` }), swatch)),
+  const toggle = (id: string) => go("", { runs: data.runs.map((run) => run.id).filter((each) => (each === id) !== chosen.includes(each)).join("\n") || NONE });
+  const rows = data.runs.map((run, place) =>
+    h("tr", {},
+      h("td", {}, h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.includes(run.id), onchange: () => toggle(run.id), "aria-label": `Draw ${run.id}` }), swatch(place))),
       h("th", { scope: "row" }, run.trajectories > 0 ? h("a", { href: address("list", { run: run.id }) }, visible(run.id) || "(no name)") : visible(run.id)),
       h("td", { class: "n" }, count(run.trajectories)), h("td", { class: "n" }, count(run.steps)), h("td", { class: "n" }, count(run.tasks)),
-      h("td", { class: "n" }, last(run, "reward")), h("td", { class: "n" }, last(run, "accuracy")), h("td", { class: "n" }, last(run, "errors_per_trajectory")),
-    );
-  });
+      h("td", { class: "n" }, last(run, "reward")), h("td", { class: "n" }, last(run, "accuracy")), h("td", { class: "n" }, last(run, "errors_per_trajectory"))));
   return h("section", { "aria-label": "Runs" }, h("h2", {}, "Runs"),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of runs" }, h("table", { class: "plain" },
       h("thead", {}, h("tr", {}, ["Draw", "Run", "Trajectories", "Steps", "Tasks", "Reward", "Accuracy", "Errors"].map((name, place) => h("th", { scope: "col", class: place > 1 ? "n" : "" }, name)))),

@@ -80,8 +80,9 @@ function group(found: Trajectory): HTMLElement | null {
   if (found.siblings.length < 2) return null;
   const solved = found.siblings.filter((each) => each.success).length;
   const kept = found.siblings.filter((each) => each.kept).length;
+  const cut = found.rollouts > found.siblings.length ? `The first ${count(found.siblings.length)} of ` : "";
   return h("section", { class: "group card", "aria-label": "Group" }, h("h2", {}, "Group"),
-    h("p", { class: "muted small" }, `${plural(found.siblings.length, "rollout")} of this task at this step, ${solved} solved${found.siblings.some((each) => each.kept !== null) ? `, ${kept} kept` : ""}.`),
+    h("p", { class: "muted small" }, `${cut}${plural(found.rollouts, "rollout")} of this task at this step, ${solved} solved${found.siblings.some((each) => each.kept !== null) ? `, ${kept} kept` : ""}.`),
     h("ul", { class: "siblings" }, found.siblings.map((each) => h("li", { class: each.id === found.id ? "here" : "" },
       h("a", { href: trajectoryAddress(each.id), "aria-current": each.id === found.id ? "page" : null },
         h("span", { class: "number" }, `#${each.rollout}`),

@@ -45,7 +45,7 @@ export interface Turn {
 export interface Trajectory {
   id: string; run_id: string; key: { run: string; step: number; task: string; rollout: number };
   reward: number | null; success: boolean | null; ending: string | null; extra: Record<string, unknown>;
-  length: number; unit: string; prompt: Text; turns: Turn[]; siblings: Row[];
+  length: number; unit: string; prompt: Text; turns: Turn[]; rollouts: number; siblings: Row[];
 }
 
 export interface TokenSpan {

@@ -27,6 +27,7 @@ from cleaner_rl.view.summary import LISTED, as_row
 from cleaner_rl.view.tokens import tokens_of
 
 SIBLINGS = 256
+"""Of a group that are shown; how many there are is said."""
 LIST = ", ".join(("name", "row", "run_id", *LISTED))
 RUNS = "SELECT DISTINCT run_id FROM trajectories ORDER BY run_id"
 FILES = "trajectories JOIN files ON files.number = trajectories.file"
@@ -117,16 +118,18 @@ class Library:
                     yield address, self._shown(self._row(address), found), tokens
 
     def _shown(self, row: Json, found: AnyTrajectory) -> Json:
-        siblings = self.index.rows(
-            f"SELECT {LIST}, roc FROM {FILES} WHERE run_id = ? AND step = ? AND task = ? "
-            f"ORDER BY rollout, name, row LIMIT {SIBLINGS}",
-            [row["run_id"], row["step"], row["task"]],
-        )
+        group = f"FROM {FILES} WHERE run_id = ? AND step = ? AND task = ?"
+        values = [row["run_id"], row["step"], row["task"]]
+        first = f"SELECT {LIST}, roc {group} ORDER BY rollout, name, row LIMIT {SIBLINGS}"
         return {
             "id": _address(row),
             "run_id": row["run_id"],
             **detail(found),
-            "siblings": [{**_line(each), "roc": plain(json.loads(each["roc"] or "null"))} for each in siblings],
+            "rollouts": self.index.rows(f"SELECT count(*) AS n {group}", values)[0]["n"],
+            "siblings": [
+                {**_line(each), "roc": plain(json.loads(each["roc"] or "null"))}
+                for each in self.index.rows(first, values)
+            ],
         }
 
     def _listed(self, query: Query, tables: Mapping[str, pa.Table]) -> list[Json]:
