@@ -94,14 +94,12 @@ def problems(tmp_path: Path) -> Path:
     return file
 
 
-def judge(url: str, model: Path, problems: Path, out: Path, *more: str) -> Result:
+def judge(url: str, model: Path, problems: Path, out: Path, *more: str, recovery: str | None = "0") -> Result:
     options = [
         "--patience",
         "1",
         "--samples",
         "2",
-        "--recovery",
-        "0",
         "--turns",
         "5",
         "--tokens",
@@ -110,7 +108,8 @@ def judge(url: str, model: Path, problems: Path, out: Path, *more: str) -> Resul
         "1",
     ]
     where = ["--url", url, "--model", str(model), "--tasks", str(problems), "--out", str(out)]
-    return CliRunner().invoke(main, ["eval", *where, *options, *more])
+    failures = [] if recovery is None else ["--recovery", recovery]
+    return CliRunner().invoke(main, ["eval", *where, *options, *failures, *more])
 
 
 def test_a_model_is_judged_and_a_second_run_asks_for_nothing(
@@ -171,20 +170,38 @@ def test_another_window_or_version_is_another_run(
 def test_two_evaluations_differ_in_window_samples_and_failures_for_all_to_see(
     stand_in: StandIn, model: Path, problems: Path, tmp_path: Path
 ) -> None:
-    others = ["--window", "9000", "--samples", "1", "--recovery", "1"]
+    others = ["--window", "9000", "--samples", "1"]
     judge(stand_in.url, model, problems, tmp_path / "a", "--repair", "off")
-    judge(stand_in.url, model, problems, tmp_path / "b", "--repair", "off", *others)
+    judge(stand_in.url, model, problems, tmp_path / "b", "--repair", "off", *others, recovery="1")
     notes = compare(read_results(tmp_path / "a"), read_results(tmp_path / "b")).notes
     assert set(notes) == {"window differs: 20000 and 9000", "samples differs: 2 and 1", "recovery differs: 0 and 1"}
 
 
 def test_recovery_is_in_the_report(stand_in: StandIn, model: Path, problems: Path, tmp_path: Path) -> None:
-    shown = judge(stand_in.url, model, problems, tmp_path / "out", "--recovery", "2", "--repair", "off")
+    shown = judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off", recovery="2")
     assert shown.exit_code == 0, shown.output
     found = read_results(tmp_path / "out").recovery
     assert found is not None
     assert sum(rate.judged for rate in found.overall.problems.values()) == 8
     assert "Recovery" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_without_a_python_tool_no_failures_are_put_in_and_asking_for_them_is_refused(
+    stand_in: StandIn, model: Path, problems: Path, tmp_path: Path
+) -> None:
+    stand_in.rule = lambda context, seed: RIGHT
+    no_tool = ["--prompt", "no-tool", "--repair", "off"]
+    shown = judge(stand_in.url, model, problems, tmp_path / "out", *no_tool, recovery=None)
+    assert shown.exit_code == 0, shown.output
+    assert "note: no failures are put in, because the prompt 'no-tool' has no tool" in shown.stderr
+    found = read_results(tmp_path / "out")
+    assert (found.recovery, found.settings["recovery"]) == (None, 0)
+    asked = stand_in.requests
+    for prompt in ("no-tool", "sql"):
+        shown = judge(stand_in.url, model, problems, tmp_path / "out", "--prompt", prompt, recovery="2")
+        assert shown.exit_code == 1
+        assert f"--recovery 2: the {'prompt' if prompt == 'no-tool' else 'tool'} '{prompt}'" in shown.output
+    assert stand_in.requests == asked
 
 
 def test_what_is_missing_is_said_with_what_to_do(

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.evaluate.recovery import KIND, KINDS, Failure, failures, recovered, score_recovery, written
+from cleaner_rl.evaluate.recovery import KIND, KINDS, Failure, failures, recovered, score_recovery, unwritable, written
 from cleaner_rl.evaluate.recovery.failures import numbers
 from cleaner_rl.evaluate.recovery.scoring import DID_NOT_FAIL
 from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunRequest
-from cleaner_rl.tasks import Message, Task
-from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, call_format_names, python_tool
+from cleaner_rl.tasks import Message, Task, load_prompt, prompt_names
+from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, python_tool
+from cleaner_rl.tools.formats import CALL_FORMATS
 from cleaner_rl.trajectory import AnyTrajectory, Ending
 from tests.builders import FAULT, answered, drafted, error, failed, observed, trajectory, worked
 from tests.builders import written as fenced
@@ -50,7 +51,7 @@ def test_every_program_really_fails_in_the_way_it_is_meant_to() -> None:
             assert result.exception.type in meant.exceptions, failure.program
 
 
-@pytest.mark.parametrize("name", ["hermes", "xml", "fenced"])
+@pytest.mark.parametrize("name", CALL_FORMATS.ours)
 def test_a_written_failure_is_read_as_one_call_and_only_the_malformed_one_is_refused(name: str) -> None:
     for kind, failure in every_program():
         text = written(failure, name, TOOL)
@@ -60,11 +61,19 @@ def test_a_written_failure_is_read_as_one_call_and_only_the_malformed_one_is_ref
         assert call.code.strip() == failure.program.strip() or kind == "malformed"
 
 
-def test_each_of_our_formats_can_be_written() -> None:
+def test_another_format_is_refused() -> None:
     (failure,) = failures(task(), 1)
-    assert all(written(failure, name, TOOL) for name in call_format_names() if name in ("hermes", "xml", "fenced"))
     with pytest.raises(ValueError, match="hermes"):
         written(failure, "morse", TOOL)
+
+
+@pytest.mark.parametrize("name", prompt_names())
+def test_failures_are_put_in_where_a_tool_runs_python_and_only_there(name: str) -> None:
+    assert bool(unwritable(load_prompt(name))) == (name in ("no-tool", "sql"))
+
+
+def test_under_a_format_of_another_package_nothing_is_put_in() -> None:
+    assert "morse" in unwritable(replace(load_prompt("stateless"), call_format="morse"))
 
 
 def test_a_thinking_block_that_the_prompt_opened_is_closed_before_the_call() -> None:

@@ -20,6 +20,7 @@ from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
 from cleaner_rl.evaluate import Evaluation, Repair, ResultsError, read_results
 from cleaner_rl.evaluate.cache import fingerprint, model_identity, open_cache
 from cleaner_rl.evaluate.measures import measure
+from cleaner_rl.evaluate.recovery import unwritable
 from cleaner_rl.evaluate.report import markdown, tables, words, write_report
 from cleaner_rl.evaluate.running import Found, Plan, evaluate
 from cleaner_rl.purify import PurifyPolicy
@@ -29,10 +30,11 @@ from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.many import Bench
 from cleaner_rl.sandbox import Limits, SessionRequest
-from cleaner_rl.tasks import MathPool, load_named, load_prompt
+from cleaner_rl.tasks import MathPool, Prompt, load_named, load_prompt
 from cleaner_rl.trajectory import AnyTrajectory
 
 REPAIRS = {"off": (Repair.OFF,), "on": (Repair.ON,), "both": (Repair.OFF, Repair.ON)}
+FAILURES = 4
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -60,8 +62,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--recovery",
     type=click.IntRange(min=0),
-    default=4,
-    show_default=True,
+    show_default=f"{FAILURES} if the prompt's tool runs Python",
     help="Failures to put into each problem; 0: none.",
 )
 @options.prompt
@@ -122,18 +123,30 @@ def _refuse_another_model(out: Path, name: str) -> None:
 
 def _plan(chosen: Mapping[str, Any]) -> tuple[Plan, dict[str, object]]:
     """What to run, and what of it can't be, as a line among the settings."""
+    failures = _failures(chosen["recovery"], load_prompt(chosen["prompt"]))
     names = options.names_of(chosen["sets"])
     loaded = dict(load_named(each, seed=chosen["seed"]) for each in names)
     plan = Plan(
         sets={name: each.tasks for name, each in loaded.items()},
         samples=chosen["samples"],
         repairs=REPAIRS[chosen["repair"]],
-        failures=chosen["recovery"],
+        failures=failures,
         policy=PurifyPolicy(attempts=chosen["attempts"]),
         seed=chosen["seed"],
     )
     skipped = ", ".join(f"{name}: {len(each.skipped)}" for name, each in loaded.items() if each.skipped)
     return plan, {"rows that are no tasks": skipped} if skipped else {}
+
+
+def _failures(asked: int | None, prompt: Prompt) -> int:
+    """How many to put into each problem: what was asked for, or as many as the prompt's tool allows."""
+    why = unwritable(prompt)
+    if asked and why:
+        raise ValueError(f"--recovery {asked}: {why}; leave the option out")
+    if asked is None and why:
+        click.echo(f"note: no failures are put in, because {why}", err=True)
+        return 0
+    return FAILURES if asked is None else asked
 
 
 async def _run(plan: Plan, name: str, chosen: Mapping[str, Any], folder: Path) -> tuple[Found, dict[str, object]]:

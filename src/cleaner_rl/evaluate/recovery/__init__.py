@@ -11,6 +11,17 @@ It shows what a score can't: whether training on clean trajectories cost a model
 from cleaner_rl.evaluate.recovery.failures import KINDS, Failure, failures
 from cleaner_rl.evaluate.recovery.putting_in import PutIn
 from cleaner_rl.evaluate.recovery.scoring import KIND, Recovered, recovered, score_recovery
-from cleaner_rl.evaluate.recovery.writing import written
+from cleaner_rl.evaluate.recovery.writing import unwritable, written
 
-__all__ = ["KIND", "KINDS", "Failure", "PutIn", "Recovered", "failures", "recovered", "score_recovery", "written"]
+__all__ = [
+    "KIND",
+    "KINDS",
+    "Failure",
+    "PutIn",
+    "Recovered",
+    "failures",
+    "recovered",
+    "score_recovery",
+    "unwritable",
+    "written",
+]

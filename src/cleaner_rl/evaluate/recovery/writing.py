@@ -6,9 +6,21 @@ import json
 from collections.abc import Callable
 
 from cleaner_rl.evaluate.recovery.failures import Failure
-from cleaner_rl.tools import ToolSpec
+from cleaner_rl.tasks import Prompt, ToolKind
+from cleaner_rl.tools import NO_CALLS, ToolSpec
 
 THINKING = "<think>"
+
+
+def unwritable(prompt: Prompt) -> str:
+    """Why failures can't be put in under a prompt; empty if they can. They are Python, so its tool must run that."""
+    if prompt.call_format == NO_CALLS:
+        return f"the prompt '{prompt.name}' has no tool"
+    if prompt.tool_kind not in set(ToolKind):
+        return f"the tool '{prompt.tool.name}' of the prompt '{prompt.name}' doesn't run Python"
+    if prompt.call_format not in WRITERS:
+        return f"calls in the format '{prompt.call_format}' can't be written"
+    return ""
 
 
 def written(failure: Failure, call_format: str, tool: ToolSpec, prompt: str = "") -> str:
