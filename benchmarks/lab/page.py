@@ -125,9 +125,9 @@ def _in_short_with_room(results: Sequence[Result], best: str) -> list[str]:
     theirs, own = roomy[BASELINE], roomy[best]
     return [
         f"- With {TURNS} turns instead, of which hardly anybody runs out, the same models end at "
-        f"{ranged(theirs.accuracy, percent)} (DAPO) and {ranged(own.accuracy, percent)} ({ARMS[best].label}), which "
-        f"comes to DAPO's accuracy there in {ranged(own.step_ratio)} of DAPO's steps; failed calls {ranged(theirs.errors)} "
-        f"and {ranged(own.errors)}."
+        f"{ranged(theirs.accuracy, percent)} (DAPO) and {ranged(own.accuracy, percent)} ({ARMS[best].label}), with "
+        f"{ranged(theirs.errors)} and {ranged(own.errors)} failed calls; at equal tokens the second is at worst "
+        f"{worst(own)} from the first."
     ]
 
 
@@ -148,8 +148,7 @@ def changed_names(results: Sequence[Result]) -> str:
     """Right answers, and first calls that work, by how many of a question's names have changed."""
     rows = []
     for arm in REQUIRED:
-        runs = [each for each in results if each.finished and (each.run.regime, each.run.arm) == (DRIFT, arm.name)]
-        if runs:
+        if runs := _in_drift(results, arm.name):
             shares = [summary.mean([summary.final(each, figure) for each in runs]) for figure, _ in CHANGED_NAMES]
             rows.append([arm.label, str(len(runs)), *map(percent, shares)])
     return table(["arm", "seeds", *(name for _, name in CHANGED_NAMES)], rows) if rows else NOTHING
@@ -162,12 +161,11 @@ def room(results: Sequence[Result]) -> str:
         [
             ARMS[each.arm].label,
             str(each.seeds),
+            *(ranged(_at(runs, each.arm, step), percent) for step in ON_THE_WAY),
             ranged(each.accuracy, percent),
             ranged(each.errors),
             ranged(_ends(runs, each.arm, "calls")),
             ranged(_ends(runs, each.arm, "cut"), percent),
-            ranged(each.step_ratio),
-            ranged(each.token_ratio),
             worst(each),
         ]
         for each in summaries(runs, DRIFT)
@@ -175,20 +173,27 @@ def room(results: Sequence[Result]) -> str:
     head = [
         "arm",
         "seeds",
-        "accuracy",
+        *(f"accuracy at step {step}" for step in ON_THE_WAY),
+        "at the end",
         "failed calls",
         "calls",
         "out of turns even so",
-        "steps to DAPO's, of its way there",
-        "tokens to DAPO's, of its way there",
         "worst at equal tokens (worst seed)",
     ]
     return f"{table(head, rows)}\n\n![Curves with room](images/{ROOM})" if rows else NOTHING
 
 
 def _ends(results: Sequence[Result], arm: str, figure: str) -> Spread:
-    runs = [each for each in results if each.finished and (each.run.regime, each.run.arm) == (DRIFT, arm)]
-    return spread([summary.final(each, figure) for each in runs])
+    return spread([summary.final(each, figure) for each in _in_drift(results, arm)])
+
+
+def _at(results: Sequence[Result], arm: str, step: int) -> Spread:
+    """Accuracy at a step that all of an arm's models were measured at."""
+    return spread([each.evaluation.get(step, {}).get("accuracy") for each in _in_drift(results, arm)])
+
+
+def _in_drift(results: Sequence[Result], arm: str) -> list[Result]:
+    return [each for each in results if each.finished and (each.run.regime, each.run.arm) == (DRIFT, arm)]
 
 
 def taught(results: Sequence[Result]) -> str:
@@ -346,6 +351,8 @@ CHANGED_NAMES = [
     for figure, what in (("accuracy", "right"), ("first_call_works", "first call works"))
 ]
 """Figures by how many of a question's names have changed."""
+ON_THE_WAY = (0, 20, 40)
+"""Steps that every arm's models are measured at with room."""
 CAME_TO = [
     "arm",
     "seeds",
