@@ -14,23 +14,30 @@ umask 077
 token=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
 printf '%s\n' "$token" >"$folder/token"
 printf '[tokens.training]\ntoken = "%s"\n' "$token" >"$folder/tokens.toml"
-srun --het-group=1 cleaner sandbox serve --host 0.0.0.0 --port "$port" --token-file "$folder/tokens.toml" &
 
 mapfile -t sandboxes < <(scontrol show hostnames "$SLURM_JOB_NODELIST_HET_GROUP_1")
 mapfile -t trainers < <(scontrol show hostnames "$SLURM_JOB_NODELIST_HET_GROUP_0")
+# Told to each srun: since Slurm 22.05 none takes the job's --cpus-per-task by itself.
+sandbox_cores=$SLURM_CPUS_PER_TASK_HET_GROUP_1
+trainer_cores=$SLURM_CPUS_PER_TASK_HET_GROUP_0
+srun --het-group=1 --ntasks="${#sandboxes[@]}" --cpus-per-task="$sandbox_cores" \
+    cleaner sandbox serve --host 0.0.0.0 --port "$port" --slots $((2 * sandbox_cores)) --token-file "$folder/tokens.toml" &
+
 addresses=$(printf ', "http://%s:'"$port"'"' "${sandboxes[@]}")
 head=${trainers[0]}
 if [ "${#trainers[@]}" -gt 1 ]; then
     ip=$(srun --het-group=0 --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | awk '{print $1}')
     export RAY_ADDRESS="$ip:6379"
-    srun --het-group=0 --nodes=1 --ntasks=1 --nodelist="$head" \
+    srun --het-group=0 --nodes=1 --ntasks=1 --cpus-per-task="$trainer_cores" --nodelist="$head" \
         ray start --head --node-ip-address="$ip" --port=6379 --block &
-    srun --het-group=0 --nodes=$((${#trainers[@]} - 1)) --exclude="$head" ray start --address="$RAY_ADDRESS" --block &
+    others=$((${#trainers[@]} - 1))
+    srun --het-group=0 --nodes="$others" --ntasks="$others" --cpus-per-task="$trainer_cores" --exclude="$head" \
+        ray start --address="$RAY_ADDRESS" --block &
     # Until every node is there; a job that waits for a lost one ends by its time limit.
     until [ "$(srun --overlap --het-group=0 --nodes=1 --ntasks=1 --nodelist="$head" ray list nodes --format=json \
         --filter state=ALIVE 2>/dev/null | grep -c '"node_id"')" = "${#trainers[@]}" ]; do
         sleep 5
     done
 fi
-srun --overlap --het-group=0 --nodes=1 --ntasks=1 --nodelist="$head" \
+srun --overlap --het-group=0 --nodes=1 --ntasks=1 --cpus-per-task="$trainer_cores" --nodelist="$head" \
     cleaner train "$recipe" --set "sandbox.addresses=[${addresses#, }]" --set "sandbox.token_file=$folder/token" "$@"

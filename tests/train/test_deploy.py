@@ -16,6 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
+from cleaner_rl.sandbox import NodeConfig
 from cleaner_rl.train import Recipe, read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +128,8 @@ def called(script: Path, *arguments: str, folder: Path, **variables: str) -> lis
 @pytest.mark.parametrize(("size", "name"), STARTS.items())
 def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name: str, tmp_path: Path) -> None:
     script = DEPLOY / f"slurm/{size}.sbatch"
-    wanted = dict(re.findall(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", script.read_text().split("hetjob")[0], re.M))
+    asked = r"^#SBATCH --(nodes|gpus-per-node|cpus-per-task)=(\d+)$"
+    wanted, sandboxes = (dict(re.findall(asked, part, re.M)) for part in script.read_text().split("hetjob"))
     (tmp_path / "deploy").symlink_to(DEPLOY)
     calls = called(
         script,
@@ -140,6 +142,8 @@ def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name:
         SLURM_JOB_ID="7",
         SLURM_JOB_NODELIST_HET_GROUP_0="gpus",
         SLURM_JOB_NODELIST_HET_GROUP_1="sandboxes",
+        SLURM_CPUS_PER_TASK_HET_GROUP_0=wanted["cpus-per-task"],
+        SLURM_CPUS_PER_TASK_HET_GROUP_1=sandboxes["cpus-per-task"],
     )
     (trained,) = [call for call in calls if "train" in call]
     recipe = composed(shlex.join(trained))
@@ -148,7 +152,18 @@ def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name:
     assert (recipe.device.nodes, recipe.device.per_node) == (int(wanted["nodes"]), int(wanted["gpus-per-node"]))
     started = [call for call in calls if "start" in call]
     assert len(started) == (2 if recipe.device.nodes > 1 else 0)
+    assert all(f"--cpus-per-task={wanted['cpus-per-task']}" in call for call in [trained, *started])
+    tasks = [int(word.removeprefix("--ntasks=")) for call in started for word in call if word.startswith("--ntasks=")]
+    assert sum(tasks) == (recipe.device.nodes if started else 0)
+    (served,) = [call for call in calls if "serve" in call]
+    assert {"--het-group=1", "--ntasks=2", f"--cpus-per-task={sandboxes['cpus-per-task']}"} <= set(served)
+    assert served[served.index("--slots") + 1] == str(2 * int(sandboxes["cpus-per-task"]))
     assert not [*tmp_path.glob(".cleaner-*")], "the token outlives the job"
+
+
+def test_a_node_has_two_slots_for_each_core_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8})
+    assert NodeConfig().slots == 6
 
 
 def test_a_ray_job_is_given_the_recipe_and_the_sandbox(tmp_path: Path) -> None:

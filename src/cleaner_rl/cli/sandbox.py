@@ -33,7 +33,11 @@ def sandbox() -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
 @click.option("--port", type=PORT, default=8089, show_default=True, help="Port to bind to; 0: a free one.")
 @click.option(
-    "--slots", type=COUNT, default=NodeConfig().slots, show_default="two per core", help="Runs at the same time."
+    "--slots",
+    type=COUNT,
+    default=NodeConfig().slots,
+    show_default="two per core that it may use",
+    help="Runs at the same time.",
 )
 @click.option(
     "--min-tier", type=click.Choice(list(TIERS)), default="T1", show_default=True, help="Refuse to start below it."

@@ -17,11 +17,16 @@ FIRST_UID = 1_900_000_000
 """Of the host's uids, the first that slots use: two each, out of the way of people's and containers'."""
 
 
+def cores() -> int:
+    """That this process may use: a scheduler often gives it fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """How a node is set up."""
 
-    slots: int = field(default_factory=lambda: 2 * (os.cpu_count() or 1))
+    slots: int = field(default_factory=lambda: 2 * cores())
     """Runs at the same time; more calls wait."""
     preload: tuple[PreloadSet, ...] = (BARE, SCIENCE)
     """Smallest first: a call that names none gets the first that has all it imports, or the last."""
