@@ -16,7 +16,9 @@ import yaml
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
+from cleaner_rl.cli.sandbox import serve
 from cleaner_rl.sandbox import NodeConfig
+from cleaner_rl.sandbox.service import ServiceConfig
 from cleaner_rl.train import Recipe, read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +161,49 @@ def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name:
     assert {"--het-group=1", "--ntasks=2", f"--cpus-per-task={sandboxes['cpus-per-task']}"} <= set(served)
     assert served[served.index("--slots") + 1] == str(2 * int(sandboxes["cpus-per-task"]))
     assert not [*tmp_path.glob(".cleaner-*")], "the token outlives the job"
+
+
+def test_a_sandbox_pod_has_the_memory_that_all_it_holds_may_come_to() -> None:
+    documents = yaml.safe_load_all((DEPLOY / "kubernetes/nodes.yaml").read_text())
+    (pod,) = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "Deployment"]
+    (node,) = pod["containers"]
+    (scratch,) = [each["emptyDir"] for each in pod["volumes"] if "emptyDir" in each]
+    assert scratch["medium"] == "Memory", "or it is not in the sum"
+    with serve.make_context("serve", [each for each in node["args"] if "--token-file" not in each]) as context:
+        given = context.params
+    slots, sessions = given["slots"] * given["memory_mb"], given["session_memory_mb"]
+    requests = 2 * ServiceConfig(NodeConfig()).most_held_mb  # arriving, and being answered
+    itself = 1024  # front, keeper, zygotes and supervisors: 207 MB of 16 slots when it has started
+    assert slots + sessions + mebibytes(scratch["sizeLimit"]) + requests + itself == mebibytes(
+        node["resources"]["limits"]["memory"]
+    )
+    assert node["resources"]["requests"]["memory"] == node["resources"]["limits"]["memory"]
+
+
+def test_a_node_is_told_how_much_its_sessions_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def bind(_host: str, _port: int, config: ServiceConfig) -> None:
+        told.append(config.node.session_memory_mb)
+        raise OSError("enough")
+
+    monkeypatch.setattr("cleaner_rl.cli.sandbox.bind", bind)
+    CliRunner().invoke(main, ["sandbox", "serve", "--session-memory-mb", "300"])
+    assert told == [300]
+
+
+@pytest.mark.parametrize("size", STARTS)
+def test_slurms_sandbox_machines_have_the_memory_of_a_node_with_its_defaults(size: str) -> None:
+    part = (DEPLOY / f"slurm/{size}.sbatch").read_text().split("hetjob")[1]
+    asked = dict(re.findall(r"^#SBATCH --(cpus-per-task|mem)=(\d+)G?$", part, re.M))
+    config = NodeConfig(slots=2 * int(asked["cpus-per-task"]))
+    holds = config.slots * config.limits.memory_mb + config.session_memory_mb + 2 * ServiceConfig(config).most_held_mb
+    assert holds + 1024 <= 1024 * int(asked["mem"])
+
+
+def mebibytes(quantity: str) -> int:
+    """A quantity of Kubernetes, in Gi."""
+    return 1024 * int(quantity.removesuffix("Gi"))
 
 
 def test_a_node_has_two_slots_for_each_core_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:

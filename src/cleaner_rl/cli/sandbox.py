@@ -72,6 +72,13 @@ def sandbox() -> None:
     "--memory-mb", type=COUNT, default=Limits().memory_mb, show_default=True, help="Of a call that names no limit."
 )
 @click.option(
+    "--session-memory-mb",
+    type=COUNT,
+    default=NodeConfig().session_memory_mb,
+    show_default=True,
+    help="All sessions together; above it, those idle for longest are closed.",
+)
+@click.option(
     "--queue", type=COUNT, default=65_536, show_default=True, help="Calls that may wait; more are answered 429."
 )
 @click.option(
@@ -92,6 +99,7 @@ def serve(
     set_folder: Path,
     cpu_seconds: float,
     memory_mb: int,
+    session_memory_mb: int,
     queue: int,
     drain_seconds: int,
     log_code: bool,
@@ -108,7 +116,13 @@ def serve(
     """
     limits = Limits(cpu_seconds=cpu_seconds, memory_mb=memory_mb)
     preload = (*NodeConfig().preload, *_installed(sets, set_folder))
-    node = NodeConfig(slots=slots, preload=preload, min_tier=TIERS[min_tier], limits=limits)
+    node = NodeConfig(
+        slots=slots,
+        preload=preload,
+        min_tier=TIERS[min_tier],
+        limits=limits,
+        session_memory_mb=session_memory_mb,
+    )
     # Defaults that the operator raised are meant: they lift the maxima too.
     maxima = replace(
         node.maxima,
