@@ -40,6 +40,8 @@ case "$(basename "$0") $*" in
     # They are there once both parts of the cluster were started.
     [ "$(grep -c 'ray	start' "$CALLS")" = 2 ] && for n in $(seq "$GPU_NODES"); do echo '"node_id": "x"'; done ;;
 *"ray start"*|*"sandbox serve"*) exec sleep 60 ;;
+# Training would wait for the sandbox; here, until its start was written down.
+srun*"cleaner train"*) until grep -q 'sandbox	serve' "$CALLS"; do sleep 0.05; done ;;
 esac
 """
 
