@@ -21,9 +21,10 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
     \b
     Example:
       cleaner train recipes/tiny-cpu.yaml --dry-run
-      cleaner train recipes/cleaner-4b.yaml --set method=dapo --set run.steps=10
+      cleaner train recipes/cleaner-4b.yaml --set method=dapo --set name=dapo
 
-    What is in the run's folder already is gone on from: the same command resumes a run.
+    What is in the run's folder already is gone on from: the same command resumes a run. A folder that holds a run of
+    another recipe is refused.
     """
     try:
         read = read_recipe(recipe, settings)
@@ -62,7 +63,7 @@ def _show(recipe: Recipe, as_json: bool) -> None:
 def _run(recipe: Recipe) -> None:
     from cleaner_rl.cli.train_report import write_report
     from cleaner_rl.rollout import ChatError
-    from cleaner_rl.train.start import part_folders
+    from cleaner_rl.train.folders import part_folders
     from cleaner_rl.train.start import train as run
 
     try:

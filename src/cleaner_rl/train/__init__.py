@@ -1,7 +1,8 @@
 """Training on an unmodified verl: the loop, the purifier and the resampler as its plugin; recipes; verl on processors.
 
 - `recipe`, with `choices`, `reading`: a run as typed data, from YAML · `overrides`: the same as verl's settings ·
-  `plan`: what all processes of a run read · `start`: the sandbox, the checks, then verl.
+  `plan`, `folders`: what all processes of a run read, and where · `start`: the sandbox, the checks, then verl ·
+  `resuming`: what a run may go on with.
 - in verl's processes: `plugin` (what verl loads) · `agent`, `rolls`, `workshop`, `policy`, `outputs` (rollouts) ·
   `manager`, `sampler`, `groups` (groups, faults, metrics, the store) · `router` (which replica) · `active` (are all
   of them there?).
@@ -13,10 +14,11 @@ engine; the modules that verl's processes load do.
 """
 
 from cleaner_rl.train.choices import Method
+from cleaner_rl.train.folders import run_folder
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.reading import read_recipe, to_recipe, to_values
 from cleaner_rl.train.recipe import Recipe, RecipeError
-from cleaner_rl.train.start import TrainingFailedError, parts, run_folder, train
+from cleaner_rl.train.start import TrainingFailedError, parts, train
 
 __all__ = [
     "Method",

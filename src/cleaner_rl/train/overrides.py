@@ -46,7 +46,7 @@ def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         **_trainer(recipe, folder),
         **(_cpu(recipe) if recipe.device.kind is DeviceKind.CPU else {}),
     }
-    for key, value in _flat(recipe.verl).items():
+    for key, value in flat(recipe.verl).items():
         # The last word: under either spelling of the key.
         values.pop(key.removeprefix("+"), None)
         known = f"+{key.removeprefix('+')}"
@@ -218,16 +218,17 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
     }
 
 
-def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
+def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Nested settings by their dotted keys."""
+    found: dict[str, object] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
             plus = "+" if name.startswith("+") else ""
-            flat |= {f"{plus}{inner}": each for inner, each in _flat(value, f"{name.removeprefix('+')}.").items()}
+            found |= {f"{plus}{inner}": each for inner, each in flat(value, f"{name.removeprefix('+')}.").items()}
         else:
-            flat[name] = value
-    return flat
+            found[name] = value
+    return found
 
 
 def _hydra(value: object) -> str:

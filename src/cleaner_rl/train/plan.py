@@ -26,7 +26,7 @@ class Plan:
         """Put it into the folder, with the file by which verl finds our agent loop."""
         self.folder.mkdir(parents=True, exist_ok=True)
         values = {"recipe": to_values(self.recipe), "sandbox": list(self.sandbox)}
-        (self.folder / "plan.json").write_text(json.dumps(values, indent=2), encoding="utf-8")
+        plan_file(self.folder).write_text(json.dumps(values, indent=2), encoding="utf-8")
         loop = {"name": AGENT, "_target_": "cleaner_rl.train.agent.CleanerAgentLoop", "folder": str(self.folder)}
         agent_loops(self.folder).write_text(json.dumps([loop]), encoding="utf-8")  # JSON is YAML
         router = {"router_class": "cleaner_rl.train.router.EvenRouter", "longest": self.recipe.window}
@@ -36,8 +36,13 @@ class Plan:
 @lru_cache(1)
 def read_plan(folder: str) -> Plan:
     """The plan of a run's folder; a process belongs to one run."""
-    values = json.loads((Path(folder) / "plan.json").read_text(encoding="utf-8"))
+    values = json.loads(plan_file(Path(folder)).read_text(encoding="utf-8"))
     return Plan(to_recipe(values["recipe"]), tuple(values["sandbox"]), Path(folder))
+
+
+def plan_file(folder: Path) -> Path:
+    """Where a run's plan lies."""
+    return folder / "plan.json"
 
 
 def agent_loops(folder: Path) -> Path:

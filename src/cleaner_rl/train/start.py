@@ -25,9 +25,11 @@ import msgspec
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
+from cleaner_rl.train.folders import part_folders, run_folder
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe, RecipeError
+from cleaner_rl.train.resuming import check_folder
 from cleaner_rl.train.stages import filtered, pass_rates, stage_recipe
 
 SANDBOX_SECONDS = 120.0
@@ -46,23 +48,13 @@ class TrainingFailedError(RuntimeError):
     """verl ended with an error; what it was, it has said above."""
 
 
-def run_folder(recipe: Recipe) -> Path:
-    """Where a run lives."""
-    return (Path(recipe.run.folder) / recipe.name).absolute()
-
-
-def part_folders(recipe: Recipe) -> list[Path]:
-    """The folders of a run that hold a store: its own, or those of its stages."""
-    folder = run_folder(recipe)
-    return [folder / f"{recipe.name}-{stage.name}" for stage in recipe.stages] or [folder]
-
-
 def train(recipe: Recipe) -> Path:
     """Run a recipe to its end; returns its folder."""
     missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
     if missing:
         raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
     check_sizes(recipe)
+    check_folder(recipe)
     check_data(recipe)
     folder = run_folder(recipe)
     folder.mkdir(parents=True, exist_ok=True)
