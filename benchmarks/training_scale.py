@@ -26,6 +26,8 @@ PROMPT = 500
 PASSES = 5
 CALL_SECONDS, LOOPING_SECONDS = 0.044, 0.204
 """CPU of a call: 2 % run into a limit of 2 s, or of 10 s."""
+SAVED_BYTES = 16
+"""Of a parameter in a checkpoint of verl's: float32 weights, Adam's two moments, the weights in Hugging Face's form."""
 LOOKAHEAD = 0.088
 """What SAAR adds to what is sampled, where it is tried on every failure: the paper's latency at test time."""
 DAY = 86_400
@@ -161,6 +163,8 @@ def table() -> str:
         cores = (each.calls * seconds / each.sampling for seconds in (CALL_SECONDS, LOOPING_SECONDS))
         add("cores of sandbox, limit of 2 s / 10 s", " / ".join(f"{count:.0f}" for count in cores))
         add("steps", f"{steps}")
+        saved = SAVED_BYTES * run.model.parameters / 1e9
+        add("GB of a checkpoint / of all that stay", f"{saved:.0f} / {saved * _kept(recipe):,.0f}")
         add("days, worked out / reported", f"{found:.1f} / {run.days:.0f}")
         add("reported over worked out", f"{run.days / found:.1f}")
     head = f"| | {' | '.join(run.name for run in RUNS)} |\n| --- |{' --- |' * len(RUNS)}\n"
@@ -170,6 +174,11 @@ def table() -> str:
 def _rollouts(recipe: Recipe) -> str:
     prompts = recipe.batch.prompts
     return f"{prompts * recipe.sampled:,} / {prompts * recipe.batch.rollouts:,}"
+
+
+def _kept(recipe: Recipe) -> int:
+    """Checkpoints that stay: each stage's newest, and the cold start's last."""
+    return recipe.run.keep_checkpoints * max(1, len(recipe.stages)) + (recipe.cold_start is not None)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ def recipe_of(run: Run, world: World, rate: float, steps: int, changes: Mapping[
             "steps": steps,
             "epochs": 10,  # more than any arm draws, refilled groups included
             "save_every": SAVE_EVERY,
+            "keep_checkpoints": 0,  # recovery and room are measured of models along the way
             "evaluate_every": EVALUATE_EVERY,
             "folder": str(lab_folder()),
             "loggers": ["console", "file"],

@@ -13,7 +13,7 @@ from benchmarks.lab.reading import ByStep, evaluations, training
 from benchmarks.lab.recipes import Run
 from benchmarks.lab.worlds import kind, world
 from benchmarks.record import save
-from cleaner_rl.train import Recipe, to_values
+from cleaner_rl.train import Recipe, to_recipe, to_values
 
 RESULTS = Path(__file__).parents[1] / "results" / "lab"
 
@@ -71,7 +71,7 @@ def kept(run: Run, recipe: Recipe, folder: Path = RESULTS) -> bool:
     if not path.exists():
         return False
     record = json.loads(path.read_text())
-    same = record["settings"]["recipe"] == json.loads(json.dumps(_settings(recipe)))
+    same = _as_today(record["settings"]["recipe"]) == json.loads(json.dumps(_settings(recipe)))
     return same and bool(record["figures"]["finished"])
 
 
@@ -104,17 +104,27 @@ def _result(record: Mapping[str, Any], folder: Path) -> Result:
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    """The recipe without paths of this machine."""
+    """The recipe without paths of this machine, and without what becomes of its files."""
     values = to_values(recipe)
     for section, *keys in (
         ("model", "path"),
         ("tasks", "train", "held_out", "prompt"),
         ("sandbox", "site"),
-        ("run", "folder"),
+        ("run", "folder", "keep_checkpoints"),
     ):
         for key in keys:
             values[section].pop(key)
     return values
+
+
+def _as_today(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that were recorded before some key was there, with that key's default: it had no other effect."""
+    needed = {"name": "", "method": "dapo", "model": {"path": ""}, "tasks": {"train": []}}
+    default = json.loads(json.dumps(_settings(to_recipe(needed))))
+    return {
+        key: {**value, **settings[key]} if isinstance(value, dict) and key != "verl" else settings.get(key, value)
+        for key, value in default.items()
+    }
 
 
 def plain(figures: ByStep) -> dict[str, dict[str, float]]:

@@ -8,7 +8,9 @@ import pytest
 
 from benchmarks.lab.arms import ARMS, CONTROLS, HALF, REQUIRED, STEPS, TUNING
 from benchmarks.lab.order import SEEDS, order
-from benchmarks.lab.recipes import Run, recipe_of
+from benchmarks.lab.recipes import SHARED, Run, recipe_of
+from benchmarks.lab.results import RESULTS, kept, read_all
+from benchmarks.lab.summary import tuned_rate
 from benchmarks.lab.worlds import COLD_STARTS, world
 from cleaner_rl.train import Method, Recipe, overrides
 
@@ -72,3 +74,17 @@ def test_schedules_turn_at_the_middle() -> None:
     assert isinstance(early, Schedule)
     assert (late.at(1), late.at(HALF), late.at(HALF + 1), late.at(STEPS)) == (0.0, 0.0, 1.0, 1.0)
     assert (early.at(1), early.at(HALF), early.at(STEPS)) == (1.0, 0.0, 0.0)
+
+
+def test_a_key_that_recipes_have_since_then_leaves_finished_runs_finished() -> None:
+    rate = tuned_rate(RESULTS) or float(SHARED["update"]["lr"])
+    finished = [each.run for each in read_all() if each.finished]
+    assert finished
+    for run in finished:
+        made = recipe_of(run, world(run.regime, run.seed), rate, run.steps)
+        assert kept(run, made), run
+        assert not kept(run, replace(made, seed=made.seed + 1)), run
+
+
+def test_all_models_of_a_run_stay_to_be_measured() -> None:
+    assert overrides(recipe("dapo"), world("drift", 0).folder)["trainer.max_actor_ckpt_to_keep"] is None

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from benchmarks.training_scale import table
 from cleaner_rl.cli import main
 from cleaner_rl.cli.sandbox import serve
 from cleaner_rl.sandbox import NodeConfig
@@ -101,6 +102,14 @@ def test_kubernetes_calls_the_sandbox_where_it_serves() -> None:
         job = yaml.safe_load((DEPLOY / f"kubernetes/train-{size}.yaml").read_text())
         recipe = composed(job["spec"]["entrypoint"])
         assert (recipe.sandbox.addresses, recipe.sandbox.token_file) == ([address], "/etc/cleaner/token")
+
+
+def test_the_volume_holds_what_every_run_keeps() -> None:
+    claimed = re.search(r"storage: (\d+)Ti", (DEPLOY / "kubernetes/README.md").read_text())
+    (row,) = [line for line in table().splitlines() if "of all that stay" in line]
+    kept = [int(each.replace(",", "")) for each in re.findall(r"/ ([\d,]+)", row)]
+    assert claimed is not None
+    assert 1.5 * max(kept) * 1e9 < int(claimed[1]) * 2**40
 
 
 def test_ray_is_the_version_that_was_tried() -> None:

@@ -40,6 +40,12 @@ def test_a_setting_of_ours_can_be_overruled_once() -> None:
     assert settings[f"+{key}"] == "mine.Manager"
 
 
+def test_old_checkpoints_are_removed_unless_all_are_asked_for() -> None:
+    key = "trainer.max_actor_ckpt_to_keep"
+    assert overrides(to_recipe(values()), FOLDER)[key] == 3
+    assert overrides(to_recipe(values(run={"keep_checkpoints": 0})), FOLDER)[key] is None
+
+
 def test_a_processor_has_settings_and_an_environment_of_its_own() -> None:
     recipe = to_recipe(values(**CPU))
     settings = overrides(recipe, FOLDER)

@@ -90,6 +90,7 @@ def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) 
         ({"budget": {"response_tokens": 4_096}}, "shorter than budget.response_tokens"),
         ({"device": {"kind": "cpu", "engine": "sglang"}}, "on a cpu it can be vllm"),
         ({"device": {"kind": "cpu"}}, "model.dtype must be float32 on a cpu"),
+        ({"run": {"keep_checkpoints": 1}}, "must be 2 or more, or 0 for all"),
         ({"purify": {"attempts": 0}}, "needs at least 1"),
     ],
 )

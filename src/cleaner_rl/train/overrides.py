@@ -173,6 +173,7 @@ def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
         "trainer.total_epochs": run.epochs,
         "trainer.total_training_steps": run.steps or None,
         "trainer.save_freq": run.save_every or -1,
+        "trainer.max_actor_ckpt_to_keep": run.keep_checkpoints or None,
         "trainer.test_freq": run.evaluate_every if recipe.tasks.held_out else -1,
         "trainer.val_before_train": bool(recipe.tasks.held_out),
         "trainer.resume_mode": "auto",

@@ -245,6 +245,8 @@ class Run:
     """The run lives below it, under its name."""
     save_every: int = 20
     """Steps between checkpoints; 0: none is kept."""
+    keep_checkpoints: int = 3
+    """The newest so many stay, of those saved since the run was last started; 0: all."""
     evaluate_every: int = 20
     """Steps between evaluations on `tasks.held_out`."""
     evaluation_samples: int = 1
@@ -380,6 +382,9 @@ class Recipe:
             return f"batch.prompts={self.batch.prompts} can't be cut into mini-batches of {self.batch.mini_batch}"
         if self.update.overlong_buffer >= self.budget.response_tokens:
             return "update.overlong_buffer takes up the whole response; make it shorter than budget.response_tokens"
+        if self.run.keep_checkpoints == 1 or self.run.keep_checkpoints < 0:
+            # verl removes the old one before it notes the new one as the last.
+            return "run.keep_checkpoints must be 2 or more, or 0 for all: killed in between, a run would have none"
         if len({stage.name for stage in self.stages}) != len(self.stages):
             return "two stages have the same name; each has a folder of its own under it"
         return ""
