@@ -18,6 +18,7 @@ from cleaner_rl.purify import (
     Verdict,
     repair,
 )
+from cleaner_rl.purify.live import PARTIAL
 from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, python_tool
 from cleaner_rl.trajectory import Edit, Granularity, Mode, TextSpan, TokenSpan, Trajectory, Turn, raw, read_text
 from tests.builders import (
@@ -172,6 +173,21 @@ def test_s5_siblings_keep_their_own_results_and_all_must_be_ok() -> None:
     assert edit_of(repaired.turns[0]).similarity == pytest.approx(
         2 * len("a = 1\n\nb = \n") / (len("a = 1\n\nb = oops\n") + len("a = 1\n\nb = 2\n"))
     )
+
+
+def test_s5_what_a_sibling_said_is_not_lost_with_the_failure_beside_it() -> None:
+    said = ToolResult(Status.OK, output="5617\n")
+    turn = observed(drafted(written("print(41 * 137)") + "\n" + written("print(root(5617))", "")), said, error())
+    half = drafted(written("print(sqrt(5617))"))
+    repaired, model, _ = mend(turn, [half, half, half])
+    assert repaired.verdict is Verdict.UNREPAIRED
+    assert edit_of(repaired.turns[0]).refusal == PARTIAL
+    assert model.requests[1].context.turns[-1].verified, "the next attempt sees what this one gave"
+    for code in ("print(41 * 137)", "x = 41 * 137\nprint(x)"):
+        whole = drafted(written(code) + "\n" + written("print(sqrt(5617))", ""))
+        repaired, _, _ = mend(turn, [half, whole], {code: said})
+        assert repaired.verdict is Verdict.REPAIRED
+        assert [result.output for result in repaired.turns[0].results][0] == "5617\n"
 
 
 def test_s6_nothing_is_committed_before_it_ran_and_every_attempt_sees_all_failures() -> None:

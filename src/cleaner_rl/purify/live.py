@@ -20,6 +20,7 @@ from typing import Generic, TypeAlias
 
 from cleaner_rl.purify.policies import PurifyPolicy, Unrepaired
 from cleaner_rl.purify.splice import splices
+from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import Edit, Granularity, Mode, Seeds, Trajectory, Turn
 from cleaner_rl.trajectory.spans import S
 
@@ -81,6 +82,7 @@ Gate: TypeAlias = Callable[[Trajectory[S]], Awaitable[Trajectory[S] | None]]
 
 NO_ROOM = "no room for another attempt"
 NO_CORRECTION = "no attempt was verified"
+PARTIAL = "the correction doesn't say again what calls that worked had said"
 TOO_LONG = "the correction is longer than what is left of the response"
 STALE = "the correction's reasoning talks of the error that it removes"
 GATED = "the gate refused the correction"
@@ -121,7 +123,10 @@ async def repair(
         attempts.append(turn)
         if turn.faulty:
             return Repair(Verdict.FAULT, (_keep_first(failed, attempts, ""),), spent)
-        if turn.verified:
+        if turn.verified and _tells_less(turn, failed):
+            # The failure would take along what the model knows from calls beside it.
+            refusal = PARTIAL
+        elif turn.verified:
             committed = await _commit(history, (failed, *attempts), policy, budget, gate)
             if isinstance(committed, Turn):
                 return Repair(Verdict.REPAIRED, (committed,), spent)
@@ -148,6 +153,16 @@ async def _commit(
         else:
             refusal = GATED
     return refusal
+
+
+def _tells_less(correction: Turn[S], failed: Turn[S]) -> bool:
+    """Whether calls that worked in the failed turn gave something that the correction neither runs nor prints again."""
+    again = {call.code for call in correction.calls}
+    said = {line for result in correction.results for line in result.output.splitlines()}
+    return any(
+        result.status is Status.OK and call.code not in again and not said.issuperset(result.output.splitlines())
+        for call, result in zip(failed.calls, failed.results, strict=True)
+    )
 
 
 def _unrepaired(
