@@ -58,6 +58,16 @@ def test_the_papers_figures_are_the_recipes() -> None:
         assert (recipe.purify.attempts, recipe.purify.threshold) == (3, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("name", "positions"), [("cleaner-4b", 262_144), ("cleaner-7b", 32_768), ("rstar2-14b", 32_768)]
+)
+def test_a_rollout_fits_into_the_positions_of_its_model(name: str, positions: int) -> None:
+    """As the models' own configurations on the hub have them."""
+    recipe = read_recipe(FOLDER / f"{name}.yaml")
+    longest = max((stage.response_tokens for stage in recipe.stages), default=recipe.budget.response_tokens)
+    assert replace(recipe, budget=replace(recipe.budget, response_tokens=longest)).window <= positions
+
+
 def test_stages_raise_the_length_and_follow_each_other() -> None:
     recipe = read_recipe(FOLDER / "rstar2-14b.yaml")
     _, first, second, third = parts(recipe).values()

@@ -9,11 +9,12 @@ from click.testing import CliRunner
 from cleaner_rl.cli import main
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import Status, ToolResult
+from cleaner_rl.train.checks import check_data, check_sizes, check_window
 from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import to_recipe
 from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import check_data, check_sizes, sandbox, train
+from cleaner_rl.train.start import sandbox, train
 from tests.train.recipes import MINIMAL, values
 
 
@@ -125,3 +126,17 @@ def test_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_sta
     check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 4})))
     with pytest.raises(RecipeError, match="512 sequences, which 8 devices can't take 48 at a time"):
         check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 48})))
+
+
+def test_a_window_that_the_model_has_no_positions_for_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2", "max_position_embeddings": 1000}')
+    model, update = {"path": str(tmp_path)}, {"overlong_buffer": 0}
+    tokens = {"prompt_tokens": 100, "response_tokens": 600, "lookahead_tokens": 400}
+    with pytest.raises(RecipeError, match=r"lookahead_tokens=400 come to 1100 tokens, but .* positions for 1000"):
+        check_window(to_recipe(values(model=model, budget=tokens, update=update)))
+    check_window(to_recipe(values(model=model, budget=tokens, update=update, method="dapo")))
+    stages = [{"name": "long", "steps": 1, "response_tokens": 901}]
+    with pytest.raises(RecipeError, match=r"budget.response_tokens=901 come to 1001"):
+        check_window(to_recipe(values(model=model, budget=tokens, update=update, method="dapo", stages=stages)))
+    longer = {"+actor_rollout_ref.model.override_config.max_position_embeddings": 2000}
+    check_window(to_recipe(values(model=model, budget=tokens, update=update, verl=longer)))

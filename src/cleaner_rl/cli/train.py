@@ -37,7 +37,7 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
 
 
 def _show(recipe: Recipe, as_json: bool) -> None:
-    from cleaner_rl.train.start import missing_data
+    from cleaner_rl.train.checks import missing_data
 
     found = parts(recipe)
     if as_json:

@@ -68,7 +68,8 @@ class Budget:
     evaluation_turns: int = 0
     """In evaluation, if it has another number of them; 0: the same."""
     lookahead_tokens: int = 20_480
-    """For all attempts of one rollout; none of it counts against the response."""
+    """For all attempts of one rollout; none of it counts against the response. It stands beside it while it lasts, so
+    with a live method the model needs positions for `prompt_tokens` + `response_tokens` + `lookahead_tokens`."""
     seconds: float = 0
     """Of wall time, after which a rollout ends and isn't trained on; 0: none."""
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from cleaner_rl.tasks import load_prompt
+from cleaner_rl.train.checks import check_data, check_sizes, check_template, check_window
 from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import part_folders, run_folder
@@ -57,6 +57,7 @@ def train(recipe: Recipe) -> Path:
     check_folder(recipe)
     check_data(recipe)
     folder = run_folder(recipe)
+    check_window(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     check_template(recipe, folder)
     if recipe.cold_start is not None:
@@ -129,44 +130,6 @@ def command(recipe: Recipe, folder: Path) -> list[str]:
     # Hydra would leave a folder of its own wherever it is called.
     own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
     return [sys.executable, "-m", "verl.trainer.main_ppo", *own, *as_arguments(overrides(recipe, folder))]
-
-
-def check_sizes(recipe: Recipe) -> None:
-    """Raise `RecipeError` if the devices can't share a mini-batch; verl would say so later, in words of its own."""
-    ranks, batch = recipe.device.nodes * recipe.device.per_node, recipe.batch
-    rows = batch.mini_batch * batch.rollouts
-    if rows % (ranks * batch.micro_batch):
-        raise RecipeError(
-            f"a mini-batch has {rows} sequences, which {ranks} devices can't take {batch.micro_batch} at a time: "
-            "batch.mini_batch x batch.rollouts must be a multiple of the devices times batch.micro_batch"
-        )
-
-
-def missing_data(recipe: Recipe) -> list[str]:
-    """The recipe's files that aren't here. Addresses, such as `hdfs://…`, are verl's to look up."""
-    files = [*recipe.tasks.train, *recipe.tasks.held_out]
-    if recipe.cold_start is not None and not (cold_start_folder(recipe) / "done").exists():
-        files += recipe.cold_start.demonstrations
-    return [file for file in files if "://" not in file and not Path(file).expanduser().exists()]
-
-
-def check_data(recipe: Recipe) -> None:
-    """Raise `RecipeError` if a file isn't here; verl would say so minutes later, from a process of its own."""
-    if missing := missing_data(recipe):
-        raise RecipeError(f"not here: {', '.join(missing)}; docs/train.md says how they are made (The data)")
-
-
-def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
-    """Raise `ChatError` if the model's template can't be used; what should be known of it otherwise."""
-    from transformers import AutoTokenizer
-
-    from cleaner_rl.rollout import Chat
-
-    tokenizer = AutoTokenizer.from_pretrained(recipe.model.path)
-    prompt = load_prompt(recipe.prompt)
-    chat = Chat(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
-    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
-    return chat.notes
 
 
 @contextmanager

@@ -1,0 +1,69 @@
+"""What can be known to be wrong before anything starts. verl would say it minutes later, in words of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cleaner_rl.tasks import load_prompt
+from cleaner_rl.train.cold_start import cold_start_folder
+from cleaner_rl.train.folders import run_folder
+from cleaner_rl.train.overrides import overrides
+from cleaner_rl.train.recipe import Recipe, RecipeError
+from cleaner_rl.train.stages import stage_recipe
+
+
+def check_sizes(recipe: Recipe) -> None:
+    """Raise `RecipeError` if the devices can't share a mini-batch; verl would say so later, in words of its own."""
+    ranks, batch = recipe.device.nodes * recipe.device.per_node, recipe.batch
+    rows = batch.mini_batch * batch.rollouts
+    if rows % (ranks * batch.micro_batch):
+        raise RecipeError(
+            f"a mini-batch has {rows} sequences, which {ranks} devices can't take {batch.micro_batch} at a time: "
+            "batch.mini_batch x batch.rollouts must be a multiple of the devices times batch.micro_batch"
+        )
+
+
+def missing_data(recipe: Recipe) -> list[str]:
+    """The recipe's files that aren't here. Addresses, such as `hdfs://…`, are verl's to look up."""
+    files = [*recipe.tasks.train, *recipe.tasks.held_out]
+    if recipe.cold_start is not None and not (cold_start_folder(recipe) / "done").exists():
+        files += recipe.cold_start.demonstrations
+    return [file for file in files if "://" not in file and not Path(file).expanduser().exists()]
+
+
+def check_data(recipe: Recipe) -> None:
+    """Raise `RecipeError` if a file isn't here; verl would say so minutes later, from a process of its own."""
+    if missing := missing_data(recipe):
+        raise RecipeError(f"not here: {', '.join(missing)}; docs/train.md says how they are made (The data)")
+
+
+def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
+    """Raise `ChatError` if the model's template can't be used; what should be known of it otherwise."""
+    from transformers import AutoTokenizer
+
+    from cleaner_rl.rollout import Chat
+
+    tokenizer = AutoTokenizer.from_pretrained(recipe.model.path)
+    prompt = load_prompt(recipe.prompt)
+    chat = Chat(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
+    return chat.notes
+
+
+def check_window(recipe: Recipe) -> None:
+    """Raise `RecipeError` if the model has fewer positions than a rollout may need."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(recipe.model.path).get_text_config()
+    positions = getattr(config, "max_position_embeddings", None)
+    for part in [stage_recipe(recipe, stage, "", []) for stage in recipe.stages] or [recipe]:
+        settings = overrides(part, run_folder(recipe))
+        window = settings["actor_rollout_ref.rollout.max_model_len"]
+        stretched = settings.get("+actor_rollout_ref.model.override_config.max_position_embeddings", positions)
+        if isinstance(stretched, int) and isinstance(window, int) and window > stretched:
+            lookahead = f" + budget.lookahead_tokens={part.budget.lookahead_tokens}" if part.method.live else ""
+            raise RecipeError(
+                f"budget.prompt_tokens={part.budget.prompt_tokens} + budget.response_tokens="
+                f"{part.budget.response_tokens}{lookahead} come to {window} tokens, but {recipe.model.path} has "
+                f"positions for {stretched}: lower one of them"
+            )
