@@ -11,8 +11,9 @@ from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import Status, ToolResult
 from cleaner_rl.train.checks import check_data, check_sizes, check_window
 from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
+from cleaner_rl.train.folders import run_folder
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
-from cleaner_rl.train.reading import to_recipe
+from cleaner_rl.train.reading import read_recipe, to_recipe
 from cleaner_rl.train.recipe import RecipeError
 from cleaner_rl.train.start import sandbox, train
 from tests.train.recipes import MINIMAL, values
@@ -38,12 +39,28 @@ def test_addresses_are_taken_as_they_are(tmp_path: Path) -> None:
         assert list(addresses) == ["http://a:1", "ray:"]
 
 
-def test_many_machines_need_nodes_that_all_of_them_reach(tmp_path: Path) -> None:
-    with (
-        pytest.raises(RecipeError, match="serves this machine alone"),
-        sandbox(to_recipe(values(device={"nodes": 2})), tmp_path),
-    ):
-        pass
+@pytest.mark.parametrize(
+    ("name", "setting", "reason"),
+    [
+        ("cleaner-4b", "device.per_node=3", "which 3 devices can't take"),
+        ("rstar2-14b", "sandbox.addresses=[]", "serves this machine alone"),
+    ],
+)
+def test_a_dry_run_refuses_what_training_would(name: str, setting: str, reason: str) -> None:
+    recipe = Path(__file__).parents[2] / "recipes" / f"{name}.yaml"
+    shown = CliRunner().invoke(main, ["train", str(recipe), "--dry-run", "--set", setting])
+    assert shown.exit_code == 1
+    assert reason in shown.stderr
+    assert not shown.stdout
+
+
+def test_a_dry_run_refuses_the_folder_of_another_recipe(tmp_path: Path) -> None:
+    recipe = Path(__file__).parents[2] / "recipes" / "cleaner-4b.yaml"
+    read = read_recipe(recipe, [f"run.folder={tmp_path}"])
+    Plan(read, (), run_folder(read)).write()
+    command = ["train", str(recipe), "--dry-run", "--set", f"run.folder={tmp_path}", "--set", "method=dapo"]
+    assert 'method was "cleaner", is "dapo"' in CliRunner().invoke(main, command).stderr
+    assert CliRunner().invoke(main, [*command, "--set", "name=dapo"]).exit_code == 0
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
 
 
 def _show(recipe: Recipe, as_json: bool) -> None:
-    from cleaner_rl.train.checks import missing_data
+    from cleaner_rl.train.checks import check_settings, missing_data
 
+    check_settings(recipe)
     found = parts(recipe)
     if as_json:
         click.echo(json.dumps(found, indent=2))

@@ -9,7 +9,24 @@ from cleaner_rl.train.cold_start import cold_start_folder
 from cleaner_rl.train.folders import run_folder
 from cleaner_rl.train.overrides import overrides
 from cleaner_rl.train.recipe import Recipe, RecipeError
+from cleaner_rl.train.resuming import check_folder
 from cleaner_rl.train.stages import stage_recipe
+
+
+def check_settings(recipe: Recipe) -> None:
+    """All that can be told without data, model or engine: what `--dry-run` checks too."""
+    check_sizes(recipe)
+    check_sandbox(recipe)
+    check_folder(recipe)
+
+
+def check_sandbox(recipe: Recipe) -> None:
+    """Raise `RecipeError` if several machines would have to share a sandbox that serves one."""
+    if recipe.device.nodes > 1 and not recipe.sandbox.addresses:
+        raise RecipeError(
+            f"device.nodes is {recipe.device.nodes}, but a sandbox started here serves this machine alone: start nodes "
+            "(deploy/README.md) and give sandbox.addresses and sandbox.token_file"
+        )
 
 
 def check_sizes(recipe: Recipe) -> None:

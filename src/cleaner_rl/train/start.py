@@ -22,14 +22,13 @@ from pathlib import Path
 
 import msgspec
 
-from cleaner_rl.train.checks import check_data, check_sizes, check_template, check_window
+from cleaner_rl.train.checks import check_data, check_settings, check_template, check_window
 from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import part_folders, run_folder
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.train.recipe import Recipe, RecipeError
-from cleaner_rl.train.resuming import check_folder
 from cleaner_rl.train.stages import filtered, pass_rates, stage_recipe
 
 SANDBOX_SECONDS = 120.0
@@ -53,8 +52,7 @@ def train(recipe: Recipe) -> Path:
     missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
     if missing:
         raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
-    check_sizes(recipe)
-    check_folder(recipe)
+    check_settings(recipe)
     check_data(recipe)
     folder = run_folder(recipe)
     check_window(recipe)
@@ -138,11 +136,6 @@ def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
     if recipe.sandbox.addresses:
         yield recipe.sandbox.addresses
         return
-    if recipe.device.nodes > 1:
-        raise RecipeError(
-            f"device.nodes is {recipe.device.nodes}, but a sandbox started here serves this machine alone: start nodes "
-            "(deploy/README.md) and give sandbox.addresses and sandbox.token_file"
-        )
     settings = msgspec.json.encode(recipe.sandbox).decode()
     serve = [sys.executable, "-m", "cleaner_rl.train.node", settings]
     with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
