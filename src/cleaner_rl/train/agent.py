@@ -14,7 +14,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from cleaner_rl.purify import Phase
 from cleaner_rl.train.absent import NOBODYS_FAULT, tell_absent
-from cleaner_rl.train.outputs import Graded, Row, to_row
+from cleaner_rl.train.outputs import SOLVED, Graded, Row, to_row
 from cleaner_rl.train.plan import read_plan
 from cleaner_rl.train.policy import VerlPolicy
 from cleaner_rl.train.rolls import PHASE, roll
@@ -65,7 +65,7 @@ def _output(row: Row, trajectory: Graded) -> CleanerOutput:
         extra_fields={
             "min_global_steps": oldest,
             "max_global_steps": newest,
-            "reward_extra_info": {"acc": float(bool(trajectory.success))},
+            "reward_extra_info": {SOLVED: float(bool(trajectory.success))},
         },
         trajectory=row.packed,
     )

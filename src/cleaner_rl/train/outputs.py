@@ -13,6 +13,9 @@ from cleaner_rl.trajectory import TokenSpan, Trajectory
 
 Graded = Trajectory[TokenSpan]
 
+SOLVED = "solved"
+"""What verl knows a row's correctness by. Its own name, "acc", would count every absent rollout as a wrong answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

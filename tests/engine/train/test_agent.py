@@ -1,0 +1,36 @@
+"""What our agent loop hands to verl, as verl reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cleaner_rl.train import to_recipe
+from cleaner_rl.train.outputs import to_row
+from cleaner_rl.trajectory import Ending
+from tests.builders import answered, trajectory, worked
+from tests.train.recipes import values
+
+pytestmark = pytest.mark.timeout(120)  # verl's import takes long
+
+
+def test_s2_a_fault_is_no_wrong_answer_in_verls_own_evaluation() -> None:
+    from verl.trainer.ppo.metric_utils import process_validation_metrics
+
+    from cleaner_rl.train.agent import _output
+
+    solved = replace(trajectory(worked(), answered(), success=True), reward=1.0, ending=Ending.ANSWERED)
+    row = to_row(solved, to_recipe(values()))
+    assert row is not None
+    output = _output(row, solved)
+    columns = {name: [value] * 8 for name, value in output.extra_fields["reward_extra_info"].items()}
+
+    figures = process_validation_metrics(
+        ["held-out"] * 8,
+        [f"task{number}" for number in range(8)],
+        {"reward": [output.reward_score] * 8, **columns},
+        expected_acc_counts={("held-out", f"task{number}"): 1 for number in range(10)},  # two were faults
+    )
+
+    assert {name: values["mean@1"] for name, values in figures["held-out"].items()} == {"reward": 1.0, "solved": 1.0}
