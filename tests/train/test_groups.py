@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.resample import group_of, select
-from cleaner_rl.train.groups import StepRecord, TooManyFaultsError, figures_of
+from cleaner_rl.train.groups import HELD, PATIENCE, NothingToLearnError, StepRecord, TooManyFaultsError, figures_of
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.reading import to_recipe
 from cleaner_rl.trajectory import Ending, Key
@@ -76,7 +76,7 @@ def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_pat
     metrics = record.finish(3, "train")
 
     (easy,) = [each for each in read(tmp_path / "trajectories") if each.key.task == "easy"]
-    assert easy.extra["roc"]["why"] == "the group went back: all its rewards are equal"  # type: ignore[index]
+    assert easy.extra["roc"]["why"] == "the group went back: all of its rollouts solved the task, or none did"  # type: ignore[index]
     assert metrics["cleaner/groups/equal_rewards"] == 1
     assert metrics["cleaner/accuracy"] == 0.5
 
@@ -86,16 +86,44 @@ def test_an_evaluation_of_faults_stops_a_run_too(tmp_path: Path) -> None:
     record.evaluated(ROWS, absent=1)  # one in five is bearable
     with pytest.raises(TooManyFaultsError, match="100% of an evaluation's rollouts were faults"):
         record.evaluated([], absent=5)
+    assert len(list(read(tmp_path / "trajectories"))) == len(ROWS)  # what there was can be looked at
 
 
 def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path) -> None:
     record = StepRecord(RECIPE, tmp_path)
     record.evicted("too_small", [], absent=4)
-    record.check_faults()  # one of two groups: too early
+    record.check()  # one of two groups: too early
     record.evicted("too_small", [], absent=4)
 
     with pytest.raises(TooManyFaultsError, match="100% of this step's rollouts were faults"):
-        record.check_faults()
+        record.check()
+
+
+def test_what_faults_left_is_stored_before_they_stop_a_run(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    record.evicted("too_small", ROWS[:1], absent=3)
+
+    with pytest.raises(TooManyFaultsError):
+        record.finish(3, "train")
+    assert len(list(read(tmp_path / "trajectories"))) == len(ROWS) + 1
+
+
+def test_a_model_that_solves_nothing_ends_the_run_with_the_reason(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    for number in range(PATIENCE * RECIPE.batch.prompts):
+        record.check()
+        record.evicted("equal_rewards", [rollout(0, number == 0), rollout(1, number == 0)], absent=0)
+
+    with pytest.raises(NothingToLearnError, match="in 1 of them all rollouts solved the task, in 19 none did"):
+        record.check()
+    assert len(list(read(tmp_path / "trajectories"))) == len(ROWS) + 2 * 20
+
+
+def test_groups_that_are_given_up_without_an_end_dont_fill_the_memory(tmp_path: Path) -> None:
+    record = StepRecord(RECIPE, tmp_path)
+    for _ in range(HELD // 4):
+        record.evicted("surplus", ROWS, absent=0)
+    assert len(list(read(tmp_path / "trajectories"))) == HELD
 
 
 def test_a_bearable_share_of_faults_is_reported(tmp_path: Path) -> None:

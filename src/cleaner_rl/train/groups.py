@@ -22,13 +22,15 @@ from cleaner_rl.trajectory.store import ParquetWriter
 
 GIVEN_UP = {
     "too_small": WENT_BACK[RefillReason.TOO_SMALL],
-    "equal_rewards": WENT_BACK[RefillReason.EQUAL_REWARDS],
+    "equal_rewards": "the group went back: all of its rollouts solved the task, or none did",
     "stale": "the group went back: the weights that sampled it are too old",
     "surplus": "the group was not needed: enough others had ended by then",
 }
 """Why groups aren't trained on. Figures of a step are over those that are; the store has them all."""
 PATIENCE = 10
-"""How many times a step's groups may come back too small, though nothing broke, before the run ends."""
+"""How many times a step's groups may be given up, though nothing broke, before the run ends; DAPO's own figure."""
+HELD = 1_024
+"""Trajectories that wait in memory to be written: a step without an end must not fill it."""
 
 
 class TooManyFaultsError(RuntimeError):
@@ -39,8 +41,12 @@ class TooFewRowsError(RuntimeError):
     """Rollouts end without anything to learn, so often that no group comes together."""
 
 
+class NothingToLearnError(RuntimeError):
+    """The model solves all of the tasks that it is given, or none, so often that no batch comes together."""
+
+
 class StepRecord:
-    """Collects a step's groups; `finish` writes them down."""
+    """Collects a step's groups and writes them down; `finish` says what they came to."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self._recipe, self._folder = recipe, folder
@@ -49,22 +55,25 @@ class StepRecord:
     def _begin(self) -> None:
         self._rows: list[Graded] = []
         self._kept: list[Graded] = []
-        self._given_up: list[Graded] = []
-        self._evaluated: list[Graded] = []
+        self._unwritten: list[Graded] = []
         self._absent = 0
         self._left_out = 0
         self._groups = 0
         self._evicted: Counter[str] = Counter()
+        self._all_solved = 0
         self._tokens = 0
 
     def evicted(self, why: str, rows: Sequence[Graded], absent: int) -> None:
         """A group was given up, for one of the reasons of `GIVEN_UP`; `absent` of its rollouts were faults."""
         self._evicted[why] += 1
         verdict = {"kept": False, "why": GIVEN_UP[why], "penalty": None, "advantage": None}
-        self._given_up += [replace(row, extra={**row.extra, "roc": verdict}) for row in rows]
+        self._all_solved += why == "equal_rewards" and all(row.success for row in rows)
+        self._unwritten += [replace(row, extra={**row.extra, "roc": verdict}) for row in rows]
         self._tokens += sum(int(_number(row.extra.get("sampled"))) for row in rows)
         self._absent += max(0, absent)
         self._groups += 1
+        if len(self._unwritten) >= HELD:
+            self._write()
 
     def selected(
         self, rows: Sequence[Graded], selection: Selection, policy: RocPolicy | PlainPolicy, absent: int
@@ -75,6 +84,7 @@ class StepRecord:
             for row, verdict in zip(rows, verdicts(selection, policy), strict=True)
         ]
         self._rows += told
+        self._unwritten += told
         self._kept += [told[index] for index in selection.kept]
         self._tokens += sum(int(_number(row.extra.get("sampled"))) for row in rows)
         self._absent += max(0, absent)
@@ -86,9 +96,10 @@ class StepRecord:
 
     def evaluated(self, rows: Sequence[Graded], absent: int) -> None:
         """Rollouts on held-out tasks, of which so many were faults; raise if those are too many."""
-        self._evaluated += rows
+        self._unwritten += rows
         share = absent / max(1, absent + len(rows))
         if share > self._recipe.faults.max_share:
+            self._write()
             raise TooManyFaultsError(self._too_many(f"{share:.0%} of an evaluation's rollouts"))
 
     def fault_share(self) -> float:
@@ -96,17 +107,41 @@ class StepRecord:
         drawn = self._groups * self._recipe.sampled
         return self._absent / drawn if drawn else 0.0
 
-    def check_faults(self) -> None:
-        """Raise if too many were; a step's worth of groups is needed to say so."""
+    def check(self) -> None:
+        """Raise if the step can't come to a good end, with all that was drawn written down."""
+        error = self._too_many_faults() or self._too_few_rows() or self._nothing_to_learn()
+        if error is not None:
+            self._write()
+            raise error
+
+    def _too_many_faults(self) -> TooManyFaultsError | None:
+        """A step's worth of groups is needed to say so."""
         share = self.fault_share()
-        if self._groups >= self._recipe.batch.prompts and share > self._recipe.faults.max_share:
-            raise TooManyFaultsError(self._too_many(f"{share:.0%} of this step's rollouts"))
-        if self._left_out and self._evicted["too_small"] >= PATIENCE * self._recipe.batch.prompts:
-            raise TooFewRowsError(
-                f"{self._evicted['too_small']} groups of this step were too small to learn from: of {self._groups} "
-                f"groups' rollouts {self._left_out} were dropped (purify.unrepaired) or ran out of time "
-                "(budget.seconds). Keep failures (keep_first), give more time, or begin with a model that fails less"
-            )
+        if self._groups < self._recipe.batch.prompts or share <= self._recipe.faults.max_share:
+            return None
+        return TooManyFaultsError(self._too_many(f"{share:.0%} of this step's rollouts"))
+
+    def _too_few_rows(self) -> TooFewRowsError | None:
+        if not self._left_out or not self._often("too_small"):
+            return None
+        return TooFewRowsError(
+            f"{self._evicted['too_small']} groups of this step were too small to learn from: of {self._groups} "
+            f"groups' rollouts {self._left_out} were dropped (purify.unrepaired) or ran out of time "
+            "(budget.seconds). Keep failures (keep_first), give more time, or begin with a model that fails less"
+        )
+
+    def _nothing_to_learn(self) -> NothingToLearnError | None:
+        if not self._often("equal_rewards"):
+            return None
+        alike = self._evicted["equal_rewards"]
+        return NothingToLearnError(
+            f"{alike} of this step's {self._groups} groups teach nothing: in {self._all_solved} of them all rollouts "
+            f"solved the task, in {alike - self._all_solved} none did. Train on tasks that this model solves "
+            "sometimes, draw more rollouts of each (batch.rollouts), or keep such groups (batch.dynamic_sampling)"
+        )
+
+    def _often(self, why: str) -> bool:
+        return self._evicted[why] >= PATIENCE * self._recipe.batch.prompts
 
     def _too_many(self, what: str) -> str:
         return (
@@ -117,17 +152,14 @@ class StepRecord:
 
     def finish(self, step: int, partition: str) -> dict[str, float]:
         """Write what was collected; the step's figures."""
-        self.check_faults()
-        rows = self._evaluated if partition == "val" else self._rows
-        with ParquetWriter(self._folder / "trajectories") as writer:
-            for row in [*rows, *([] if partition == "val" else self._given_up)]:
-                writer.write(row)
+        self.check()
+        self._write()
         if partition == "val":
             self._begin()
             return {}
-        figures = figures_of(rows) | {
+        figures = figures_of(self._rows) | {
             f"roc/{name}_{side}": value
-            for side, side_rows in (("kept", self._kept), ("drawn", rows))
+            for side, side_rows in (("kept", self._kept), ("drawn", self._rows))
             for name, value in _quality(side_rows).items()
         }
         figures |= {
@@ -141,6 +173,12 @@ class StepRecord:
         self._append(step, figures)
         self._begin()
         return {f"cleaner/{name}": value for name, value in figures.items()}
+
+    def _write(self) -> None:
+        with ParquetWriter(self._folder / "trajectories") as writer:
+            for row in self._unwritten:
+                writer.write(row)
+        self._unwritten = []
 
     def _append(self, step: int, figures: dict[str, float]) -> None:
         line = json.dumps({"run": self._recipe.name, "step": step, "metrics": figures})

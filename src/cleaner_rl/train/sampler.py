@@ -3,9 +3,11 @@
 verl polls its queue until enough groups have ended, and gives a custom sampler none of its own filter settings. Here
 
 - a group with too few rows, because the rest were faults, goes back and another prompt takes its place;
-- a group of equal rewards does too, under dynamic sampling (verl's own rule, wired again);
+- a group that all solved, or none, does too, under dynamic sampling (verl's own rule, wired again). A penalty on length
+  makes no difference to that: what is wrong in every rollout must not be learnt for its length alone;
 - of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
-- more faults than the recipe bears, a worker that is gone, or no group for long end the run with the reason;
+- more faults than the recipe bears, no group to learn from, a worker that is gone, or no group for long end the run
+  with the reason;
 - what was drawn goes to the store with what became of it, given up or not, and to the step's metrics.
 """
 
@@ -23,7 +25,7 @@ from cleaner_rl.resample import group_of, select
 from cleaner_rl.train.absent import told_in
 from cleaner_rl.train.active import manager_missing, refuse
 from cleaner_rl.train.groups import StepRecord
-from cleaner_rl.train.outputs import Graded, unpack
+from cleaner_rl.train.outputs import SOLVED, Graded, unpack
 from cleaner_rl.train.overrides import POLL_SECONDS
 from cleaner_rl.train.plan import read_plan
 
@@ -48,7 +50,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         super().__init__(
             sampler_kwargs=sampler_kwargs,
             poll_interval=POLL_SECONDS,
-            filter_groups_metric="reward" if batch.dynamic_sampling else None,
+            filter_groups_metric=SOLVED if batch.dynamic_sampling else None,
             train_batch_size=batch.prompts,
             gen_batch_size=1,
             sync_refill_failed_groups=True,
@@ -89,7 +91,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         )
         evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
         # Here and not while it waits: where all groups break at once, it never does.
-        self._record.check_faults()
+        self._record.check()
         return evicted
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from cleaner_rl.train import Recipe, to_recipe
 from cleaner_rl.train.groups import TooManyFaultsError
-from cleaner_rl.train.outputs import pack
+from cleaner_rl.train.outputs import SOLVED, pack
 from cleaner_rl.train.plan import Plan
 from cleaner_rl.trajectory import Ending, Key
 from cleaner_rl.trajectory.store import read
@@ -52,6 +52,8 @@ class Trainer:
     groups: list[Sequence[Outcome]] = field(default_factory=list)
     """For each prompt: how its rollouts end."""
     refills: list[int] = field(default_factory=list)
+    penalty: float = 0.0
+    """On a rollout's length; the later of a group are the longer ones."""
     number: int = 0
 
     @property
@@ -89,7 +91,7 @@ class Trainer:
             if not isinstance(success, bool):
                 continue
             turns = (failed(), worked(), answered()) if place == 0 else (worked(), answered())
-            reward = 1.0 if success else -1.0
+            reward = (1.0 if success else -1.0) - self.penalty * place
             one = replace(
                 trajectory(*turns, success=success),
                 key=Key("example", 1, f"task{self.number}", place),
@@ -97,7 +99,8 @@ class Trainer:
                 ending=Ending.ANSWERED,
             )
             keys.append(f"{uid}_{place}_0")
-            rows.append({"rm_scores": torch.tensor([0.0, reward]), "trajectory": pack(one)})
+            told = {"reward_extra_info": {SOLVED: float(success)}}
+            rows.append({"rm_scores": torch.tensor([0.0, reward]), "trajectory": pack(one), "extra_fields": told})
         if rows:
             tags = [{"status": "success"} for _ in rows]
             tq.kv_batch_put(keys=keys, partition_id="train", fields=list_of_dict_to_tensordict(rows), tags=tags)
@@ -218,7 +221,11 @@ def test_a_run_whose_rollouts_are_all_left_out_is_ended_with_the_reason(tmp_path
         sample(sampler(recipe(), tmp_path, trainer))
 
 
-def test_groups_of_equal_rewards_are_refilled_under_dynamic_sampling(tmp_path: Path, trainer: Trainer) -> None:
+@pytest.mark.parametrize("penalty", [0.0, 0.001])
+def test_groups_that_all_solved_or_none_are_refilled_under_dynamic_sampling(
+    tmp_path: Path, trainer: Trainer, penalty: float
+) -> None:
+    trainer.penalty = penalty
     equal = trainer.finish([False] * 8)
     trainer.finish(MIXED)
 
