@@ -88,6 +88,8 @@ def test_kubernetes_has_the_gpus_that_the_recipe_wants(size: str, name: str) -> 
         with_gpus += [gpus] * count if gpus else []
         mounts = {each["mountPath"] for each in container["volumeMounts"]}
         assert {"/shared", "/etc/cleaner", "/dev/shm"} == mounts
+        assert {"name": "HF_HOME", "value": "/shared/huggingface"} in container["env"]
+        assert container["envFrom"] == [{"secretRef": {"name": "training-keys", "optional": True}}]
     assert with_gpus == [recipe.device.per_node] * recipe.device.nodes
     # Every number in it is a text where KubeRay wants one.
     for group in (cluster["headGroupSpec"], *cluster.get("workerGroupSpecs", [])):

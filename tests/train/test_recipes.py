@@ -27,6 +27,7 @@ def _world(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
     recipe = read_recipe(file)
     assert recipe.name == file.stem
+    assert set(recipe.run.loggers) <= {"console", "file"}, "others want an account, and a job without one would fail"
     shown = CliRunner().invoke(main, ["train", str(file), "--dry-run", "--json"])
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout) == json.loads(json.dumps(parts(recipe)))

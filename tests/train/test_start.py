@@ -15,7 +15,7 @@ from cleaner_rl.train.folders import run_folder
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import read_recipe, to_recipe
 from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import sandbox, train
+from cleaner_rl.train.start import command, sandbox, train
 from tests.train.recipes import MINIMAL, values
 
 
@@ -113,6 +113,17 @@ def test_a_dry_run_says_which_files_are_missing_and_goes_on() -> None:
     assert shown.exit_code == 0
     assert "data/open-agentrl-30k.parquet, data/aime2024.parquet" in shown.stderr
     assert "Not here" not in shown.stdout
+
+
+def test_a_start_leaves_the_metrics_of_those_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def written() -> str:
+        (argument,) = [each for each in command(to_recipe(MINIMAL), tmp_path) if "VERL_FILE_LOGGER_PATH" in each]
+        return argument.partition("=")[2]
+
+    Path(written()).touch()
+    assert [written()] == [str(tmp_path / "verl-1.jsonl")]
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", "/elsewhere.jsonl")
+    assert written() == "/elsewhere.jsonl"
 
 
 def test_the_newest_whole_model_is_found(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ class Run:
     evaluation_samples: int = 1
     """Rollouts of a held-out task."""
     loggers: list[str] = field(default_factory=lambda: ["console"])
-    """Where metrics go: verl's `trainer.logger`."""
+    """Where metrics go: verl's `trainer.logger`. `file` is `verl-N.jsonl` in the run's folder, one for each start."""
 
 
 @dataclass(frozen=True, slots=True)

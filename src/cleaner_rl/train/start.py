@@ -35,6 +35,7 @@ SANDBOX_SECONDS = 120.0
 """For a node to come up."""
 GRACE_SECONDS = 20.0
 """For verl to end after it was told to."""
+FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
 NEEDED = ("torch", "transformers", "ray", "verl")
 INSTALL = {
     DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm",
@@ -70,7 +71,7 @@ def train(recipe: Recipe) -> Path:
 def _train_once(recipe: Recipe, folder: Path) -> None:
     with sandbox(recipe, folder) as addresses:
         Plan(recipe, tuple(addresses), folder).write()
-        _run(command(recipe, folder), recipe)
+        _run(command(recipe, folder), recipe, folder)
 
 
 def _train_stages(recipe: Recipe) -> None:
@@ -101,7 +102,7 @@ def cold_started(recipe: Recipe) -> Recipe:
     checkpoints = cold_start_folder(recipe)
     done = checkpoints / "done"
     if not done.exists():
-        _run(cold_start_command(recipe, checkpoints), recipe)
+        _run(cold_start_command(recipe, checkpoints), recipe, checkpoints)
         done.touch()
     return replace(recipe, model=replace(recipe.model, path=str(_model_of(checkpoints))))
 
@@ -127,6 +128,8 @@ def command(recipe: Recipe, folder: Path) -> list[str]:
     """verl's own, with all settings."""
     # Hydra would leave a folder of its own wherever it is called.
     own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
+    # On a Ray cluster that is there already, verl's own process doesn't see this one's environment.
+    own += as_arguments({f"+ray_kwargs.ray_init.runtime_env.env_vars.{FILE_LOGGER}": file_logger(folder)})
     return [sys.executable, "-m", "verl.trainer.main_ppo", *own, *as_arguments(overrides(recipe, folder))]
 
 
@@ -158,10 +161,10 @@ def _address(node: subprocess.Popen[bytes], log: Path) -> str:
     raise RecipeError(f"the sandbox didn't come up; {log} says why")
 
 
-def _run(arguments: list[str], recipe: Recipe) -> None:
+def _run(arguments: list[str], recipe: Recipe, folder: Path) -> None:
     # Ray's sockets need a short path, and its files must not outlive the run.
     temporary = tempfile.mkdtemp(prefix="ray")
-    variables = {**os.environ, **environment(recipe), "RAY_TMPDIR": temporary}
+    variables = {**os.environ, **environment(recipe), FILE_LOGGER: file_logger(folder), "RAY_TMPDIR": temporary}
     verl = subprocess.Popen(arguments, env=variables, start_new_session=True)
     try:
         code = verl.wait()
@@ -172,6 +175,12 @@ def _run(arguments: list[str], recipe: Recipe) -> None:
         raise TrainingFailedError(
             f"verl ended with code {code}; the reason stands above. The same command goes on from the last checkpoint"
         )
+
+
+def file_logger(folder: Path) -> str:
+    """Where verl's logger `file` writes, unless told otherwise. It empties its file first: each start has another."""
+    number = len(list(folder.glob("verl-*.jsonl")))
+    return os.environ.get(FILE_LOGGER) or str(folder / f"verl-{number}.jsonl")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
