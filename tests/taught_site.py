@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.sandbox import Tier
-from cleaner_rl.sandbox.tiers import choose, probe
+from cleaner_rl.sandbox.probes import probe
+from cleaner_rl.sandbox.tiers import choose
 
 
 @pytest.fixture(scope="session")

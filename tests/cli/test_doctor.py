@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import platform
 import socket
 import sys
@@ -16,8 +17,9 @@ from cleaner_rl.cli.doctor import machine, stack
 from cleaner_rl.cli.doctor.check import Check, State
 from cleaner_rl.cli.doctor.sandbox import node_at
 from cleaner_rl.sandbox import BARE, Node, NodeConfig, Tier, TierError
-from cleaner_rl.sandbox.tiers import choose, probe
-from tests.restricted import NO_LANDLOCK, NO_USER_NAMESPACES, cleaner
+from cleaner_rl.sandbox.probes import probe
+from cleaner_rl.sandbox.tiers import choose
+from tests.restricted import DOCKERS_CAPABILITIES, MASKED_PROC, NO_LANDLOCK, NO_USER_NAMESPACES, cleaner
 from tests.rollout.chats import TEMPLATES, tokenizer
 from tests.sandbox.serving import asynchronous, opened
 
@@ -54,8 +56,14 @@ def test_on_this_machine_it_says_what_a_node_says() -> None:
     assert said["system"]["found"].endswith(platform.release())
 
 
-def test_a_machine_without_user_namespaces_has_tier_1_and_hears_how_to_get_the_next() -> None:
-    said = doctor(rules=NO_USER_NAMESPACES)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can take away what only root has")
+
+
+@pytest.mark.parametrize(
+    "rules", [NO_USER_NAMESPACES, DOCKERS_CAPABILITIES, pytest.param(MASKED_PROC, marks=needs_root)]
+)
+def test_a_machine_without_namespaces_for_slots_has_tier_1_and_hears_how_to_get_the_next(rules: str) -> None:
+    said = doctor(rules=rules)
     assert said["isolation"]["state"] == "less"
     assert said["isolation"]["found"].startswith("T1: ")
     assert "user namespaces" in said["isolation"]["remedy"] or "root" in said["isolation"]["remedy"]

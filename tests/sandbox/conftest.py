@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunOutcome, RunRequest, Tier
-from cleaner_rl.sandbox.tiers import choose, probe
+from cleaner_rl.sandbox.probes import probe
+from cleaner_rl.sandbox.tiers import choose
 from cleaner_rl.tools import ToolResult
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from cleaner_rl.cli.words import said
 from cleaner_rl.purify import PurifyPolicy, SplicePolicy
 from cleaner_rl.rollout import Purifier, StatelessToolbox, finish, rollout
 from cleaner_rl.rollout.toolbox import Sandbox, Session
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest, SessionRequest, TierError
+from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest, SessionRequest, TierError, ZygoteError
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult
 from cleaner_rl.trajectory import Granularity, Key, Seeds, TextSpan, Trajectory, Turn, residual_tally
@@ -110,7 +110,7 @@ async def _sandbox() -> AsyncIterator[Sandbox]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             node = await stack.enter_async_context(Node(NodeConfig(slots=1, preload=(BARE,))))
-        except (TierError, OSError) as error:
+        except (TierError, ZygoteError, OSError) as error:
             click.echo(f"No sandbox here: {error}.")
             click.echo("The demo goes on in plain processes: its programs are its own. `cleaner doctor` says more.\n")
             yield PlainProcesses()

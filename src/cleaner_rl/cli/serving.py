@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import click
 
 from cleaner_rl.cli.words import said
 from cleaner_rl.rollout import ChatError, EngineFaultError
 from cleaner_rl.rollout.toolbox import Sandbox
-from cleaner_rl.sandbox import Node, NodeConfig
+from cleaner_rl.sandbox import Node, NodeConfig, TierError, ZygoteError
 from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient
 from cleaner_rl.tasks import DatasetError
 from cleaner_rl.trajectory.store.files import BusyError
@@ -40,7 +40,13 @@ async def open_sandbox(
             yield client
         return
     slots = slots or 2 * (os.cpu_count() or 1)
-    async with Node(NodeConfig(slots=slots, sessions=max(64, sessions))) as node:
+    async with AsyncExitStack() as stack:
+        try:
+            node = await stack.enter_async_context(Node(NodeConfig(slots=slots, sessions=max(64, sessions))))
+        except (TierError, ZygoteError) as error:
+            raise click.ClickException(
+                f"no sandbox starts here: {error}; `cleaner doctor` says why, --sandbox names one elsewhere"
+            ) from None
         yield node
 
 

@@ -6,7 +6,7 @@ go back.
 - `pool`, `zygotes`: the processes of one preload set, kept at their number whatever dies. `preload`, `requirements`,
   `layout`: what they load, where it is installed from, and what of the host's files their runs see.
 - `sessions`, `store`, `links`: interpreters that live on from cell to cell, and can go back.
-- `tiers`, `seccomp`, `cgroups`: how strongly runs are isolated, and by what.
+- `tiers`, `seccomp`, `cgroups`: how strongly runs are isolated, and by what. `probes`: what of it works here.
 - `inside`: what runs in zygotes, slots, sessions and runs.
 
 A run is *ok* if and only if its own process exits with code 0 within its limits. Whatever the process says of itself is
@@ -29,6 +29,7 @@ from cleaner_rl.sandbox.requests import (
 )
 from cleaner_rl.sandbox.sessions import Session
 from cleaner_rl.sandbox.tiers import Layer, Tier, TierError
+from cleaner_rl.sandbox.zygotes import ZygoteError
 
 __all__ = [
     "BARE",
@@ -50,4 +51,5 @@ __all__ = [
     "SessionRequest",
     "Tier",
     "TierError",
+    "ZygoteError",
 ]

@@ -20,10 +20,11 @@ from cleaner_rl.sandbox.inside import folders, wire
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.pool import Pool
 from cleaner_rl.sandbox.preload import choose as choose_set
+from cleaner_rl.sandbox.probes import probe
 from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest, encoded, input_problem
 from cleaner_rl.sandbox.sessions import Session
 from cleaner_rl.sandbox.store import SessionStore
-from cleaner_rl.sandbox.tiers import Layer, Tier, TierError, choose, probe
+from cleaner_rl.sandbox.tiers import Layer, Tier, TierError, choose
 from cleaner_rl.sandbox.verdict import Ending, fetched, result_of
 from cleaner_rl.sandbox.zygotes import SlotDiedError
 from cleaner_rl.tools import Status, ToolResult
@@ -63,7 +64,10 @@ class Node:
         self._waiting = self._busy = self._runs = self._faults = 0
 
     async def __aenter__(self) -> Self:
-        """Probe the tiers, start the zygotes and fork the first slots. Raises `TierError` below `min_tier`."""
+        """Probe the tiers, start the zygotes and fork the first slots.
+
+        Raises `TierError` below `min_tier`, `ZygoteError` if a set's modules can't be loaded or a slot doesn't start.
+        """
         config = self.config
         self._probes = probe()
         self._tier = choose(self._probes, config.tier, config.min_tier)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-
-from cleaner_rl.sandbox import cgroups, seccomp
-from cleaner_rl.sandbox.inside import kernel
 
 
 class Layer(StrEnum):
@@ -58,25 +53,11 @@ class Tier(IntEnum):
         return {Tier.NONE: frozenset(), Tier.T1: _T1, Tier.T2: _T2, Tier.T3: _T2 | {Layer.CGROUP}}[self]
 
 
-ELSEWHERE = "the sandbox runs on Linux; elsewhere start its container (deploy/Containerfile) and name its address"
-
-
 class TierError(RuntimeError):
     """The node can't isolate as strongly as it is required to."""
 
 
-def probe() -> dict[str, str]:
-    """What each tier needs and whether it is here: "ok", or what is missing. Raises `TierError` where there is none."""
-    if sys.platform != "linux":
-        raise TierError(ELSEWHERE)
-    found = {"seccomp": seccomp.problem() or "ok"}
-    found["landlock"] = "ok" if kernel.landlock_abi() >= 1 else "the kernel has no landlock (5.13 and later have)"
-    found["namespaces"] = _namespaces() or "ok"
-    found["cgroup"] = cgroups.problem() or "ok"
-    return found
-
-
-def choose(probes: dict[str, str], wanted: Tier | None, least: Tier) -> Tier:
+def choose(probes: Mapping[str, str], wanted: Tier | None, least: Tier) -> Tier:
     """The tier to run at: the wanted one, or the highest that works. Raises `TierError` if that isn't to be had."""
     highest = Tier.NONE
     if probes["seccomp"] == probes["landlock"] == "ok":
@@ -92,13 +73,3 @@ def choose(probes: dict[str, str], wanted: Tier | None, least: Tier) -> Tier:
             "`cleaner doctor` says more"
         )
     return tier
-
-
-def _namespaces() -> str | None:
-    """Try them in a process of their own."""
-    if os.geteuid() != 0:
-        return "needs root, to give each slot its own uids"
-    flags = sum((kernel.CLONE_NEWNS, kernel.CLONE_NEWNET, kernel.CLONE_NEWIPC, kernel.CLONE_NEWPID))
-    program = f"import ctypes; raise SystemExit(ctypes.CDLL(None).unshare({flags | kernel.CLONE_NEWUSER}) != 0)"
-    tried = subprocess.run([sys.executable, "-sSPBc", program], check=False, capture_output=True)
-    return None if tried.returncode == 0 else "the kernel refuses user namespaces"

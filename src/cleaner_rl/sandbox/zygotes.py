@@ -28,13 +28,12 @@ START_SECONDS = 60.0
 
 # The package's own `__init__` would load the node into the zygote; two empty modules stand in for it.
 _BOOT = """
-import sys, types
-root, channel = sys.argv[1:]
+import importlib, sys, types
+root, module, channel = sys.argv[1:]
 for name, path in (("cleaner_rl", root), ("cleaner_rl.sandbox", root + "/sandbox")):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [path]
-from cleaner_rl.sandbox.inside.zygote import main
-main(int(channel))
+importlib.import_module("cleaner_rl.sandbox.inside." + module).main(int(channel))
 """
 
 _ENVIRONMENT = {
@@ -57,7 +56,7 @@ class SlotDiedError(Exception):
 
 
 class ZygoteError(RuntimeError):
-    """A zygote could not start; the message says why."""
+    """A zygote, or a slot of it, could not start; the message says why."""
 
 
 class Slot:
@@ -205,7 +204,7 @@ class Zygote:
         """Start the interpreter and wait until it has loaded its modules."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = self._launch(theirs.fileno())
+            self._process = launch("zygote", theirs.fileno(), self._environment())
         self._channel = ours
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -252,21 +251,23 @@ class Zygote:
         self.kill()
         self._died()
 
-    def _launch(self, channel: int) -> subprocess.Popen[bytes]:
-        package = str(Path(__file__).parents[1])
-        return subprocess.Popen(
-            [layout.interpreter(), "-sSPBuc", _BOOT, package, str(channel)],
-            env=self._environment(),
-            pass_fds=[channel],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
-
     def _environment(self) -> dict[str, str]:
         inherited = {} if Layer.ENVIRONMENT in self._settings["layers"] else dict(os.environ)
         return inherited | _ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(self._settings["paths"])}
+
+
+def launch(module: str, channel: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A fresh interpreter that runs the `main` of one of the modules in `inside`, with a socket to talk to us."""
+    package = str(Path(__file__).parents[1])
+    return subprocess.Popen(
+        [layout.interpreter(), "-sSPBuc", _BOOT, package, module, str(channel)],
+        env=environment,
+        pass_fds=[channel],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
 
 
 async def _answer(channel: socket.socket) -> Any:

@@ -131,6 +131,24 @@ def test_a_node_that_can_not_reach_its_tier_says_so_and_is_not_started_again() -
     assert done.stdout.count("\n") == 1
 
 
+BROKEN_SET = """
+from cleaner_rl.sandbox import NodeConfig, PreloadSet
+from cleaner_rl.sandbox.service import Keeper, ServiceConfig, bind
+config = ServiceConfig(NodeConfig(slots=1, preload=(PreloadSet("broken", modules=("no_such_module",)),)))
+raise SystemExit(Keeper(bind("127.0.0.1", 0, config), config).run())
+"""
+
+
+def test_a_node_whose_slots_never_start_ends_and_says_why() -> None:
+    done = subprocess.run([sys.executable, "-c", BROKEN_SET], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 78
+    *tries, last = (json.loads(line) for line in done.stdout.splitlines())
+    assert {each["event"] for each in tries} == {"broken"}
+    assert all("no_such_module" in each["message"] for each in tries)
+    assert last["event"] == "unusable"
+    assert "cleaner doctor" in last["message"]
+
+
 def test_too_few_descriptors_are_said_at_start() -> None:
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512)); {CLEANER[2]}"
     done = subprocess.run(

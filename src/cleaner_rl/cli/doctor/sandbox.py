@@ -19,8 +19,10 @@ from cleaner_rl.sandbox import (
     SessionRequest,
     Tier,
     TierError,
+    ZygoteError,
 )
-from cleaner_rl.sandbox.tiers import choose, probe
+from cleaner_rl.sandbox.probes import probe
+from cleaner_rl.sandbox.tiers import choose
 
 SECONDS = 10.0
 PROGRAM = "print(6 * 7)"
@@ -31,7 +33,8 @@ REMEDIES = {
     "landlock": "take a kernel of 5.13 or later that has landlock switched on (`cat /sys/kernel/security/lsm`), "
     "in a container with a seccomp profile that lets it through",
     "namespaces": "for T2 run as root where user namespaces are allowed: `sysctl user.max_user_namespaces` above 0; in "
-    "Docker --cap-add SYS_ADMIN --security-opt seccomp=unconfined. T1 alone suits code that isn't hostile",
+    "Docker --cap-add SYS_ADMIN, and --security-opt with each of seccomp, apparmor and systempaths=unconfined. "
+    "T1 alone suits code that isn't hostile",
     "T3": "stronger: put the whole node into a microVM (docs/sandbox-security.md)",
 }
 TIERS = {
@@ -67,7 +70,7 @@ def node_here() -> Check:
     """Start one, run a program, open a session."""
     try:
         return asyncio.run(asyncio.wait_for(_node(), 3 * SECONDS))
-    except (TierError, OSError, TimeoutError) as error:
+    except (TierError, ZygoteError, OSError, TimeoutError) as error:
         said = str(error) or f"it didn't answer within {3 * SECONDS:.0f} seconds"
         return Check("sandbox", State.MISSING, f"no node starts here: {said}", IN_A_CONTAINER)
 

@@ -1,6 +1,7 @@
 """What runs inside zygotes, slots and runs; the node itself imports only small parts of it.
 
 - `zygote`: an exec'ed interpreter that preloads modules and forks slots.
+- `trial`: one slot without it, to see whether this machine lets slots be.
 - `slot`: the supervisor of one run at a time. It forks, watches, kills and reports numbers; it never reads a request
   or an output, so no later run can find an earlier one's data in its memory.
 - `watch`, `proc`: CPU time, memory and waiting time of a process tree, as the kernel tells them.

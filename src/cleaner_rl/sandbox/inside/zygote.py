@@ -148,7 +148,9 @@ def enter_user_namespace(supervisor_uid: int) -> None:
     told, tell = os.pipe()
     helper = kernel.fork()
     if helper == 0:
-        os.read(told, 1)
+        os.close(tell)
+        if not os.read(told, 1):
+            os._exit(1)  # there is no namespace: the kernel refused it
         for kind in ("uid", "gid"):
             with open(f"/proc/{os.getppid()}/{kind}_map", "w", encoding="ascii") as file:
                 file.write(f"0 {supervisor_uid} 1\n1000 {supervisor_uid + 1} 1\n")

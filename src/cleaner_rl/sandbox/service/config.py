@@ -10,6 +10,8 @@ BACKLOG = 4096
 """Connections that wait to be accepted: a burst, or the time that a front takes to start again."""
 UNUSABLE = 78
 """The front's exit code for settings with which starting again can't help (EX_CONFIG)."""
+BROKEN = 75
+"""The front's exit code where its slots didn't start, which may pass (EX_TEMPFAIL)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from cleaner_rl.sandbox.node import Node
 from cleaner_rl.sandbox.service.about import About, add_about
 from cleaner_rl.sandbox.service.app import App
 from cleaner_rl.sandbox.service.code_judge import add_code_judge
-from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
+from cleaner_rl.sandbox.service.config import BACKLOG, BROKEN, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.service.fusion import add_fusion
 from cleaner_rl.sandbox.service.observe import CallLog
 from cleaner_rl.sandbox.service.owners import Owners
@@ -132,7 +132,7 @@ def main(arguments: list[str]) -> int:
         return UNUSABLE
     except ZygoteError as error:
         _say("broken", error)
-        return 1
+        return BROKEN
     return 0
 
 

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import fcntl
 import ipaddress
+import itertools
 import os
 import shutil
 import signal
@@ -25,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from cleaner_rl.sandbox.service.config import BACKLOG, UNUSABLE, ServiceConfig
+from cleaner_rl.sandbox.service.config import BACKLOG, BROKEN, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.wire import encode
 
 PR_SET_PDEATHSIG = 1
@@ -33,6 +34,9 @@ SCRATCH = "cleaner-keeper-"
 QUICK_SECONDS = 10.0
 LONGEST_PAUSE = 5.0
 """A front that dies so soon after it started is started again after a pause that doubles each time, up to this."""
+FIRST_TRIES = 3
+"""A node that never came up ends when the slots of so many fronts didn't start."""
+NEVER_UP = "no slot started, in {} tries; `cleaner doctor` says what this machine can do"
 
 
 class UnsafeBindError(ValueError):
@@ -67,17 +71,22 @@ class Keeper:
         """Keep it until told to stop; the exit code of the last front."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        quick = 0
-        while True:
+        quick = broken = 0
+        for fronts in itertools.count(1):
             begun = time.monotonic()
             with scratch() as folder:
                 code = self._run_front(folder)
             if self._stopping or code in (0, UNUSABLE):
-                return code if code >= 0 else 128 - code
+                break
+            broken += code == BROKEN
+            if broken == fronts == FIRST_TRIES:
+                sys.stdout.buffer.write(encode({"event": "unusable", "message": NEVER_UP.format(fronts)}) + b"\n")
+                return UNUSABLE
             quick = quick + 1 if time.monotonic() - begun < QUICK_SECONDS else 0
             self._pause(min(LONGEST_PAUSE, 0.1 * 2**quick) if quick > 1 else 0.0)
             if self._stopping:
                 return 0
+        return code if code >= 0 else 128 - code
 
     def _run_front(self, folder: str) -> int:
         fd = self._listening.fileno()
