@@ -49,10 +49,11 @@ class CleanerAgentLoop(AgentLoopBase):  # type: ignore[misc]
             if trajectory.ending in NOBODYS_FAULT:
                 await tell_absent(row, "train" if row[PHASE] == Phase.TRAINING else "val", trajectory.ending)
             return []
-        return [_output(made, trajectory)]
+        return [_output(made, trajectory, policy.oldest)]
 
 
-def _output(row: Row, trajectory: Graded) -> CleanerOutput:
+def _output(row: Row, trajectory: Graded, begun: int | None) -> CleanerOutput:
+    """`begun` is the oldest weights that its policy saw: of a turn that they began, the row knows who ended it."""
     oldest, newest = row.versions
     return CleanerOutput(
         prompt_ids=row.prompt_ids,
@@ -63,7 +64,7 @@ def _output(row: Row, trajectory: Graded) -> CleanerOutput:
         num_turns=len(trajectory.turns),
         metrics=AgentLoopMetrics(),
         extra_fields={
-            "min_global_steps": oldest,
+            "min_global_steps": oldest if begun is None else min(oldest, begun),
             "max_global_steps": newest,
             "reward_extra_info": {SOLVED: float(bool(trajectory.success))},
         },

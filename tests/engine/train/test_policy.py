@@ -13,6 +13,7 @@ from cleaner_rl.rollout import Sampling
 from cleaner_rl.train.router import EvenRouter
 
 pytestmark = pytest.mark.timeout(120)  # verl's import takes long
+PROMPT = np.arange(4, dtype=np.int32)
 
 
 class Client:
@@ -51,3 +52,73 @@ def test_a_request_that_is_cancelled_while_it_waits_for_a_server_gives_its_room_
         await asyncio.wait_for(ask(policy, "third"), 10)  # there is room for one at a time
 
     asyncio.run(check())
+
+
+class Server:
+    """A replica that a weight update aborts after three ids, every other time; the others run to their end."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.generate = self
+
+    async def remote(self, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any) -> Any:
+        from verl.workers.rollout.replica import TokenOutput
+
+        self.asked.append({"prompt": prompt_ids, **sampling_params})
+        drawn = np.random.default_rng(sampling_params["seed"]).integers(100, 10_000, sampling_params["max_tokens"])
+        broken = len(self.asked) % 2 == 1
+        ids = drawn.tolist()[: 3 if broken else None]
+        reason = "aborted" if broken else "completed"
+        steps = {"global_steps": 6 + len(self.asked)}
+        return TokenOutput(token_ids=ids, log_probs=[-1.0] * len(ids), stop_reason=reason, extra_fields=steps)
+
+
+def test_a_turn_that_a_weight_update_broke_off_goes_on_with_other_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    from omegaconf import OmegaConf
+    from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient
+
+    from cleaner_rl.train import policy as module
+
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.0)
+    server = Server()
+    client = FullyAsyncLLMServerClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {"name": "vllm"}}}))
+
+    async def acquire(*_: Any, **__: Any) -> tuple[str, Server]:
+        return "a", server
+
+    monkeypatch.setattr(client, "_acquire_server", acquire)
+    monkeypatch.setattr(client, "_release_server", lambda *_, **__: None)
+    policy = module.VerlPolicy(client, "vllm")
+    drawn = asyncio.run(policy.sample(PROMPT, max_tokens=6, seed=5, sampling=Sampling(), stop_ids=(1,), request="r"))
+
+    ids = drawn.ids_T.tolist()
+    assert len(ids) == 6
+    assert ids[:3] != ids[3:]
+    assert [each["prompt"] for each in server.asked] == [[0, 1, 2, 3], [0, 1, 2, 3, *ids[:3]]]
+    assert [each["max_tokens"] for each in server.asked] == [6, 3]
+    assert drawn.logprobs_T is not None
+    assert drawn.logprobs_T.tolist() == [-1.0] * 6
+    assert (policy.oldest, drawn.version) == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("ids", "kept", "finish"),
+    [
+        ([7, 8, 1], [7, 8, 1], "stop"),
+        ([7, 8, 2], [7, 8], "stop"),  # 2 stands for another end, of which only the engine knows
+        ([2], [2], "stop"),
+        ([7, 8, 9, 10], [7, 8, 9, 10], "length"),
+    ],
+)
+def test_a_turn_has_ended_wherever_the_engine_ends_it(ids: list[int], kept: list[int], finish: str) -> None:
+    from cleaner_rl.train.policy import VerlPolicy
+
+    class Other:
+        async def generate(self, *_: Any, **__: Any) -> Any:
+            return SimpleNamespace(token_ids=ids, log_probs=[0.0] * len(ids), stop_reason="completed", extra_fields={})
+
+    policy = VerlPolicy(Other(), "vllm")
+    drawn = asyncio.run(policy.sample(PROMPT, max_tokens=4, seed=5, sampling=Sampling(), stop_ids=(1,), request="r"))
+    assert (drawn.ids_T.tolist(), str(drawn.finish)) == (kept, finish)
+    assert drawn.logprobs_T is not None
+    assert len(drawn.logprobs_T) == len(kept)
