@@ -99,7 +99,9 @@ def test_a_tutorials_lines_run_one_after_the_other(name: str, tmp_path: Path) ->
     (commands / "cleaner").chmod(0o755)
     place = tmp_path / "here"
     place.mkdir()
-    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "DOCS": str(DOCS)}
+    for folder in ("docs", "recipes"):  # as in a checkout
+        (place / folder).symlink_to(ROOT / folder)
+    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
     for block in STORIES[name]:
         start = [sys.executable, "-c"] if block.language == "python" else ["bash", "-euo", "pipefail", "-c"]
         process = subprocess.Popen([*start, block.text], cwd=place, env=environment, start_new_session=True)

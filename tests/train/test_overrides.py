@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cleaner_rl.train.choices import Method
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
@@ -31,6 +32,15 @@ def test_the_group_that_verl_sees_is_the_one_that_is_kept() -> None:
 def test_verls_own_settings_have_the_last_word(spelling: dict[str, object]) -> None:
     settings = overrides(to_recipe(values(verl=spelling)), FOLDER)
     assert settings["trainer.balance_batch"] is False
+
+
+def test_the_docs_configuration_of_verls_is_passed_on() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/verl.md").read_text()
+    block = page.partition("```yaml\n")[2].partition("```")[0]
+    settings = overrides(to_recipe(values(**yaml.safe_load(block))), FOLDER)
+    assert settings["actor_rollout_ref.rollout.max_num_seqs"] == 256
+    assert settings["trainer.balance_batch"] is True
+    assert settings["+actor_rollout_ref.model.override_config.attn_implementation"] == "sdpa"
 
 
 def test_a_setting_of_ours_can_be_overruled_once() -> None:
