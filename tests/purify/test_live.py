@@ -187,7 +187,7 @@ def test_s5_what_a_sibling_said_is_not_lost_with_the_failure_beside_it() -> None
         whole = drafted(written(code) + "\n" + written("print(sqrt(5617))", ""))
         repaired, _, _ = mend(turn, [half, whole], {code: said})
         assert repaired.verdict is Verdict.REPAIRED
-        assert [result.output for result in repaired.turns[0].results][0] == "5617\n"
+        assert repaired.turns[0].results[0].output == "5617\n"
 
 
 def test_s6_nothing_is_committed_before_it_ran_and_every_attempt_sees_all_failures() -> None:

@@ -344,6 +344,20 @@ async def test_a_prompt_that_does_not_fit_is_nobodys_failure() -> None:
 
 
 @asynchronous
+async def test_an_answer_in_time_stays_one_however_long_the_tools_take_to_close() -> None:
+    class ClosesLate(StatelessToolbox):
+        @asynccontextmanager
+        async def open(self, key: Key) -> AsyncIterator[Hands]:
+            async with super().open(key) as hands:
+                yield hands
+            await asyncio.sleep(1.0)
+
+    toolbox = ClosesLate(FakeSandbox())
+    trajectory = await rolled(ScriptedPolicy(["C."]), toolbox=toolbox, budget=RolloutBudget(seconds=0.8))
+    assert trajectory.ending is Ending.ANSWERED
+
+
+@asynchronous
 async def test_the_wall_clock_ends_a_request_that_never_answers() -> None:
     policy = ScriptedPolicy([call("fine"), None])
     before = tasks_left()

@@ -10,7 +10,7 @@ import pytest
 from cleaner_rl.purify import PurifyPolicy, ReplayVerdict, Unrepaired, replay
 from cleaner_rl.rollout import Purifier, RolloutBudget, SessionToolbox, rollout
 from cleaner_rl.rollout.finish import calls_of
-from cleaner_rl.sandbox import Node, Session, SessionRequest, Tier
+from cleaner_rl.sandbox import Node, Session, SessionLostError, SessionRequest, Tier
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import Status, ToolCall
@@ -142,6 +142,37 @@ async def test_a_turn_of_more_calls_than_states_are_kept_is_undone_too() -> None
         await hands.rollback()
         (result,) = await hands.run([cell("x")])
         assert result.output == "0\n"
+
+
+@asynchronous
+async def test_a_cell_that_is_undone_later_is_not_kept() -> None:
+    breaks = "import marshal, os; marshal.loads = lambda *a: 1 / 0; os.fork = None"
+    async with node() as sandbox, SessionToolbox(sandbox, BARE_SESSION).open(KEY) as hands:
+        await hands.run([cell("x = 1"), cell(breaks)])
+        (lost,) = await hands.run([cell("print(x)")])
+        assert lost.failed, "there was no interpreter"
+        first, _ = await hands.run([cell("z = 3; print(z)"), cell("1 / 0")])
+        assert first.output == "3\n"
+        await hands.rollback()
+        (result,) = await hands.run([cell("print(x, 'z' in globals())")])
+        assert result.output == "1 False\n"
+
+
+@asynchronous
+async def test_a_sandbox_that_is_away_is_waited_for_once_a_turn() -> None:
+    class Away:
+        asked = 0
+
+        async def open_session(self, request: SessionRequest | None = None) -> Session:
+            self.asked += 1
+            raise SessionLostError("no sandbox node could be reached")
+
+    away: Any = Away()
+    async with SessionToolbox(away, BARE_SESSION).open(KEY) as hands:
+        results = await hands.run([cell("1")] * 3)
+    assert [result.status for result in results] == [Status.FAULT] * 3
+    assert "no sandbox node could be reached" in results[0].explanation
+    assert away.asked == 1
 
 
 async def _lose(hands: Any) -> None:

@@ -225,6 +225,10 @@ def test_a_program_that_prints_the_end_of_thinking_is_still_a_call(name: str) ->
     (call,) = call_format(name).parse(WRITERS[name]("print('</think>')"), TOOLS).calls
     assert call.problem is None
     assert call.code.strip() == "print('</think>')"
+    text = WRITERS[name]("print(1)") + "\n" + WRITERS[name]("print('</think>')")
+    assert len(call_format(name).parse(text, TOOLS).calls) == 2
+    thought = f"<think>\n{text}\n</think>\n" + WRITERS[name]("print(2)")
+    assert [each.code.strip() for each in call_format(name).parse(thought, TOOLS).calls] == ["print(2)"]
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip))

@@ -57,7 +57,8 @@ async def rollout(
         ending, fault = Ending.FAULT, f"the prompt alone, {len(trajectory)}, fills the model's window, {model.window}"
     clock = asyncio.timeout(budget.seconds)
     try:
-        async with clock, toolbox.open(key) as hands:
+        # The clock stops before the tools are closed: an answer that came in time stays one.
+        async with toolbox.open(key) as hands, clock:
 
             def shown(turn: Turn[S], results: Sequence[ToolResult]) -> Turn[S]:
                 words = [feedback(result) for result in results]

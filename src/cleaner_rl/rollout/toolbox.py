@@ -155,6 +155,10 @@ class _Kept:
     result: ToolResult
 
 
+class _UnopenedError(Exception):
+    """The sandbox gave no session, after it was waited for: there is no use in asking again."""
+
+
 class SessionHands:
     """The session of one rollout, and the cells that made its state."""
 
@@ -168,9 +172,14 @@ class SessionHands:
         """How many cells there were before the last `run`."""
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """The results of a turn's calls, in their order. A call after one that failed still runs."""
+        """The results of a turn's calls, in their order. After one that failed the next still runs."""
         self._mark = len(self._cells)
-        return [call.refusal or await self._run(call.code) for call in calls]
+        results: list[ToolResult] = []
+        for call in calls:
+            # What is broken was waited for once: that is enough for a turn, which is a fault already.
+            fault = next((result for result in results if result.faulty), None)
+            results.append(call.refusal or fault or await self._run(call.code))
+        return results
 
     async def rollback(self) -> None:
         """Go back to before the last `run`."""
@@ -198,6 +207,8 @@ class SessionHands:
                 if session is None:
                     return _fault("The session was lost, and its cells don't give again what they gave.")
                 outcome = await session.run(Cell(code))
+            except _UnopenedError as error:
+                return _fault(f"No session could be opened: {error}")
             except SessionLostError as error:
                 reason = str(error)
                 await self.close()
@@ -205,8 +216,16 @@ class SessionHands:
             if outcome.committed:
                 self._cells.append(_Kept(code, outcome.result))
                 self._checkpoints.append(outcome.checkpoint)
+            else:
+                self._follow(outcome.checkpoint)
             return outcome.result
         return _fault(f"The session was lost {REBUILDS} times: {reason}")
+
+    def _follow(self, checkpoint: int) -> None:
+        """A cell that was kept may be undone later: by what it had left, the interpreter ended after it."""
+        kept = self._checkpoints.index(checkpoint)
+        del self._cells[kept:], self._checkpoints[kept + 1 :]
+        self._mark = min(self._mark, kept)
 
     async def _build(self) -> Session | None:
         """A session in the state that the last one had; None if it can't be had again."""
@@ -223,6 +242,8 @@ class SessionHands:
         opening = asyncio.ensure_future(self._sandbox.open_session(self._request))
         try:
             return await asyncio.shield(opening)
+        except SessionLostError as error:
+            raise _UnopenedError(str(error)) from error
         except asyncio.CancelledError:
             # The node may have made it already: wait for its name, because only who knows it can end it.
             with suppress(Exception):

@@ -118,7 +118,9 @@ class Session:
                 wanted -= 1
             with contextlib.suppress(RollbackDeclinedError):  # the next caller is told; this cell has its answer
                 await self._rebuild(wanted)
-        return CellOutcome(outcome.run, outcome.committed, self.checkpoint, self._standing.obstacles)
+        # Of one that was lost on the way, what it should have come to: who makes it again counts from there.
+        checkpoint = wanted if self.lost else self.checkpoint
+        return CellOutcome(outcome.run, outcome.committed, checkpoint, self._standing.obstacles)
 
     async def rollback(self, checkpoint: int | None = None) -> int:
         """Go back to a checkpoint (None: the state before the last committed cell); says where the session now stands.

@@ -98,6 +98,14 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
+async def comes_with_little_room(policy: Dispatcher, engine: StandIn) -> None:
+    engine.broken = True
+    await until(lambda: not policy._present)
+    engine.metrics = METRICS.replace('num_gpu_blocks="100"', 'num_gpu_blocks="20"')
+    engine.broken = False
+    await until(lambda: bool(policy._present))
+
+
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "INTERVAL", 0.02)
@@ -185,6 +193,20 @@ def test_without_replicas_a_turn_waits_for_one_and_then_says_so() -> None:
     play(story, engines=1, patience=0.2)
 
 
+def test_a_turn_waits_in_line_for_as_long_as_others_are_at_work() -> None:
+    async def story(policy: Dispatcher, engines: list[StandIn]) -> None:
+        await comes_with_little_room(policy, engines[0])
+        engines[0].gate.clear()
+        turns = [asyncio.create_task(draw(policy, str(number), prompt=300)) for number in range(6)]
+        await until(lambda: engines[0].inside > 0 and len(policy._waiting) > 0)
+        first = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() > first + 0.3)  # three times its patience
+        engines[0].gate.set()
+        assert len(await asyncio.gather(*turns)) == 6
+
+    play(story, engines=1, patience=0.1)
+
+
 def test_one_that_waits_is_served_when_a_replica_comes_back() -> None:
     async def story(policy: Dispatcher, engines: list[StandIn]) -> None:
         engines[0].broken = True
@@ -198,8 +220,7 @@ def test_one_that_waits_is_served_when_a_replica_comes_back() -> None:
 
 def test_cancelled_while_it_runs_or_waits_a_turn_leaves_nothing() -> None:
     async def story(policy: Dispatcher, engines: list[StandIn]) -> None:
-        engines[0].metrics = METRICS.replace('num_gpu_blocks="100"', 'num_gpu_blocks="20"')
-        await until(lambda: bool(policy._present))
+        await comes_with_little_room(policy, engines[0])
         engines[0].gate.clear()
         turns = [asyncio.create_task(draw(policy, str(number), prompt=300)) for number in range(6)]
         await until(lambda: engines[0].inside > 0 and len(policy._waiting) > 0)
@@ -212,13 +233,7 @@ def test_cancelled_while_it_runs_or_waits_a_turn_leaves_nothing() -> None:
         engines[0].gate.set()
         await draw(policy, "after")
 
-    async def with_little_room(policy: Dispatcher, engines: list[StandIn]) -> None:
-        engines[0].broken = True
-        await until(lambda: not policy._present)
-        engines[0].broken = False
-        await story(policy, engines)
-
-    play(with_little_room, engines=1)
+    play(story, engines=1)
 
 
 def test_any_scheduler_will_do() -> None:

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from cleaner_rl.purify.logs.formats.base import Record
 from cleaner_rl.purify.logs.records import chat_of_record
-from cleaner_rl.trajectory import Trajectory
+from cleaner_rl.trajectory import Ending, Trajectory
 
 ROWS_IN_GROUP = 1024
 MESSAGE = pa.struct(
@@ -60,13 +60,21 @@ class SftKind(StrEnum):
 
 
 def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record | None:
-    """The row of a trajectory; None if it isn't read as turns, says nothing, or has failures where none are wanted."""
-    if not trajectory.usable or not trajectory.turns or (clean_only and any(turn.failed for turn in trajectory.turns)):
+    """The row of a trajectory; None if it isn't read as turns, says nothing, or has failures where none are wanted.
+
+    A turn that was cut off is no more to be learnt than one that failed: a trainer would put an end behind it.
+    """
+    if not trajectory.usable or not trajectory.turns:
+        return None
+    unfit = {number for number, turn in enumerate(trajectory.turns) if turn.failed}
+    if trajectory.ending is Ending.TOKEN_LIMIT and not trajectory.turns[-1].results:
+        unfit.add(len(trajectory.turns) - 1)
+    if clean_only and unfit:
         return None
     chat = chat_of_record(trajectory)
     if chat is None:
         return None
-    mask = [int(turn is not None and not trajectory.turns[turn].failed) for turn in chat.turns]
+    mask = [int(turn is not None and turn not in unfit) for turn in chat.turns]
     key = trajectory.key
     return {
         "messages": chat.messages,

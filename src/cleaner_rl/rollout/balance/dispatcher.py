@@ -4,9 +4,9 @@
     watch        (a task of its own) reads each replica's metrics, and says who is there
 
 A replica that a request found broken is out for `REST` seconds; one whose metrics can't be fetched, until they can. One
-without metrics is served by the scheduler's own counts. A turn waits `patience` seconds for a replica at most, and one
-that was lost with `TRIES` of them is not sent again: it may be what breaks them. Cancelled, a turn leaves the queue or
-its replica at once.
+without metrics is served by the scheduler's own counts. A turn waits in line while others are at work, and `patience`
+seconds while none is; one that was lost with `TRIES` replicas is not sent again: it may be what breaks them. Cancelled,
+a turn leaves the queue or its replica at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -55,13 +56,17 @@ class Dispatcher:
     """A policy over policies; used in an `async with` statement, which starts and ends its watch."""
 
     def __init__(self, replicas: Mapping[str, Replica], scheduler: Scheduler, *, patience: float = 300.0) -> None:
-        """`patience`: seconds that a turn waits while no replica can take it."""
+        """`patience`: seconds that a turn waits while no replica is at work."""
         self._replicas = dict(replicas)
         self._scheduler = scheduler
         self._patience = patience
         self._present: set[str] = set()
         self._resting: dict[str, float] = {}
         self._waiting: dict[str, asyncio.Future[str]] = {}
+        self._underway: Counter[str] = Counter()
+        """Turns that each replica works on."""
+        self._worked = 0.0
+        """When one last ended."""
         self._numbers = itertools.count()
         self._watch: asyncio.Task[None] | None = None
 
@@ -120,6 +125,7 @@ class Dispatcher:
         for tries in itertools.count(1):
             name = await self._placed(request, tokens)
             length = tokens
+            self._underway[name] += 1
             try:
                 answer = await ask(self._replicas[name].policy)
                 length += sampled(answer)
@@ -131,7 +137,9 @@ class Dispatcher:
                 if tries == TRIES:
                     raise
             finally:
-                self._scheduler.release(request, length, time.monotonic())
+                self._underway[name] -= 1
+                self._worked = time.monotonic()
+                self._scheduler.release(request, length, self._worked)
                 self._dispatch()
         raise AssertionError
 
@@ -142,8 +150,13 @@ class Dispatcher:
         future = self._waiting[request] = asyncio.get_running_loop().create_future()
         self._scheduler.arrive(request, tokens, time.monotonic())
         self._dispatch()
+        begun = time.monotonic()
         try:
-            return await asyncio.wait_for(asyncio.shield(future), self._patience)
+            while (left := self._patience_left(begun)) > 0:
+                done, _ = await asyncio.wait([future], timeout=left)
+                if done:
+                    return future.result()
+            raise TimeoutError
         except BaseException as error:
             if future.done():
                 self._scheduler.release(request, tokens, time.monotonic())
@@ -157,6 +170,12 @@ class Dispatcher:
                     f"no replica could take a turn for {self._patience:g} s; {there} of {len(self._replicas)} answer"
                 ) from error
             raise
+
+    def _patience_left(self, begun: float) -> float:
+        """Of a turn that waits since then; all of it while a replica that answers is at work."""
+        if any(self._underway[name] for name in self._present):
+            return self._patience
+        return self._patience - (time.monotonic() - max(begun, self._worked))
 
     def _dispatch(self) -> None:
         for request, name in self._scheduler.dispatch(time.monotonic()):

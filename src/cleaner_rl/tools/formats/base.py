@@ -64,7 +64,7 @@ class NoCalls:
 def parse_with(text: str, opening: re.Pattern[str], read: Callable[[re.Match[str]], ToolCall]) -> ParsedText:
     """Read a call wherever one opens, go on behind it, and leave out what is only thought about.
 
-    A call inside a thinking block is talk, unless its program holds the block's end.
+    A call inside a thinking block is talk. An end of such a block that a program holds is none.
     """
     calls = []
     opened = opening.search(text)
@@ -72,8 +72,10 @@ def parse_with(text: str, opening: re.Pattern[str], read: Callable[[re.Match[str
         calls.append(read(opened))
         opened = opening.search(text, calls[-1].end)
     thinking_end = text.find(THINKING_END)
-    meant = (call for call in calls if call.start > thinking_end or (call.problem is None and call.end > thinking_end))
-    return ParsedText(tuple(meant), len(text))
+    for call in calls:
+        if call.problem is None and call.start < thinking_end < call.end:
+            thinking_end = text.find(THINKING_END, call.end)
+    return ParsedText(tuple(call for call in calls if call.start > thinking_end), len(text))
 
 
 def is_unicode(text: str) -> bool:
