@@ -91,6 +91,8 @@ def test_kubernetes_has_the_gpus_that_the_recipe_wants(size: str, name: str) -> 
         assert {"name": "HF_HOME", "value": "/shared/huggingface"} in container["env"]
         assert container["envFrom"] == [{"secretRef": {"name": "training-keys", "optional": True}}]
     assert with_gpus == [recipe.device.per_node] * recipe.device.nodes
+    # KubeRay runs the entrypoint on the head, and a cold start uses the GPUs of the machine that it is called on.
+    assert pods(cluster)[0][1]["resources"]["limits"]["nvidia.com/gpu"] == recipe.device.per_node
     # Every number in it is a text where KubeRay wants one.
     for group in (cluster["headGroupSpec"], *cluster.get("workerGroupSpecs", [])):
         assert all(isinstance(value, str) for value in group["rayStartParams"].values())

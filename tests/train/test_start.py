@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,8 @@ def test_the_newest_whole_model_is_found(tmp_path: Path) -> None:
 
 def test_a_cold_start_learns_from_its_demonstrations(tmp_path: Path) -> None:
     recipe = to_recipe(values(cold_start={"demonstrations": ["sft.parquet"], "epochs": 2, "lr": 1e-4}))
-    settings = cold_start_overrides(recipe, tmp_path)
+    settings = cold_start_overrides(replace(recipe, device=replace(recipe.device, nodes=8)), tmp_path)
+    assert settings["trainer.nnodes"] == 1
     assert settings["data.train_files"] == ["sft.parquet"]
     assert (settings["trainer.total_epochs"], settings["optim.lr"]) == (2, 1e-4)
 

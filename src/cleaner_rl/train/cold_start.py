@@ -2,6 +2,8 @@
 
 Demonstrations are `messages` and `tools`, as `cleaner purify` and others write them. verl renders each message by the
 model's template and learns from the assistant's alone: what tools said is masked.
+
+Limits: it runs on the machine that `cleaner train` is called on, and on no other, whatever `device.nodes` says.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         "trainer.experiment_name": f"{recipe.name}-cold-start",
         "trainer.logger": recipe.run.loggers,
         "trainer.seed": recipe.seed,
-        "trainer.nnodes": recipe.device.nodes,
+        "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": recipe.device.per_node,
         **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in recipe.model.template.items()},
     }

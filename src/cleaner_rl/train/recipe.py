@@ -258,7 +258,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """Supervised fine-tuning before anything else."""
+    """Supervised fine-tuning before anything else, on the `device.per_node` devices of one machine: where it is started."""
 
     demonstrations: list[str]
     """Parquet files with `messages` and `tools`."""
