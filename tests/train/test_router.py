@@ -75,6 +75,48 @@ def test_a_server_that_is_gone_gets_no_more_requests() -> None:
     run(story())
 
 
+def test_a_trajectory_whose_server_went_away_goes_on_at_another() -> None:
+    async def story() -> None:
+        it = EvenRouter({"a": "handle of a"}, {"longest": 1_000})
+        await it.acquire_server("p", prompt_ids=[0] * 50)
+        it.remove_servers(["a"])
+        it.add_servers({"b": "handle of b"})
+        beside = await asyncio.gather(*[it.acquire_server("p", prompt_ids=[0] * 60) for _ in range(2)])
+        assert beside == [("b", "handle of b")] * 2
+        for server in "abb":
+            it.release_server(server, request_id="p")
+        assert (it.get_total_inflight(), it.get_status()["servers"]) == (0, {"b": 0})
+        assert await it.acquire_server("p", prompt_ids=[0] * 70) == ("b", "handle of b")
+
+    run(story())
+
+
+def test_a_server_that_goes_away_while_a_request_learns_of_it_isnt_given_out() -> None:
+    async def story() -> None:
+        it = router(room=1_000)
+        for name in "pq":
+            await it.acquire_server(name, prompt_ids=[0] * 900)
+        waiting = asyncio.create_task(it.acquire_server("r", prompt_ids=[0] * 900))
+        await asyncio.sleep(0)
+        it.release_server("a", request_id="p")  # there is room now …
+        it.remove_servers(["a"])  # … and at once no more
+        it.release_server("b", request_id="q")
+        assert await waiting == ("b", SERVERS["b"])
+
+    run(story())
+
+
+def test_a_server_that_is_there_again_begins_empty() -> None:
+    async def story() -> None:
+        it = EvenRouter({"a": "handle of a"}, {"longest": 1_000})
+        await it.acquire_server("p", prompt_ids=[0] * 50)
+        it.add_servers({"a": "another handle"})
+        it.release_server("a", request_id="p")
+        assert await it.acquire_server("p", prompt_ids=[0] * 60) == ("a", "another handle")
+
+    run(story())
+
+
 def test_a_release_that_nobody_asked_for_changes_nothing() -> None:
     async def story() -> None:
         it = router()

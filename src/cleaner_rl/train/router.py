@@ -41,12 +41,15 @@ class EvenRouter:
             raise RuntimeError("No available servers in load balancer")  # the words that verl's client waits for
         self._open[request_id] += 1
         if self._open[request_id] == 1:
-            self._placed[request_id] = asyncio.get_running_loop().create_future()
-            self._tokens[request_id] = len(prompt_ids)
-            self._scheduler.arrive(request_id, len(prompt_ids), time.monotonic())
-            self._dispatch()
-        where = await asyncio.shield(self._placed[request_id])
-        return where, self._servers[where]
+            self._arrive(request_id, len(prompt_ids))
+        while True:
+            placed = self._placed[request_id]
+            where = await asyncio.shield(placed)
+            if where in self._servers:
+                return where, self._servers[where]
+            # Removed since; of those that notice, the first finds another for all.
+            if self._placed[request_id] is placed:
+                self._arrive(request_id, len(prompt_ids))
 
     def release_server(self, server_id: str, request_id: str | None = None) -> None:  # noqa: ARG002 - verl's face
         """A request is over, well or not."""
@@ -68,6 +71,7 @@ class EvenRouter:
 
     def add_servers(self, servers: Mapping[str, Any]) -> None:
         """They are there, or there again, empty."""
+        self.remove_servers(list(servers))
         for name, handle in servers.items():
             self._servers[name] = handle
             self._scheduler.add(name, self._room)
@@ -105,6 +109,12 @@ class EvenRouter:
     def get_total_inflight(self) -> int:
         """Open requests of all servers, and those that wait."""
         return self._open.total()
+
+    def _arrive(self, request_id: str, tokens: int) -> None:
+        self._placed[request_id] = asyncio.get_running_loop().create_future()
+        self._tokens[request_id] = tokens
+        self._scheduler.arrive(request_id, tokens, time.monotonic())
+        self._dispatch()
 
     def _dispatch(self) -> None:
         for request, server in self._scheduler.dispatch(time.monotonic()):
