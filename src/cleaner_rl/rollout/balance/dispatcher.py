@@ -147,7 +147,8 @@ class Dispatcher:
         """Wait for the scheduler's word."""
         if request in self._waiting:
             raise ValueError(f"'{request}' has a turn that waits; ask for a trajectory's turns one after the other")
-        future = self._waiting[request] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting[request] = future
         self._scheduler.arrive(request, tokens, time.monotonic())
         self._dispatch()
         begun = time.monotonic()
