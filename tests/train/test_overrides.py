@@ -50,6 +50,16 @@ def test_a_setting_of_ours_can_be_overruled_once() -> None:
     assert settings[f"+{key}"] == "mine.Manager"
 
 
+def test_evaluation_is_drawn_as_it_is_told_whatever_training_is() -> None:
+    where = "actor_rollout_ref.rollout"
+    usual = overrides(to_recipe(values()), FOLDER)
+    assert (usual[f"{where}.val_kwargs.temperature"], usual[f"{where}.val_kwargs.top_p"]) == (1.0, 1.0)
+    run = {"evaluation_temperature": 0.8, "evaluation_top_p": 0.6}
+    other = overrides(to_recipe(values(run=run)), FOLDER)
+    assert (other[f"{where}.val_kwargs.temperature"], other[f"{where}.val_kwargs.top_p"]) == (0.8, 0.6)
+    assert (other[f"{where}.temperature"], other[f"{where}.top_p"]) == (1.0, 1.0)
+
+
 def test_old_checkpoints_are_removed_unless_all_are_asked_for() -> None:
     key = "trainer.max_actor_ckpt_to_keep"
     assert overrides(to_recipe(values()), FOLDER)[key] == 3

@@ -57,6 +57,7 @@ def test_the_papers_figures_are_the_recipes() -> None:
         assert (recipe.budget.prompt_tokens, recipe.budget.response_tokens, recipe.budget.turns) == (2560, 20480, 16)
         assert (recipe.update.clip_low, recipe.update.clip_high, recipe.update.clip_c) == (0.2, 0.28, 10.0)
         assert (recipe.purify.attempts, recipe.purify.threshold) == (3, 0.5)
+        assert (recipe.run.evaluation_temperature, recipe.run.evaluation_top_p) == (1.0, 0.6)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def test_what_isnt_learnt_from_may_change_on_the_way(tmp_path: Path) -> None:
 def test_each_difference_is_named() -> None:
     one = to_recipe(values(update={"lr": 1e-6}))
     other = to_recipe(values(update={"lr": 2e-6}, verl={"algorithm.gamma": 0.9}, tasks={"train": ["b.parquet"]}))
+    evaluated = to_recipe(values(update={"lr": 1e-6}, run={"evaluation_top_p": 0.6}))
+    assert changes(one, evaluated) == ["run.evaluation_top_p was 1.0, is 0.6"]
     assert changes(one, other) == [
         'tasks.train was ["train.parquet"], is ["b.parquet"]',
         "update.lr was 1e-06, is 2e-06",

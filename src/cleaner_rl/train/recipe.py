@@ -252,13 +252,17 @@ class Run:
     """Steps between evaluations on `tasks.held_out`."""
     evaluation_samples: int = 1
     """Rollouts of a held-out task."""
+    evaluation_temperature: float = 1.0
+    """At which they are drawn. They are never edited, so nothing ties it to `sampling`."""
+    evaluation_top_p: float = 1.0
+    """The same; the CLEANER paper evaluates at 0.6, and so does `cleaner eval`."""
     loggers: list[str] = field(default_factory=lambda: ["console"])
     """Where metrics go: verl's `trainer.logger`. `file` is `verl-N.jsonl` in the run's folder, one for each start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """Supervised fine-tuning before anything else, on the `device.per_node` devices of one machine: where it is started."""
+    """Supervised fine-tuning before anything else, on the `device.per_node` devices of the machine it is started on."""
 
     demonstrations: list[str]
     """Parquet files with `messages` and `tools`."""

@@ -28,7 +28,9 @@ MAY_CHANGE = (
     "verl.trainer.",
     "verl.ray_kwargs.",
 )
-"""How keys begin that a run may go on with changed."""
+"""How keys begin that a run may go on with changed …"""
+STAYS = ("run.evaluation_temperature", "run.evaluation_top_p")
+"""… but for these: the report compares the evaluations of a run with each other."""
 
 
 def check_folder(recipe: Recipe) -> None:
@@ -52,7 +54,7 @@ def changes(before: Recipe, now: Recipe) -> list[str]:
     return [
         f"{key} was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
         for key in {**old, **new}
-        if not key.startswith(MAY_CHANGE) and old.get(key) != new.get(key)
+        if (key in STAYS or not key.startswith(MAY_CHANGE)) and old.get(key) != new.get(key)
     ]
 
 
