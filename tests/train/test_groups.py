@@ -144,6 +144,30 @@ def test_a_step_begins_with_nothing(tmp_path: Path) -> None:
     assert record.finish(4, "train")["cleaner/faults"] == 0
 
 
+def test_a_step_that_comes_in_several_batches_is_one(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    record.evicted("too_small", [], absent=1)
+    assert record.finish(3, "train", whole=False) == {}
+    policy = RECIPE.group_policy()
+    record.selected(ROWS[:3], select(group_of(ROWS[:3]), policy, 1), policy, absent=1)
+
+    metrics = record.finish(3, "train")
+
+    assert metrics["cleaner/faults"] == 2
+    assert metrics["cleaner/accuracy"] == 4 / 7
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+    assert len(list(read(tmp_path / "trajectories"))) == 7
+
+
+def test_faults_of_a_step_are_counted_over_all_of_its_batches(tmp_path: Path) -> None:
+    record = StepRecord(RECIPE, tmp_path)
+    record.evicted("too_small", [], absent=4)
+    record.finish(3, "train", whole=False)
+    record.evicted("too_small", [], absent=4)
+    with pytest.raises(TooManyFaultsError):
+        record.finish(3, "train")
+
+
 def test_all_that_a_step_sampled_is_counted_groups_that_went_back_too(tmp_path: Path) -> None:
     record = recorded(tmp_path)
     record.evicted("equal_rewards", ROWS[:2], absent=0)

@@ -150,12 +150,14 @@ class StepRecord:
             "on from the last checkpoint"
         )
 
-    def finish(self, step: int, partition: str) -> dict[str, float]:
-        """Write what was collected; the step's figures."""
+    def finish(self, step: int, partition: str, *, whole: bool = True) -> dict[str, float]:
+        """Write what was collected; the step's figures, once it is `whole`."""
         self.check()
         self._write()
         if partition == "val":
             self._begin()
+            return {}
+        if not whole:
             return {}
         figures = figures_of(self._rows) | {
             f"roc/{name}_{side}": value

@@ -57,7 +57,8 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
         trainer = CleanerSampler.active.trainer
         for worker in self.agent_loop_workers:
             yield worker.__ray_call__.remote(loop_missing)
-        for worker in [*trainer.actor_rollout_wg.workers, *trainer.llm_server_manager.server_handles]:
+        servers = [server for manager in trainer._rollout_server_managers() for server in manager.server_handles]
+        for worker in [*trainer.actor_rollout_wg.workers, *servers]:
             yield worker.__ray_call__.remote(plugin_missing)
         yield self.llm_client._load_balancer.__ray_call__.remote(router_missing, self._recipe)
 

@@ -58,7 +58,6 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         )
         CleanerSampler.active = self
         self._record = StepRecord(plan.recipe, plan.folder)
-        self._step = 0
         self._moved = self._checked = time.monotonic()
         self._last_seen: Counter[str] = Counter()
         self._why: dict[str, str] = {}
@@ -69,9 +68,9 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
         """A batch of groups, and what there is to say of them."""
         refuse([manager_missing(self.trainer.agent_loop_manager)])
-        self._step, self._moved = global_steps, time.monotonic()
+        self._moved = time.monotonic()
         batch, metrics = super().sample(global_steps, partition_id, batch_size)
-        return batch, metrics | self._record.finish(global_steps, partition_id)
+        return batch, metrics | self._record.finish(global_steps, partition_id, whole=self._whole(partition_id))
 
     def _terminal_eviction_reasons(
         self, global_steps: int, partition_id: str
@@ -130,6 +129,10 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
     def trainer(self) -> Any:
         """verl's: it hands its sampler nothing but a function of its own."""
         return self.refill_fn.__self__
+
+    def _whole(self, partition_id: str) -> bool:
+        """Whether a step is complete with this batch: verl may ask for one in several."""
+        return partition_id == "val" or self.trainer.local_trigger_step + 1 == self.trainer.parameter_sync_step
 
     def _too_small(self, partition_id: str) -> set[str]:
         if partition_id == "val":

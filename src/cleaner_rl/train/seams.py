@@ -40,6 +40,7 @@ SIGNATURES: dict[str, str] = {
     "verl.utils.dataset.multiturn_sft_dataset:MultiTurnSFTDataset._read_files_and_process": "",
     # groups
     "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ.generate_sequences": "prompts",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._rollout_server_managers": "",
     f"{_BUFFER}:ReplayBuffer.__init__": _BUFFER_ARGUMENTS,
     f"{_BUFFER}:ReplayBuffer.sample": "global_steps partition_id batch_size",
     f"{_BUFFER}:ReplayBuffer._sync_metadata_from_transfer_queue": "",

@@ -55,6 +55,8 @@ class Trainer:
     penalty: float = 0.0
     """On a rollout's length; the later of a group are the longer ones."""
     number: int = 0
+    parameter_sync_step: int = 1
+    local_trigger_step: int = 0
 
     @property
     def agent_loop_manager(self) -> Any:
@@ -236,6 +238,17 @@ def test_groups_that_all_solved_or_none_are_refilled_under_dynamic_sampling(
     assert metrics["cleaner/groups/equal_rewards"] == 1
     assert metrics["cleaner/groups/surplus"] == 1  # one of the two wasn't needed
     assert len(list(read(tmp_path / "trajectories"))) == 4 * 8
+
+
+def test_a_step_in_two_batches_is_told_of_once(tmp_path: Path, trainer: Trainer) -> None:
+    trainer.parameter_sync_step = 2
+    it = sampler(recipe(), tmp_path, trainer)
+    for _ in range(4):
+        trainer.finish(MIXED)
+    assert "cleaner/accuracy" not in sample(it)[1]
+    trainer.local_trigger_step = 1
+    assert sample(it)[1]["cleaner/accuracy"] == 3 / 8
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
 
 
 def test_without_dynamic_sampling_they_are_kept(tmp_path: Path, trainer: Trainer) -> None:
