@@ -27,8 +27,9 @@ from cleaner_rl.purify.logs.records import write_record
 from cleaner_rl.trajectory import TextSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, read
 from tests.builders import answered, as_text, failed, trajectory, worked
-from tests.purify.logs.cases import CASES
+from tests.purify.logs.cases import CASES, Case, Step, py
 from tests.purify.logs.rendering import RENDERED, hermes, inspect, openai, verl
+from tests.restricted import DOCKERS_CAPABILITIES, cleaner
 
 
 def cleaned(*arguments: str | Path, exit_code: int = 0) -> Any:
@@ -521,3 +522,23 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
     with alone(str(tmp_path / "out")):
         assert "another process writes" in cleaned(source, "--out", tmp_path / "out", exit_code=1)
     assert cleaned(source, "--out", tmp_path / "out")["trajectories"] == 1
+
+
+def test_where_there_are_no_sessions_what_may_need_one_is_flagged_and_the_run_goes_on(tmp_path: Path) -> None:
+    steps = {
+        "fresh": (Step("I print.", (py("print(2)", "2"),)),),
+        "state": (Step("I set.", (py("x = 2\nprint(x)", "2"),)), Step("I add.", (py("print(x + 1)", "3"),))),
+    }
+    logs = write_lines(tmp_path / "logs.jsonl", [openai(Case(name, each, ())) for name, each in steps.items()])
+    arguments = ["purify", str(logs), "--out", str(tmp_path / "out"), "--verify"]
+    ran = cleaner(*arguments, rules=DOCKERS_CAPABILITIES)
+    assert ran.returncode == 0, ran.stderr
+    assert "replayed     1 same, 1 not_replayable" in ran.stdout
+    assert "not replayed 1: one interpreter a call gives something else" in ran.stdout
+    assert "needs tier 2" in ran.stdout
+    assert [each.extra["replay"] for each in read(tmp_path / "out/store")] == ["same", "not_replayable"]
+    ran = cleaner(
+        "purify", str(logs), "--out", str(tmp_path / "asked"), "--verify", "--session", rules=DOCKERS_CAPABILITIES
+    )
+    assert ran.returncode == 1, "who asks for sessions hears that there are none"
+    assert "--fresh does without" in ran.stderr

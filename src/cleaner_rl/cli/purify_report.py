@@ -34,6 +34,7 @@ def as_text(summary: Summary, skipped: Sequence[str], out: str) -> str:
         lines.append(f"not read     {_counts(made.not_read)}; passed through as they are")
     if made.replayed:
         lines.append(f"replayed     {_counts(made.replayed)}")
+        lines += [f"not replayed {count:,}: {reason}" for reason, count in made.not_replayable.most_common()]
     if dropped := made.replayed[ReplayVerdict.DIFFERENT]:
         lines.append(
             f"dropped      {dropped:,} whose calls, run again, give something else than the log says, even unedited"

@@ -67,7 +67,7 @@ def do(task: Task) -> Summary:
         if task.replaying is not None:
             from cleaner_rl.cli.replaying import checker
 
-            check = checker(task.replaying, summary.replayed)
+            check = checker(task.replaying, summary)
         summary += run_unit(task.unit, task.job, folder, check, task.chosen)
         for file, name in _parts(folder, task.unit.number):
             put(file, below(task.out, name))

@@ -7,17 +7,16 @@ Our own stores are compared as they are: status, output, stderr, exception with 
 of another tool has only words, so both sides are put into its words first: what was printed, and of an exception its
 type and message. `--words trimmed` also cuts the line breaks at the end of what was printed, on both sides, as most
 such tools do. Nor does it say whether its calls shared an interpreter: where nobody tells, a log is replayed with one a
-call, and if that gives something else, with one for all of them.
+call, and if that gives something else, with one for all of them (a session).
 
 Limits: a trajectory with calls of other tools, or with results that nobody could tell, can't be replayed, and is
-called so."""
+called so; so is one that needs a session, or may, where the sandbox has none."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,6 +30,7 @@ from cleaner_rl.purify.logs.cleaning import Cleaned, left_of
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
+from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.logs.work import Check
 from cleaner_rl.purify.replay import Difference, ExecuteCall
 from cleaner_rl.rollout import TOOLS, Toolbox
@@ -45,6 +45,7 @@ from cleaner_rl.sandbox import (
     SessionLostError,
     SessionRequest,
     TierError,
+    ZygoteError,
 )
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import ToolKind
@@ -53,6 +54,10 @@ from cleaner_rl.trajectory import Mode, Trajectory, undo
 
 NOT_REPLAYABLE = "not_replayable"
 UNDONE = "undone"
+NO_SESSIONS = (
+    "one interpreter a call gives something else, and one for all calls is a session, which needs tier 2: "
+    "`cleaner doctor` says how to get it"
+)
 TAMPERED = "the text of turn {} is not what its calls and results say"
 
 
@@ -62,6 +67,10 @@ class Found(NamedTuple):
     verdict: str
     difference: Difference | None = None
     reason: str = ""
+
+
+class _NoSessionsError(Exception):
+    """This sandbox has none."""
 
 
 class Replayer:
@@ -79,8 +88,11 @@ class Replayer:
             self._runner.run(self._sandbox.__aenter__())
             if self._settings.nodes:
                 self._runner.run(must_answer(self._sandbox, self._settings.nodes))
-        except (TierError, OSError) as error:
-            raise ReplayFaultError(f"the sandbox did not start: {error}") from error
+        except (TierError, ZygoteError, OSError) as error:
+            self._runner.close()
+            raise ReplayFaultError(
+                f"the sandbox did not start: {error}; `cleaner doctor` says why, --sandbox names one elsewhere"
+            ) from error
         except NoSandboxError:
             self.__exit__()
             raise
@@ -121,10 +133,13 @@ class Replayer:
         commit = Commit.ALWAYS if of_log else Commit.ON_SUCCESS
         kept: Any = trajectory.extra.get("limits")
         limits = Limits(**kept) if isinstance(kept, dict) and not of_log else None
-        found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits))
-        if of_log and self._settings.session is None and found.verdict is ReplayVerdict.DIFFERENT:
-            # A log doesn't say whether its interpreter lived on from call to call.
-            found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits))
+        try:
+            found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits))
+            if of_log and self._settings.session is None and found.verdict is ReplayVerdict.DIFFERENT:
+                # A log doesn't say whether its interpreter lived on from call to call.
+                found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits))
+        except _NoSessionsError:
+            return Found(NOT_REPLAYABLE, reason=NO_SESSIONS)
         return Found(found.verdict, found.difference)
 
     def _unreplayable(self, trajectory: Trajectory[Any]) -> str | None:
@@ -164,6 +179,10 @@ class Replayer:
         if stateful:
             try:
                 session = await self._sandbox.open_session(SessionRequest(commit=commit, limits=limits))
+            except TierError as error:
+                if self._settings.session is None:
+                    raise _NoSessionsError from error
+                raise ReplayFaultError(f"{error}; --fresh does without") from error
             except (SessionLostError, RuntimeError) as error:
                 raise ReplayFaultError(f"no session could be opened: {error}; --fresh does without") from error
 
@@ -193,8 +212,8 @@ def replayer(settings: Replaying) -> Replayer:
     return made
 
 
-def checker(settings: Replaying, counts: Counter[str]) -> Check:
-    """For `run_unit`: keep what replays to the same, undo edits that don't, drop what doesn't even raw.
+def checker(settings: Replaying, summary: Summary) -> Check:
+    """For `run_unit`: keep what replays to the same, undo edits that don't, drop what doesn't even raw; count each.
 
     What can't be replayed is kept; so is what is nondeterministic. `extra["replay"]` says which it is.
     """
@@ -210,7 +229,9 @@ def checker(settings: Replaying, counts: Counter[str]) -> Check:
             done, verdict = each, first.verdict
             if index in again and each.trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
                 done, verdict = Cleaned(raw[index], left_of(raw[index].turns, Reason.UNDONE)), UNDONE
-            counts[verdict] += 1
+            summary.replayed[verdict] += 1
+            if verdict == NOT_REPLAYABLE:
+                summary.not_replayable[first.reason] += 1
             marked = replace(done.trajectory, extra={**done.trajectory.extra, "replay": str(verdict)})
             kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(done, trajectory=marked))
         return kept

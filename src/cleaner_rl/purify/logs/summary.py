@@ -46,6 +46,8 @@ class Summary:
     damaged: Counter[str] = field(default_factory=Counter)
     """Files of which only the beginning could be read, by what is wrong with them."""
     replayed: Counter[str] = field(default_factory=Counter)
+    not_replayable: Counter[str] = field(default_factory=Counter)
+    """Those among them that could not be replayed, by reason."""
     roc: Counter[str] = field(default_factory=Counter)
     sft_rows: int = 0
 
