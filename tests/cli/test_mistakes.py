@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import answering, main
+from cleaner_rl.sandbox.zygotes import Zygote, ZygoteError
 from cleaner_rl.view import DEMO
 from tests.restricted import cleaner
 
@@ -64,6 +66,37 @@ def test_a_mistake_is_explained(arguments: list[str], said: str) -> None:
     assert isinstance(ran.exception, SystemExit), repr(ran.exception)
     assert said in " ".join(ran.output.split())
     assert "Traceback" not in ran.output
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = CliRunner().invoke(main, ["sandbox", "serve", "--port", str(port)])
+    assert ran.exit_code == 1
+    assert f"127.0.0.1:{port} can't be bound to: Address already in use" in ran.output
+    assert "another with --port" in ran.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["doctor"], "no node starts here: no luck"),
+        (["demo", "--no-open"], "No sandbox here: no luck."),
+        (["purify", "log.jsonl", "--out", "out", "--verify"], "did not start: no luck; `cleaner doctor` says why"),
+        ([*ROLLOUT, "--url", NOWHERE, "--out", "out"], "no sandbox starts here: no luck; `cleaner doctor` says why"),
+    ],
+)
+def test_a_sandbox_that_does_not_start_is_no_traceback(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(_: Zygote) -> None:
+        raise ZygoteError("no luck")
+
+    monkeypatch.setattr(Zygote, "start", start)
+    Path("log.jsonl").write_text('{"messages": [{"role": "user", "content": "1+1?"}]}\n')
+    ran = CliRunner().invoke(main, arguments)
+    assert ran.exception is None or isinstance(ran.exception, SystemExit), repr(ran.exception)
+    assert said in " ".join(ran.output.split())
 
 
 def test_a_comparison_whose_plots_need_an_extra_names_it() -> None:

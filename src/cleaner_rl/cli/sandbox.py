@@ -11,6 +11,7 @@ import click
 
 from cleaner_rl.cli import Later, LazyGroup
 from cleaner_rl.cli.options import COUNT, PORT, SECONDS, ray_address
+from cleaner_rl.cli.words import said
 from cleaner_rl.sandbox import Limits, NodeConfig, PreloadSet, Tier
 from cleaner_rl.sandbox.requirements import RequirementsError, cache_folder, install
 from cleaner_rl.sandbox.service import Keeper, ServiceConfig, UnsafeBindError, bind
@@ -138,8 +139,10 @@ def serve(
     )
     try:
         listening = bind(host, port, config)
-    except (UnsafeBindError, OSError) as error:
+    except UnsafeBindError as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{host}:{port} can't be bound to: {said(error)}") from None
     raise SystemExit(Keeper(listening, config).run())
 
 

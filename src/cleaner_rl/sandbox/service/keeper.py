@@ -52,9 +52,12 @@ def bind(host: str, port: int, config: ServiceConfig) -> socket.socket:
             f"{host} can be reached from other machines: give a --token-file, or bind to a loopback address"
         )
     bound = socket.socket(family, kind, protocol)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind(address)
-    bound.listen(BACKLOG)
+    with contextlib.ExitStack() as stack:
+        stack.callback(bound.close)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(BACKLOG)
+        stack.pop_all()
     return bound
 
 
