@@ -99,7 +99,7 @@ def test_a_tutorials_lines_run_one_after_the_other(name: str, tmp_path: Path) ->
     (commands / "cleaner").chmod(0o755)
     place = tmp_path / "here"
     place.mkdir()
-    for folder in ("docs", "recipes"):  # as in a checkout
+    for folder in ("benchmarks", "docs", "recipes"):  # as in a checkout
         (place / folder).symlink_to(ROOT / folder)
     environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
     for block in STORIES[name]:

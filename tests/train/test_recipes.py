@@ -33,6 +33,18 @@ def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
     assert json.loads(shown.stdout) == json.loads(json.dumps(parts(recipe)))
 
 
+def test_the_smoke_test_is_short_and_touches_every_part() -> None:
+    recipe = read_recipe(FOLDER / "smoke-gpu.yaml")
+    assert (recipe.run.steps, recipe.device.nodes * recipe.device.per_node, recipe.device.kind) == (5, 1, "gpu")
+    assert recipe.method.live
+    assert recipe.method.resamples
+    assert 0 < recipe.run.save_every <= recipe.run.steps
+    assert 0 < recipe.run.evaluate_every <= recipe.run.steps
+    # Thirty tasks, each once an epoch.
+    assert recipe.run.epochs * (30 // recipe.batch.prompts) >= recipe.run.steps
+    assert "Not run: no GPU here" in (FOLDER / "smoke-gpu.yaml").read_text()
+
+
 @pytest.mark.parametrize("method", ["dapo", "no-tools"])
 @pytest.mark.parametrize("size", ["4b", "7b"])
 def test_a_baseline_differs_in_the_method_alone(size: str, method: str) -> None:
@@ -61,7 +73,8 @@ def test_the_papers_figures_are_the_recipes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "positions"), [("cleaner-4b", 262_144), ("cleaner-7b", 32_768), ("rstar2-14b", 32_768)]
+    ("name", "positions"),
+    [("cleaner-4b", 262_144), ("cleaner-7b", 32_768), ("rstar2-14b", 32_768), ("smoke-gpu", 32_768)],
 )
 def test_a_rollout_fits_into_the_positions_of_its_model(name: str, positions: int) -> None:
     """As the models' own configurations on the hub have them."""
