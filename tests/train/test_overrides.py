@@ -60,6 +60,15 @@ def test_evaluation_is_drawn_as_it_is_told_whatever_training_is() -> None:
     assert (other[f"{where}.temperature"], other[f"{where}.top_p"]) == (1.0, 1.0)
 
 
+def test_steps_that_are_asked_for_arent_cut_short_by_epochs() -> None:
+    def ends(**run: int) -> tuple[object, object]:
+        settings = overrides(to_recipe(values(run=run)), FOLDER)
+        return settings["trainer.total_training_steps"], settings["trainer.total_epochs"]
+
+    assert ends(steps=400) == (400, 400)  # an epoch has one step at the least
+    assert ends(epochs=3) == (None, 3)
+
+
 def test_old_checkpoints_are_removed_unless_all_are_asked_for() -> None:
     key = "trainer.max_actor_ckpt_to_keep"
     assert overrides(to_recipe(values()), FOLDER)[key] == 3

@@ -10,8 +10,10 @@ from click.testing import CliRunner
 
 from cleaner_rl.cli import main
 from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, write_verl
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.train.checks import check_data, check_sizes, check_window
+from cleaner_rl.train import start
+from cleaner_rl.train.checks import check_data, check_rows, check_sizes, check_window
 from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import run_folder
@@ -117,6 +119,37 @@ def test_demonstrations_are_needed_until_the_cold_start_is_made(tmp_path: Path) 
     cold_start_folder(recipe).mkdir()
     (cold_start_folder(recipe) / "done").touch()
     check_data(recipe)
+
+
+def test_tasks_that_dont_fill_a_batch_are_refused(tmp_path: Path) -> None:
+    few = [Task(f"t/{number}", (Message("user", "?"),), "math", "1") for number in range(3)]
+    write_verl(tmp_path / "few.parquet", few, load_prompt("stateless"), "cleaner")
+    tasks = {"train": [str(tmp_path / "few.parquet")]}
+    check_rows(to_recipe(values(tasks=tasks, batch={"prompts": 3, "mini_batch": 3})))
+    with pytest.raises(RecipeError, match=r"3 tasks, fewer than the batch\.prompts=4"):
+        check_rows(to_recipe(values(tasks=tasks, batch={"prompts": 4, "mini_batch": 4})))
+
+
+def test_a_stage_whose_bounds_leave_too_few_tasks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [Task(f"t/{number}", (Message("user", "?"),), "math", "1") for number in range(2)]
+    write_verl(tmp_path / "all.parquet", tasks, load_prompt("stateless"), "cleaner")
+    stages = [{"name": "all", "steps": 1}, {"name": "hard", "steps": 1, "max_pass_rate": 0.5}]
+    recipe = to_recipe(
+        values(
+            tasks={"train": [str(tmp_path / "all.parquet")]},
+            batch={"prompts": 2, "mini_batch": 2},
+            run={"folder": str(tmp_path)},
+            stages=stages,
+        )
+    )
+    trained: list[str] = []
+    monkeypatch.setattr(start, "_train_once", lambda part, _: trained.append(part.name))
+    monkeypatch.setattr(start, "pass_rates", lambda _: {"t/0": PassRate(2, 2)})
+    monkeypatch.setattr(start, "_model_of", lambda _: tmp_path)
+
+    with pytest.raises(RecipeError, match="1 tasks, fewer"):
+        start._train_stages(recipe)
+    assert trained == ["example-all"]
 
 
 def test_a_dry_run_says_which_files_are_missing_and_goes_on() -> None:

@@ -54,6 +54,21 @@ def check_data(recipe: Recipe) -> None:
         raise RecipeError(f"not here: {', '.join(missing)}; docs/train.md says how they are made (The data)")
 
 
+def check_rows(recipe: Recipe) -> None:
+    """Raise `RecipeError` if the tasks don't fill one batch: verl would never come to a step."""
+    import pyarrow.parquet as pq
+
+    files = [Path(file).expanduser() for file in recipe.tasks.train]
+    if not all(file.is_file() and file.suffix == ".parquet" for file in files):
+        return  # addresses and verl's other formats are its own to count
+    rows = sum(pq.read_metadata(file).num_rows for file in files)
+    if rows < recipe.batch.prompts:
+        raise RecipeError(
+            f"{', '.join(map(str, files))}: {rows} tasks, fewer than the batch.prompts={recipe.batch.prompts} of one "
+            "step; lower it (and batch.mini_batch), or give more tasks, in a stage by wider bounds of its pass rates"
+        )
+
+
 def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
     """Raise `ChatError` if the model's template can't be used; what should be known of it otherwise."""
     from transformers import AutoTokenizer

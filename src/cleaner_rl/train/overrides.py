@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cleaner_rl.train.choices import Correction, DeviceKind, Dtype, Router, TrainerMode
+from cleaner_rl.train.outputs import SOLVED
 from cleaner_rl.train.plan import AGENT, agent_loops, router_file
 from cleaner_rl.train.recipe import Recipe
 
@@ -104,7 +105,7 @@ def _update(recipe: Recipe) -> dict[str, object]:
         "algorithm.adv_estimator": "grpo",
         "algorithm.use_kl_in_reward": False,
         "algorithm.filter_groups.enable": batch.dynamic_sampling,
-        "algorithm.filter_groups.metric": "reward",
+        "algorithm.filter_groups.metric": SOLVED,
         "algorithm.rollout_correction.rollout_is": None if update.correction is Correction.NONE else update.correction,
         "algorithm.rollout_correction.rollout_is_threshold": update.correction_threshold,
         f"{_A}.actor.ppo_mini_batch_size": batch.mini_batch,
@@ -170,7 +171,8 @@ def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
         "trainer.logger": run.loggers,
         "trainer.nnodes": device.nodes,
         "trainer.n_gpus_per_node": device.per_node,
-        "trainer.total_epochs": run.epochs,
+        # verl ends with whichever comes first; with a step an epoch at the least, the epochs never do.
+        "trainer.total_epochs": run.steps or run.epochs,
         "trainer.total_training_steps": run.steps or None,
         "trainer.save_freq": run.save_every or -1,
         "trainer.max_actor_ckpt_to_keep": run.keep_checkpoints or None,

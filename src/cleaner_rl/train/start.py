@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from cleaner_rl.train.checks import check_data, check_settings, check_template, check_window
+from cleaner_rl.train.checks import check_data, check_rows, check_settings, check_template, check_window
 from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import part_folders, run_folder
@@ -55,6 +55,7 @@ def train(recipe: Recipe) -> Path:
         raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
     check_settings(recipe)
     check_data(recipe)
+    check_rows(recipe)
     folder = run_folder(recipe)
     check_window(recipe)
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,6 +84,7 @@ def _train_stages(recipe: Recipe) -> None:
             tasks = filtered(tasks, pass_rates(before / "trajectories"), stage, own)
         part = stage_recipe(recipe, stage, model, tasks)
         if not (own / "done").exists():
+            check_rows(part)
             own.mkdir(parents=True, exist_ok=True)
             _train_once(part, own)
             (own / "done").touch()
