@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +89,35 @@ def judged(make: Callable[[Plants, list[Imitation]], ToolResult], attack: Attack
             return await lane.attack(attack)
 
     return asyncio.run(judge())
+
+
+def test_the_run_that_a_busy_slot_has_yet_to_fork_is_not_left_by_an_attack() -> None:
+    class Slow(Imitation):
+        async def run(self, request: RunRequest) -> RunOutcome:
+            child = await asyncio.create_subprocess_exec("sleep", "60")
+            await asyncio.sleep(0.2)
+            child.kill()
+            await child.wait()
+            return await super().run(request)
+
+    async def judge() -> Verdict:
+        with Plants() as plants:
+            lane = Lane(Slow(lambda: ToolResult(Status.OK)), plants, lambda: [os.getpid()])
+            await lane.start()
+            later = await asyncio.create_subprocess_exec("sleep", "60")  # the waiting run, forked at last
+            try:
+                return await lane.attack(PROBE)
+            finally:
+                later.kill()
+                await later.wait()
+
+    assert asyncio.run(judge()).contained
+
+
+def test_a_low_priority_of_our_own_is_not_what_an_attack_left() -> None:
+    (attack,) = (each for each in ATTACKS if each.name == "across_process_state")
+    program = f"import os, sys\nos.nice(5)\ndef win(): sys.exit('left')\n{attack.after}"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_contained_attack_is_contained() -> None:

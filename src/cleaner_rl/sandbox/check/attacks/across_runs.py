@@ -168,7 +168,7 @@ signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 os.environ["CC_LEFT"] = "1"
 os.putenv("CC_LEFT", "1")
 try:
-    os.nice(3)
+    os.nice(19)
 except OSError:
     pass
 os.chdir("/")
@@ -181,7 +181,7 @@ random.seed(1)
 import signal
 mask = os.umask(0o22)
 if (mask == 0o777 or signal.pthread_sigmask(signal.SIG_BLOCK, []) or "CC_LEFT" in os.environ
-        or os.getpriority(os.PRIO_PROCESS, 0) >= 3 or "/cc_left" in sys.path or sys.getrecursionlimit() == 50):
+        or os.getpriority(os.PRIO_PROCESS, 0) == 19 or "/cc_left" in sys.path or sys.getrecursionlimit() == 50):
     win()
 """,
     ),
