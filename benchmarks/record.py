@@ -6,9 +6,11 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+DIRTY = "-dirty"
 RESULTS = ":(top,exclude)benchmarks/results"
 """Figures saved a moment ago change nothing of the next ones."""
 
@@ -16,7 +18,7 @@ RESULTS = ":(top,exclude)benchmarks/results"
 def commit() -> str:
     """The commit that runs, marked if something beside the results differs from it."""
     name = _git("rev-parse", "--short", "HEAD")
-    return f"{name}-dirty" if _git("status", "--porcelain", "--untracked-files=no", "--", RESULTS) else name
+    return f"{name}{DIRTY}" if _git("status", "--porcelain", "--untracked-files=no", "--", RESULTS) else name
 
 
 def _git(*arguments: str) -> str:
@@ -24,11 +26,17 @@ def _git(*arguments: str) -> str:
 
 
 def save(path: Path, figures: Mapping[str, object], settings: Mapping[str, object]) -> None:
-    """Write one JSON object: figures, settings, commit, machine."""
+    """Write one JSON object: figures, settings, commit, machine.
+
+    What was measured on a tree that differs from its commit is marked, and `tests/benchmarks` refuses to keep it.
+    """
+    measured = commit()
+    if measured.endswith(DIRTY):
+        sys.stderr.write(f"{path}: these figures are no commit's; to keep them, measure again on a clean clone\n")
     record = {
         "figures": figures,
         "settings": settings,
-        "commit": commit(),
+        "commit": measured,
         "machine": machine(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
