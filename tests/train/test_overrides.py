@@ -69,6 +69,11 @@ def test_steps_that_are_asked_for_arent_cut_short_by_epochs() -> None:
     assert ends(epochs=3) == (None, 3)
 
 
+def test_a_reference_model_takes_as_many_sequences_as_the_actor() -> None:
+    settings = overrides(to_recipe(values(update={"kl": 0.001}, batch={"micro_batch": 2})), FOLDER)
+    assert settings["actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"] == 2
+
+
 def test_old_checkpoints_are_removed_unless_all_are_asked_for() -> None:
     key = "trainer.max_actor_ckpt_to_keep"
     assert overrides(to_recipe(values()), FOLDER)[key] == 3

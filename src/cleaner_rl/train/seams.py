@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 VERL_VERSION = "0.9.1"
@@ -51,6 +54,10 @@ SIGNATURES: dict[str, str] = {
     f"{_BUFFER}:ReplayBuffer._wait_for_next_poll": "partition_id last_debug_time",
     f"{_BUFFER}:ReplayBuffer._materialize_batch": "partition_id selected_prompt_uids partition_snapshot",
     f"{_BUFFER}:ReplayBufferAsync._terminal_eviction_reasons": "global_steps partition_id",
+    # the start
+    "verl.utils.config:validate_config": "config use_reference_policy use_critic",
+    "verl.trainer.ppo.utils:need_critic": "config",
+    "verl.trainer.ppo.utils:need_reference_policy": "config",
     # the router
     f"{_ROUTER}.acquire_server": "request_id extra",
     f"{_ROUTER}.release_server": "server_id request_id",
@@ -90,9 +97,24 @@ def check(arguments: Sequence[str], trainer: str = "ppo_trainer") -> list[str]:
     from omegaconf.errors import OmegaConfBaseException
 
     try:
-        compose(arguments, trainer)
+        config = compose(arguments, trainer)
     except (HydraException, OmegaConfBaseException) as error:
         return [f"verl doesn't take these settings: {error}"]
+    return _refusals(config) if trainer == "ppo_trainer" else []
+
+
+def _refusals(config: Any) -> list[str]:
+    """What verl's trainer would say of settings that it knows, but that don't go together."""
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    # It says in print that all is well, where a dry run's own output goes.
+    with redirect_stdout(StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            validate_config(config, need_reference_policy(config), need_critic(config))
+        except (AssertionError, ValueError) as error:
+            return [f"verl refuses these settings: {error}"]
     return []
 
 

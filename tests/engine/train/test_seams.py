@@ -43,3 +43,14 @@ def test_verl_knows_every_setting_of_every_recipe(file: Path, monkeypatch: pytes
 def test_a_setting_that_verl_doesnt_know_is_named() -> None:
     (problem,) = seams.check(["trainer.balance_bach=true"])
     assert "balance_bach" in problem
+
+
+def test_settings_that_dont_go_together_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def problems(*settings: str) -> list[str]:
+        (values,) = parts(read_recipe(RECIPES[0].parent / "cleaner-4b.yaml", settings)).values()
+        return seams.check(as_arguments(values))
+
+    assert problems("update.kl=0.001") == []
+    (problem,) = problems("update.kl=0.001", "verl.actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=null")
+    assert "actor_rollout_ref.ref.log_prob_micro_batch_size" in problem
+    assert not capsys.readouterr().out
