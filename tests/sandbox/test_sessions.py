@@ -393,7 +393,7 @@ def test_a_dead_supervisor_is_a_lost_session_and_no_cell_runs_twice() -> None:
     needs(Tier.T2)
 
     async def check() -> None:
-        async with Node(NodeConfig(slots=1, sessions=2, session_ttl=600)) as node:
+        async with Node(NodeConfig(slots=1, sessions=2, session_grace=0.0)) as node:
             session = await node.open_session(SessionRequest(preload="bare"))
             await session.run("x = 1")
             os.kill(session.pid, signal.SIGKILL)

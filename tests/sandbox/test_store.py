@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
+from cleaner_rl.sandbox.store import NoRoomError
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import asynchronous, until
@@ -29,6 +30,33 @@ async def test_sessions_that_are_opened_at_once_are_no_more_than_the_node_may_ha
         assert node.status.sessions == 3
         assert [isinstance(each, Session) for each in opened].count(True) == 3
         assert sum(isinstance(each, SessionLostError) for each in opened) == 9
+
+
+@asynchronous
+async def test_a_session_that_was_used_just_now_makes_no_room_for_another_one() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), sessions=2)
+    async with Node(config) as node:
+        first, second = [await node.open_session(REQUEST) for _ in range(2)]
+        for _ in range(3):
+            with pytest.raises(NoRoomError, match="in use"):
+                await node.open_session(REQUEST)
+        assert (first.lost, second.lost) == ("", "")
+        first.used -= config.session_grace
+        third = await node.open_session(REQUEST)
+        assert first.lost == "it made room for another one"
+        assert (second.lost, third.lost) == ("", "")
+
+
+@asynchronous
+async def test_no_session_is_opened_into_memory_that_the_others_need() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=100)) as node:
+        session = await node.open_session(REQUEST)
+        await session.run("x = b'1' * (88 << 20)")
+        with pytest.raises(NoRoomError):
+            await node.open_session(REQUEST)
+        assert (await session.run("del x")).committed
+        await session.rollback(0)
+        await node.open_session(REQUEST)
 
 
 @asynchronous

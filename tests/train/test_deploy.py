@@ -195,16 +195,18 @@ def test_a_sandbox_pod_has_the_memory_that_all_it_holds_may_come_to() -> None:
     assert node["resources"]["requests"]["memory"] == node["resources"]["limits"]["memory"]
 
 
-def test_a_node_is_told_how_much_its_sessions_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+def test_a_node_is_told_how_many_its_sessions_may_be_and_how_much_they_may_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[int] = []
 
     def bind(_host: str, _port: int, config: ServiceConfig) -> None:
-        told.append(config.node.session_memory_mb)
+        told.extend((config.node.sessions, config.node.session_memory_mb))
         raise OSError("enough")
 
     monkeypatch.setattr("cleaner_rl.cli.sandbox.bind", bind)
-    CliRunner().invoke(main, ["sandbox", "serve", "--session-memory-mb", "300"])
-    assert told == [300]
+    CliRunner().invoke(main, ["sandbox", "serve", "--sessions", "512", "--session-memory-mb", "300"])
+    assert told == [512, 300]
 
 
 @pytest.mark.parametrize("size", STARTS)

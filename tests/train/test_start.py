@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
+from cleaner_rl.sandbox import NodeConfig
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, write_verl
 from cleaner_rl.tools import Status, ToolResult
@@ -17,6 +19,7 @@ from cleaner_rl.train.checks import check_data, check_rows, check_sizes, check_w
 from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import run_folder
+from cleaner_rl.train.node import node_config
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import read_recipe, to_recipe
 from cleaner_rl.train.recipe import RecipeError
@@ -36,6 +39,17 @@ def test_a_run_has_a_sandbox_of_its_own_with_what_programs_may_import(tmp_path: 
         withheld = asyncio.run(run(address, "import numpy"))
     assert (offered.status, offered.output) == (Status.OK, "True\n")
     assert withheld.failed
+
+
+def test_a_runs_own_sandbox_has_a_session_for_each_rollout_that_its_open_files_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = to_recipe(MINIMAL).sandbox
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (65_536, 65_536))
+    assert node_config(settings).sessions == NodeConfig().sessions
+    assert node_config(settings, sessions=300).sessions == 300
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (4096, 4096))
+    assert 64 <= node_config(settings, sessions=2048).sessions < 4096 / 16
 
 
 def test_addresses_are_taken_as_they_are(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ class Replayer:
     def __init__(self, settings: Replaying) -> None:
         self._settings = settings
         self._runner = asyncio.Runner()
-        self._sandbox: Any = Node(NodeConfig(slots=settings.slots))
+        sessions = max(NodeConfig().sessions, settings.slots)
+        self._sandbox: Any = Node(NodeConfig(slots=settings.slots, sessions=sessions))
         if settings.nodes:
             self._sandbox = SandboxClient(settings.nodes, token=settings.token)
 

@@ -73,6 +73,13 @@ def sandbox() -> None:
     "--memory-mb", type=COUNT, default=Limits().memory_mb, show_default=True, help="Of a call that names no limit."
 )
 @click.option(
+    "--sessions",
+    type=COUNT,
+    default=NodeConfig().sessions,
+    show_default=True,
+    help="Open at once: as many as rollouts that keep state; more wait.",
+)
+@click.option(
     "--session-memory-mb",
     type=COUNT,
     default=NodeConfig().session_memory_mb,
@@ -100,6 +107,7 @@ def serve(
     set_folder: Path,
     cpu_seconds: float,
     memory_mb: int,
+    sessions: int,
     session_memory_mb: int,
     queue: int,
     drain_seconds: int,
@@ -122,6 +130,7 @@ def serve(
         preload=preload,
         min_tier=TIERS[min_tier],
         limits=limits,
+        sessions=sessions,
         session_memory_mb=session_memory_mb,
     )
     # Defaults that the operator raised are meant: they lift the maxima too.

@@ -46,7 +46,9 @@ class NodeConfig:
     fetch_bytes: int = 16_777_216
     """All fetched files of a call together."""
     sessions: int = 64
-    """Open at once; the one that was idle for longest makes room."""
+    """Open at once; one that was idle for longer than `session_grace` makes room, longest first."""
+    session_grace: float = 60.0
+    """Seconds of idleness that are only its caller's next step: a session at work makes no room for another one."""
     session_ttl: float = 1800.0
     """Seconds of idleness after which a session is closed."""
     session_memory_mb: int = 8192

@@ -140,7 +140,7 @@ class Node:
         """Open a stateful interpreter. Tier 2 and up: raises `TierError` below it, `ValueError` for an unknown set.
 
         Where there are as many sessions as the node may have, the one that was idle for longest makes room; raises
-        `SessionLostError` if all of them are at work or its slot dies, `ValueError` too if its files don't fit.
+        `SessionLostError` if all of them are in use or its slot dies, `ValueError` too if its files don't fit.
         """
         request = request or SessionRequest()
         if not {Layer.PID, Layer.MOUNT} <= self._layers:

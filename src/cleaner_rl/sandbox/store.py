@@ -17,10 +17,12 @@ from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError
 from cleaner_rl.tools import Status
 
 REMEMBERED_LOSSES = 1024
+FULL_SHARE = 0.9
+"""Of the memory for sessions, above which none is opened: the rest is for those that are open to grow into."""
 
 
 class NoRoomError(SessionLostError):
-    """All sessions of a node are at work; there will be room again."""
+    """All sessions of a node are in use; there will be room again."""
 
 
 class SessionStore:
@@ -40,7 +42,7 @@ class SessionStore:
     async def open(self, request: SessionRequest, pool: Pool) -> Session:
         """Open one in a slot of its own.
 
-        Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are at work and none can make room,
+        Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are in use and none can make room,
         `ValueError` if its files can't be put into it.
         """
         if sum(map(len, request.files.values())) > self._limits(request).disk_mb << 20:
@@ -112,21 +114,25 @@ class SessionStore:
             del self._lost[next(iter(self._lost))]
 
     def _make_room(self) -> None:
-        """Close the sessions that were idle for longest, until one more may be opened."""
+        """Close the sessions that were idle for longest, until one more may be opened.
+
+        Not those that were used just now: their callers would open them again, at the cost of others, without end.
+        """
         self._keep_to_memory()
+        left_alone = time.monotonic() - self._config.session_grace
         for session in self._idle:
-            if not self._full:
-                return
+            if not self._full or session.used > left_alone:
+                break
             session.end("it made room for another one")
         if self._full:
-            raise NoRoomError("all sessions of this node are at work")
+            raise NoRoomError("all sessions of this node are in use")
 
     def _keep_to_memory(self) -> None:
         """Close the sessions that were idle for longest, until all together hold no more than they may.
 
         If it is the one that has just run a cell, the cell has its answer, and the next finds the session lost.
         """
-        too_many = sum(each.held_bytes for each in self._sessions.values()) - (self._config.session_memory_mb << 20)
+        too_many = self._held_bytes - (self._config.session_memory_mb << 20)
         if too_many <= 0:
             return
         for session in self._idle:
@@ -141,8 +147,14 @@ class SessionStore:
         return sorted(idle, key=lambda each: each.used)
 
     @property
+    def _held_bytes(self) -> int:
+        return sum(each.held_bytes for each in self._sessions.values())
+
+    @property
     def _full(self) -> bool:
-        return len(self._sessions) + self._opening >= self._config.sessions
+        if len(self._sessions) + self._opening >= self._config.sessions:
+            return True
+        return self._held_bytes > FULL_SHARE * (self._config.session_memory_mb << 20)
 
     def _expire(self) -> None:
         """Close what was idle for too long, and look again when the next one may be due."""

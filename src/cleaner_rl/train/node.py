@@ -1,4 +1,4 @@
-"""The sandbox node of a run, as a program: `python -m cleaner_rl.train.node SETTINGS [PORT]`, settings as JSON."""
+"""A run's own sandbox node: `python -m cleaner_rl.train.node SETTINGS [PORT [SESSIONS]]`, settings as JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import msgspec
 
 from cleaner_rl.sandbox import BARE, SCIENCE, Limits, NodeConfig, PreloadSet
 from cleaner_rl.sandbox.service import Keeper, ServiceConfig, bind
+from cleaner_rl.sandbox.service.descriptors import sessions_held
 from cleaner_rl.train.recipe import Sandbox
 
 
-def node_config(settings: Sandbox) -> NodeConfig:
-    """A node by a recipe's settings."""
+def node_config(settings: Sandbox, sessions: int = 0) -> NodeConfig:
+    """A node by a recipe's settings, with as many sessions as are wanted, or as its open files allow."""
     limits = Limits(cpu_seconds=settings.cpu_seconds, memory_mb=settings.memory_mb)
     own = PreloadSet("own", tuple(settings.packages), tuple(settings.packages), settings.site or None)
     config = NodeConfig(
@@ -27,12 +28,12 @@ def node_config(settings: Sandbox) -> NodeConfig:
         cpu_seconds=max(config.maxima.cpu_seconds, limits.cpu_seconds),
         memory_mb=max(config.maxima.memory_mb, limits.memory_mb),
     )
-    return replace(config, maxima=maxima)
+    return replace(config, maxima=maxima, sessions=max(config.sessions, min(sessions, sessions_held(config))))
 
 
-def main(settings: str, port: str = "0") -> int:
+def main(settings: str, port: str = "0", sessions: str = "0") -> int:
     """Serve until told to stop; port 0 is any free one."""
-    config = ServiceConfig(node_config(msgspec.json.decode(settings, type=Sandbox)))
+    config = ServiceConfig(node_config(msgspec.json.decode(settings, type=Sandbox), int(sessions)))
     return Keeper(bind("127.0.0.1", int(port), config), config).run()
 
 

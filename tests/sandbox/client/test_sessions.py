@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,39 @@ async def test_a_session_is_opened_once_a_broken_node_or_its_proxy_is_back() -> 
     async with scripted(*[500] * 99) as (url, _), SandboxClient(url, patience=0.3) as sandbox:
         with pytest.raises(SessionLostError):
             await sandbox.open_session()
+
+
+@asynchronous
+async def test_who_asks_for_one_session_too_many_waits_for_it() -> None:
+    async with opened(Node(replace(CONFIG, sessions=1))) as (url, app), SandboxClient(url) as sandbox:
+        first = await sandbox.open_session()
+        second = asyncio.create_task(sandbox.open_session())
+        refused = 'cleaner_sandbox_refused_requests_total{error="too_many_sessions"}'
+        await until(lambda: refused in app.observer.text().decode())
+        assert (await first.run("1")).result.output == "1\n"
+        await first.close()
+        assert (await (await second).run("2")).result.output == "2\n"
+
+
+def test_programs_run_on_a_node_that_is_full_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = asyncio.Event()
+
+    def for_long(_: str | None) -> float:
+        waits.set()
+        return 3600.0
+
+    monkeypatch.setattr("cleaner_rl.sandbox.client.session.retry_seconds", for_long)
+
+    @asynchronous
+    async def check() -> None:
+        async with opened(Node(replace(CONFIG, sessions=1))) as (url, _), SandboxClient(url) as sandbox:
+            await sandbox.open_session()
+            second = asyncio.create_task(sandbox.open_session())
+            await waits.wait()
+            assert (await sandbox.run("print(1)", within=30)).result.output == "1\n"
+            second.cancel()
+
+    check()
 
 
 @asynchronous

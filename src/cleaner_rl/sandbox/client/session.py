@@ -14,7 +14,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from cleaner_rl.sandbox.client.links import NOT_TAKEN, retry_seconds, sendable
+from cleaner_rl.sandbox.client.links import NOT_TAKEN, Link, retry_seconds, sendable
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.requests import (
     Cell,
@@ -52,11 +52,17 @@ async def open_session(
     data = encode(SessionCall.of(request))
     begun = time.monotonic()
     reason = "no sandbox node could be reached"
+    full: set[Link] = set()
+    """Of sessions. They aren't left alone by everybody: they take programs all the same."""
+    pause = 0.0
     while time.monotonic() - begun < patience:
-        link = await nodes.pick()
+        link = await nodes.pick(full)
         if link is None:
             await asyncio.sleep(nodes.next_awake)
             continue
+        if link in full:  # and so are all others
+            await asyncio.sleep(pause)
+            full.clear()
         try:
             async with http.post(f"{link.url}/v1/sessions", data=sendable(data)) as response:
                 body = await response.read()
@@ -71,7 +77,11 @@ async def open_session(
         problem = _problem(body)
         if problem.error == "no_sessions":
             raise TierError(problem.message)
-        if response.status in NOT_TAKEN:
+        if problem.error == "too_many_sessions":
+            link.is_back()
+            full.add(link)
+            pause = retry_seconds(response.headers.get("retry-after"))
+        elif response.status in NOT_TAKEN:
             link.rest(retry_seconds(response.headers.get("retry-after")))
         elif response.status >= 500:
             link.rest()

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import resource
 import signal
 import socket
 import sys
@@ -26,6 +25,7 @@ from cleaner_rl.sandbox.service.about import About, add_about
 from cleaner_rl.sandbox.service.app import App
 from cleaner_rl.sandbox.service.code_judge import add_code_judge
 from cleaner_rl.sandbox.service.config import BACKLOG, BROKEN, UNUSABLE, ServiceConfig
+from cleaner_rl.sandbox.service.descriptors import connections_held
 from cleaner_rl.sandbox.service.fusion import add_fusion
 from cleaner_rl.sandbox.service.observe import CallLog
 from cleaner_rl.sandbox.service.owners import Owners
@@ -34,24 +34,6 @@ from cleaner_rl.sandbox.service.sessions import add_sessions
 from cleaner_rl.sandbox.tiers import TierError
 from cleaner_rl.sandbox.wire import encode
 from cleaner_rl.sandbox.zygotes import ZygoteError
-
-DESCRIPTORS_PER_SLOT = 16
-"""A generous count of what the node holds open per slot and session: pipes, a pid, a folder."""
-DESCRIPTORS_OF_ITS_OWN = 64
-
-
-def connections_held(config: ServiceConfig) -> int:
-    """Raise the limit on open files as far as allowed; how many connections fit beside what the node itself needs."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    slots = config.node.slots * len(config.node.preload)
-    own = DESCRIPTORS_OF_ITS_OWN + DESCRIPTORS_PER_SLOT * (slots + config.node.sessions)
-    if hard < own + 64:
-        raise ValueError(
-            f"the limit of {hard} open files is too low for {config.node.slots} slots and {config.node.sessions} "
-            f"sessions, which need {own}; raise it (ulimit -n) or ask for fewer"
-        )
-    return hard - own
 
 
 def build(config: ServiceConfig, node: Node, connections: int, log: CallLog) -> App:
@@ -88,7 +70,7 @@ class Server(uvicorn.Server):
 
 async def serve(config: ServiceConfig, listening: socket.socket) -> None:
     """Open the node and serve it until a signal comes."""
-    connections = connections_held(config)
+    connections = connections_held(config.node)
     log = CallLog(sys.stdout.buffer)
     async with Node(config.node) as node:
         app = build(config, node, connections, log)
