@@ -7,7 +7,7 @@ lengths and days that the papers report, and a handful of assumptions in capital
                until its tokens are there, but at least as long as its longest rollout
     updating   old log-probs, forward, backward and recomputation: five forward passes' worth, attention included
 
-Limits: no refilled groups but in the last row, no evaluation, no saving, no waiting for tools, no rollouts that straggle;
+Limits: no refilled groups but in the last row; no evaluation, saving, waiting for tools, nor rollouts that straggle;
 sequences of one length. It tells what the arithmetic alone would take, so that what a run takes on top is seen.
 """
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cleaner_rl.tasks import load_prompt
+from cleaner_rl.tasks import Message, load_prompt, read_verl
 from cleaner_rl.train.cold_start import cold_start_folder
 from cleaner_rl.train.folders import run_folder
 from cleaner_rl.train.overrides import overrides
 from cleaner_rl.train.recipe import Recipe, RecipeError
 from cleaner_rl.train.resuming import check_folder
 from cleaner_rl.train.stages import stage_recipe
+
+if TYPE_CHECKING:
+    from cleaner_rl.rollout import Chat
 
 
 def check_settings(recipe: Recipe) -> None:
@@ -69,8 +74,8 @@ def check_rows(recipe: Recipe) -> None:
         )
 
 
-def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
-    """Raise `ChatError` if the model's template can't be used; what should be known of it otherwise."""
+def check_template(recipe: Recipe, folder: Path) -> Chat:
+    """The model's template as prompts are written by it; raises `ChatError` if it can't be used."""
     from transformers import AutoTokenizer
 
     from cleaner_rl.rollout import Chat
@@ -79,7 +84,28 @@ def check_template(recipe: Recipe, folder: Path) -> tuple[str, ...]:
     prompt = load_prompt(recipe.prompt)
     chat = Chat(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))  # for the viewer
-    return chat.notes
+    return chat
+
+
+def check_prompts(recipe: Recipe, tokens: Callable[[Sequence[Message]], int]) -> None:
+    """Raise `RecipeError` if a prompt has more `tokens` than the recipe has room for: the response would have fewer."""
+    prompt, most, frame = load_prompt(recipe.prompt), recipe.budget.prompt_tokens, 0
+    long: dict[str, int] = {}
+    files = [Path(file).expanduser() for file in (*recipe.tasks.train, *recipe.tasks.held_out)]
+    ours = [file for file in files if file.is_file() and file.suffix == ".parquet"]  # as in `check_rows`
+    for task in (task for file in ours for task in read_verl(file)):
+        messages = prompt.messages(task)
+        frame = frame or tokens(messages)
+        # A token has a byte at least: what is this short needn't be rendered, and of many thousand tasks most are.
+        if frame + sum(len(each.content.encode()) for each in task.prompt) > most:
+            count = tokens(messages)
+            long |= {task.id: count} if count > most else {}
+    if long:
+        longest = max(long, key=long.__getitem__)
+        raise RecipeError(
+            f"{len(long)} tasks have prompts of more than budget.prompt_tokens={most} tokens, the longest, {longest}, "
+            f"has {long[longest]}: raise it, or leave them out of the files"
+        )
 
 
 def check_window(recipe: Recipe) -> None:

@@ -60,7 +60,7 @@ class Budget:
     """What a rollout may use."""
 
     prompt_tokens: int = 2_560
-    """The longest prompt."""
+    """The longest prompt, tools and instructions included; a run with a longer one is refused."""
     response_tokens: int = 20_480
     """What stands after it in the history: the model's tokens and the tools'."""
     turns: int = 16

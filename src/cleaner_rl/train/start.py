@@ -22,7 +22,14 @@ from pathlib import Path
 
 import msgspec
 
-from cleaner_rl.train.checks import check_data, check_rows, check_settings, check_template, check_window
+from cleaner_rl.train.checks import (
+    check_data,
+    check_prompts,
+    check_rows,
+    check_settings,
+    check_template,
+    check_window,
+)
 from cleaner_rl.train.choices import DeviceKind
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import part_folders, run_folder
@@ -59,7 +66,8 @@ def train(recipe: Recipe) -> Path:
     folder = run_folder(recipe)
     check_window(recipe)
     folder.mkdir(parents=True, exist_ok=True)
-    check_template(recipe, folder)
+    chat = check_template(recipe, folder)
+    check_prompts(recipe, lambda messages: len(chat.prompt(messages)))
     if recipe.cold_start is not None:
         recipe = cold_started(recipe)
     if recipe.stages:
@@ -142,8 +150,7 @@ def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
         yield recipe.sandbox.addresses
         return
     settings = msgspec.json.encode(recipe.sandbox).decode()
-    rollouts = recipe.batch.prompts * recipe.sampled
-    serve = [sys.executable, "-m", "cleaner_rl.train.node", settings, "0", str(rollouts)]
+    serve = [sys.executable, "-m", "cleaner_rl.train.node", settings]
     with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
         node = subprocess.Popen(serve, stdout=log, stderr=log, start_new_session=True)
         try:
