@@ -150,7 +150,8 @@ def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
         yield recipe.sandbox.addresses
         return
     settings = msgspec.json.encode(recipe.sandbox).decode()
-    serve = [sys.executable, "-m", "cleaner_rl.train.node", settings]
+    rollouts = recipe.batch.prompts * recipe.sampled
+    serve = [sys.executable, "-m", "cleaner_rl.train.node", settings, "0", str(rollouts)]
     with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
         node = subprocess.Popen(serve, stdout=log, stderr=log, start_new_session=True)
         try:
