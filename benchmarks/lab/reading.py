@@ -7,14 +7,12 @@
 | | training: what a group has to teach (`taught`) |
 | `verl-N.jsonl` | seconds of each step, and where they went; N counts the starts |
 
-A run that was broken off goes on from its last checkpoint. What it did after that is done again and must not count
-twice: `forget` takes it away before the run goes on.
+A run that was broken off goes on from its last checkpoint; what it did after that `cleaner train` sets aside.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -114,23 +112,6 @@ def evaluated(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
         "calls": _mean([float(tally.calls) for tally in first]),
         "length": _mean([_number(each.extra.get("sampled")) for each in rows]),
     }
-
-
-def reached(folder: Path) -> int:
-    """The step of the checkpoint that a run would go on from; 0 if there is none."""
-    latest = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
-    return int(latest.read_text()) if latest.exists() else 0
-
-
-def forget(folder: Path, after: int) -> None:
-    """Take away what a run did after a step, because it will do it again."""
-    metrics = folder / "metrics.jsonl"
-    if metrics.exists():
-        kept = [json.dumps(line) + "\n" for line in _lines(metrics) if line["step"] <= after]
-        metrics.write_text("".join(kept), encoding="utf-8")
-    for part in (folder / "trajectories").glob("run=*/step=*"):
-        if _step(part) > after:
-            shutil.rmtree(part)
 
 
 def models(folder: Path) -> dict[int, Path]:

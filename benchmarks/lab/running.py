@@ -28,12 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lab.arms import TUNING
-from benchmarks.lab.reading import evaluations, forget, reached
+from benchmarks.lab.reading import evaluations
 from benchmarks.lab.recipes import SHARED, Run, recipe_of
 from benchmarks.lab.results import RESULTS, collect, kept, write
 from benchmarks.lab.summary import tuned_rate
 from benchmarks.lab.worlds import lab_folder, world
 from cleaner_rl.train import Recipe, to_values
+from cleaner_rl.train.abandoned import checkpointed, set_aside
 
 TRIES = 3
 STALLED_SECONDS = 900.0
@@ -91,7 +92,7 @@ class Lab:
         tries, before = 0, -1
         while self.left > WORTH_SECONDS:
             ending = self._go_on(run)
-            now = reached(lab_folder() / run.name)
+            now = checkpointed(lab_folder() / run.name)
             if ending is not Ending.FAILED:
                 return
             tries, before = (1 if now > before else tries + 1), now
@@ -130,8 +131,8 @@ class Lab:
             self.say(f"{folder.name}: its settings have changed, so it begins anew")
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        step = reached(folder)
-        forget(folder, step)
+        step = checkpointed(folder)
+        set_aside(folder, evaluates=False)
         values = to_values(recipe)
         if step and step in evaluations(folder):
             # Evaluated before it was broken off: once is enough.
@@ -142,9 +143,9 @@ class Lab:
     def _trained(self, folder: Path, run: Run, steps: int) -> Ending:
         starts = json.loads((folder / "starts.json").read_text()) if (folder / "starts.json").exists() else []
         number = len(starts)
-        self.say(f"{run.name}: from step {reached(folder)} of {steps}")
+        self.say(f"{run.name}: from step {checkpointed(folder)} of {steps}")
         begun = time.monotonic()
-        starts.append({"step": reached(folder), "seconds": 0.0})
+        starts.append({"step": checkpointed(folder), "seconds": 0.0})
 
         def note() -> None:
             starts[-1]["seconds"] = round(time.monotonic() - begun, 1)

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.lab import running
-from benchmarks.lab.reading import evaluations, reached
+from benchmarks.lab.reading import evaluations
 from benchmarks.lab.recipes import Run
 from benchmarks.lab.results import Result, read_all
 from benchmarks.lab.running import Lab
+from cleaner_rl.train.abandoned import checkpointed
 
 RUN = Run("drift", "saar", 0)
 STEPS = 12
@@ -97,7 +98,7 @@ def test_a_run_that_is_stopped_leaves_what_it_has_and_goes_on_by_the_same_comman
     first.work([RUN], 1)
     watcher.join()
 
-    assert reached(tmp_path / "lab" / RUN.name) == 5
+    assert checkpointed(tmp_path / "lab" / RUN.name) == 5
     assert not only(tmp_path).finished
     assert first.failed == []
     lab(tmp_path).work([RUN], 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.resample import group_of, select
+from cleaner_rl.train.abandoned import ABANDONED
 from cleaner_rl.train.groups import HELD, PATIENCE, NothingToLearnError, StepRecord, TooManyFaultsError, figures_of
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.reading import to_recipe
@@ -86,7 +87,8 @@ def test_an_evaluation_of_faults_stops_a_run_too(tmp_path: Path) -> None:
     record.evaluated(ROWS, absent=1)  # one in five is bearable
     with pytest.raises(TooManyFaultsError, match="100% of an evaluation's rollouts were faults"):
         record.evaluated([], absent=5)
-    assert len(list(read(tmp_path / "trajectories"))) == len(ROWS)  # what there was can be looked at
+    assert len(list(read(tmp_path / ABANDONED))) == len(ROWS)  # to look at, and in no report
+    assert not (tmp_path / "trajectories").exists()
 
 
 def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path) -> None:

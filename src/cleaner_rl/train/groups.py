@@ -15,6 +15,7 @@ from pathlib import Path
 from cleaner_rl.purify import gap
 from cleaner_rl.resample import PlainPolicy, RefillReason, RocPolicy, Selection, verdicts
 from cleaner_rl.resample.verdicts import WENT_BACK
+from cleaner_rl.train.abandoned import ABANDONED, METRICS
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.recipe import Recipe
 from cleaner_rl.trajectory import Granularity, first_attempt_tally, residual_tally
@@ -99,7 +100,8 @@ class StepRecord:
         self._unwritten += rows
         share = absent / max(1, absent + len(rows))
         if share > self._recipe.faults.max_share:
-            self._write()
+            # Too few to be an evaluation, and made again by a run that goes on.
+            self._write(ABANDONED)
             raise TooManyFaultsError(self._too_many(f"{share:.0%} of an evaluation's rollouts"))
 
     def fault_share(self) -> float:
@@ -176,15 +178,15 @@ class StepRecord:
         self._begin()
         return {f"cleaner/{name}": value for name, value in figures.items()}
 
-    def _write(self) -> None:
-        with ParquetWriter(self._folder / "trajectories") as writer:
+    def _write(self, where: str = "") -> None:
+        with ParquetWriter(self._folder / where / "trajectories") as writer:
             for row in self._unwritten:
                 writer.write(row)
         self._unwritten = []
 
     def _append(self, step: int, figures: dict[str, float]) -> None:
         line = json.dumps({"run": self._recipe.name, "step": step, "metrics": figures})
-        with (self._folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with (self._folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
 
