@@ -17,6 +17,10 @@ FIRST_UID = 1_900_000_000
 """Of the host's uids, the first that slots use: two each, out of the way of people's and containers'."""
 
 
+FOLDER_PREFIX = "cleaner-sandbox-"
+"""Of folders for temporary files; the process that they belong to follows, for `node.sweep`."""
+
+
 def cores() -> int:
     """That this process may use: a scheduler often gives it fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -42,7 +46,7 @@ class NodeConfig:
     refuse_above_maxima: bool = False
     """Answer a call that asks for more with `refused`; otherwise its limits are clipped."""
     keep_chars: int = 65_536
-    """Characters of stdout and of stderr that a result keeps."""
+    """Characters of stdout and of stderr that a result keeps, if the call doesn't say."""
     fetch_bytes: int = 16_777_216
     """All fetched files of a call together."""
     sessions: int = 64

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from cleaner_rl.sandbox import cgroups
-from cleaner_rl.sandbox.config import NodeConfig, NodeStatus, zygote_settings
+from cleaner_rl.sandbox.config import FOLDER_PREFIX, NodeConfig, NodeStatus, zygote_settings
 from cleaner_rl.sandbox.inside import folders, wire
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.pool import Pool
@@ -29,7 +29,6 @@ from cleaner_rl.sandbox.verdict import Ending, fetched, result_of
 from cleaner_rl.sandbox.zygotes import SlotDiedError
 from cleaner_rl.tools import Status, ToolResult
 
-FOLDER_PREFIX = "cleaner-sandbox-"
 OWN_MEMORY_MB = 256
 OWN_PROCESSES = 4
 """What a slot's cgroup allows beyond the node's maxima, for the supervisor and the interpreter itself."""
@@ -229,7 +228,8 @@ class Node:
     def _outcome(
         self, request: RunRequest, terms: Terms, pool: Pool, ending: Ending, files: list[int], attempt: int
     ) -> RunOutcome:
-        result = result_of(ending, files, terms.limits.output_bytes, self.config.keep_chars, pool.versions)
+        keep_chars = self.config.keep_chars if request.keep_chars is None else request.keep_chars
+        result = result_of(ending, files, terms.limits.output_bytes, keep_chars, pool.versions)
         return RunOutcome(
             result,
             fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else {},

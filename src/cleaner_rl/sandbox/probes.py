@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 from cleaner_rl.sandbox import cgroups, seccomp
-from cleaner_rl.sandbox.config import NodeConfig, zygote_settings
+from cleaner_rl.sandbox.config import FOLDER_PREFIX, NodeConfig, zygote_settings
 from cleaner_rl.sandbox.inside import kernel, wire
 from cleaner_rl.sandbox.preload import BARE
 from cleaner_rl.sandbox.tiers import Tier, TierError
@@ -34,7 +34,7 @@ def _namespaces() -> str | None:
     if os.geteuid() != 0:
         return "needs root, to give each slot its own uids"
     ours, theirs = socket.socketpair()
-    with ours, tempfile.TemporaryDirectory(prefix="cleaner-probe-") as folder:
+    with ours, tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
         settings = zygote_settings(NodeConfig(), Tier.T2.layers - Tier.T1.layers, BARE, folder)
         with theirs:
             tried = launch("trial", theirs.fileno(), {})
