@@ -28,6 +28,7 @@ async def test_a_supervisor_that_dies_between_a_cells_end_and_its_standing_leave
     assert isinstance(supervisor.slot, SessionLink)
     cell = asyncio.create_task(supervisor.slot.cell(b"start", b"request", 60))
     await asyncio.sleep(0)
+    supervisor.read(len(b"request"))
     supervisor.end_run()
     await asyncio.sleep(0)
     supervisor.control.close()

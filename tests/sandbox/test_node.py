@@ -59,6 +59,17 @@ print(paths, os.listdir("."), [hasattr(m, "leak") for m in (builtins, json, sys)
         assert box.run(look).output == "[] [] [False, False, False] False\n"
 
 
+def test_a_request_that_its_run_did_not_finish_reading_is_not_the_next_ones() -> None:
+    async def check(node: Node) -> None:
+        for _ in range(3):
+            stopped = await node.run(RunRequest("print(1)", stdin=bytes(100 << 20), limits=Limits(cpu_seconds=0.001)))
+            assert (stopped.result.status, stopped.attempts) == (Status.TIMEOUT, 1)
+            after = await node.run(RunRequest("print(2)"))
+            assert (after.result.output, after.attempts) == ("2\n", 1)
+
+    with_node(check)
+
+
 def test_a_run_finds_nothing_of_earlier_ones_in_its_memory(t2: Driver) -> None:
     sentinel = "f1nd-me-" + "if-you-can"
     for _ in range(4):

@@ -2,7 +2,8 @@
 
 A slot is reached by two socket pairs. On `control` the node sends numbers (limits, kill) and the slot answers with how
 a run ended and the descriptors of what it left. `requests` is read by the run that waits in the slot, and by nobody
-else.
+else. All runs of a slot read from the same stream, so a slot in which something was left unread is used no more: the
+next run would take it for its own request.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Slot:
         self._pidfd = -1
         self._resized: asyncio.Future[None] | None = None
         self._running: asyncio.Future[tuple[Ending, list[int]]] | None = None
+        self._unsent = memoryview(b"")
         self.alive = True
         self.group: Group | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
@@ -92,7 +94,8 @@ class Slot:
         """Give the waiting run its request; returns how it ended and its descriptors, which are the caller's to close.
 
         `disk` changes the size of the run's folder first. Raises `SlotDiedError` if the supervisor dies, or doesn't
-        answer within `seconds`. If cancelled, the run is killed.
+        answer within `seconds`. If cancelled, the run is killed. A run that ended before it had read its whole request
+        is answered, and its slot is killed.
         """
         watchdog = self._loop.call_later(seconds, self.kill)
         try:
@@ -104,8 +107,12 @@ class Slot:
             self._control.send(start)
             sent = self._requests.send(request)
             if sent < len(request):
-                await self._loop.sock_sendall(self._requests, memoryview(request)[sent:])
-            return await self._running
+                self._unsent = memoryview(request)[sent:]
+                self._loop.add_writer(self._requests, self._writable)
+            ended = await self._running
+            if self.alive and (self._unsent or self._unread()):
+                self.kill()
+            return ended
         except (BrokenPipeError, ConnectionResetError, BlockingIOError) as error:
             self._give_up()
             raise SlotDiedError from error
@@ -127,6 +134,7 @@ class Slot:
             return
         self.alive = False
         self._loop.remove_reader(self._control.fileno())
+        self._loop.remove_writer(self._requests)
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -171,6 +179,24 @@ class Slot:
         else:
             close_all(descriptors)
             self._heard(message)
+
+    def _writable(self) -> None:
+        try:
+            self._unsent = self._unsent[self._requests.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.kill()
+            return
+        if not self._unsent:
+            self._loop.remove_writer(self._requests)
+
+    def _unread(self) -> bool:
+        """Whether anything that was sent has not been read at the other end."""
+        from fcntl import ioctl  # which Windows lacks
+        from termios import TIOCOUTQ
+
+        return any(ioctl(self._requests, TIOCOUTQ, bytes(4)))
 
     def _heard(self, message: bytes) -> None:
         """Something that a run doesn't send."""

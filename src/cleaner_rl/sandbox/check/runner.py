@@ -183,7 +183,7 @@ class Lane:
             stack.push_async_callback(session.close)
             for cell in attack.cells or ():
                 await session.run(fill(PRELUDE + cell, values))
-            return (await session.run(Cell(request.code))).run
+            return (await session.run(Cell(request.code, stdin=request.stdin))).run
 
     def _judge(self, attack: Attack, outcome: RunOutcome, verdict: Verdict) -> None:
         result = outcome.result

@@ -61,6 +61,8 @@ def unpack(descriptor: int) -> Any:
 def body(descriptor: int, size: int, begun: bytes = b"") -> Any:
     """Read the rest of a message of which the length, and perhaps the beginning, has been read."""
     parts, missing = [begun], size - len(begun)
+    if missing < 0:
+        raise ValueError("more was sent than one message")
     while missing:
         data = os.read(descriptor, min(missing, CHUNK))
         if not data:

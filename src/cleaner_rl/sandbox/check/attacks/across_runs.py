@@ -6,7 +6,9 @@ canary after every attack of the suite.
 
 from __future__ import annotations
 
-from cleaner_rl.sandbox.check.attack import OK_OR_ERROR, SYSCALL, Attack, AttackClass
+from dataclasses import replace
+
+from cleaner_rl.sandbox.check.attack import ANY_BUT_FAULT, OK_OR_ERROR, SMALL, SYSCALL, Attack, AttackClass
 
 _PAIRS: dict[str, tuple[str, str]] = {
     "file_in_folder": (
@@ -259,7 +261,21 @@ except OSError:
     ),
 }
 
-ATTACKS: tuple[Attack, ...] = tuple(
-    Attack(f"across_{name}", AttackClass.ACROSS_RUNS, program, OK_OR_ERROR, after=after)
-    for name, (program, after) in _PAIRS.items()
+MUCH_INPUT = bytes(40 << 20)
+"""More than a run has read when somebody first looks whether it has hit a limit."""
+
+ATTACKS: tuple[Attack, ...] = (
+    *(
+        Attack(f"across_{name}", AttackClass.ACROSS_RUNS, program, OK_OR_ERROR, after=after)
+        for name, (program, after) in _PAIRS.items()
+    ),
+    Attack(
+        "across_half_read_request",
+        AttackClass.ACROSS_RUNS,
+        "print(1)",
+        ANY_BUT_FAULT,
+        replace(SMALL, cpu_seconds=0.001),
+        after="print(2)",
+        stdin=MUCH_INPUT,
+    ),
 )

@@ -6,7 +6,10 @@ session, must not run on when its cell is over, and whatever it breaks is its ow
 
 from __future__ import annotations
 
-from cleaner_rl.sandbox.check.attack import ANY_BUT_FAULT, ANY_FAILURE, OK_OR_ERROR, Attack, AttackClass
+from dataclasses import replace
+
+from cleaner_rl.sandbox.check.attack import ANY_BUT_FAULT, ANY_FAILURE, OK_OR_ERROR, SMALL, Attack, AttackClass
+from cleaner_rl.sandbox.check.attacks.across_runs import MUCH_INPUT
 from cleaner_rl.sandbox.check.attacks.escape_processes import FIND
 from cleaner_rl.sandbox.check.attacks.secrets import OBJECTS, OTHERS_PROGRAM, SCAN_FILES, SCAN_PROCESSES
 
@@ -33,6 +36,16 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("session_objects", AttackClass.ACROSS_RUNS, FIND + OBJECTS, before=OTHERS_PROGRAM, cells=()),
     Attack("session_files", AttackClass.ACROSS_RUNS, FIND + SCAN_FILES, before=OTHERS_PROGRAM, cells=()),
     Attack("session_processes", AttackClass.ACROSS_RUNS, FIND + SCAN_PROCESSES, before=OTHERS_PROGRAM, cells=()),
+    Attack(
+        "session_half_read_request",
+        AttackClass.ACROSS_RUNS,
+        "print(1)",
+        ANY_BUT_FAULT,
+        replace(SMALL, cpu_seconds=0.001),
+        after="print(2)",
+        cells=("x = 1",),
+        stdin=MUCH_INPUT,
+    ),
     Attack("session_forged_end", AttackClass.PROTOCOL, "print(1)", ANY_BUT_FAULT, cells=(_FORGE + "while True: pass",)),
     Attack("session_forged_noise", AttackClass.PROTOCOL, "print(1)", ANY_BUT_FAULT, cells=(_FORGE * 40,)),
     Attack(
