@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cleaner_rl.cli.train_report import evaluations
+from cleaner_rl.train import start
 from cleaner_rl.train.abandoned import ABANDONED, checkpointed, set_aside
+from cleaner_rl.train.reading import to_recipe
 from cleaner_rl.train.stages import pass_rates
 from cleaner_rl.trajectory import Ending, Key
 from cleaner_rl.trajectory.store import ParquetWriter, read
 from tests.builders import answered, trajectory
+from tests.train.recipes import values
 
 
 def drawn(folder: Path, steps: range, success: bool) -> None:
@@ -51,6 +55,18 @@ def test_a_run_that_goes_on_leaves_no_trace_of_the_steps_that_it_does_again(brok
     assert {step: float(rates["t"]) for step, (rates, _) in evaluations(store).items()} == {1: 0, 2: 0, 4: 1, 5: 1}
     lines = [json.loads(line) for line in (broken / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["metrics"]["reward"]) for line in lines] == [(1, 0), (2, 0), (3, 0), (4, 1), (5, 1)]
+
+
+@pytest.mark.parametrize(("held_out", "left"), [(["held.parquet"], [1, 2]), ([], [1, 2, 3])])
+def test_a_start_sets_aside_what_it_will_do_again(
+    broken: Path, monkeypatch: pytest.MonkeyPatch, held_out: list[str], left: list[int]
+) -> None:
+    recipe = to_recipe(values(tasks={"train": ["train.parquet"], "held_out": held_out}))
+    monkeypatch.setattr(start, "sandbox", lambda *_: nullcontext([]))
+    monkeypatch.setattr(start, "_run", lambda *_: None)
+    start._train_once(recipe, broken)
+    assert steps(broken / "trajectories", "example") == [1, 2, 3]
+    assert steps(broken / "trajectories", "example-evaluation") == left
 
 
 def test_an_evaluation_that_isnt_made_again_stays(broken: Path) -> None:

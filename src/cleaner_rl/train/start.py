@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
+from cleaner_rl.train.abandoned import set_aside
 from cleaner_rl.train.checks import (
     check_data,
     check_prompts,
@@ -35,13 +35,13 @@ from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, c
 from cleaner_rl.train.folders import part_folders, run_folder
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
+from cleaner_rl.train.processes import end, ended_by_signals, started
 from cleaner_rl.train.recipe import Recipe, RecipeError
 from cleaner_rl.train.stages import filtered, pass_rates, stage_recipe
+from cleaner_rl.trajectory.store.files import BusyError, only_writer
 
 SANDBOX_SECONDS = 120.0
 """For a node to come up."""
-GRACE_SECONDS = 20.0
-"""For verl to end after it was told to."""
 FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
 NEEDED = ("torch", "transformers", "ray", "verl")
 INSTALL = {
@@ -68,16 +68,29 @@ def train(recipe: Recipe) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     chat = check_template(recipe, folder)
     check_prompts(recipe, lambda messages: len(chat.prompt(messages)))
-    if recipe.cold_start is not None:
-        recipe = cold_started(recipe)
-    if recipe.stages:
-        _train_stages(recipe)
-    else:
-        _train_once(recipe, folder)
+    with ended_by_signals(), _alone_in(folder):
+        if recipe.cold_start is not None:
+            recipe = cold_started(recipe)
+        if recipe.stages:
+            _train_stages(recipe)
+        else:
+            _train_once(recipe, folder)
     return folder
 
 
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two runs in one folder would write one store, and go on from each other's checkpoints."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with only_writer(folder / ".lock"):
+            yield
+    except BusyError as error:
+        raise RecipeError(str(error)) from None
+
+
 def _train_once(recipe: Recipe, folder: Path) -> None:
+    set_aside(folder, evaluates=bool(overrides(recipe, folder)["trainer.val_before_train"]))
     with sandbox(recipe, folder) as addresses:
         Plan(recipe, tuple(addresses), folder).write()
         _run(command(recipe, folder), recipe, folder)
@@ -112,8 +125,9 @@ def cold_started(recipe: Recipe) -> Recipe:
     checkpoints = cold_start_folder(recipe)
     done = checkpoints / "done"
     if not done.exists():
-        _run(cold_start_command(recipe, checkpoints), recipe, checkpoints)
-        done.touch()
+        with _alone_in(checkpoints):
+            _run(cold_start_command(recipe, checkpoints), recipe, checkpoints)
+            done.touch()
     return replace(recipe, model=replace(recipe.model, path=str(_model_of(checkpoints))))
 
 
@@ -153,11 +167,11 @@ def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
     rollouts = recipe.batch.prompts * recipe.sampled
     serve = [sys.executable, "-m", "cleaner_rl.train.node", settings, "0", str(rollouts)]
     with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
-        node = subprocess.Popen(serve, stdout=log, stderr=log, start_new_session=True)
+        node = started(serve, stdout=log, stderr=log)
         try:
             yield [_address(node, folder / "sandbox.log")]
         finally:
-            _end(node)
+            end(node)
 
 
 def _address(node: subprocess.Popen[bytes], log: Path) -> str:
@@ -176,11 +190,11 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path) -> None:
     # Ray's sockets need a short path, and its files must not outlive the run.
     temporary = tempfile.mkdtemp(prefix="ray")
     variables = {**os.environ, **environment(recipe), FILE_LOGGER: file_logger(folder), "RAY_TMPDIR": temporary}
-    verl = subprocess.Popen(arguments, env=variables, start_new_session=True)
+    verl = started(arguments, env=variables)
     try:
         code = verl.wait()
     finally:
-        _end(verl)
+        end(verl)
         shutil.rmtree(temporary, ignore_errors=True)
     if code:
         raise TrainingFailedError(
@@ -192,14 +206,3 @@ def file_logger(folder: Path) -> str:
     """Where verl's logger `file` writes, unless told otherwise. It empties its file first: each start has another."""
     number = len(list(folder.glob("verl-*.jsonl")))
     return os.environ.get(FILE_LOGGER) or str(folder / f"verl-{number}.jsonl")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those it started, politely first."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE_SECONDS)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

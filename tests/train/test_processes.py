@@ -1,0 +1,82 @@
+"""Runs that are told to stop, or killed: what they started ends with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.train.processes import ended_by_signals
+from cleaner_rl.train.recipe import RecipeError
+from cleaner_rl.train.start import _alone_in
+from cleaner_rl.trajectory.store.files import only_writer
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux's")
+RUN = """
+import sys
+from pathlib import Path
+from cleaner_rl.train.processes import ended_by_signals
+from cleaner_rl.train.reading import to_recipe
+from cleaner_rl.train.start import _run
+from tests.train.recipes import values
+
+child = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
+with ended_by_signals():
+    _run([sys.executable, "-c", child], to_recipe(values()), Path(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A run, and the number of the process that stands for verl."""
+    command = [sys.executable, "-c", RUN, str(tmp_path)]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        yield process, child
+        process.kill()
+
+
+def _ended(process: int) -> bool:
+    """Whether it is gone, or will be once its parent looks."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_verl_ends_with_the_run(run: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
+    process, child = run
+    os.kill(process.pid, number)
+    code = process.wait(60)
+    assert code == (-number if number is signal.SIGKILL else 128 + number)
+    deadline = time.monotonic() + 60
+    while not _ended(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _ended(child)
+
+
+def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
+    with (
+        only_writer(tmp_path / ".lock"),
+        pytest.raises(RecipeError, match="another process writes to"),
+        _alone_in(tmp_path),
+    ):
+        pass
+    with _alone_in(tmp_path):
+        pass  # the first has ended
+
+
+def test_signals_mean_again_what_they_meant() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)), ended_by_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
