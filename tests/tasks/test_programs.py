@@ -168,6 +168,17 @@ def test_g5_printing_without_end_is_wrong_but_an_output_cut_by_the_executor_a_fa
     assert answer(wanted[:100], 5_000) is Outcome.FAULT
     assert answer(wanted[:100], 5_000_000) is Outcome.WRONG
     assert answer(wanted, 5_000) is Outcome.RIGHT
+    assert answer(wanted, 5_001) is Outcome.FAULT, "what was cut off could be more than a line's end"
+    assert answer(wanted, 5_000_000) is Outcome.WRONG
+
+
+def test_g5_an_executor_is_told_how_much_a_right_output_needs() -> None:
+    executor = LocalExecutor()
+    problem = code_task(Case("", "6"), Case("", "é" * 3_000_000))
+    asyncio.run(CodeGrader(executor).grade(problem, fenced("pass")))
+    short, long = executor.runs
+    assert short.output_bytes == 1_048_576
+    assert long.output_bytes > len(("é" * 3_000_000 + "\n").encode())
 
 
 def test_g1_a_broken_executor_is_a_fault() -> None:

@@ -37,7 +37,11 @@ def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
     """Ours, and those of other installed packages."""
 
     async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        requests = [RunRequest(run.program, stdin=run.stdin, limits=Limits(cpu_seconds=run.seconds)) for run in runs]
-        return [outcome.result for outcome in await asyncio.gather(*map(sandbox.run, requests))]
+        return [outcome.result for outcome in await asyncio.gather(*(sandbox.run(_request(run)) for run in runs))]
 
     return Graders({"math": MathGrader(pool), "choice": ChoiceGrader(), "code": CodeGrader(execute)})
+
+
+def _request(run: CodeRun) -> RunRequest:
+    limits = Limits(cpu_seconds=run.seconds, output_bytes=run.output_bytes)
+    return RunRequest(run.program, stdin=run.stdin, limits=limits, keep_chars=run.output_bytes)

@@ -46,7 +46,7 @@ class NodeConfig:
     refuse_above_maxima: bool = False
     """Answer a call that asks for more with `refused`; otherwise its limits are clipped."""
     keep_chars: int = 65_536
-    """Characters of stdout and of stderr that a result keeps."""
+    """Characters of stdout and of stderr that a result keeps, if the call doesn't say."""
     fetch_bytes: int = 16_777_216
     """All fetched files of a call together."""
     sessions: int = 64

@@ -228,7 +228,8 @@ class Node:
     def _outcome(
         self, request: RunRequest, terms: Terms, pool: Pool, ending: Ending, files: list[int], attempt: int
     ) -> RunOutcome:
-        result = result_of(ending, files, terms.limits.output_bytes, self.config.keep_chars, pool.versions)
+        keep_chars = self.config.keep_chars if request.keep_chars is None else request.keep_chars
+        result = result_of(ending, files, terms.limits.output_bytes, keep_chars, pool.versions)
         return RunOutcome(
             result,
             fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else {},

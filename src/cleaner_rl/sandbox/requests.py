@@ -40,6 +40,9 @@ class RunRequest:
     """Put into the working folder before the run; relative paths."""
     fetch: tuple[str, ...] = ()
     """Relative paths to bring back after the run, whether it failed or not."""
+    keep_chars: int | None = None
+    """Characters of stdout and of stderr that the result keeps, of the `output_bytes` that may be written; None: as
+    many as the node keeps by default."""
     request_id: str = ""
 
 
@@ -89,6 +92,8 @@ class SessionRequest:
     seed: int = 0
     commit: Commit = Commit.ON_SUCCESS
     files: Mapping[str, bytes] = field(default_factory=dict)
+    keep_chars: int | None = None
+    """Of each cell's stdout and stderr, as for `RunRequest`."""
 
 
 @dataclass(frozen=True, slots=True)

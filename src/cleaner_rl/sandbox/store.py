@@ -75,7 +75,8 @@ class SessionStore:
 
     async def _start(self, request: SessionRequest, pool: Pool) -> Session:
         config, limits = self._config, self._limits(request)
-        terms = Terms(pool.name, pool.versions, limits, config.maxima, config.keep_chars, config.fetch_bytes)
+        keep_chars = config.keep_chars if request.keep_chars is None else request.keep_chars
+        terms = Terms(pool.name, pool.versions, limits, config.maxima, keep_chars, config.fetch_bytes)
         session: Session | None = None
 
         def died(link: Slot) -> None:

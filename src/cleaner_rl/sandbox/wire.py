@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -34,6 +34,8 @@ EXPLANATIONS: Final[Mapping[str, str]] = {
     OVERLOADED: "The sandbox had no room for the call.",
     DRAINING: "The sandbox was shutting down.",
 }
+
+KeepChars = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class LimitsAsked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -68,6 +70,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     seed: int = 0
     files: dict[str, bytes] = {}
     fetch: tuple[str, ...] = ()
+    keep_chars: KeepChars | None = None
     within: float | None = None
     """Seconds that the caller will wait, counted from when the node has read the request. In a batch, a call whose time
     is over is answered when its turn comes; the batch's own limit is kept to the moment."""
@@ -87,6 +90,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             seed=request.seed,
             files=dict(request.files),
             fetch=request.fetch,
+            keep_chars=request.keep_chars,
             within=within,
         )
 
@@ -101,6 +105,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             seed=self.seed,
             files=self.files,
             fetch=self.fetch,
+            keep_chars=self.keep_chars,
             request_id=self.id,
         )
 
@@ -121,17 +126,18 @@ class SessionCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     seed: int = 0
     commit: Commit = Commit.ON_SUCCESS
     files: dict[str, bytes] = {}
+    keep_chars: KeepChars | None = None
 
     @classmethod
     def of(cls, request: SessionRequest) -> SessionCall:
         """The call for a request."""
         limits = None if request.limits is None else LimitsAsked(**asdict(request.limits))
-        return cls(request.preload, limits, request.seed, request.commit, dict(request.files))
+        return cls(request.preload, limits, request.seed, request.commit, dict(request.files), request.keep_chars)
 
     def request(self, defaults: Limits) -> SessionRequest:
         """The request for a node with these default limits."""
         limits = None if self.limits is None else self.limits.over(defaults)
-        return SessionRequest(self.preload, limits, self.seed, self.commit, self.files)
+        return SessionRequest(self.preload, limits, self.seed, self.commit, self.files, self.keep_chars)
 
 
 class SessionOpened(msgspec.Struct):

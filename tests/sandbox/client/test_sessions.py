@@ -241,6 +241,8 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
         )
         assert (late["status"], late["driver"]["status"]) == ("Failed", "TimeLimitExceeded")
         assert [cell["stdout"] for cell in late["cells"]] == ["1\n", ""]
+        _, long = await caller.post("/run_jupyter", {"cells": ["print('x' * 99_999)"]})
+        assert len(long["cells"][0]["stdout"]) == 100_000
         _, outside = await caller.post("/run_jupyter", {"cells": ["1"], "files": {"../f": "AA=="}})
         assert (outside["status"], outside["cells"]) == ("Failed", [])
         assert "not below the working folder" in outside["message"]

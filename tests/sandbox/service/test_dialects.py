@@ -63,6 +63,20 @@ async def test_code_judge() -> None:
 
 
 @asynchronous
+async def test_long_outputs_come_back_whole_and_are_judged_by_all_of_them() -> None:
+    numbers = "".join(f"{number}\n" for number in range(20_000))
+    code = "print(*range(20_000), sep='\\n')"
+    async with Node(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
+        _, judged = await caller.post("/judge", submission(code, expected_output=numbers))
+        assert (judged["success"], judged["run_success"]) == (True, True)
+        _, judged = await caller.post("/judge", submission(code, expected_output=numbers[:65_536]))
+        assert (judged["success"], judged["run_success"]) == (False, True)
+        assert (await caller.post("/run", submission(code)))[1]["stdout"] == numbers
+        _, ran = await caller.post("/run_code", {"language": "python", "code": code})
+        assert ran["run_result"]["stdout"] == numbers
+
+
+@asynchronous
 async def test_sandbox_fusion_run_code() -> None:
     async with Node(CONFIG) as node, served(node) as (url, _), Caller(url) as caller:
         assert await caller.get("/v1/ping") == (200, "pong")

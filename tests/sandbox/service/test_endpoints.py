@@ -46,6 +46,10 @@ async def test_run_takes_files_limits_binary_input_and_a_seed() -> None:
         error = await run("\nraise ValueError('no')")
         assert (error["exception"]["type"], error["exception"]["line"]) == ("ValueError", 2)
         assert (await run("print(1)", preload="absent"))["status"] == "refused"
+        long = await run("print('x' * 99_999)")
+        assert (len(long["output"]), long["output_length"]) == (65_536, 100_000)
+        whole = await run("print('x' * 99_999)", keep_chars=100_000)
+        assert (len(whole["output"]), whole.get("output_length")) == (100_000, None)
         assert (await run("print(1)", files={"../x": ""}))["status"] == "refused"
 
 
@@ -57,6 +61,7 @@ async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
             ({"code": 1}, "code"),
             ({"code": "", "colour": 1}, "colour"),
             ({"code": "", "limits": {"cpu_seconds": -1}}, "positive"),
+            ({"code": "", "keep_chars": -1}, "keep_chars"),
             ({"code": "", "files": {"a": "no base64!"}}, "base64"),
         ):
             status, problem = await caller.post("/v1/run", body)

@@ -156,7 +156,12 @@ class CodeJudge:
         self, exchange: Exchange, owner: Owner, all_of_them: list[Submission], kind: type[JudgeResult], within: float
     ) -> list[JudgeResult]:
         python = [submission for submission in all_of_them if submission.type == "python"]
-        calls = [RunCall(each.solution, id=each.sub_id or "", stdin=each.input or "") for each in python]
+        # All that a program may print: an output that is cut would be judged wrong, here or by whoever asked for it.
+        keep_chars = self._app.config.node.limits.output_bytes
+        calls = [
+            RunCall(each.solution, id=each.sub_id or "", stdin=each.input or "", keep_chars=keep_chars)
+            for each in python
+        ]
         outcomes: list[Outcome | None] = [None] * len(calls)
         try:
             if calls:

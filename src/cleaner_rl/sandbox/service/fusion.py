@@ -137,6 +137,7 @@ class Fusion:
             limits=limits,
             files={name: content or b"" for name, content in asked.files.items()},
             fetch=tuple(asked.fetch_files),
+            keep_chars=self._app.config.node.limits.output_bytes,  # all of it: their clients compare what they get
         )
         try:
             with self._runs.group(exchange, owner, [call], None) as group:
@@ -184,7 +185,12 @@ class Fusion:
         spent = 0.0
         try:
             session = await self._app.node.open_session(
-                SessionRequest(limits=replace(defaults, memory_mb=memory), commit=Commit.ALWAYS, files=files)
+                SessionRequest(
+                    limits=replace(defaults, memory_mb=memory),
+                    commit=Commit.ALWAYS,
+                    files=files,
+                    keep_chars=defaults.output_bytes,
+                )
             )
             try:
                 for number, code in enumerate(asked.cells, start=1):

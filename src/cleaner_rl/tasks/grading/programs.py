@@ -27,6 +27,11 @@ from cleaner_rl.tasks.grading.runner import one_call, whole_program
 from cleaner_rl.tasks.task import Task
 from cleaner_rl.tools import Status, ToolResult
 
+LEAST_OUTPUT = 1_048_576
+"""Bytes that a program may print, however short the output wanted: it may print other things on its way to a result."""
+
+MOST_BYTES_OF_A_CHARACTER = 4
+
 
 @dataclass(frozen=True, slots=True)
 class CodeRun:
@@ -36,6 +41,8 @@ class CodeRun:
     stdin: str
     seconds: float
     """CPU time, best; a limit in wall time makes verdicts depend on what else the machine does."""
+    output_bytes: int = LEAST_OUTPUT
+    """What it may print, all of which has to come back: a part of an output is never right."""
 
 
 Execute = Callable[[Sequence[CodeRun]], Awaitable[Sequence[ToolResult]]]
@@ -65,7 +72,7 @@ class CodeGrader:
             return Grade(Outcome.WRONG, None, "There is no fenced program in the final turn.")
         marker = f"result-{secrets.token_hex(8)}:"
         code = whole_program(solution) if cases.entry is None else one_call(solution, cases.entry, marker)
-        runs = [CodeRun(code, case.input, self._seconds) for case in cases.cases]
+        runs = [CodeRun(code, case.input, self._seconds, _output_bytes(case)) for case in cases.cases]
         try:
             async with asyncio.timeout(self._patience):
                 results = await self._execute(runs)
@@ -96,11 +103,12 @@ def _judge(case: Case, result: ToolResult, marker: str | None) -> CaseVerdict:
     if result.status is not Status.OK:
         raised = f" ({result.exception.type})" if result.exception else ""
         return CaseVerdict(Outcome.WRONG, f"The run ended with '{result.status}'{raised}.")
-    right = same_output(result.output, case.output) if marker is None else _returned(result.output, marker, case.output)
-    if right:
-        return CaseVerdict(Outcome.RIGHT)
-    if _cut_too_early(case, result):
+    length = len(result.output) if result.output_length is None else result.output_length
+    if len(result.output) < length <= _longest_right(case):
         return CaseVerdict(Outcome.FAULT, "The executor cut an output that could have been right; let it keep more.")
+    right = same_output(result.output, case.output) if marker is None else _returned(result.output, marker, case.output)
+    if right and len(result.output) == length:
+        return CaseVerdict(Outcome.RIGHT)
     return CaseVerdict(Outcome.WRONG, "The output is not the one wanted.")
 
 
@@ -116,8 +124,11 @@ def _returned(output: str, marker: str, wanted: str) -> bool:
     return bool(value == json.loads(wanted))
 
 
-def _cut_too_early(case: Case, result: ToolResult) -> bool:
-    """Whether the executor kept only a part of an output about as long as the one wanted."""
+def _longest_right(case: Case) -> int:
+    """Characters of an output that could be right, with some more blank ones."""
     # A program that prints far more than is wanted is wrong however it was cut; it can't make itself a fault that way.
-    length = len(result.output) if result.output_length is None else result.output_length
-    return len(result.output) < length <= 2 * len(case.output) + 1_000
+    return 2 * len(case.output) + 1_000
+
+
+def _output_bytes(case: Case) -> int:
+    return max(LEAST_OUTPUT, MOST_BYTES_OF_A_CHARACTER * _longest_right(case))
