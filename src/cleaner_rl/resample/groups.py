@@ -3,7 +3,8 @@
 `select`, for a group: rollouts that can't be learnt from are *absent*, gone before anything is counted → a group left
 too small goes back → so does one whose rewards are all equal, tested on the whole oversampled group (DAPO's dynamic
 sampling) → GRPO-RoC → advantages on the kept. `fill_batch`, for a step: whole groups up to the wanted number, the
-others carried over, and the list of what to sample again and why.
+others carried over, and the list of what to sample again and why. It is for a training loop of one's own
+(docs/methods/grpo-roc.md); on verl, its queue does as much.
 
 Ranks are the caller's: a group is never split to fit their number. With `RocPolicy` every group has exactly `keep`
 rows, so check once, when configuring, that wanted groups x keep divides by the number of ranks (and by the
@@ -95,7 +96,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a step trains on, and what is left to do."""
+    """What a step of one's own loop trains on, and what is left to do."""
 
     wanted: int
     taken: tuple[Selection, ...]
