@@ -9,7 +9,9 @@ import socket
 from pathlib import Path
 
 import aiohttp
+import pytest
 
+from cleaner_rl.sandbox.service import code_judge
 from tests.sandbox.serving import Caller, asynchronous, opened, until
 from tests.sandbox.watched import BREAK, WatchedNode
 
@@ -233,3 +235,27 @@ async def test_each_call_of_a_batch_has_its_own_deadline() -> None:
         assert [outcomes[each].get("fault") for each in ("killed", "late", "patient")] == ["expired", "expired", None]
         assert outcomes["patient"]["output"] == "2\n"
     assert (node.killed, node.ran) == (1, ["killed", "patient"])
+
+
+def test_code_judges_patience_is_for_the_start_and_a_program_that_runs_has_its_own_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(code_judge, "WAIT_SECONDS", 0.3)
+
+    @asynchronous
+    async def check() -> None:
+        node = WatchedNode(slots=1)
+        node.gate.clear()
+        async with opened(node) as (url, app), Caller(url) as caller:
+            batch = {"submissions": [{"type": "python", "solution": f"print({n})"} for n in range(2)]}
+            asked = asyncio.create_task(caller.post("/run/batch", batch))
+            await until(lambda: app.queue.running == 1)
+            await until(lambda: app.queue.waiting == 0)
+            assert app.queue.running == 1
+            node.gate.set()
+            _, answer = await asked
+        assert [each["reason"] for each in answer["results"]] == ["", "queue_timeout"]
+        assert [each["stdout"] for each in answer["results"]] == ["0\n", ""]
+        assert node.killed == 0
+
+    check()

@@ -21,7 +21,7 @@ from cleaner_rl.tools import Status
 
 WAIT_SECONDS = 15.0
 LONG_WAIT_SECONDS = 3600.0
-"""What code-judge itself waits, by default, before it answers `queue_timeout`."""
+"""What code-judge itself waits, by default, for a program to start, before it answers `queue_timeout`."""
 
 Reason = Literal["", "internal_error", "worker_timeout", "queue_timeout", "invalid_input"]
 
@@ -140,41 +140,47 @@ class CodeJudge:
 
         return handle
 
-    def many(self, kind: type[JudgeResult], within: float) -> Handler:
+    def many(self, kind: type[JudgeResult], start_within: float) -> Handler:
         """The handler for a batch."""
 
         async def handle(exchange: Exchange, owner: Owner) -> None:
             batch = await exchange.json(_batch_decoder)
             if not batch.submissions:
                 raise HttpError(422, "invalid_request", "The batch holds no submissions.")
-            results = await self._judge(exchange, owner, batch.submissions, kind, within)
+            results = await self._judge(exchange, owner, batch.submissions, kind, start_within)
             await exchange.reply(encode({"sub_id": batch.sub_id, "results": results}))
 
         return handle
 
     async def _judge(
-        self, exchange: Exchange, owner: Owner, all_of_them: list[Submission], kind: type[JudgeResult], within: float
+        self,
+        exchange: Exchange,
+        owner: Owner,
+        all_of_them: list[Submission],
+        kind: type[JudgeResult],
+        start_within: float,
     ) -> list[JudgeResult]:
-        python = [submission for submission in all_of_them if submission.type == "python"]
+        places = [place for place, each in enumerate(all_of_them) if each.type == "python"]
+        python = [all_of_them[place] for place in places]
         # All that a program may print: an output that is cut would be judged wrong, here or by whoever asked for it.
         keep_chars = self._app.config.node.limits.output_bytes
         calls = [
             RunCall(each.solution, id=each.sub_id or "", stdin=each.input or "", keep_chars=keep_chars)
             for each in python
         ]
-        outcomes: list[Outcome | None] = [None] * len(calls)
+        results = [_result(each, None, kind) for each in all_of_them]
         try:
             if calls:
-                with self._runs.group(exchange, owner, calls, within) as group:
+                with self._runs.group(exchange, owner, calls, start_within=start_within) as group:
                     while ready := await group.next():
-                        for index, outcome in ready:
-                            outcomes[index] = outcome
+                        for index, outcome in ready:  # one by one: an output that is judged needn't be held any longer
+                            results[places[index]] = _result(python[index], outcome, kind)
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
-            outcomes = [Outcome.unrun(call.id, OVERLOADED) for call in calls]
-        in_order = iter(outcomes)
-        return [_result(each, next(in_order) if each.type == "python" else None, kind) for each in all_of_them]
+            for place, each in zip(places, python, strict=True):
+                results[place] = _result(each, Outcome.unrun(each.sub_id or "", OVERLOADED), kind)
+        return results
 
 
 def _result(submission: Submission, outcome: Outcome | None, kind: type[JudgeResult]) -> JudgeResult:

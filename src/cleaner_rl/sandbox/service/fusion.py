@@ -140,7 +140,7 @@ class Fusion:
             keep_chars=self._app.config.node.limits.output_bytes,  # all of it: their clients compare what they get
         )
         try:
-            with self._runs.group(exchange, owner, [call], None) as group:
+            with self._runs.group(exchange, owner, [call]) as group:
                 ((_, outcome),) = await group.next()
         except HttpError as error:
             if error.status not in (429, 503):

@@ -129,7 +129,8 @@ class Group(Generic[T]):
 
     `gone` returns when the caller has left. `execute` runs the call with a given index, `unrun` makes the result of one
     that has not run to its end, and `finished` hears of each call's end once, with the seconds that it waited and no
-    result if the caller left first. To be used in a `with` statement: leaving it kills what still runs.
+    result if the caller left first. `within` is the time for all of it, `start_within` for the calls to start. To be
+    used in a `with` statement: leaving it kills what still runs.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class Group(Generic[T]):
         unrun: Callable[[int, str], T],
         finished: Callable[[int, T | None, float], None],
         within: float | None = None,
+        start_within: float | None = None,
         size_of: Callable[[T], int] = lambda _: 0,
     ) -> None:
         queue.check(owner, calls, size)
@@ -157,15 +159,17 @@ class Group(Generic[T]):
         self._results: deque[tuple[int, T]] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._stopped: str | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadlines: list[asyncio.TimerHandle] = []
         self._gone = False
         self._watcher = asyncio.get_running_loop().create_task(self._watch(gone))
         queue.join(self)
-        if within is not None:
-            if within <= 0:
-                self.stop(EXPIRED)
+        for seconds, expire in ((within, self.stop), (start_within, self.answer_waiting)):
+            if seconds is None:
+                continue
+            if seconds <= 0:
+                expire(EXPIRED)
             else:
-                self._deadline = asyncio.get_running_loop().call_later(within, self.stop, EXPIRED)
+                self._deadlines.append(asyncio.get_running_loop().call_later(seconds, expire, EXPIRED))
         queue.pump()
 
     @property
@@ -206,8 +210,9 @@ class Group(Generic[T]):
 
     def _end(self, index: int, result: T | None, waited: float) -> None:
         self._left -= 1
-        if self._left == 0 and self._deadline is not None:
-            self._deadline.cancel()
+        if self._left == 0:
+            for deadline in self._deadlines:
+                deadline.cancel()
         self._finished(index, result, waited)
         if result is not None:
             self._unread += self._size_of(result)

@@ -60,7 +60,14 @@ class Runs:
                 lines.append(b"")
                 await exchange.lines(b"\n".join(lines), last=group.complete)
 
-    def group(self, exchange: Exchange, owner: Owner, calls: Sequence[RunCall], within: float | None) -> Group[Outcome]:
+    def group(
+        self,
+        exchange: Exchange,
+        owner: Owner,
+        calls: Sequence[RunCall],
+        within: float | None = None,
+        start_within: float | None = None,
+    ) -> Group[Outcome]:
         """Put some calls into the queue. Raises `HttpError` if there is no room, or if one names impossible limits."""
         app, endpoint = self._app, exchange.path
         defaults = app.config.node.limits
@@ -91,7 +98,10 @@ class Runs:
             app.observer.call_ended(endpoint, owner, calls[index].id, calls[index].code, outcome, waited, "")
 
         size = sum(len(call.code) for call in calls) + sum(map(_attached, calls))
-        return Group(app.queue, owner, exchange.gone, len(calls), size, execute, unrun, finished, within, result_size)
+        deadlines = (within, start_within)
+        return Group(
+            app.queue, owner, exchange.gone, len(calls), size, execute, unrun, finished, *deadlines, result_size
+        )
 
 
 def _attached(call: RunCall) -> int:

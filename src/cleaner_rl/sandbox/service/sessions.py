@@ -179,7 +179,8 @@ class Sessions:
             return result_size(ended) if isinstance(ended, Outcome) else 0
 
         size = len(cell.code) + sum(map(len, cell.files.values()))
-        with Group(app.queue, held.owner, exchange.gone, 1, size, execute, unrun, finished, within, size_of) as group:
+        queued = Group(app.queue, held.owner, exchange.gone, 1, size, execute, unrun, finished, within, size_of=size_of)
+        with queued as group:
             ((_, ended),) = await group.next()
         if isinstance(ended, HttpError):
             raise ended
