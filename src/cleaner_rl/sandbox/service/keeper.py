@@ -15,7 +15,6 @@ import fcntl
 import ipaddress
 import itertools
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -26,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from cleaner_rl.sandbox.inside import folders
 from cleaner_rl.sandbox.service.config import BACKLOG, BROKEN, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.wire import encode
 
@@ -129,14 +129,14 @@ def scratch() -> Iterator[str]:
     everyone = Path(tempfile.gettempdir())
     for left in everyone.glob(f"{SCRATCH}*"):
         with contextlib.suppress(OSError), _held(left):
-            shutil.rmtree(left, ignore_errors=True)
+            folders.remove(str(left))
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
     with _held(folder):
         folder.chmod(0o711)  # slots run under uids of their own, and have to get to what is theirs
         try:
             yield str(folder)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folders.remove(str(folder))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,32 @@
+"""What the keeper cleans up after its fronts."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cleaner_rl.sandbox.service.keeper import SCRATCH, scratch
+
+
+def nested(top: Path) -> None:
+    """Folders within folders, as a program that runs may make them."""
+    top.mkdir(exist_ok=True)
+    descriptor = os.open(top, os.O_PATH)
+    for _ in range(1200):
+        os.mkdir("inner", dir_fd=descriptor)
+        inner = os.open("inner", os.O_PATH, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+
+
+def test_what_programs_left_is_removed_however_deep_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    nested(tmp_path / f"{SCRATCH}of-one-that-was-killed")
+    with scratch() as folder:
+        assert [str(each) for each in tmp_path.iterdir()] == [folder]
+        nested(Path(folder))
+    assert not list(tmp_path.iterdir())
