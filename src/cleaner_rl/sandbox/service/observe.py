@@ -6,6 +6,8 @@ The lines hold no code unless asked (`--log-code`), and never input, output or f
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
@@ -20,6 +22,8 @@ from cleaner_rl.sandbox.config import NodeStatus
 from cleaner_rl.sandbox.service.groups import GONE, Queue
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.wire import Outcome, encode
+
+logger = logging.getLogger(__name__)
 
 LOG_SECONDS = 0.02
 """The most that a line waits for others."""
@@ -46,7 +50,8 @@ class CallLine(msgspec.Struct, omit_defaults=True):
 class CallLog:
     """Writes lines a few at a time: at thousands of calls a second, a system call for each would be a cost of its own.
 
-    Limits: a front that is killed takes the last lines with it; a reader that stalls stalls the node.
+    Limits: a front that is killed takes the last lines with it; a reader that stalls stalls the node. Without a reader,
+    or room on its disk, there is no log any more until the front is started again.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -61,10 +66,21 @@ class CallLog:
 
     def flush(self) -> None:
         """Write what is there."""
-        if self._lines:
-            self._stream.write(b"\n".join([*self._lines, b""]))
+        lines, self._lines = self._lines, []
+        if not lines:
+            return
+        try:
+            self._stream.write(b"\n".join([*lines, b""]))
             self._stream.flush()
-            self._lines.clear()
+        except OSError as error:
+            logger.warning("the log of calls can't be written, and ends here: %s", error)
+            self._end()
+
+    def _end(self) -> None:
+        # What the stream still holds goes there as well: it would be written, in vain, again and again until the exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
 
 
 class _NodeGauges(Collector):
