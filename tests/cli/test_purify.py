@@ -199,6 +199,17 @@ def test_what_cannot_be_read_goes_through_untouched(tmp_path: Path) -> None:
     assert lines(tmp_path / "two/same/traces.jsonl") == [branched]
 
 
+def test_a_log_that_a_row_cannot_hold_is_repaired_and_makes_none(tmp_path: Path) -> None:
+    seen = openai(CASES[0])
+    seen["messages"][1]["content"] = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+    source = write_lines(tmp_path / "a.jsonl", [seen, openai(CASES[0])])
+    found = cleaned(source, "--out", tmp_path / "out", "--sft", "jsonl")
+    assert (found["edited"], found["kept"], found["sft_rows"]) == (2, 2, 1)
+    assert found["no_row"] == {"a content with a part of the type image_url": 1}
+    told = CliRunner().invoke(main, ["purify", str(source), "--out", str(tmp_path / "two"), "--sft", "jsonl"])
+    assert "no SFT row   1: a content with a part of the type image_url" in told.output
+
+
 def odd_records() -> dict[str, Any]:
     """Records that no store can hold as trajectories."""
     program = openai(CASES[0])

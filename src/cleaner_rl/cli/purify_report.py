@@ -43,6 +43,7 @@ def as_text(summary: Summary, skipped: Sequence[str], out: str) -> str:
         lines.append(f"RoC          {_counts(made.roc)}")
     if made.sft_rows:
         lines.append(f"SFT rows     {made.sft_rows:,}")
+    lines += [f"no SFT row   {count:,}: {reason}, which rows can't hold" for reason, count in made.no_row.most_common()]
     if made.damaged:
         lines.append(f"damaged      {len(made.damaged):,} files, read as far as they are whole:")
         lines += [f"             {each}" for each in list(made.damaged)[:SHOWN]]

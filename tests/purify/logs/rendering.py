@@ -8,7 +8,7 @@ from typing import Any
 from tests.purify.logs.cases import Case, Step
 
 QUESTION = "What is 1 + 1?"
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
         "function": {
@@ -60,6 +60,48 @@ def objects(case: Case) -> Record:
             message["content"] = None
         elif message["role"] == "tool":
             message["content"] = [{"type": "text", "text": message["content"]}]
+    return record
+
+
+def anthropic(case: Case) -> Record:
+    """Calls and results as parts of the contents, the system's words and the tools as Anthropic's API has them."""
+    record = openai(case)
+    messages: list[Record] = []
+    for message in record.pop("messages")[1:]:
+        if message["role"] == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
+            if messages[-1]["role"] == "assistant":
+                messages.append({"role": "user", "content": []})
+            messages[-1]["content"].append(result)
+        elif message["role"] == "user" and messages:
+            messages[-1]["content"].append({"type": "text", "text": message["content"]})
+        else:
+            parts: list[Record] = [{"type": "text", "text": message["content"], "cache_control": None}]
+            for call in message.get("tool_calls", ()):
+                function = call["function"]
+                given = {"name": function["name"], "input": json.loads(function["arguments"])}
+                parts.append({"type": "tool_use", "id": call["id"], **given})
+            messages.append({"role": message["role"], "content": parts if messages else message["content"]})
+    function = TOOLS[0]["function"]
+    tool = {"name": function["name"], "description": function["description"], "input_schema": function["parameters"]}
+    return {**record, "messages": messages, "system": "Be brief.", "tools": [tool]}
+
+
+def function_call(case: Case) -> Record:
+    """OpenAI's first form of calls; it holds one a message, so several are in the later one."""
+    record = openai(case)
+    single = False
+    for message in record["messages"]:
+        calls = message.get("tool_calls", ())
+        if message["role"] == "assistant":
+            single = len(calls) == 1
+        if single and calls:
+            del message["tool_calls"]
+            message["function_call"] = calls[0]["function"]
+        elif single and message["role"] == "tool":
+            message["role"], message["name"] = "function", "python"
+            del message["tool_call_id"]
+    record["functions"] = [tool["function"] for tool in record.pop("tools")]
     return record
 
 
@@ -227,6 +269,8 @@ def atif(case: Case) -> Record:
 RENDERED = {
     "openai": openai,
     "openai, objects": objects,
+    "openai, anthropic": anthropic,
+    "openai, function_call": function_call,
     "openai, hermes": hermes,
     "verl": verl,
     "verifiers": verifiers,

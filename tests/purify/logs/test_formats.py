@@ -150,9 +150,19 @@ TEXTS = st.text(max_size=20) | st.sampled_from(
         "</tool_response>",
     ]
 )
-CONTENTS = (
-    st.none() | TEXTS | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS}) | JSON, max_size=3)
+TEXT_PARTS = st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS})
+TOOL_USES = st.fixed_dictionaries(
+    {"type": st.just("tool_use")}, optional={"id": st.text(max_size=3), "name": TEXTS, "input": JSON}
 )
+TOOL_RESULTS = st.fixed_dictionaries(
+    {"type": st.just("tool_result")},
+    optional={
+        "tool_use_id": st.text(max_size=3) | JSON,
+        "content": TEXTS | st.lists(TEXT_PARTS | JSON, max_size=2) | JSON,
+        "is_error": st.booleans(),
+    },
+)
+CONTENTS = st.none() | TEXTS | st.lists(TEXT_PARTS | TEXTS | TOOL_USES | TOOL_RESULTS | JSON, max_size=4)
 CALLS = st.lists(
     st.fixed_dictionaries(
         {"id": st.text(max_size=3)},
@@ -171,6 +181,7 @@ MESSAGES = st.lists(
         optional={
             "content": CONTENTS,
             "tool_calls": CALLS | st.none(),
+            "function_call": st.fixed_dictionaries({}, optional={"name": TEXTS, "arguments": TEXTS | JSON}) | JSON,
             "tool_call_id": st.text(max_size=3) | JSON,
             "reasoning_content": TEXTS | JSON,
             "observation": JSON,

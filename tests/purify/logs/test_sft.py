@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cleaner_rl.purify.logs.formats import Reading
+from cleaner_rl.purify.logs.messages import Unreadable
+from cleaner_rl.purify.logs.records import read_record
 from cleaner_rl.purify.logs.sft import sft_row
 from cleaner_rl.trajectory import Ending, TokenSpan, Turn
 from tests.builders import answered, drafted, failed, trajectory, worked, written
+from tests.purify.logs.cases import CASES, Case
+from tests.purify.logs.rendering import RENDERED, inspect, openai
 
 ASKED = {"messages": [{"role": "user", "content": "What is 1+1?"}], "tools": []}
 CUT_OFF = drafted(written("print(2"))
@@ -38,3 +47,125 @@ def test_of_clean_rollouts_those_that_were_cut_off_give_no_row() -> None:
     cut_off = replace(trajectory(worked(), CUT_OFF), ending=Ending.TOKEN_LIMIT, extra=ASKED)
     assert sft_row(cut_off, clean_only=True) is None
     assert sft_row(replace(trajectory(worked(), answered()), ending=Ending.ANSWERED, extra=ASKED), clean_only=True)
+
+
+def row_of(record: dict[str, Any], form: str = "openai", **options: Any) -> dict[str, Any] | None:
+    return sft_row(read_record(record, form, 0, Reading()), **options)
+
+
+def comparable(messages: list[Any]) -> list[Any]:
+    """Without ids, since OpenAI's first calls had none, and however JSON is spelt."""
+    bare: list[Any] = json.loads(json.dumps(messages))
+    for message in bare:
+        message.pop("tool_call_id", None)
+        for call in message.get("tool_calls", ()):
+            del call["id"]
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return bare
+
+
+@pytest.mark.parametrize("variant", ["openai, anthropic", "openai, function_call"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_wherever_calls_and_results_stand_they_are_in_the_row(variant: str, case: Case) -> None:
+    expected, found = row_of(openai(case)), row_of(RENDERED[variant](case))
+    assert expected is not None
+    assert found is not None
+    assert comparable(found["messages"]) == comparable(expected["messages"])
+    assert (found["tools"], found["loss_mask"]) == (expected["tools"], expected["loss_mask"])
+
+
+def test_an_error_that_stands_beside_the_result_is_its_words() -> None:
+    record = inspect(CASES[0])
+    record["messages"][2] |= {"content": "", "error": {"type": "timeout", "message": "It took too long."}}
+    row = row_of(record, "inspect")
+    assert row is not None
+    assert row["messages"][2]["content"] == "It took too long."
+
+
+USER = {"role": "user", "content": "What is it?"}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"role": "user", "content": ["This.", PICTURE]}, "a content with a part of the type image_url"),
+        ({"role": "assistant", "refusal": "I can't."}, "a message of the role assistant with `refusal`"),
+        ({"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, "a part of the type refusal"),
+        ({"role": "assistant", "content": {"text": "A cat."}}, "a content that is neither text nor parts"),
+        ({"role": "assistant", "content": [["A cat."]]}, "a content with a part that is no object"),
+        ({"role": "user", "content": [{"type": "tool_result", "content": [PICTURE]}]}, "a part of the type image_url"),
+        ({"role": "tool", "content": [PICTURE]}, "a content with a part of the type image_url"),
+        ({"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"name": "a"}}]}, "a call without a name"),
+        ({"role": "assistant", "tool_calls": [{"name": "a", "args": {"b": 1}}]}, "or without arguments"),
+        ({"role": "assistant", "function_call": "a(1)"}, "a `function_call` of another form"),
+        ({"role": "assistant", "reasoning": [{"summary": "Hm."}]}, "a `reasoning` of another form"),
+        ({"role": "assistant", "observation": {"results": [{"content": [PICTURE]}]}}, "of the type image_url"),
+    ],
+)
+def test_what_a_row_has_no_place_for_makes_none(message: dict[str, Any], reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        row_of({"messages": [USER, {"role": "assistant", "content": "Let me see."}, message]})
+
+
+@pytest.mark.parametrize("content", [None, "", " \n", [], [{"type": "text", "text": ""}]])
+def test_a_turn_that_says_nothing_is_not_taught(content: Any) -> None:
+    record = {
+        "messages": [USER, {"role": "assistant", "content": content}, USER, {"role": "assistant", "content": "A"}]
+    }
+    row = row_of(record)
+    assert row is not None
+    assert row["loss_mask"] == [0, 0, 0, 1]
+    assert row_of(record, clean_only=True) is None
+
+
+WORD = "\0word"
+"""Stands where a message says something; each becomes another word."""
+LEAF = st.just(WORD)
+PARTS = st.sampled_from(
+    [
+        WORD,
+        {"type": "text", "text": WORD},
+        {"type": "thinking", "thinking": WORD},
+        {"type": "tool_use", "id": "1", "name": "a", "input": {"code": WORD}},
+        {"type": "tool_use", "name": "a", "arguments": WORD},
+        {"type": "tool_result", "tool_use_id": "1", "content": WORD},
+        {"type": "tool_result", "content": [WORD, {"type": "text", "text": WORD}]},
+        {"type": "tool_result", "content": [{"type": "image", "source": WORD}]},
+        {"type": "image_url", "image_url": {"url": WORD}},
+        {"type": "of next year", "text": WORD},
+        {"text": WORD},
+        None,
+    ]
+)
+FIELDS: dict[str, Any] = {
+    "content": LEAF | st.none() | st.lists(PARTS, max_size=3) | st.just({"text": WORD}),
+    "tool_calls": st.none() | st.just([{"id": "1", "function": {"name": "a", "arguments": WORD}}]),
+    "function_call": st.none() | st.just({"name": "a", "arguments": WORD}) | LEAF,
+    "reasoning_content": LEAF | st.none() | st.just([WORD]),
+    "refusal": st.none() | LEAF,
+    "observation": st.none() | LEAF | st.just({"results": [{"content": WORD}]}),
+}
+SPOKEN = st.lists(
+    st.sampled_from(["assistant", "tool", "function", "user", "system"]).flatmap(
+        lambda role: st.fixed_dictionaries({"role": st.just(role)}, optional=FIELDS)
+    ),
+    max_size=5,
+)
+
+
+@given(SPOKEN)
+def test_every_word_of_a_log_is_in_its_row_or_there_is_none(messages: list[Any]) -> None:
+    whole = json.dumps(messages).split(json.dumps(WORD))
+    words = [f"word{number:03}" for number in range(len(whole) - 1)]
+    text = whole[0] + "".join(json.dumps(word) + rest for word, rest in zip(words, whole[1:], strict=True))
+    try:
+        row = row_of({"messages": json.loads(text)})
+    except Unreadable:
+        return
+    if row is not None:
+        shown = json.dumps(row["messages"])
+        assert [word for word in words if word not in shown] == []
+        for message, taught in zip(row["messages"], row["loss_mask"], strict=True):
+            said = message["content"], message.get("reasoning_content"), message.get("tool_calls")
+            assert not taught or any(said), "an empty message is no example"

@@ -4,7 +4,7 @@
 - `containers`, `sinks`, `places`: how records lie in files (JSONL, JSON, Parquet, Inspect's zip), streaming both ways,
   here or in an object store.
 - `frames`: messages with their texts moved into spans, so that everything else comes back as it was.
-- `messages`, `calls`: chat messages to turns and back. `chats`: to OpenAI's form.
+- `messages`, `parts`, `calls`: chat messages to turns and back. `chats`: to OpenAI's form.
 - `judging`, `tracebacks`: whether a logged call worked; unsure means untouched.
 - `cleaning`: hindsight within a log's borders. `summary`: what there is to say of it, added up.
 - `plans`, `names`, `work`: many logs cut into units, and one unit done. `sft`: rows for supervised training.

@@ -1,37 +1,52 @@
 """Messages of any source in OpenAI's form: what chat templates and trainers read.
 
 Arguments are JSON text, as on OpenAI's wire; reasoning stands in `reasoning_content`, as the templates of reasoning
-models expect it. Everything that only describes a message (ids, times, usage) is left behind."""
+models expect it. Everything that only describes a message (ids, times, usage) is left behind.
+
+Limits: what isn't text, a call or a result has no place in it. A trajectory with such a thing has no chat: one with a
+hole in it would teach to answer what nobody asked."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from cleaner_rl.purify.logs.formats.base import Chat, Record
-from cleaner_rl.purify.logs.messages import REASONING_FIELDS, TOOLS, Dialect, called, leaves, written
+from cleaner_rl.purify.logs.formats.base import Chat, Record, inside
+from cleaner_rl.purify.logs.messages import (
+    ASSISTANTS,
+    CALL_FIELDS,
+    REASONING_FIELDS,
+    TOOLS,
+    Dialect,
+    Unreadable,
+    called,
+    written,
+)
+from cleaner_rl.purify.logs.parts import THOUGHTS, is_result, leaves, parts_of, unread
 from cleaner_rl.tools import feedback
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "</s>")
 ROLES = {"agent": "assistant"}
+UNREAD_FIELDS = ("refusal", "audio", "images", "videos")
+"""Fields of a message that are content no less than its content."""
+TOOL_FIELDS = {"input_schema": "parameters"}
+"""Anthropic's names of what a tool is, in OpenAI's."""
 
 
 def chat_of(trajectory: Trajectory[TextSpan], dialect: Dialect, tools: Any) -> Chat:
-    """A trajectory that was read from messages of this dialect, with the tools that its log names."""
+    """A trajectory that was read from messages of this dialect, with the tools that its log names.
+
+    Raises `Unreadable` if a message holds what has no place in a chat.
+    """
     prompt, groups = written(trajectory, dialect)
     chat = Chat([], [], _tools(tools))
     for message in prompt:
-        chat.add(_message(message, dialect))
+        _add(chat, message, dialect)
     for number, (said, *others) in enumerate(groups):
-        chat.add(_message(said, dialect), number)
-        observation = said.get("observation")
-        results = observation.get("results") if isinstance(observation, dict) else None
-        for result in results if isinstance(results, list) else []:
-            if isinstance(result, dict):
-                chat.add(_result(result.get("source_call_id"), _text(result.get("content"))))
+        _add(chat, said, dialect, number)
         for message in others:
-            chat.add(_message(message, dialect))
+            _add(chat, message, dialect)
     return chat
 
 
@@ -53,14 +68,57 @@ def _unended(text: str) -> str:
     return next((text.removesuffix(token) for token in END_TOKENS if text.endswith(token)), text)
 
 
-def _message(message: Record, dialect: Dialect) -> Record:
+def _add(chat: Chat, message: Record, dialect: Dialect, turn: int | None = None) -> None:
+    """A message, and the results that it holds."""
+    if (reason := _unread(message, dialect)) is not None:
+        raise Unreadable(reason)
     content = message.get(dialect.content)
     role = str(message.get(dialect.role, "user"))
-    if role in TOOLS:
-        return _result(message.get("tool_call_id"), _text(content))
-    made: Record = {"role": ROLES.get(role, role), "content": _text(content, thoughts=False)}
+    parts = [part for _, part in parts_of(content) if is_result(part)]
+    for part in parts:
+        chat.add(_result(part.get("tool_use_id"), _text(part.get("content"))))
+    made = _message(message, ROLES.get(role, role), dialect)
+    if role in TOOLS and not parts:
+        # Inspect has the words of a call that failed in `error` alone, and shows them to the model.
+        error = inside(message, "error").get("message")
+        chat.add(_result(message.get("tool_call_id"), _text(content) or (error if isinstance(error, str) else "")))
+    elif not parts or any(value for name, value in made.items() if name != "role"):
+        chat.add(made, turn)
+    for result in message["observation"]["results"] if message.get("observation") else []:
+        chat.add(_result(result.get("source_call_id"), _text(result.get("content"))))
+
+
+def _unread(message: Record, dialect: Dialect) -> str | None:
+    """What a message holds that has no place in a chat; None if there is no such thing."""
+    role = message.get(dialect.role)
+    spoken, content = role in ASSISTANTS, message.get(dialect.content)
+    beside = (*UNREAD_FIELDS, *((*REASONING_FIELDS, *CALL_FIELDS) if role in TOOLS else ()))
+    for name in beside if spoken else (*beside, "observation"):
+        if message.get(name):
+            return f"a message of the role {role} with `{name}`"
+    for name, kind in (*((name, str) for name in REASONING_FIELDS), ("tool_calls", list), ("function_call", dict)):
+        if message.get(name) and not isinstance(message[name], kind):
+            return f"a `{name}` of another form"
+    for _, _, name, arguments in called(message, dialect.content):
+        if not name or not isinstance(arguments, str | dict):
+            return "a call without a name or without arguments"
+    return unread(content, calls=role not in TOOLS, results=not spoken) or _unread_results(message.get("observation"))
+
+
+def _unread_results(observation: object) -> str | None:
+    if not observation:
+        return None
+    results = observation.get("results") if isinstance(observation, dict) else None
+    if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
+        return "an `observation` without results"
+    return next(filter(None, (unread(each.get("content")) for each in results)), None)
+
+
+def _message(message: Record, role: str, dialect: Dialect) -> Record:
+    content = message.get(dialect.content)
+    made: Record = {"role": role, "content": _text(content, thoughts=False)}
     thoughts = [message[name] for name in REASONING_FIELDS if isinstance(message.get(name), str)]
-    thoughts += [text for path, text in leaves(content, ()) if path and path[-1] != "text"]
+    thoughts += [text for path, text in leaves(content, ()) if path and path[-1] in THOUGHTS]
     if thoughts:
         made["reasoning_content"] = "\n".join(thoughts)
     calls = [
@@ -72,7 +130,7 @@ def _message(message: Record, dialect: Dialect) -> Record:
                 "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
             },
         }
-        for index, (_, call_id, name, arguments) in enumerate(called(message))
+        for index, (_, call_id, name, arguments) in enumerate(called(message, dialect.content))
     ]
     if calls:
         made["tool_calls"] = calls
@@ -84,17 +142,20 @@ def _result(call_id: object, text: str) -> Record:
 
 
 def _text(content: object, thoughts: bool = True) -> str:
-    return "\n".join(text for path, text in leaves(content, ()) if thoughts or not path or path[-1] == "text")
+    return "\n".join(text for path, text in leaves(content, ()) if thoughts or not path or path[-1] not in THOUGHTS)
 
 
 def _tools(tools: Any) -> list[Record] | None:
-    """Tools in OpenAI's form, whichever of the two common ones they have."""
+    """Tools in OpenAI's form, whichever of the common ones they have."""
     if not isinstance(tools, list) or not tools:
         return None
     return [
         tool
         if "function" in tool
-        else {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
+        else {
+            "type": "function",
+            "function": {TOOL_FIELDS.get(name, name): value for name, value in tool.items() if name != "type"},
+        }
         for tool in tools
         if isinstance(tool, dict)
     ]

@@ -7,7 +7,7 @@ moves the span, and whatever else a message holds, understood or not, comes back
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from cleaner_rl.trajectory import Owner
@@ -118,6 +118,25 @@ def graft(failed: Frame, correction: Frame, action_fields: Collection[str], samp
     blanks = [blank for blank in failed.blanks if blank.path[0] in kept]
     blanks += [blank for blank in correction.blanks if blank.path[0] in moved]
     return Frame(kept | moved, tuple(blanks))
+
+
+def graft_parts(grafted: Frame, correction: Frame, name: str, is_action: Callable[[object], bool]) -> Frame:
+    """The same for a field whose list has the action among its parts: the correction's stand behind those that stay."""
+    kept, given = grafted.message[name], correction.message[name]
+    stay = [index for index, part in enumerate(kept) if not is_action(part)]
+    come = [index for index, part in enumerate(given) if is_action(part)]
+    blanks = [blank for blank in grafted.blanks if blank.path[0] != name]
+    blanks += _moved(grafted.blanks, name, {index: place for place, index in enumerate(stay)})
+    blanks += _moved(correction.blanks, name, {index: place for place, index in enumerate(come, len(stay))})
+    parts = [*(kept[index] for index in stay), *(given[index] for index in come)]
+    return Frame({**grafted.message, name: parts}, tuple(blanks))
+
+
+def _moved(blanks: Iterable[Blank], name: str, places: Mapping[str | int, int]) -> Iterator[Blank]:
+    """The blanks in those parts of a field that have a new place."""
+    for (field, *inner), pieces in blanks:
+        if field == name and inner[0] in places:
+            yield Blank((name, places[inner[0]], *inner[1:]), pieces)
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -3,11 +3,12 @@
 A turn is an assistant's message with all that follows it up to the next one. Its *reasoning* is what the message says,
 its *action* are its calls, and its *observation* is what followed: results, and whatever a person or a system put in.
 
-Calls stand in a field (`tool_calls`, in the shapes of OpenAI, Inspect, verifiers and ATIF) or in the text itself, as
-`<tool_call>` blocks. Results are messages of the role `tool`, a step's own `observation`, or `<tool_response>` blocks
-in a user's message.
+Calls stand in a field (`tool_calls`, in the shapes of OpenAI, Inspect, verifiers and ATIF, or `function_call`, as
+OpenAI had it first), in parts of the content (Anthropic's `tool_use`), or in the text itself, as `<tool_call>` blocks.
+Results are messages of the role `tool`, a step's own `observation`, `tool_result` parts, or `<tool_response>` blocks in
+a user's message.
 
-Limits: a conversation with calls in fields and in text can't be grafted; it is passed through as it is.
+Limits: a conversation with calls in two of these places can't be grafted; it is passed through as it is.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ from cleaner_rl.purify.logs.frames import (
     SpanText,
     frame,
     graft,
+    graft_parts,
 )
 from cleaner_rl.purify.logs.judging import judge_call
+from cleaner_rl.purify.logs.parts import has_calls, is_call, is_result, leaves, parts_of
 from cleaner_rl.tools import ToolCall, ToolResult
 from cleaner_rl.trajectory import Granularity, TextSpan, Trajectory, Turn
 
-ACTION_FIELDS = ("tool_calls", "observation")
+CALL_FIELDS = ("tool_calls", "function_call")
+ACTION_FIELDS = (*CALL_FIELDS, "observation")
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
-PART_FIELDS = {"text": "text", "output_text": "text", "reasoning": "reasoning", "thinking": "thinking"}
-"""Of a content's part by its type, the field that holds its text."""
 ASSISTANTS = ("assistant", "agent")
 TOOLS = ("tool", "function", "ipython")
 OPENING = re.compile(r"<tool_call>|<function=")
@@ -62,7 +64,7 @@ class Dialect:
 
 
 class Unreadable(Exception):  # noqa: N818 - it ends no run: the record is passed through as it is
-    """A record that can't be read as turns; the message says why."""
+    """A record that can't be read as turns, or a trajectory that can't be told as a chat; the message says why."""
 
 
 class Heard(NamedTuple):
@@ -129,15 +131,18 @@ class Reader:
 
     def _form(self, groups: Sequence[Sequence[Message]]) -> str | None:
         """The format of calls in text; None if calls stand in fields, or there are none."""
-        in_fields = any(group[0].get("tool_calls") for group in groups)
+        in_fields = any(group[0].get(name) for group in groups for name in CALL_FIELDS)
         contents = [group[0].get(self.dialect.content) for group in groups]
+        in_parts = any(map(has_calls, contents))
+        if in_fields and in_parts:
+            raise Unreadable("calls stand in fields and in parts")
         texts = [text for text in contents if isinstance(text, str)]
         if self.form is None:
             texts = [text for text in texts if OPENING.search(text)]
         for form in (self.form,) if self.form is not None else TEXT_FORMATS:
             if any(self.tools.text_calls(text, form) for text in texts):
-                if in_fields:
-                    raise Unreadable("calls stand in fields and in text")
+                if in_fields or in_parts:
+                    raise Unreadable(f"calls stand in {'fields' if in_fields else 'parts'} and in text")
                 return form
         return None
 
@@ -164,7 +169,7 @@ class Reader:
             ids = [None] * len(calls)
         else:
             blanks += [Blank(path, (reasoning.add_apart(text),)) for path, text in self._texts(said)]
-            for path, call_id, name, arguments in called(said):
+            for path, call_id, name, arguments in called(said, self.dialect.content):
                 blank, call = self._call(path, name, arguments, action)
                 blanks += blank
                 calls.append(call)
@@ -174,9 +179,9 @@ class Reader:
         frames = [frame(said, blanks)]
         others = False
         for message in group[1:]:
-            known = len(heard)
-            frames.append(self._answer(message, observation, heard, bool(found)))
-            others = others or len(heard) == known
+            answer, spoke = self._answer(message, observation, heard, bool(found))
+            frames.append(answer)
+            others = others or spoke
         turn = Turn(
             TextSpan(reasoning.text),
             TextSpan(action.text) if calls else None,
@@ -215,21 +220,38 @@ class Reader:
                 heard.append(Heard(result.get("source_call_id"), _joined(texts), fields))
         return blanks
 
-    def _answer(self, message: Message, observation: SpanText, heard: list[Heard], in_text: bool) -> Frame:
-        """A message that follows: results, or somebody's words."""
+    def _answer(self, message: Message, observation: SpanText, heard: list[Heard], in_text: bool) -> tuple[Frame, bool]:
+        """A message that follows, and whether somebody speaks in it: else it is results alone."""
+        known = len(heard)
         texts = list(self._texts(message))
+        blanks = self._result_parts(message, observation, heard)
+        if len(heard) > known:
+            return frame(message, blanks + (self._words(message, observation) if texts else [])), bool(texts)
         if message.get(self.dialect.role) in TOOLS:
             heard.append(Heard(message.get("tool_call_id"), _joined(texts), message))
-            return frame(message, _response(texts, observation))
+            return frame(message, _response(texts, observation)), False
         if in_text and message.get(self.dialect.role) == "user":
             heard += [Heard(None, found[1], {}) for _, text in texts for found in RESPONSE.finditer(text)]
-        return self._plain(message, observation)
+        return self._plain(message, observation), len(heard) == known
+
+    def _result_parts(self, message: Message, observation: SpanText, heard: list[Heard]) -> list[Blank]:
+        """The results that stand in a message's parts."""
+        blanks = []
+        for index, part in parts_of(message.get(self.dialect.content)):
+            if is_result(part):
+                texts = list(leaves(part.get("content"), (self.dialect.content, index, "content")))
+                blanks += _response(texts, observation)
+                heard.append(Heard(part.get("tool_use_id"), _joined(texts), part))
+        return blanks
 
     def _plain(self, message: Message, span: SpanText) -> Frame:
+        return frame(message, self._words(message, span))
+
+    def _words(self, message: Message, span: SpanText) -> list[Blank]:
         span.glue(f"{message.get(self.dialect.role, '')}: ")
         blanks = [Blank(path, (span.add_apart(text),)) for path, text in self._texts(message)]
         span.glue("\n")
-        return frame(message, blanks)
+        return blanks
 
     def _texts(self, message: Message) -> Iterator[tuple[Path, str]]:
         return leaves(message.get(self.dialect.content), (self.dialect.content,))
@@ -264,7 +286,10 @@ def written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> tuple[list[Me
         groups = [group_of(each) for each in turn.edit.original]
         if turn.edit.granularity is Granularity.REPLACE:
             return groups[-1]
-        grafted = graft(groups[0][0], groups[-1][0], ACTION_FIELDS, dialect.sampling_fields)
+        failed, correction = groups[0][0], groups[-1][0]
+        grafted = graft(failed, correction, ACTION_FIELDS, dialect.sampling_fields)
+        if has_calls(correction.message.get(dialect.content)):
+            grafted = graft_parts(grafted, correction, dialect.content, is_call)
         return [grafted, *groups[-1][1:]]
 
     prompt = [Frame.of_json(each).fill({PROMPT: trajectory.prompt.text}) for each in kept["prompt"]]
@@ -285,8 +310,11 @@ def all_written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> list[Mess
     return [*prompt, *(message for group in groups for message in group)]
 
 
-def called(said: Message) -> Iterator[tuple[Path, object, str, object]]:
-    """Calls in a field: where their arguments stand, their ids, names and arguments."""
+def called(said: Message, content: str) -> Iterator[tuple[Path, object, str, object]]:
+    """Calls in parts and in fields: where their arguments stand, their ids, names and arguments."""
+    for index, part in parts_of(said.get(content)):
+        if is_call(part):
+            yield (content, index, "input"), part.get("id"), part["name"], part["input"]
     calls = said.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else []):
         if not isinstance(call, dict):
@@ -300,22 +328,14 @@ def called(said: Message) -> Iterator[tuple[Path, object, str, object]]:
             yield path, call_id, function, call.get("arguments")
         else:
             yield path, call_id, _name(call), call.get("arguments")
+    function = said.get("function_call")
+    if isinstance(function, dict):
+        yield ("function_call", "arguments"), None, _name(function), function.get("arguments")
 
 
 def _name(named: Mapping[str, Any]) -> str:
     name = named.get("name", named.get("function_name"))
     return name if isinstance(name, str) else ""
-
-
-def leaves(content: object, path: Path) -> Iterator[tuple[Path, str]]:
-    """The texts of a content: it is one, or has parts."""
-    if isinstance(content, str):
-        yield path, content
-    elif isinstance(content, list):
-        for index, part in enumerate(content):
-            name = PART_FIELDS.get(str(part.get("type"))) if isinstance(part, dict) else None
-            if name is not None and isinstance(part.get(name), str):
-                yield (*path, index, name), part[name]
 
 
 def _response(texts: Sequence[tuple[Path, str]], observation: SpanText) -> list[Blank]:

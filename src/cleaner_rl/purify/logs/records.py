@@ -42,7 +42,10 @@ def write_record(trajectory: Trajectory[TextSpan]) -> Any:
 
 
 def chat_of_record(trajectory: Trajectory[Any]) -> Chat | None:
-    """The trajectory as messages; None if its record can't be read as turns."""
+    """The trajectory as messages; None if its record can't be read as turns.
+
+    Raises `Unreadable` if messages can't hold all of it.
+    """
     log = log_of(trajectory)
     if not log:
         return chat_of_rollout(trajectory)

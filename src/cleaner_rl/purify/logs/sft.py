@@ -2,11 +2,12 @@
 message.
 
 A row can be read by Hugging Face datasets and by verl's multi-turn SFT trainer. `loss_mask` is 1 where the model's own
-words should be learnt from, and 0 where somebody else speaks, and at turns with a call that failed and stayed: a
-failing call is context, not an example. verl's own data set trains on every assistant message and knows no such
-column; give it rows without failures (`clean_only`).
+words should be learnt from, and 0 where somebody else speaks, at turns with a call that failed and stayed (a failing
+call is context, not an example), and at turns without a word or a call. verl's own data set trains on every assistant
+message and knows no such column; give it rows without such turns (`clean_only`).
 
-A trajectory that isn't read as turns makes no row, nor does one with text that is no Unicode.
+A trajectory that isn't read as turns makes no row, nor does one that holds more than text, calls and results, nor one
+with text that is no Unicode.
 
 In Parquet, tools of one set share a type, so files are apart by tool set, in a folder each. A set that Arrow can't hold
 (a tool without parameters), or not without inventing empty fields (two tools with different parameters), is JSON text
@@ -62,17 +63,20 @@ class SftKind(StrEnum):
 def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record | None:
     """The row of a trajectory; None if it isn't read as turns, says nothing, or has failures where none are wanted.
 
-    A turn that was cut off is no more to be learnt than one that failed: a trainer would put an end behind it.
+    A turn that was cut off is no more to be learnt than one that failed: a trainer would put an end behind it. Nor is
+    one that says nothing. Raises `Unreadable` if it holds more than messages can.
     """
     if not trajectory.usable or not trajectory.turns:
         return None
+    chat = chat_of_record(trajectory)
+    if chat is None:
+        return None
     unfit = {number for number, turn in enumerate(trajectory.turns) if turn.failed}
+    said = zip(chat.turns, chat.messages, strict=True)
+    unfit |= {turn for turn, message in said if turn is not None and not _has_words(message)}
     if trajectory.ending is Ending.TOKEN_LIMIT and not trajectory.turns[-1].results:
         unfit.add(len(trajectory.turns) - 1)
     if clean_only and unfit:
-        return None
-    chat = chat_of_record(trajectory)
-    if chat is None:
         return None
     mask = [int(turn is not None and turn not in unfit) for turn in chat.turns]
     key = trajectory.key
@@ -85,6 +89,12 @@ def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record 
         "reward": trajectory.reward,
         "edits": len(trajectory.edits),
     }
+
+
+def _has_words(message: Record) -> bool:
+    text = message.get("content")
+    spoken = text.strip() if isinstance(text, str) else text
+    return bool(spoken or message.get("reasoning_content") or message.get("tool_calls"))
 
 
 class SftWriter:

@@ -50,6 +50,8 @@ class Summary:
     """Those among them that could not be replayed, by reason."""
     roc: Counter[str] = field(default_factory=Counter)
     sft_rows: int = 0
+    no_row: Counter[str] = field(default_factory=Counter)
+    """Trajectories that were read and make no row for supervised training, because of what it would lack."""
 
     def add(self, before: Trajectory[Any], cleaned: Cleaned[Any]) -> None:
         """Count one trajectory."""

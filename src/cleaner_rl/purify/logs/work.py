@@ -17,6 +17,7 @@ from cleaner_rl.purify.hindsight import Reason
 from cleaner_rl.purify.logs.cleaning import Cleaned, clean, left_of
 from cleaner_rl.purify.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.purify.logs.formats import Reading
+from cleaner_rl.purify.logs.messages import Unreadable
 from cleaner_rl.purify.logs.places import is_remote
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.purify.logs.sft import SftKind, SftWriter, sft_row
@@ -119,13 +120,21 @@ class _Outputs:
             self.summary.kept += 1
             if verdict is not None and not verdict["kept"]:
                 continue
-            row = None if self.sft is None else sft_row(trajectory, clean_only=self.job.clean_only)
-            if self.sft is not None and row is not None:
-                self.sft.write(row)
+            if self.sft is not None:
+                self._write_row(self.sft, trajectory)
             if sink is not None:
                 kept.append((place, _written(trajectory, chunk.records[place])))
         if sink is not None:
             sink.write(chunk, kept)
+
+    def _write_row(self, sft: SftWriter, trajectory: Trajectory[Any]) -> None:
+        try:
+            row = sft_row(trajectory, clean_only=self.job.clean_only)
+        except Unreadable as error:
+            self.summary.no_row[str(error)] += 1
+            return
+        if row is not None:
+            sft.write(row)
 
 
 def trajectories_of(unit: Unit, job: Job) -> Iterator[tuple[int, Trajectory[Any]]]:

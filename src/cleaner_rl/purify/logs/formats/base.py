@@ -75,7 +75,7 @@ class LogFormat(Protocol):
         ...
 
     def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
-        """The trajectory as it stands now, as messages of OpenAI's form."""
+        """The trajectory as it stands now, as messages of OpenAI's form. Raises `Unreadable` if they can't hold it."""
         ...
 
 

@@ -1,14 +1,16 @@
-"""`openai`: records with `messages`, as OpenAI's chat API has them and most data sets on the Hub.
+"""`openai`: records with `messages`, as OpenAI's and Anthropic's APIs have them and most data sets on the Hub.
 
 Calls stand in `tool_calls`, their arguments as JSON text or as an object, with results in messages of the role `tool`;
-or both stand in the text, as Hermes and Qwen write them. `tools` is kept, and so is every other field. Task, rollout,
-reward and success are taken from the fields in `base`, where there are any."""
+in `function_call`, with results of the role `function`; in `tool_use` parts, with results in `tool_result` parts; or
+both stand in the text, as Hermes and Qwen write them. `tools`, `functions` and Anthropic's `system` are kept, and so is
+every other field. Task, rollout, reward and success are taken from the fields in `base`, where there are any."""
 
 from __future__ import annotations
 
 from cleaner_rl.purify.logs.chats import chat_of
 from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.messages import Dialect, Reader, Unreadable, all_written
+from cleaner_rl.purify.logs.parts import leaves
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
 DIALECT = Dialect()
@@ -39,5 +41,11 @@ class OpenAIFormat:
         return {**log_of(trajectory)["record"], "messages": all_written(trajectory, DIALECT)}
 
     def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
-        """Its messages and tools."""
-        return chat_of(trajectory, DIALECT, log_of(trajectory)["record"].get("tools"))
+        """Its messages and tools, with the system's words that stand beside them."""
+        record = log_of(trajectory)["record"]
+        chat = chat_of(trajectory, DIALECT, record.get("tools") or record.get("functions"))
+        system = "\n".join(text for _, text in leaves(record.get("system"), ()))
+        if system and all(message["role"] != "system" for message in chat.messages):
+            chat.messages.insert(0, {"role": "system", "content": system})
+            chat.turns.insert(0, None)
+        return chat
