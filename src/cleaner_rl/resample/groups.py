@@ -96,7 +96,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a step of one's own loop trains on, and what is left to do."""
+    """What a step trains on, and what is left to do."""
 
     wanted: int
     taken: tuple[Selection, ...]

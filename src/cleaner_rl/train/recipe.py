@@ -97,7 +97,7 @@ class Batch:
     micro_batch: int = 1
     """Sequences that a device takes at a time."""
     dynamic_sampling: bool = True
-    """Refill groups of equal rewards, which teach nothing."""
+    """Refill groups that all rollouts solved, or none: they teach nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Run:
     """How long, and where to."""
 
     steps: int = 0
-    """0: as many as `epochs` give."""
+    """However many epochs that takes; 0: as many as `epochs` give."""
     epochs: int = 1
     """Over the tasks, if `steps` is 0."""
     folder: str = "runs"
