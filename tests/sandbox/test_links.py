@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
+from cleaner_rl.sandbox import links
 from cleaner_rl.sandbox.links import SessionLink
 from cleaner_rl.sandbox.zygotes import SlotDiedError
 from tests.sandbox.serving import asynchronous
@@ -35,4 +37,28 @@ async def test_a_supervisor_that_dies_between_a_cells_end_and_its_standing_leave
     with pytest.raises(SlotDiedError):
         await cell
     supervisor.close()
+    assert open_descriptors() == before
+
+
+@asynchronous
+async def test_a_supervisor_that_does_not_say_where_it_stands_is_given_up() -> None:
+    before = open_descriptors()
+    waits: list[Callable[[SessionLink], Coroutine[Any, Any, object]]] = [
+        lambda link: link.first(),
+        lambda link: link.cell(b"start", b"request", 60),
+        lambda link: link.rollback(0),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(links, "STANDING_SECONDS", 0.01)
+        for number, wait in enumerate(waits):
+            supervisor = Supervisor(SessionLink)
+            assert isinstance(supervisor.slot, SessionLink)
+            waiting = asyncio.create_task(wait(supervisor.slot))
+            await asyncio.sleep(0)
+            if number == 1:
+                supervisor.read(len(b"request"))
+                supervisor.end_run()
+            with pytest.raises(SlotDiedError):
+                await waiting
+            supervisor.close()
     assert open_descriptors() == before

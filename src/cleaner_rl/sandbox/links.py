@@ -9,6 +9,9 @@ from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.verdict import Ending
 from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, close_all
 
+STANDING_SECONDS = 240.0
+"""Nearly always milliseconds; but each of its states that doesn't answer costs a supervisor some seconds of waiting."""
+
 
 class Standing(NamedTuple):
     """Where a session stands, as its supervisor tells it."""
@@ -32,8 +35,8 @@ class SessionLink(Slot):
 
     async def first(self) -> Standing:
         """Wait for the first state."""
-        self._standing = self._loop.create_future()
-        return await self._standing
+        self._standing = standing = self._loop.create_future()
+        return await self._in_time(standing)
 
     async def cell(self, start: bytes, request: bytes, seconds: float) -> tuple[Ending, list[int], Standing]:
         """Run a cell; how it ended, its descriptors (the caller's to close), and where the session stands now."""
@@ -41,7 +44,7 @@ class SessionLink(Slot):
         self._standing = standing
         ending, files = await self.run(start, request, seconds)
         try:
-            return ending, files, await standing
+            return ending, files, await self._in_time(standing)
         except BaseException:
             close_all(files)
             raise
@@ -55,7 +58,15 @@ class SessionLink(Slot):
         except OSError as error:
             self.kill()
             raise SlotDiedError from error
-        return await standing
+        return await self._in_time(standing)
+
+    async def _in_time(self, standing: asyncio.Future[Standing]) -> Standing:
+        """Where it stands; a supervisor that doesn't say is killed."""
+        watchdog = self._loop.call_later(STANDING_SECONDS, self.kill)
+        try:
+            return await standing
+        finally:
+            watchdog.cancel()
 
     def kill(self) -> None:
         """End the session and all its states."""

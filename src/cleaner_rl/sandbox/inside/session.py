@@ -33,6 +33,8 @@ HARNESS_FDS = 5
 UNSURE = 64 << 20
 """Bytes by which what a session says it holds may be too many. An exact look at all its states costs as much as a small
 cell, so there is one only when its cells, and the states that were dropped, can have made so much of a difference."""
+STRAY_SECONDS = 10.0
+"""Within which the processes that a cell left have to be dead; they are in milliseconds."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
 
 
@@ -291,15 +293,28 @@ class SessionSlot(Slot):
     def _kill_strays(self) -> None:
         """Kill every process that isn't one of the kept states, until none is left."""
         tree = self._tree(self._states)
+        deadline = time.monotonic() + STRAY_SECONDS
         while living := [pid for pid in tree.pids() if not self._proc.dead(pid)]:
-            for pid in living:
-                try:
-                    pidfd = os.pidfd_open(int(pid))
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-                select.select([pidfd], [], [])
+            if time.monotonic() > deadline:
+                os._exit(1)  # and with us all of the namespace
+            killed = [pidfd for pid in living if (pidfd := self._kill(pid)) >= 0]
+            for pidfd in killed:
+                select.select([pidfd], [], [], STRAY_SECONDS)
                 os.close(pidfd)
+            if any(not self._proc.dead(pid) for pid in tree.pids()):
+                # They fork faster than they are killed one by one. This reaches all at once, those that are being
+                # forked too; the kept states are among them, and go on when they are next told what to do.
+                os.kill(-1, signal.SIGSTOP)
+
+    def _kill(self, pid: str) -> int:
+        """Kill a process; a descriptor that is readable when it has ended, or -1 if it has already."""
+        try:
+            pidfd = os.pidfd_open(int(pid))
+        except ProcessLookupError:
+            return -1
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        return pidfd
 
     def _tell_standing(self, committed: bool) -> None:
         current = self._states[-1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner_rl.sandbox.check.attack import ANY_BUT_FAULT, ANY_FAILURE, OK_OR_ERROR, SMALL, Attack, AttackClass
+from cleaner_rl.sandbox.check.attack import ANY_BUT_FAULT, ANY_FAILURE, OK_OR_ERROR, SMALL, TIMEOUT, Attack, AttackClass
 from cleaner_rl.sandbox.check.attacks.across_runs import MUCH_INPUT
 from cleaner_rl.sandbox.check.attacks.escape_processes import FIND
 from cleaner_rl.sandbox.check.attacks.secrets import OBJECTS, OTHERS_PROGRAM, SCAN_FILES, SCAN_PROCESSES
@@ -32,6 +32,24 @@ for pid in range(1, 200):
 raise ValueError("mine")
 """
 
+_ALWAYS_ANOTHER = """
+# Each process forks its heir and goes: they are never more than these, and never those that somebody has read of.
+def fork():
+    try:
+        return os.fork()
+    except OSError:
+        return None
+end = time.monotonic() + 20
+for _ in range(12):
+    if fork() == 0:
+        while time.monotonic() < end:
+            if fork():
+                os._exit(0)
+        os._exit(0)
+while time.monotonic() < end:
+    pass
+"""
+
 ATTACKS: tuple[Attack, ...] = (
     Attack("session_objects", AttackClass.ACROSS_RUNS, FIND + OBJECTS, before=OTHERS_PROGRAM, cells=()),
     Attack("session_files", AttackClass.ACROSS_RUNS, FIND + SCAN_FILES, before=OTHERS_PROGRAM, cells=()),
@@ -48,6 +66,7 @@ ATTACKS: tuple[Attack, ...] = (
     ),
     Attack("session_forged_end", AttackClass.PROTOCOL, "print(1)", ANY_BUT_FAULT, cells=(_FORGE + "while True: pass",)),
     Attack("session_forged_noise", AttackClass.PROTOCOL, "print(1)", ANY_BUT_FAULT, cells=(_FORGE * 40,)),
+    Attack("session_fork_bomb", AttackClass.RESOURCES, _ALWAYS_ANOTHER, TIMEOUT, cells=("x = 1",)),
     Attack(
         "session_kill_checkpoint", AttackClass.DODGE, _SIGNAL_OTHERS.format(signal=9), ANY_FAILURE, cells=("x = 1",)
     ),
