@@ -32,10 +32,19 @@ CONFIG = NodeConfig(slots=2)
 
 
 class RecordingNode(Node):
-    """Knows the sessions it has opened."""
+    """Knows the sessions it has opened, and opens them when it may."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        super().__init__(config)
+        self.may_open = asyncio.Event()
+        self.may_open.set()
+        self.opening = 0
 
     async def open_session(self, request: SessionRequest | None = None) -> Session:
+        self.opening += 1
+        await self.may_open.wait()
         self.last_session = await super().open_session(request)
+        self.opening -= 1
         return self.last_session
 
 
@@ -224,6 +233,23 @@ async def test_below_tier_2_there_are_no_sessions() -> None:
         async with SandboxClient(url) as client:
             with pytest.raises(TierError, match="tier 2"):
                 await client.open_session()
+
+
+@asynchronous
+async def test_a_session_whose_opener_left_before_the_answer_is_closed() -> None:
+    async with RecordingNode(CONFIG) as node, served(node) as (url, app):
+        node.may_open.clear()
+        async with Caller(url) as caller:
+            asking = asyncio.create_task(caller.post("/v1/sessions", {"preload": "bare"}))
+            await until(lambda: node.opening == 1)
+            asking.cancel()
+        async with Caller(url) as caller:  # its answer comes after the node has heard that the other one left
+            assert (await caller.get("/healthz"))[0] == 200
+        node.may_open.set()
+        await until(lambda: node.opening == 0)
+        await until(lambda: node.last_session.lost == "it was closed")
+        assert node.status.sessions == 0
+        assert app.owners.find(None).sessions == 0  # type: ignore[union-attr]  # it is there
 
 
 @asynchronous

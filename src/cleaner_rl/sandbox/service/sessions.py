@@ -7,6 +7,7 @@ never run twice on its own: if its answer was lost, only the caller can decide w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +17,7 @@ import msgspec
 from cleaner_rl.sandbox.requests import Cell, Commit, RollbackDeclinedError, SessionLostError, path_problem
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.groups import Group
-from cleaner_rl.sandbox.service.http import Exchange, HttpError
+from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError
 from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import result_size
 from cleaner_rl.sandbox.sessions import Session
@@ -92,12 +93,20 @@ class Sessions:
             message = "Your token may not have more sessions open; close one."
             raise HttpError(429, "too_many_sessions", message, ((b"retry-after", b"1"),))
         owner.sessions += 1  # before the first wait: of requests that come together, each sees the others
+        leaving = asyncio.ensure_future(exchange.gone())
         try:
             session = await self._opened(call)
         except BaseException:
             owner.sessions -= 1
             raise
-        self._held[session.id] = Held(session, owner)
+        finally:
+            left = leaving.done()
+            leaving.cancel()
+        held = self._held[session.id] = Held(session, owner)
+        if left:  # nobody will ever hear its name
+            self._forget(held)
+            await session.close()
+            raise GoneError
         await exchange.reply(encode(SessionOpened(session.id)), 201)
 
     async def run(self, exchange: Exchange, owner: Owner) -> None:
