@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cleaner_rl.sandbox.inside import folders
 from cleaner_rl.sandbox.service.keeper import SCRATCH, scratch
 
 
@@ -23,10 +25,17 @@ def nested(top: Path) -> None:
     os.close(descriptor)
 
 
-def test_what_programs_left_is_removed_however_deep_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def everyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    nested(tmp_path / f"{SCRATCH}of-one-that-was-killed")
+    yield tmp_path
+    folders.remove(str(tmp_path))  # should the test fail: pytest itself could not
+
+
+def test_what_programs_left_is_removed_however_deep_it_is(everyone: Path) -> None:
+    nested(everyone / f"{SCRATCH}of-one-that-was-killed")
     with scratch() as folder:
-        assert [str(each) for each in tmp_path.iterdir()] == [folder]
+        assert [str(each) for each in everyone.iterdir()] == [folder]
         nested(Path(folder))
-    assert not list(tmp_path.iterdir())
+    assert not list(everyone.iterdir())

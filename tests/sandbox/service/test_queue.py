@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.service import code_judge
 from tests.sandbox.serving import Caller, asynchronous, opened, until
 from tests.sandbox.watched import BREAK, WatchedNode
@@ -113,6 +114,28 @@ async def test_a_single_call_does_not_wait_behind_a_whole_batch() -> None:
         async with await batch as response:
             await response.read()
     assert node.ran.index("single") <= 2
+
+
+@asynchronous
+async def test_a_batch_that_a_token_may_never_have_waiting_is_too_large_and_the_client_sends_its_calls_alone(
+    tmp_path: Path,
+) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.small]\ntoken = "small-token-0000"\nwaiting = 3\n')
+    node = WatchedNode(slots=2)
+    node.gate.clear()
+    async with opened(node, tokens) as (url, app), Caller(url, "small-token-0000") as caller:
+        status, problem = await caller.post("/v1/runs", {"calls": [{"code": "print(1)"}] * 6})
+        assert (status, problem["error"]) == (413, "too_many_calls")
+        taken = asyncio.create_task(caller.http.post("/v1/runs", json={"calls": [{"code": "print(1)"}] * 5}))
+        await until(lambda: (app.queue.running, app.queue.waiting) == (2, 3))  # those that run don't wait
+        assert (await caller.post("/v1/run", {"code": "print(1)"}))[0] == 429
+        node.gate.set()
+        async with await taken as response:
+            assert len((await response.text()).splitlines()) == 5
+        async with SandboxClient(url, token="small-token-0000", connections=1) as sandbox:
+            found = [outcome.result.output async for _, outcome in sandbox.run_many(["print(1)"] * 12)]
+    assert found == ["1\n"] * 12
 
 
 @asynchronous

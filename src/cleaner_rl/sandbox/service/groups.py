@@ -51,12 +51,21 @@ class Queue:
         """Raise the `HttpError` with which a request is turned away, if it is."""
         if self.draining:
             raise HttpError(503, DRAINING, "The node is shutting down.", ((b"retry-after", b"1"),))
-        if calls > self.most_calls:
-            raise HttpError(413, "too_many_calls", f"A batch may hold {self.most_calls} calls.")
-        mine = owner.most_waiting is not None and owner.waiting + calls > owner.most_waiting
-        if mine or self.waiting + calls > self.most_calls or (self.bytes and self.bytes + size > self.most_bytes):
+        most = self.most_calls
+        if owner.most_waiting is not None:  # more than could ever be taken is no matter of coming back later
+            most = min(most, owner.most_waiting + min(self.slots, owner.most_running or self.slots))
+        if calls > most:
+            raise HttpError(413, "too_many_calls", f"A batch may hold {most} calls.")
+        to_wait = max(0, calls - self._startable(owner))
+        mine = owner.most_waiting is not None and owner.waiting + to_wait > owner.most_waiting
+        if mine or self.waiting + to_wait > self.most_calls or (self.bytes and self.bytes + size > self.most_bytes):
             message = "Your share of the queue is full." if mine else "The queue is full."
             raise HttpError(429, "queue_full", message, ((b"retry-after", str(self.retry_after).encode()),))
+
+    def _startable(self, owner: Owner) -> int:
+        """How many of an owner's calls would find a slot at once: none while others wait for one."""
+        free = self.slots - self.running
+        return free if owner.most_running is None else min(free, owner.most_running - owner.running)
 
     @property
     def retry_after(self) -> int:
