@@ -269,6 +269,10 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
         assert [cell["stdout"] for cell in late["cells"]] == ["1\n", ""]
         _, long = await caller.post("/run_jupyter", {"cells": ["print('x' * 99_999)"]})
         assert len(long["cells"][0]["stdout"]) == 100_000
+        naps = {"cells": ["import time; time.sleep(1)"] * 4, "total_timeout": 0.5}
+        _, slept = await caller.post("/run_jupyter", naps)
+        assert (slept["status"], slept["driver"]["status"]) == ("Failed", "TimeLimitExceeded")
+        assert len(slept["cells"]) <= 2
         _, outside = await caller.post("/run_jupyter", {"cells": ["1"], "files": {"../f": "AA=="}})
         assert (outside["status"], outside["cells"]) == ("Failed", [])
         assert "not below the working folder" in outside["message"]

@@ -14,7 +14,6 @@ from typing import Literal
 
 import msgspec
 
-from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.code_judge import error_text
@@ -180,7 +179,7 @@ class Fusion:
         defaults = self._app.config.node.limits
         files = {name: content or b"" for name, content in asked.files.items()}
         memory = asked.memory_limit_MB if asked.memory_limit_MB > 0 else defaults.memory_mb
-        left = asked.total_timeout
+        cpu_left, wall_left = asked.total_timeout, asked.total_timeout * WALL_FACTOR
         result = RunJupyterResult(status="Success", driver=CommandResult("Finished", 0.0, 0, "", ""))
         spent = 0.0
         try:
@@ -194,17 +193,22 @@ class Fusion:
             )
             try:
                 for number, code in enumerate(asked.cells, start=1):
-                    seconds = min(left - spent, asked.cell_timeout or left)
-                    fetch = tuple(asked.fetch_files) if number == len(asked.cells) else ()
-                    outcome = Outcome.of_cell(
-                        await session.run(Cell(code, limits=_cell_limits(defaults, memory, seconds), fetch=fetch))
+                    seconds = asked.cell_timeout or asked.total_timeout
+                    limits = replace(
+                        defaults,
+                        cpu_seconds=min(cpu_left, seconds),
+                        wall_seconds=min(wall_left, seconds * WALL_FACTOR),
+                        memory_mb=memory,
                     )
+                    fetch = tuple(asked.fetch_files) if number == len(asked.cells) else ()
+                    outcome = Outcome.of_cell(await session.run(Cell(code, limits=limits, fetch=fetch)))
                     if outcome.status is Status.FAULT:
                         return RunJupyterResult(status="SandboxError", message=outcome.explanation)
                     spent += outcome.cpu_seconds
+                    cpu_left, wall_left = cpu_left - outcome.cpu_seconds, wall_left - outcome.wall_seconds
                     result.cells.append(_cell_result(outcome))
                     result.files = outcome.files
-                    if outcome.status is Status.TIMEOUT or spent >= left:
+                    if outcome.status is Status.TIMEOUT or min(cpu_left, wall_left) <= 0:
                         result.status = "Failed"
                         result.driver = CommandResult("TimeLimitExceeded", spent, None, "", outcome.explanation)
                         return result
@@ -216,10 +220,6 @@ class Fusion:
             return RunJupyterResult(status="Failed", message=f"{error}")
         result.driver = CommandResult("Finished", spent, 0, "", "")
         return result
-
-
-def _cell_limits(defaults: Limits, memory_mb: int, seconds: float) -> Limits:
-    return replace(defaults, cpu_seconds=seconds, wall_seconds=seconds * WALL_FACTOR, memory_mb=memory_mb)
 
 
 def _code_result(outcome: Outcome) -> RunCodeResult:
