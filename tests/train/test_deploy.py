@@ -3,11 +3,14 @@ cluster is asked: `srun`, `scontrol` and `ray` are stand-ins that write down how
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shlex
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +21,12 @@ from click.testing import CliRunner
 from benchmarks.training_scale import table
 from cleaner_rl.cli import main
 from cleaner_rl.cli.sandbox import serve
+from cleaner_rl.cli.serving import open_sandbox
 from cleaner_rl.sandbox import NodeConfig
 from cleaner_rl.sandbox.service import ServiceConfig
 from cleaner_rl.train import Recipe, read_recipe
+from cleaner_rl.train.node import node_config
+from cleaner_rl.train.recipe import Sandbox
 
 ROOT = Path(__file__).parents[2]
 DEPLOY, RECIPES = ROOT / "deploy", ROOT / "recipes"
@@ -225,7 +231,21 @@ def mebibytes(quantity: str) -> int:
 
 def test_a_node_has_two_slots_for_each_core_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8})
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert NodeConfig().slots == 6
+    assert node_config(Sandbox()).slots == 6
+
+    @asynccontextmanager
+    async def node(config: NodeConfig) -> AsyncIterator[NodeConfig]:
+        yield config
+
+    async def slots_of_a_commands_own_node(asked: int | None) -> int:
+        async with open_sandbox([], token=None, patience=1.0, slots=asked, sessions=1) as config:
+            assert isinstance(config, NodeConfig)
+            return config.slots
+
+    monkeypatch.setattr("cleaner_rl.cli.serving.Node", node)
+    assert [asyncio.run(slots_of_a_commands_own_node(asked)) for asked in (None, 5)] == [6, 5]
 
 
 def test_a_ray_job_is_given_the_recipe_and_the_sandbox(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 
 import click
 
@@ -39,10 +39,11 @@ async def open_sandbox(
         async with SandboxClient(urls, token=token, patience=patience) as client:
             yield client
         return
-    slots = slots or 2 * (os.cpu_count() or 1)
+    usual = NodeConfig()
+    config = replace(usual, slots=slots or usual.slots, sessions=max(usual.sessions, sessions))
     async with AsyncExitStack() as stack:
         try:
-            node = await stack.enter_async_context(Node(NodeConfig(slots=slots, sessions=max(64, sessions))))
+            node = await stack.enter_async_context(Node(config))
         except (TierError, ZygoteError) as error:
             raise click.ClickException(
                 f"no sandbox starts here: {error}; `cleaner doctor` says why, --sandbox names one elsewhere"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ def node_config(settings: Sandbox, sessions: int = 0) -> NodeConfig:
     limits = Limits(cpu_seconds=settings.cpu_seconds, memory_mb=settings.memory_mb)
     own = PreloadSet("own", tuple(settings.packages), tuple(settings.packages), settings.site or None)
     config = NodeConfig(
-        slots=settings.slots or 2 * (os.cpu_count() or 1),
+        slots=settings.slots or NodeConfig().slots,
         preload=(BARE, own if settings.packages else SCIENCE),
         limits=limits,
     )
