@@ -26,6 +26,8 @@ from tests.sandbox.conftest import needs
 STEADY = ("x = 2", "print(x + y)", "y = 3\nprint(x + y)", "[i ** 2 for i in range(x)]")
 """The second fails, the third mends it."""
 CLOCK = ("import time\nprint(time.perf_counter_ns())",)
+UNREPEATABLE = ("import os, time\npipe = os.pipe()\nprint(time.perf_counter_ns())", "1 / 0")
+"""After the second, the state of the first can't be had."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -138,6 +140,14 @@ def test_a_collapse_that_needs_what_a_failed_cell_left_is_undone(tmp_path: Path)
     assert verified(out / "store", "--session")["verdicts"] == {
         "same": 2, "nondeterministic": 1, "not_replayable": 1
     }  # fmt: skip
+
+
+def test_a_session_that_its_own_cells_lose_is_nondeterministic_and_the_next_one_is_replayed(tmp_path: Path) -> None:
+    lost, steady = recorded(UNREPEATABLE, STEADY)
+    last = "print('more')"
+    results = [*lost, replace(lost[0], output="more\n")]
+    made = store(tmp_path / "a", rollout((*UNREPEATABLE, last), results), rollout(STEADY, steady, 1))
+    assert verified(made)["verdicts"] == {"nondeterministic": 1, "same": 1}
 
 
 def test_a_log_is_different_only_if_it_is_so_with_and_without_state(tmp_path: Path) -> None:

@@ -134,6 +134,47 @@ async def test_a_lost_session_that_can_not_be_had_again_is_a_fault() -> None:
         assert result.status is Status.FAULT
 
 
+UNREPEATABLE = "import os, time; pipe = os.pipe(); print(time.time_ns())"
+"""Its state can't be kept, for it has a pipe, and not be made again."""
+
+
+@pytest.mark.parametrize("served", [False, True])
+@asynchronous
+async def test_a_state_that_programs_made_unrepeatable_is_their_failure_and_no_fault(served: bool) -> None:
+    async with opened(Node(_config())) as (url, app), SandboxClient(url) as client:
+        toolbox = SessionToolbox(client if served else app.node, BARE_SESSION)
+        async with toolbox.open(KEY) as hands:
+            await hands.run([cell(UNREPEATABLE)])
+            (failed,) = await hands.run([cell("1 / 0")])
+            assert failed.status is Status.ERROR
+            for _ in range(2):
+                (result,) = await hands.run([cell("print('answer')")])
+                assert result.failed
+                assert "don't give the same" in result.explanation
+        async with toolbox.open(KEY) as hands:
+            await hands.run([cell(UNREPEATABLE), cell("1 / 0"), cell("1")])
+            await hands.rollback()
+            (result,) = await hands.run([cell("print('answer')")])
+            assert result.output == "answer\n", "the state before all of them can be had"
+        async with toolbox.open(KEY) as hands:
+            await hands.run([cell(UNREPEATABLE)])
+            await hands.run([cell("x = 1")])
+            await hands.rollback()
+            (result,) = await hands.run([cell("print('answer')")])
+            assert result.failed
+        await until(lambda: app.node.status.sessions == 0)
+
+
+@asynchronous
+async def test_a_state_that_is_not_kept_any_more_and_not_made_again_is_a_fault() -> None:
+    async with node() as sandbox, SessionToolbox(sandbox, BARE_SESSION).open(KEY) as hands:
+        await hands.run([cell("import time; print(time.time_ns())")])
+        await hands.run([cell("x = 1")] * 20)
+        await hands.rollback()
+        (result,) = await hands.run([cell("1")])
+        assert result.status is Status.FAULT
+
+
 @asynchronous
 async def test_a_turn_of_more_calls_than_states_are_kept_is_undone_too() -> None:
     async with node() as sandbox, SessionToolbox(sandbox, BARE_SESSION).open(KEY) as hands:

@@ -200,7 +200,8 @@ def test_what_a_fork_would_lose_is_said_and_rebuilt(cells: Cells, code: str, obs
 
 def test_a_state_that_does_not_come_out_the_same_is_lost(cells: Cells) -> None:
     cells.show("import os\np = os.pipe()\nos.urandom(8)")
-    assert cells.run("1/0").result.status is Status.ERROR
+    failed = cells.run("1/0")
+    assert (failed.result.status, failed.unrepeatable) == (Status.ERROR, True)
     with pytest.raises(SessionLostError, match="did not show the same"):
         cells.run("1")
 

@@ -73,6 +73,10 @@ class _NoSessionsError(Exception):
     """This sandbox has none."""
 
 
+class _UnrepeatableError(Exception):
+    """A session was lost because its cells, run again in the middle of a replay, did not show the same."""
+
+
 class Replayer:
     """A sandbox, and the event loop that it lives in; a context manager."""
 
@@ -141,6 +145,8 @@ class Replayer:
                 found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits))
         except _NoSessionsError:
             return Found(NOT_REPLAYABLE, reason=NO_SESSIONS)
+        except _UnrepeatableError:
+            return Found(ReplayVerdict.NONDETERMINISTIC)
         return Found(found.verdict, found.difference)
 
     def _unreplayable(self, trajectory: Trajectory[Any]) -> str | None:
@@ -177,6 +183,7 @@ class Replayer:
         """A fresh environment for one replay."""
         echo = stateful if self._settings.echo is None else self._settings.echo
         session = None
+        lost = False
         if stateful:
             try:
                 session = await self._sandbox.open_session(SessionRequest(commit=commit, limits=limits))
@@ -188,11 +195,15 @@ class Replayer:
                 raise ReplayFaultError(f"no session could be opened: {error}; --fresh does without") from error
 
         async def execute(call: ToolCall) -> ToolResult:
+            nonlocal lost
+            if lost:
+                raise _UnrepeatableError
             try:
                 if session is None:
                     outcome = await self._sandbox.run(RunRequest(call.code, limits=limits, echo_last_expression=echo))
                 else:
                     outcome = await session.run(Cell(call.code, echo_last_expression=echo))
+                    lost = outcome.unrepeatable
             except SessionLostError as error:
                 return ToolResult(Status.FAULT, explanation=str(error))
             result: ToolResult = outcome.result

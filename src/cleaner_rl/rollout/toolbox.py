@@ -8,7 +8,8 @@
 fault. Leaving the block ends what was opened, also on cancellation.
 
 A session that is lost (its node died, it had to make room) is built again from the cells that it had committed, and is
-as good as the lost one only if they give what they gave before; else the call is a fault.
+as good as the lost one only if they give what they gave before; else the call is a fault. Unless it was lost because
+its own cells don't give the same twice: then that is the programs' doing, and the calls that need their state fail.
 
 Limits: tools that run no program need a toolbox of their own.
 """
@@ -38,6 +39,11 @@ CLOSING_SECONDS = 10.0
 """For a session to be ended after its rollout was: a node that doesn't answer ends it by itself later."""
 REBUILDS = 3
 """How often one call may lose its session before it is a fault."""
+LOST = "The session was lost, and its cells don't give again what they gave."
+UNREPEATABLE = (
+    "The state that this call needs is gone: after a call that failed it had to be made again, and the calls that had "
+    "made it don't give the same when they run again."
+)
 
 
 class Hands(Protocol):
@@ -153,6 +159,8 @@ class _Kept:
 
     code: str
     result: ToolResult
+    forkable: bool
+    """Whether the state after it could be kept; else going back to it means running the cells again."""
 
 
 class _UnopenedError(Exception):
@@ -170,6 +178,10 @@ class SessionHands:
         """Of this session, before the first cell and after each; never longer than there are cells."""
         self._mark = 0
         """How many cells there were before the last `run`."""
+        self._unrepeatable = False
+        """Whether the session was lost by what its cells do: nobody could keep their state, or make it again."""
+        self._given_up = False
+        """Whether that was seen of these very cells: they aren't run once more for each call."""
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """The results of a turn's calls, in their order. After one that failed the next still runs."""
@@ -186,12 +198,17 @@ class SessionHands:
         if len(self._cells) == self._mark:
             return
         del self._cells[self._mark :], self._checkpoints[self._mark + 1 :]
+        self._given_up = False  # with fewer cells, it is another state
         if self._session is None:
             return
         try:
             await self._session.rollback(self._checkpoints[-1])
-        except (RollbackDeclinedError, SessionLostError):
+        except RollbackDeclinedError:
+            # That a state which could be kept isn't any more is nobody's doing but the sandbox's.
+            self._unrepeatable = bool(self._cells) and not self._cells[-1].forkable
             await self.close()  # the next call builds it again
+        except SessionLostError:
+            await self.close()
 
     async def close(self) -> None:
         """End the session, also one that a cancelled rollout leaves."""
@@ -200,12 +217,16 @@ class SessionHands:
             await _end(session)
 
     async def _run(self, code: str) -> ToolResult:
+        if self._given_up:
+            return ToolResult(Status.CRASHED, explanation=UNREPEATABLE)
         reason = ""
         for _ in range(REBUILDS):
             try:
                 session = self._session or await self._build()
                 if session is None:
-                    return _fault("The session was lost, and its cells don't give again what they gave.")
+                    await self.close()
+                    self._given_up = self._unrepeatable
+                    return ToolResult(Status.CRASHED, explanation=UNREPEATABLE) if self._given_up else _fault(LOST)
                 outcome = await session.run(Cell(code))
             except _UnopenedError as error:
                 return _fault(f"No session could be opened: {error}")
@@ -214,10 +235,13 @@ class SessionHands:
                 await self.close()
                 continue
             if outcome.committed:
-                self._cells.append(_Kept(code, outcome.result))
+                self._cells.append(_Kept(code, outcome.result, not outcome.not_checkpointable))
                 self._checkpoints.append(outcome.checkpoint)
             else:
                 self._follow(outcome.checkpoint)
+            if outcome.unrepeatable:
+                self._unrepeatable = True
+                await self.close()
             return outcome.result
         return _fault(f"The session was lost {REBUILDS} times: {reason}")
 
@@ -233,9 +257,12 @@ class SessionHands:
         self._checkpoints = [0]
         for kept in self._cells:
             outcome = await session.run(Cell(kept.code))
+            if outcome.result.faulty:
+                raise SessionLostError(outcome.result.explanation)
             if not outcome.committed or outcome.result.observed != kept.result.observed:
                 return None
             self._checkpoints.append(outcome.checkpoint)
+        self._unrepeatable = False
         return session
 
     async def _open(self) -> Session:

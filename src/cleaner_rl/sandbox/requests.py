@@ -108,6 +108,9 @@ class CellOutcome:
     not_checkpointable: tuple[str, ...] = ()
     """What keeps the state from being forked, e.g. `("thread",)`; empty if nothing does. While this is so, going back
     means running the committed cells again."""
+    unrepeatable: bool = False
+    """Whether the state before this cell had to be made again, and its cells did not show the same: the session is
+    lost, by the programs' own doing."""
 
     @property
     def result(self) -> ToolResult:

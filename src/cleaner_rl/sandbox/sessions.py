@@ -8,7 +8,6 @@ same again, the rollback is declined and the session is lost, because nobody cou
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 import uuid
@@ -111,16 +110,19 @@ class Session:
             return CellOutcome(run, False, self.checkpoint, self._standing.obstacles)
         wanted = self.checkpoint
         outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
+        unrepeatable = False
         if outcome.committed:
             self._committed.append((cell, outcome.result.observed))
         elif self.checkpoint < wanted:
             if self._broken:  # what the last committed cell left was no interpreter any more
                 wanted -= 1
-            with contextlib.suppress(RollbackDeclinedError):  # the next caller is told; this cell has its answer
+            try:
                 await self._rebuild(wanted)
+            except RollbackDeclinedError:  # the next caller is told; this cell has its answer
+                unrepeatable = True
         # Of one that was lost on the way, what it should have come to: who makes it again counts from there.
         checkpoint = wanted if self.lost else self.checkpoint
-        return CellOutcome(outcome.run, outcome.committed, checkpoint, self._standing.obstacles)
+        return CellOutcome(outcome.run, outcome.committed, checkpoint, self._standing.obstacles, unrepeatable)
 
     async def rollback(self, checkpoint: int | None = None) -> int:
         """Go back to a checkpoint (None: the state before the last committed cell); says where the session now stands.
@@ -205,6 +207,8 @@ class Session:
         while self.checkpoint < target:
             cell, shown = self._committed[self.checkpoint]
             outcome = await self._cell(cell, wire.ALWAYS)
+            if outcome.result.faulty:
+                raise self._end("a state had to be rebuilt, and its cells could not be run")
             if outcome.result.observed != shown or not outcome.committed:
                 self.end("a state had to be rebuilt, and its cells did not show the same again")
                 raise RollbackDeclinedError(f"the session is lost: {self.lost}")

@@ -229,7 +229,8 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
     committed: bool | None = None
     checkpoint: int | None = None
     not_checkpointable: tuple[str, ...] = ()
-    """These three only of a cell."""
+    unrepeatable: bool = False
+    """These four only of a cell."""
 
     @classmethod
     def of(cls, outcome: RunOutcome) -> Outcome:
@@ -261,7 +262,7 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
         """What a cell's outcome looks like on the wire."""
         wire = cls.of(outcome.run)
         wire.committed, wire.checkpoint = outcome.committed, outcome.checkpoint
-        wire.not_checkpointable = outcome.not_checkpointable
+        wire.not_checkpointable, wire.unrepeatable = outcome.not_checkpointable, outcome.unrepeatable
         return wire
 
     @classmethod
@@ -296,7 +297,9 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     def cell_outcome(self) -> CellOutcome:
         """The cell's outcome as a session gives it."""
-        return CellOutcome(self.run_outcome(), bool(self.committed), self.checkpoint or 0, self.not_checkpointable)
+        return CellOutcome(
+            self.run_outcome(), bool(self.committed), self.checkpoint or 0, self.not_checkpointable, self.unrepeatable
+        )
 
 
 class Problem(msgspec.Struct):
