@@ -34,6 +34,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["sandbox", "serve", "--port", "99999"], "99999 is not in the range"),
         (["sandbox", "serve", "--slots", "0"], "0 is not in the range"),
+        (["sandbox", "serve", "--cpu-seconds", "0"], "0.0 is not in the range x>0"),
+        (["sandbox", "serve", "--cpu-seconds", "inf"], "inf is no time in seconds"),
+        (["sandbox", "serve", "--cpu-seconds", "nan"], "nan is no time in seconds"),
         (["sandbox", "serve", "--host", "0.0.0.0"], "give a --token-file, or bind to a loopback"),
         (["sandbox", "serve", "--set", "x"], "such as --set data=requirements.txt"),
         (["sandbox", "bench", "--rounds", "0"], "0 is not in the range"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -158,11 +159,14 @@ def test_lone_surrogates_in_a_report_are_replaced(box: Driver) -> None:
     result.exception.traceback.encode()
 
 
-def test_limits_above_the_maxima_are_clipped_or_refused(box: Driver) -> None:
+def test_limits_above_the_maxima_are_clipped(box: Driver) -> None:
     assert Limits(cpu_seconds=99, memory_mb=10).clipped(Limits(memory_mb=5)) == Limits(memory_mb=5)
     assert Limits(cpu_seconds=99).above(Limits()) == ("cpu_seconds",)
     with pytest.raises(ValueError, match="memory_mb must be positive"):
         Limits(memory_mb=0)
+    for seconds in (math.inf, math.nan):
+        with pytest.raises(ValueError, match="cpu_seconds must be positive and finite"):
+            Limits(cpu_seconds=seconds)
     assert box.run("print(1)", cpu_seconds=10**6).status is Status.OK
 
 

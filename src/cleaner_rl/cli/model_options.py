@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cleaner_rl.cli.options import COUNT, SECONDS
+from cleaner_rl.cli.options import AT_LEAST_0, COUNT
 from cleaner_rl.rollout.engines import Engine
 
 model = click.option(
@@ -21,7 +21,7 @@ engine = click.option(
 )
 token = click.option("--token", envvar="CLEANER_ENGINE_TOKEN", help="For --url, if the engine wants one.")
 temperature = click.option(
-    "--temperature", type=SECONDS, default=1.0, show_default=True, help="1 to sample from the model itself."
+    "--temperature", type=AT_LEAST_0, default=1.0, show_default=True, help="1 to sample from the model itself."
 )
 window = click.option("--window", type=COUNT, help="The model's context, in tokens; default: what the server says.")
 turns = click.option("--turns", type=COUNT, default=16, show_default=True, help="The most of one rollout.")
@@ -31,7 +31,7 @@ concurrency = click.option(
 )
 patience = click.option(
     "--patience",
-    type=SECONDS,
+    type=AT_LEAST_0,
     default=300.0,
     show_default=True,
     help="Seconds that a request waits for an engine or a sandbox that is away.",

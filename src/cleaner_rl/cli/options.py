@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,7 +15,24 @@ from cleaner_rl.tasks.prompts import prompt_names
 COUNT = click.IntRange(min=1)
 PORT = click.IntRange(0, 65_535)
 SHARE = click.FloatRange(0, 1)
-SECONDS = click.FloatRange(min=0)
+AT_LEAST_0 = click.FloatRange(min=0)
+
+
+class Seconds(click.FloatRange):
+    """A time that passes: some, and not for ever."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, if it is one."""
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{seconds} is no time in seconds.", param, ctx)
+        return seconds
+
+
+SECONDS = Seconds()
 
 
 class Named(click.types.StringParamType):

@@ -43,8 +43,7 @@ class NodeConfig:
     limits: Limits = field(default_factory=Limits)
     """For calls that name none."""
     maxima: Limits = field(default_factory=lambda: Limits(60.0, 300.0, 4096, 256, 1024, 65_536, 1024, 16_777_216))
-    refuse_above_maxima: bool = False
-    """Answer a call that asks for more with `refused`; otherwise its limits are clipped."""
+    """What a call may ask for; above it, its limits are clipped."""
     keep_chars: int = 65_536
     """Characters of stdout and of stderr that a result keeps, if the call doesn't say."""
     fetch_bytes: int = 16_777_216

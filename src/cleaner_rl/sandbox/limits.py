@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 
@@ -29,8 +30,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            if getattr(self, item.name) <= 0:
-                raise ValueError(f"the limit {item.name} must be positive, not {getattr(self, item.name)}")
+            if not 0 < getattr(self, item.name) < math.inf:
+                raise ValueError(f"the limit {item.name} must be positive and finite, not {getattr(self, item.name)}")
 
     def above(self, maxima: Limits) -> tuple[str, ...]:
         """The names of the limits that ask for more than `maxima` allows."""

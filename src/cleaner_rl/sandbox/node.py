@@ -38,8 +38,6 @@ class Terms(NamedTuple):
     """What limits mean for a run, as slots and runs take it."""
 
     limits: Limits
-    above: tuple[str, ...]
-    """Those that were asked for above the node's maxima."""
     start: bytes
     start_and_fetch: bytes
     disk: bytes | None
@@ -167,8 +165,6 @@ class Node:
         if request.preload is not None and request.preload not in self._pools:
             problem = f"There is no preload set '{request.preload}'. Available: {', '.join(self._pools)}."
         terms = self._terms(request.limits or self.config.limits)
-        if terms.above and self.config.refuse_above_maxima:
-            problem = f"Above what this node allows: {', '.join(terms.above)}."
         if request.files and sum(map(len, request.files.values())) > terms.limits.disk_mb << 20:
             problem = "The files are larger than the run's disk limit."
         if problem is None:
@@ -177,14 +173,12 @@ class Node:
 
     def _terms_of(self, limits: Limits) -> Terms:
         """What limits mean for a run here; computed once for each that callers use."""
-        above = limits.above(self.config.maxima)
         limits = limits.clipped(self.config.maxima)
         sizes = (limits.cpu_seconds, limits.wall_seconds, limits.memory_mb << 20, limits.output_bytes)
         usual = self.config.limits.clipped(self.config.maxima)
         resized = (limits.disk_mb, limits.files) != (usual.disk_mb, usual.files)
         return Terms(
             limits,
-            above,
             start=wire.START.pack(wire.KIND_START, *sizes, False),
             start_and_fetch=wire.START.pack(wire.KIND_START, *sizes, True),
             disk=wire.DISK.pack(wire.KIND_DISK, limits.disk_mb << 20, limits.files) if resized else None,

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -129,6 +130,16 @@ def test_a_node_that_can_not_reach_its_tier_says_so_and_is_not_started_again() -
     assert done.returncode == 78
     assert '"event":"unusable"' in done.stdout
     assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("settings", ["{", '{"node": {"limits": {"cpu_seconds": null}}}'])
+def test_settings_that_can_not_be_used_end_the_front_with_the_reason(settings: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        command = [sys.executable, "-m", "cleaner_rl.sandbox.service.front", str(listening.fileno()), settings]
+        done = subprocess.run(command, pass_fds=[listening.fileno()], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 78
+    assert json.loads(done.stdout)["event"] == "unusable"
+    assert done.stderr == ""
 
 
 BROKEN_SET = """

@@ -104,12 +104,12 @@ def main(arguments: list[str]) -> int:
     """Serve on an inherited socket."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     listening = socket.socket(fileno=int(arguments[0]))
-    config = msgspec.json.decode(arguments[1], type=ServiceConfig)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
+        config = msgspec.json.decode(arguments[1], type=ServiceConfig)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config, listening))
-    except (TierError, ValueError) as error:
+    except (TierError, ValueError, msgspec.DecodeError) as error:
         _say("unusable", error)
         return UNUSABLE
     except ZygoteError as error:
