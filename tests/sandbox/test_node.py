@@ -142,6 +142,12 @@ def test_sleeping_is_bounded_by_the_wall_cap_alone(box: Driver) -> None:
     assert box.run("import os; os.read(os.pipe()[0], 1)", wall_seconds=0.3).status is Status.TIMEOUT
 
 
+def test_memory_reserved_in_an_output_is_output(box: Driver) -> None:
+    reserve = "import ctypes, time\nctypes.CDLL(None).fallocate({}, 1, ctypes.c_long(0), ctypes.c_long(40 << 20))\n"
+    for output in (1, 2, 3):
+        assert box.run(reserve.format(output) + "time.sleep(9)").status is Status.OUTPUT_LIMIT
+
+
 def test_cancelling_kills_the_run() -> None:
     async def check(node: Node) -> None:
         call = asyncio.create_task(node.run(RunRequest("while True: pass")))

@@ -1,4 +1,4 @@
-"""Processes that a cell leaves behind: they end with it, or stay within the session's limits."""
+"""What a cell leaves behind, processes and outputs: it ends with the cell, or stays within the session's limits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import time
 import pytest
 
 from cleaner_rl.sandbox import Limits
+from cleaner_rl.sandbox.check.runner import descendants
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import Driver
 from tests.sandbox.test_sessions import Cells
+
+pytestmark = pytest.mark.timeout(110)
 
 FORK_FOREVER = """
 import os
@@ -21,7 +24,6 @@ while True:
 """
 
 
-@pytest.mark.timeout(110)
 def test_a_cell_that_forks_forever_is_stopped_and_undone(t2: Driver) -> None:
     cells = Cells(t2, limits=Limits(cpu_seconds=1, wall_seconds=3, processes=64))
     cells.show("x = 1")
@@ -30,3 +32,85 @@ def test_a_cell_that_forks_forever_is_stopped_and_undone(t2: Driver) -> None:
     assert time.monotonic() - began < 60
     assert cells.show("x += 1; print(x)") == "2\n"
     assert cells.rollback(0) == 0
+
+
+def living(cells: Cells) -> int:
+    """Processes of a session, its supervisor not counted."""
+    return len(descendants([cells.session.pid])) - 1
+
+
+def wait_until_killed(cells: Cells) -> None:
+    deadline = time.monotonic() + 60
+    while living(cells) > 1:  # the first state
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+WORKS_LATER = """
+import mmap, os, time
+def spin():
+    while True:
+        pass
+def fill():
+    area = mmap.mmap(-1, 40 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, len(area), 4096):
+        area[at] = 1
+    time.sleep(600)
+for _ in range(4):
+    if os.fork() == 0:
+        time.sleep(0.5)
+        {work}()
+"""
+
+
+@pytest.mark.parametrize("work", ["spin", "fill"])
+def test_what_a_cell_left_behind_has_limits_between_cells_too(t2: Driver, work: str) -> None:
+    cells = Cells(t2, limits=Limits(cpu_seconds=2, memory_mb=64))
+    assert cells.run(WORKS_LATER.format(work=work)).not_checkpointable == ("process",)
+    assert living(cells) == 6
+    wait_until_killed(cells)
+    assert cells.run("print(1)").result.status is Status.CRASHED
+    assert cells.show("print(2)") == "2\n"
+
+
+RESERVE = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def reserve(descriptor, size):
+    return libc.fallocate(descriptor, 1, ctypes.c_long(0), ctypes.c_long(size)) and ctypes.get_errno()
+"""
+
+
+def test_a_cell_may_not_reserve_memory_in_its_outputs(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show(RESERVE)
+    for output in (1, 2, 3):
+        assert cells.fail(f"reserve({output}, 40 << 20)").result.status is Status.OUTPUT_LIMIT
+
+
+def test_outputs_that_a_cell_keeps_are_counted_and_grow_no_more(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(output_bytes=8 << 20))
+    cells.show(RESERVE + "kept = []")
+    before = cells.session.held_bytes
+    for _ in range(4):
+        cells.show("kept.append(os.dup(1)); reserve(1, 6 << 20)")
+    assert cells.session.held_bytes - before > 20 << 20
+    assert cells.show("print([reserve(each, 20 << 20) for each in kept])") == "[1, 1, 1, 1]\n"  # EPERM
+
+
+def test_a_cell_may_not_keep_its_outputs_from_being_sealed(t2: Driver) -> None:
+    seal = "import fcntl\nfcntl.fcntl(1, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)"
+    exception = Cells(t2).fail(seal).result.exception
+    assert exception is not None
+    assert exception.type == "PermissionError"
+
+
+def test_a_thread_may_print_between_cells(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show(
+        "import threading\nstart, done = threading.Event(), []\n"
+        "def late():\n    start.wait()\n    print('lost', flush=True)\n    done.append(1)\n"
+        "thread = threading.Thread(target=late)\nthread.start()\nthreading.Timer(0.3, start.set).start()"
+    )
+    time.sleep(1)
+    assert cells.show("thread.join(); print(done)") == "[1]\n"

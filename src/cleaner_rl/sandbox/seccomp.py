@@ -58,6 +58,7 @@ PRCTLS = (15, 16, 3, 23, 0x53564D41)
 FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
 """Copies, flags, locks, reading the owner, sizes of pipes, seals. Not setting the owner, or the signal that the owner
 gets: that is a `kill` by other means."""
+F_ADD_SEALS = 1033
 TRUNCATION_ABI = 3
 """The first version of landlock that keeps a run from emptying files which it may not write."""
 
@@ -110,7 +111,7 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
 
 def take_back(processes: bool, session: bool = False) -> bytes:
     """What makes a supervisor's list a run's: it takes away all that the one has and the other hasn't. `session`: also
-    the changing of the limit on processes, which is the supervisor's to set there."""
+    the changing of the limit on processes and the sealing of files, which are the supervisor's to do there."""
     import resource  # which Windows lacks
 
     import pyseccomp
@@ -128,6 +129,7 @@ def take_back(processes: bool, session: bool = False) -> bytes:
         which = 0xFFFFFFFF, resource.RLIMIT_NPROC
         program.add_rule(forbid, "setrlimit", argument(0, masked, *which))
         program.add_rule(forbid, "prlimit64", argument(1, masked, *which), argument(2, unequal, 0))
+        program.add_rule(forbid, "fcntl", argument(1, masked, 0xFFFFFFFF, F_ADD_SEALS))
     if not processes:
         _refuse_processes(program)
     return _exported(program)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable
 
+BLOCK = 512
+"""What `stat` counts in."""
 Opened = list[tuple[int, str, int, int]]
 """Descriptor, path, flags and offset of open files."""
 
@@ -62,6 +66,18 @@ class Proc:
         names = self.names(f"{pid}/task")
         times = {name: self.read(f"{pid}/task/{name}/schedstat").split() for name in names}
         return {name: (int(ran), int(waited)) for name, (ran, waited, _) in times.items()}
+
+    def memory_files(self, pids: Iterable[str]) -> int:
+        """Bytes of the files in memory that these processes have open, each file counted once."""
+        held: dict[int, int] = {}
+        for pid in pids:
+            with contextlib.suppress(OSError):  # it ended while we looked
+                for number in self.names(f"{pid}/fd"):
+                    path = f"{pid}/fd/{number}"
+                    if self.link(path).startswith("/memfd:"):
+                        found = os.stat(path, dir_fd=self._folder)
+                        held[found.st_ino] = found.st_blocks * BLOCK
+        return sum(held.values())
 
     def opened(self, pid: str, first: int, below: str) -> tuple[Opened, set[str]]:
         """The open files from descriptor `first` on, and which other kinds there are that a fork can't copy.

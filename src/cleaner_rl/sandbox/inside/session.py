@@ -10,6 +10,7 @@ again.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import select
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
-from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot
+from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded
 from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -36,6 +37,7 @@ cell, so there is one only when its cells, and the states that were dropped, can
 STRAY_SECONDS = 10.0
 """Within which the processes that a cell left have to be dead; they are in milliseconds."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
+DELETED_FILE = 1 << wire.OBSTACLES.index("deleted file")
 
 
 class SessionSlot(Slot):
@@ -89,14 +91,25 @@ class SessionSlot(Slot):
         self._weigh()
 
     def _wait_idle(self) -> None:
-        """Until the node speaks. A state that works on its own meanwhile is killed: the next cell will find it so."""
-        current = self._states[-1]
+        """Until the node speaks. A state that works on its own meanwhile, or whose processes do, is held to the limits
+        of a cell. Above them all of it is killed: the next cell will find it so."""
         tree = self._tree(keep=self._states[:-1])
         before = tree.look()[0]
         while not select.select([self._control], [], [], IDLE_LOOK)[0]:
-            if tree.look()[0] - before > self._settings["cpu_seconds"]:
+            if self._exceeds(tree, before):
                 with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(current.pidfd, signal.SIGKILL)
+                    signal.pidfd_send_signal(self._states[-1].pidfd, signal.SIGKILL)
+                self._kill_strays()
+                select.select([self._control], [], [])
+
+    def _exceeds(self, tree: Tree, before: float) -> bool:
+        """Whether processes have used more CPU time since `before`, or hold more memory, than they may."""
+        settings = self._settings
+        memory: int = settings["session_limits"][0]
+        cpu, held, _ = tree.look()
+        if cpu - before > settings["cpu_seconds"]:
+            return True
+        return held - int(settings["base_rss"]) > memory and tree.held_exactly() > memory
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
@@ -119,8 +132,8 @@ class SessionSlot(Slot):
         reason, ended, used = wire.EXITED, int(signal.SIGKILL), (0.0, 0.0, 0)
         if new is not None:
             reason, ended, used = self._watch_cell(new, limits, files, frozen)
-        printed = max(os.fstat(descriptor).st_size for descriptor in files[1:3])
-        if reason == wire.EXITED and printed > output:
+        seal(files[1:])
+        if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
         success = reason == wire.EXITED and ended == 0
         alive = reason == wire.EXITED and os.WIFEXITED(ended)
@@ -318,7 +331,7 @@ class SessionSlot(Slot):
 
     def _tell_standing(self, committed: bool) -> None:
         current = self._states[-1]
-        if self._grown + self._shrunk >= UNSURE or current.obstacles & PROCESS:
+        if self._grown + self._shrunk >= UNSURE or current.obstacles & (PROCESS | DELETED_FILE):
             self._weigh()
         files = os.statvfs(self._settings["layers_folder"])
         held = self._weighed + self._grown + (files.f_blocks - files.f_bfree) * files.f_frsize
@@ -335,11 +348,12 @@ class SessionSlot(Slot):
         self._grown += made
 
     def _weigh(self) -> None:
-        """Look exactly at what all states hold, and the processes that cells left beside them."""
+        """Look exactly at what all states hold, with the outputs that they kept, and the processes beside them."""
         now = time.monotonic()
         held = sum(Tree(self._proc, now, only=each.pid).held_exactly() for each in self._states)
         if self._states[-1].obstacles & PROCESS:
             held += self._tree(self._states).held_exactly()
+        held += self._proc.memory_files(self._tree([]).pids())
         self._weighed, self._grown, self._shrunk = held, 0, 0
 
     def _look_at(self, new: State) -> None:
@@ -368,3 +382,10 @@ class SessionSlot(Slot):
     def _tree(self, keep: list[State], dead: frozenset[str] = frozenset()) -> Tree:
         others = dead.union(str(each.pid) for each in keep)
         return Tree(self._proc, time.monotonic(), others=others)
+
+
+def seal(files: list[int]) -> None:
+    """Let outputs grow no more: a cell may have kept them, and nobody looks at their size after its end."""
+    for descriptor in files:
+        with contextlib.suppress(PermissionError):  # where no filter keeps a cell from sealing them against seals
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)

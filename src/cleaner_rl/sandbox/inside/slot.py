@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import folders, kernel, run, wire
-from cleaner_rl.sandbox.inside.proc import Proc
+from cleaner_rl.sandbox.inside.proc import BLOCK, Proc
 from cleaner_rl.sandbox.inside.watch import Tree
 
 LOOK_EVERY = 25
@@ -32,6 +32,8 @@ LOOK_EVERY = 25
 FIRST_FREE = 16
 LARGEST_REPORT = 1 << 20
 """No run of ours writes so much; one that does fills memory that nobody counts."""
+HUGE_PAGE = 2 << 20
+"""Files hold whole pages, and those of memory may be huge."""
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 FILES = ("stdin", "stdout", "stderr", "report")
 THREE = struct.Struct("3i")
@@ -209,10 +211,7 @@ class Slot:
         # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
         if held > memory_limit + self._settings["base_rss"] and tree.held_exactly() > memory_limit:
             return wire.MEMORY, waited
-        for descriptor, limit in zip(files[1:], (output_limit, output_limit, LARGEST_REPORT), strict=True):
-            if os.fstat(descriptor).st_size > limit:
-                return wire.OUTPUT, waited
-        return wire.EXITED, waited
+        return (wire.OUTPUT if flooded(files, output_limit) else wire.EXITED), waited
 
     def _end(self, pid: int) -> tuple[int, float, int]:
         """Kill what is left of a run and wait until nothing is: its wait status, CPU seconds of all, its peak bytes."""
@@ -229,6 +228,15 @@ class Slot:
                 cpu += other.ru_utime + other.ru_stime
         except ChildProcessError:
             return status, cpu, usage.ru_maxrss * 1024
+
+
+def flooded(files: list[int], output_limit: int) -> bool:
+    """Whether an output is longer than it may be, or holds more memory: that can be reserved beyond a file's end."""
+    for descriptor, limit in zip(files[1:], (output_limit, output_limit, LARGEST_REPORT), strict=True):
+        found = os.fstat(descriptor)
+        if found.st_size > limit or found.st_blocks * BLOCK > limit + HUGE_PAGE:
+            return True
+    return False
 
 
 def high(descriptor: int) -> int:

@@ -26,6 +26,7 @@ CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 CELL, IN_PLACE, RESTORE = range(3)
 MOST_OTHERS = 64
+OUTPUTS = (1, 2, run.REPORT_FD)
 CLOCKS = (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF)
 
 
@@ -126,7 +127,17 @@ def run_cell(
         exit_code = 1
     for clock in CLOCKS:
         setitimer(clock, 0)  # a fork would lose it, and the state that waits here would be hit
+    with contextlib.suppress(OSError):  # of a program that may open no more files
+        forget_outputs()
     os.write(CHANNEL_FD, ENDED + bytes([exit_code]))
+
+
+def forget_outputs() -> None:
+    """What a thread prints between cells goes nowhere: the outputs of the cell that has ended take no more."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in OUTPUTS:
+        os.dup2(null, descriptor)
+    os.close(null)
 
 
 class Input:
