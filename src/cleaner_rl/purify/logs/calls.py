@@ -1,4 +1,4 @@
-"""Calls as logs have them: of tools that nobody described, in fields or in text.
+"""Calls as logs have them: of tools that nobody described, in fields or in text; and results in text.
 
 A log rarely says which of its tools runs Python, so that is gone by: the name, out of `PYTHON_TOOLS` or out of those
 that the user gives, and then the argument, out of `CODE_ARGUMENTS` or the only one that is a text."""
@@ -6,7 +6,7 @@ that the user gives, and then the argument, out of `CODE_ARGUMENTS` or the only 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -33,6 +33,7 @@ SHELL_TOOLS = frozenset({"bash", "bash_session", "execute_bash", "run_command", 
 CODE_ARGUMENTS = ("code", "source", "script", "program", "cell", "python_code", "input", "query")
 TEXT_FORMATS = ("hermes", "xml")
 """Call formats that are looked for in text unless one is named. Fenced Python is talk as often as not: name it."""
+RESULT_OPENING, RESULT_END = "<tool_response>", "</tool_response>"
 
 
 class LoggedTools(ToolSet):
@@ -88,6 +89,21 @@ class LoggedTools(ToolSet):
             if len(texts) == 1:
                 return texts[0]
         return ToolSpec(name).code_of(arguments)
+
+
+def text_results(text: str) -> Iterator[str]:
+    """The results in a text, as ChatML's templates write them.
+
+    Not by a regular expression: one would look for the end from every opening anew, and programs print what they like.
+    """
+    position = 0
+    while (opening := text.find(RESULT_OPENING, position)) >= 0:
+        start = opening + len(RESULT_OPENING)
+        end = text.find(RESULT_END, start)
+        if end < 0:
+            return
+        yield text[start:end].removeprefix("\n").removesuffix("\n")
+        position = end + len(RESULT_END)
 
 
 @cache

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from cleaner_rl.purify.logs.calls import TEXT_FORMATS, LoggedTools
+from cleaner_rl.purify.logs.calls import TEXT_FORMATS, LoggedTools, text_results
 from cleaner_rl.purify.logs.frames import (
     ACTION,
     OBSERVATION,
@@ -48,7 +48,6 @@ ASSISTANTS = ("assistant", "agent")
 TOOLS = ("tool", "function", "ipython")
 OPENING = re.compile(r"<tool_call>|<function=")
 _json = json.JSONEncoder(ensure_ascii=False).encode  # made once: `json.dumps` would make one for each call
-RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +230,7 @@ class Reader:
             heard.append(Heard(message.get("tool_call_id"), _joined(texts), message))
             return frame(message, _response(texts, observation)), False
         if in_text and message.get(self.dialect.role) == "user":
-            heard += [Heard(None, found[1], {}) for _, text in texts for found in RESPONSE.finditer(text)]
+            heard += [Heard(None, result, {}) for _, text in texts for result in text_results(text)]
         return self._plain(message, observation), len(heard) == known
 
     def _result_parts(self, message: Message, observation: SpanText, heard: list[Heard]) -> list[Blank]:

@@ -15,28 +15,34 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
-from cleaner_rl.purify.logs.calls import TEXT_FORMATS
+from cleaner_rl.purify.logs.calls import TEXT_FORMATS, text_results
 from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.judging import judge_call
-from cleaner_rl.purify.logs.messages import RESPONSE, Unreadable
+from cleaner_rl.purify.logs.messages import Unreadable
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Key, TextSpan, Trajectory, Turn
 
-OBSERVATION = re.compile(
-    r"(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?(?:user|tool)\n"
-    r"<tool_response>\n.*?\n</tool_response>"
-    r"(?P<words>(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?user\n(?!<tool_response>).*?)?"
-    r"(?:(?:<\|im_end\|>)?\n?(?:<\|im_start\|>)?assistant\n|(?:<\|im_end\|>)?\n?\Z)",
-    re.DOTALL,
-)
+# Borders only: an expression for all that lies between two of them would look for the end from each beginning anew.
+IM_END, IM_START = r"(?:<\|im_end\|>)?", r"(?:<\|im_start\|>)?"
+RESULTS = re.compile(rf"{IM_END}\n{IM_START}(?:user|tool)\n<tool_response>\n")
+RESULTS_END = re.compile(r"\n</tool_response>")
+WORDS = re.compile(rf"{IM_END}\n{IM_START}user\n(?!<tool_response>)")
+OBSERVATION_END = re.compile(rf"{IM_END}\n?{IM_START}assistant\n|{IM_END}\n?\Z")
+PROMPT = re.compile(rf"(?:{IM_START}system\n(?P<system>.*?){IM_END}\n)?{IM_START}user\n", re.DOTALL)
+PROMPT_END = re.compile(rf"{IM_END}\n{IM_START}assistant\n\Z")
 
-PROMPT = re.compile(
-    r"(?:(?:<\|im_start\|>)?system\n(?P<system>.*?)(?:<\|im_end\|>)?\n)?(?:<\|im_start\|>)?user\n(?P<user>.*?)"
-    r"(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?assistant\n",
-    re.DOTALL,
-)
+
+class Observed(NamedTuple):
+    """A part of an output that the model didn't say."""
+
+    start: int
+    end: int
+    words: str
+    """What a user said behind the results, with the template's own words before it."""
 
 
 class VerlFormat:
@@ -60,11 +66,12 @@ class VerlFormat:
         turns: list[Turn[TextSpan]] = []
         spoken = []
         position = 0
-        for found in OBSERVATION.finditer(output):
-            if found["words"]:
+        for found in observations(output):
+            if found.words:
                 spoken.append(len(turns))
-            turns.append(_turn(output[position : found.start()], found[0], form, reading, judged))
-            position = found.end()
+            observed = output[found.start : found.end]
+            turns.append(_turn(output[position : found.start], observed, form, reading, judged))
+            position = found.end
         if position < len(output) or not turns:
             turns.append(_turn(output[position:], None, form, reading, judged))
         reward, success = outcome_of(record)
@@ -80,21 +87,51 @@ class VerlFormat:
 
     def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
         """Its parts as messages: the roles that are left of the template say who speaks."""
-        found = PROMPT.fullmatch(trajectory.prompt.text)
-        system, user = (found["system"], found["user"]) if found else (None, trajectory.prompt.text)
+        system, user = prompt_parts(trajectory.prompt.text)
         messages = [{"role": "system", "content": system}] if system is not None else []
         messages.append({"role": "user", "content": user})
         chat = Chat(messages, [None] * len(messages))
         for number, turn in enumerate(trajectory.turns):
             chat.add({"role": "assistant", "content": turn.text}, number)
             observed = "" if turn.observation is None else turn.observation.text
-            for response in RESPONSE.finditer(observed):
-                chat.add({"role": "tool", "content": response[1]})
-            if words := OBSERVATION.fullmatch(observed):
-                spoken = (words["words"] or "").rpartition("user\n")[2]
-                if spoken:
+            for result in text_results(observed):
+                chat.add({"role": "tool", "content": result})
+            for found in observations(observed):
+                if spoken := found.words.rpartition("user\n")[2]:
                     chat.add({"role": "user", "content": spoken})
         return chat
+
+
+def observations(output: str) -> Iterator[Observed]:
+    """What stands between the assistant's words, in one pass over the text."""
+    position = 0
+    while (opening := RESULTS.search(output, position)) is not None:
+        found = _observed(output, opening)
+        if found is None:
+            return  # nothing behind it ends an observation, be it this one or a later one
+        yield found
+        position = found.end
+
+
+def prompt_parts(prompt: str) -> tuple[str | None, str]:
+    """The system's words and the user's; all of it is the user's if it isn't ChatML of these two."""
+    start, end = PROMPT.match(prompt), PROMPT_END.search(prompt)
+    if start is None or end is None or end.start() < start.end():
+        return None, prompt
+    return start["system"], prompt[start.end() : end.start()]
+
+
+def _observed(output: str, opening: re.Match[str]) -> Observed | None:
+    for results in RESULTS_END.finditer(output, opening.end()):
+        words = WORDS.match(output, results.end())
+        end = (
+            OBSERVATION_END.match(output, results.end())
+            if words is None
+            else OBSERVATION_END.search(output, words.end())
+        )
+        if end is not None:
+            return Observed(opening.start(), end.end(), output[results.end() : end.start()])
+    return None
 
 
 def _forms(reading: Reading) -> tuple[str, ...]:
@@ -108,7 +145,7 @@ def _turn(text: str, observed: str | None, form: str | None, reading: Reading, j
         return Turn(TextSpan(text), None, observation)
     cut = calls[0].start
     placed = tuple(replace(call, start=call.start - cut, end=call.end - cut) for call in calls)
-    responses = [] if observed is None else [found[1] for found in RESPONSE.finditer(observed)]
+    responses = [] if observed is None else list(text_results(observed))
     known: list[ToolResult] = []
     for call, response in zip(calls, responses if len(responses) == len(calls) else (), strict=False):
         found = judge_call(reading.tools, call, response, {})
