@@ -148,6 +148,22 @@ def test_memory_reserved_in_an_output_is_output(box: Driver) -> None:
         assert box.run(reserve.format(output) + "time.sleep(9)").status is Status.OUTPUT_LIMIT
 
 
+def test_what_lies_in_sockets_counts_as_memory(t2: Driver) -> None:
+    send = """
+import socket, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("listener")
+listener.listen(4096)
+for _ in range({}):
+    with socket.socket(socket.AF_UNIX) as sender:
+        sender.connect("listener")
+        sender.send(bytes(100_000))
+time.sleep(0.5)
+"""
+    assert t2.run(send.format(20), memory_mb=16).status is Status.OK
+    assert t2.run(send.format(1000), memory_mb=64).status is Status.MEMORY
+
+
 def test_cancelling_kills_the_run() -> None:
     async def check(node: Node) -> None:
         call = asyncio.create_task(node.run(RunRequest("while True: pass")))

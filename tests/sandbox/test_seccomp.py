@@ -94,6 +94,18 @@ def test_a_sessions_limit_on_processes_has_no_second_name() -> None:
         assert answer(program, prlimit, ARCH["x86_64"], 0, number, 0) == ALLOW
 
 
+@pytest.mark.parametrize("name", ["SO_SNDBUF", "SO_RCVBUF", "SO_SNDBUFFORCE", "SO_RCVBUFFORCE", "SO_ATTACH_FILTER"])
+def test_no_run_sets_the_size_of_a_sockets_buffer(name: str) -> None:
+    """Nor by another name: the kernel takes an option's number from half of the argument."""
+    numbers = {"SO_SNDBUF": 7, "SO_RCVBUF": 8, "SO_ATTACH_FILTER": 26, "SO_SNDBUFFORCE": 32, "SO_RCVBUFFORCE": 33}
+    program, arch = seccomp.build(True), pyseccomp.system_arch()
+    setsockopt = pyseccomp.resolve_syscall(arch, "setsockopt")
+    for level in (socket.SOL_SOCKET, socket.SOL_SOCKET | 1 << 32):
+        for option in (numbers[name], numbers[name] | 1 << 32):
+            assert answer(program, setsockopt, ARCH["x86_64"], 3, level, option) == ERRNO | errno.ENOSYS
+    assert answer(program, setsockopt, ARCH["x86_64"], 3, socket.SOL_SOCKET, socket.SO_REUSEADDR) == ALLOW
+
+
 def test_a_foreign_architecture_is_killed() -> None:
     """32-bit calls have other numbers, so no list of numbers holds for them."""
     for program in (seccomp.build(True), seccomp.build(True, supervisor=True), seccomp.take_back(True)):

@@ -32,7 +32,7 @@ getrlimit setrlimit getpriority getcpu capget
 sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min
 futex set_robust_list get_robust_list set_tid_address rseq arch_prctl restart_syscall getrandom
 exit exit_group wait4 waitid
-recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt setsockopt
+recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt
 """
 """Some of these exist on some machines only; libseccomp leaves out what the machine doesn't have. Not here, though
 harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
@@ -58,6 +58,10 @@ PRCTLS = (15, 16, 3, 23, 0x53564D41)
 FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
 """Copies, flags, locks, reading the owner, sizes of pipes, seals. Not setting the owner, or the signal that the owner
 gets: that is a `kill` by other means."""
+SOCKET_OPTIONS = (1, 2, 6, 9, 10, 13, 15, 16, 18, 20, 21)
+"""Debugging (which needs rights; TCP's options begin with this number, too), reuse of addresses and ports, broadcast,
+keeping alive, urgent data, lingering, credentials, low-water mark, time-outs. Not the sizes of buffers, which count for
+no limit on memory, and no filters, which are programs for the kernel."""
 F_ADD_SEALS = 1033
 TRUNCATION_ABI = 3
 """The first version of landlock that keeps a run from emptying files which it may not write."""
@@ -101,6 +105,8 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
         program.add_rule(allow, "ioctl", argument(1, equal, request))
     for command in FCNTLS:
         program.add_rule(allow, "fcntl", argument(1, equal, command))
+    for option in SOCKET_OPTIONS:
+        program.add_rule(allow, "setsockopt", argument(2, masked, 0xFFFFFFFF, option))
     for option in PRCTLS + (SUPERVISOR_PRCTLS if supervisor else ()):
         program.add_rule(allow, "prctl", argument(0, equal, option))
     # Only about itself: where supervisor and run have the same uid, the kernel would let it reach the supervisor.

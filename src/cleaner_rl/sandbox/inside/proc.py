@@ -67,6 +67,10 @@ class Proc:
         times = {name: self.read(f"{pid}/task/{name}/schedstat").split() for name in names}
         return {name: (int(ran), int(waited)) for name, (ran, waited, _) in times.items()}
 
+    def sockets(self) -> int:
+        """All in our network namespace, those included that were closed while what they sent lies unread."""
+        return int(self.read("self/net/sockstat").split()[2])
+
     def memory_files(self, pids: Iterable[str]) -> int:
         """Bytes of the files in memory that these processes have open, each file counted once."""
         held: dict[int, int] = {}

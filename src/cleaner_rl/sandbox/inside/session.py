@@ -104,12 +104,10 @@ class SessionSlot(Slot):
 
     def _exceeds(self, tree: Tree, before: float) -> bool:
         """Whether processes have used more CPU time since `before`, or hold more memory, than they may."""
-        settings = self._settings
-        memory: int = settings["session_limits"][0]
         cpu, held, _ = tree.look()
-        if cpu - before > settings["cpu_seconds"]:
+        if cpu - before > self._settings["cpu_seconds"]:
             return True
-        return held - int(settings["base_rss"]) > memory and tree.held_exactly() > memory
+        return self._holds_too_much(tree, held, self._settings["session_limits"][0])
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""

@@ -32,6 +32,8 @@ LOOK_EVERY = 25
 FIRST_FREE = 16
 LARGEST_REPORT = 1 << 20
 """No run of ours writes so much; one that does fills memory that nobody counts."""
+FEW_SOCKETS = 64
+"""Nobody is stopped for these, however large the machine makes them."""
 HUGE_PAGE = 2 << 20
 """Files hold whole pages, and those of memory may be huge."""
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
@@ -208,10 +210,18 @@ class Slot:
             return wire.WALL, waited
         if elapsed > wall_limit * wire.STARVED_FACTOR:
             return wire.STARVED, waited
-        # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
-        if held > memory_limit + self._settings["base_rss"] and tree.held_exactly() > memory_limit:
+        if self._holds_too_much(tree, held, memory_limit):
             return wire.MEMORY, waited
         return (wire.OUTPUT if flooded(files, output_limit) else wire.EXITED), waited
+
+    def _holds_too_much(self, tree: Tree, held: int, limit: int) -> bool:
+        """Whether processes that hold so much at first sight hold more memory than `limit`, or could in sockets."""
+        # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
+        if held > limit + self._settings["base_rss"] and tree.held_exactly() > limit:
+            return True
+        # What lies in a socket is no process's, and nobody says how much it is. So each counts as if it were full.
+        most = max(FEW_SOCKETS, limit // self._settings["socket_bytes"])
+        return "net" in self._layers and self._proc.sockets() > most
 
     def _end(self, pid: int) -> tuple[int, float, int]:
         """Kill what is left of a run and wait until nothing is: its wait status, CPU seconds of all, its peak bytes."""

@@ -86,11 +86,14 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
 
 
 def measure() -> dict[str, int]:
-    """What the preloaded interpreter itself holds, in bytes; limits on memory come on top of it."""
+    """Bytes that the preloaded interpreter itself holds, on top of which limits on memory come, and that a socket can."""
     with open("/proc/self/status", encoding="ascii") as file:
         sizes = dict(line.split(":", 1) for line in file if line.startswith("Vm"))
     names = {"base_data": "VmData", "base_size": "VmSize", "base_rss": "VmRSS"}
-    return {name: int(sizes[field].split()[0]) * 1024 for name, field in names.items()}
+    left, right = socket.socketpair()
+    with left, right:
+        most = left.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    return {name: int(sizes[field].split()[0]) * 1024 for name, field in names.items()} | {"socket_bytes": most}
 
 
 def versions(modules: list[str]) -> dict[str, str]:

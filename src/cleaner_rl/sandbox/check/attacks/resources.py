@@ -320,6 +320,73 @@ win("12 x 24 MB")
         wall=12,
     ),
     Attack(
+        "memory_sockets_of_many_processes",
+        AttackClass.RESOURCES,
+        """
+# What was sent and isn't read is no process's memory. Larger buffers, if they can be had, hold more.
+import socket
+def fill(filled=0):
+    try:
+        while True:
+            pair = socket.socketpair()
+            held.append(pair)
+            for end in pair:
+                try:
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+                except OSError:
+                    pass
+                end.setblocking(False)
+                try:
+                    while True:
+                        filled += end.send(bytes(32768))
+                except BlockingIOError:
+                    pass
+    except OSError:
+        return filled
+held = []
+read, write = os.pipe()
+for _ in range(12):
+    if os.fork() == 0:
+        os.write(write, b"%9d" % fill())
+        time.sleep(2)
+        os._exit(0)
+filled = sum(int(os.read(read, 9)) for _ in range(12))
+time.sleep(0.8)
+if filled > 96 << 20:
+    win(filled)
+""",
+        OUT_OF_MEMORY,
+        limits=replace(SMALL, cpu_seconds=4.0, wall_seconds=8.0),
+        wall=12,
+    ),
+    Attack(
+        "memory_sockets_nobody_accepts",
+        AttackClass.RESOURCES,
+        """
+# A connection that waits to be accepted has no descriptor, and what was sent on it stays when the sender closes.
+import socket
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("listener")
+listener.listen(4096)
+filled = 0
+for _ in range(1000):
+    with socket.socket(socket.AF_UNIX) as sender:
+        sender.setblocking(False)
+        try:
+            sender.connect("listener")
+            while True:
+                filled += sender.send(bytes(32768))
+        except BlockingIOError:
+            pass
+time.sleep(0.8)
+if filled > 96 << 20:
+    win(filled)
+""",
+        OUT_OF_MEMORY,
+        limits=replace(SMALL, cpu_seconds=4.0, wall_seconds=8.0),
+        wall=12,
+    ),
+    Attack(
         "cpu_in_children",
         AttackClass.RESOURCES,
         """
