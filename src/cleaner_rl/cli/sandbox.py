@@ -182,7 +182,14 @@ def _installed(sets: tuple[str, ...], folder: Path) -> list[PreloadSet]:
     help="As for serve; at the same path on every machine.",
 )
 @click.option("--slots", type=COUNT, help="Of each node; two per core of its machine if not given.")
-def up(on_ray: bool, ray_address: str | None, token_file: Path, slots: int | None) -> None:  # noqa: ARG001  # --ray says where
+@click.option("--sessions", type=COUNT, help="Of each node, open at once; as serve has them if not given.")
+def up(
+    on_ray: bool,  # noqa: ARG001  # --ray says where
+    ray_address: str | None,
+    token_file: Path,
+    slots: int | None,
+    sessions: int | None,
+) -> None:
     """Have a node on every machine of a cluster, kept alive by it.
 
     \b
@@ -192,7 +199,7 @@ def up(on_ray: bool, ray_address: str | None, token_file: Path, slots: int | Non
     Machines that have one keep it. Clients find the nodes as "ray:".
     """
     ray, nodes = _ray(ray_address)
-    for machine, (url, tier) in nodes.up(nodes.options_for(token_file, slots)).items():
+    for machine, (url, tier) in nodes.up(nodes.options_for(token_file, slots, sessions)).items():
         click.echo(f"{machine}  {url}  T{tier}")
     ray.shutdown()
 

@@ -117,6 +117,8 @@ def _actors() -> list[Any]:
     return [ray.get_actor(name, namespace=NAMESPACE) for name in names]
 
 
-def options_for(token_file: Path, slots: int | None) -> list[str]:
+def options_for(token_file: Path, slots: int | None, sessions: int | None) -> list[str]:
     """What each node's command line says."""
-    return ["--token-file", str(token_file), *([] if slots is None else ["--slots", str(slots)])]
+    named = {"--slots": slots, "--sessions": sessions}
+    chosen = [text for name, value in named.items() if value is not None for text in (name, str(value))]
+    return ["--token-file", str(token_file), *chosen]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from cleaner_rl.cli.sandbox import serve
+from cleaner_rl.sandbox import NodeConfig
+from cleaner_rl.sandbox.on_ray import options_for
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 FOLDER = Path("deploy/kubernetes")
@@ -49,6 +51,15 @@ def test_the_network_policy_lets_nothing_out_and_only_labelled_callers_in() -> N
     assert "namespaceSelector" in rule["from"][0]
     labels = manifests()["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"] == labels == manifests()["Service"]["spec"]["selector"]
+
+
+def test_serve_takes_what_each_node_of_a_ray_cluster_is_told(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.touch()
+    with serve.make_context("serve", options_for(tokens, slots=6, sessions=200)) as told:
+        assert (told.params["slots"], told.params["sessions"]) == (6, 200)
+    with serve.make_context("serve", options_for(tokens, None, None)) as told:
+        assert (told.params["slots"], told.params["sessions"]) == (NodeConfig().slots, NodeConfig().sessions)
 
 
 def test_the_container_file_serves_with_a_token_and_as_nobody_special() -> None:
