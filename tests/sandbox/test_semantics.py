@@ -272,6 +272,31 @@ print("main")
     assert outcome.files == {"left_open.txt": b"written"}
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "sys.stdout = None",
+        "sys.stderr = None",
+        "del sys.stdout",
+        "sys.stdout.close()",
+        "sys.stderr.close()",
+        "sys.stdout.flush(); os.close(1)",
+        "del sys.modules['__main__']",
+    ],
+)
+def test_a_program_may_take_away_its_own_outputs(box: Driver, end: str) -> None:
+    result = box.run(f"import os, sys\nprint(1)\n{end}")
+    assert (result.status, result.output) == (Status.OK, "1\n")
+
+
+def test_an_exception_is_not_described_in_a_file_of_the_programs_own(box: Driver) -> None:
+    code = "import os\nos.closerange(3, 64)\nfile = open('own', 'w')\nfile.write('hello')\nfile.flush()\n1 / 0"
+    outcome = box.outcome(code, fetch=("own",))
+    assert outcome.files == {"own": b"hello"}
+    assert outcome.result.status is Status.ERROR
+    assert outcome.result.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
 def test_a_programs_own_exception_hook_runs_and_hides_nothing(box: Driver) -> None:
     result = box.run("import sys\nsys.excepthook = lambda *a: print('hooked')\n1/0")
     assert (result.status, result.output) == (Status.ERROR, "hooked\n")

@@ -114,3 +114,9 @@ def test_a_thread_may_print_between_cells(t2: Driver) -> None:
     )
     time.sleep(1)
     assert cells.show("thread.join(); print(done)") == "[1]\n"
+
+
+def test_a_cell_may_take_away_its_outputs(t2: Driver) -> None:
+    cells = Cells(t2)
+    assert cells.show("import sys\nprint(1)\nkept, sys.stdout = sys.stdout, None") == "1\n"
+    assert cells.show("sys.stdout = kept\nprint(2)") == "2\n"

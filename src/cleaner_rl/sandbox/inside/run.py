@@ -41,6 +41,7 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     Whatever fails before it is ready is the slot's to answer for: the slot goes down, and no call was lost.
     """
     shut_in(settings, files)
+    own_report.note()
     os.write(READY_FD, b"r")
     os.close(READY_FD)
     try:
@@ -53,7 +54,8 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
         except OSError as error:  # files that don't fit
             tell(error, (report.FILE_NAME,))
             os._exit(1)
-        finish(execute(request[0], request[1], settings["main"]))
+        module: ModuleType = settings["main"]
+        finish(execute(request[0], request[1], module), module)
     finally:
         os._exit(1)  # this is a fork of the supervisor: nothing that is raised here may reach the supervisor's own code
 
@@ -194,6 +196,26 @@ def exit_code(exit_: SystemExit) -> int:
     return 1
 
 
+class OwnReport:
+    """The file that the node reads, which the program may close, and open another one under the same number."""
+
+    def __init__(self) -> None:
+        self._noted = os.stat_result([0] * 10)
+
+    def note(self) -> None:
+        """This is it."""
+        self._noted = os.fstat(REPORT_FD)
+
+    def write(self, description: dict[str, Any]) -> None:
+        """Describe an exception there. Raises `OSError` if it is gone."""
+        if not os.path.samestat(self._noted, os.fstat(REPORT_FD)):
+            raise OSError("another file has the report's number")
+        os.pwrite(REPORT_FD, report.encoded(description), 0)
+
+
+own_report = OwnReport()
+
+
 def tell(error: BaseException, names: tuple[str, ...]) -> None:
     """Give an uncaught exception to the program's own hook, and describe it to the node or, if that fails, on stderr.
 
@@ -205,23 +227,30 @@ def tell(error: BaseException, names: tuple[str, ...]) -> None:
     with contextlib.suppress(BaseException):
         description = report.describe(error, names)
         try:
-            os.pwrite(REPORT_FD, report.encoded(description), 0)
+            own_report.write(description)
         except BaseException:
             sys.stderr.write(description["traceback"])
 
 
-def finish(code: int) -> NoReturn:
+def finish(code: int, module: ModuleType) -> NoReturn:
     """End as the interpreter would, without taking apart the modules that were preloaded."""
     try:
         if threading.active_count() > 1:
             threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
-        sys.modules["__main__"].__dict__.clear()  # files that were left open are closed, and so written out
-        sys.stdout.flush()
-        sys.stderr.flush()
+        module.__dict__.clear()  # files that were left open are closed, and so written out
+        flush_outputs()
     except BaseException:
         os._exit(code or 1)
     os._exit(code)
+
+
+def flush_outputs() -> None:
+    """Write out what was printed; as at an interpreter's end, a stream that the program has taken away isn't missed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name, None)
+        if stream is not None and not getattr(stream, "closed", False):
+            stream.flush()
 
 
 def restore_signals() -> None:

@@ -112,6 +112,7 @@ def run_cell(
     for target, descriptor in enumerate(files):
         os.dup2(descriptor, target)
         os.close(descriptor)
+    run.own_report.note()
     if moved is not None:
         restore(*moved)
     names.append(name)
@@ -120,8 +121,7 @@ def run_cell(
             run.put_files(put)
         sys.stdin = _input.reader(has_stdin)
         exit_code = run.execute(code, echo, module, name, tuple(names))
-        sys.stdout.flush()
-        sys.stderr.flush()
+        run.flush_outputs()
     except BaseException as error:
         run.tell(error, tuple(names))
         exit_code = 1

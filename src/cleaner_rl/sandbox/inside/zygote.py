@@ -86,7 +86,7 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
 
 
 def measure() -> dict[str, int]:
-    """Bytes that the preloaded interpreter itself holds, on top of which limits on memory come, and that a socket can."""
+    """Bytes that the preloaded interpreter itself holds, limits on memory come on top of it, and that a socket can."""
     with open("/proc/self/status", encoding="ascii") as file:
         sizes = dict(line.split(":", 1) for line in file if line.startswith("Vm"))
     names = {"base_data": "VmData", "base_size": "VmSize", "base_rss": "VmRSS"}
