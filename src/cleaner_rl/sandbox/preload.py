@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Sequence
@@ -26,7 +27,14 @@ class PreloadSet:
 
     def has(self, imported: set[str]) -> bool:
         """Whether the set offers all of these top-level modules."""
-        return imported <= {name.partition(".")[0] for name in (*self.modules, *self.packages, *self.offers)}
+        return imported <= offered((self,))
+
+
+@functools.cache
+def offered(sets: tuple[PreloadSet, ...]) -> frozenset[str]:
+    """The top-level modules that any of these sets has."""
+    names = (name for each in sets for name in (*each.modules, *each.packages, *each.offers))
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 BARE = PreloadSet("bare")
@@ -49,8 +57,7 @@ _IMPORT = re.compile(r"(?:^|[;:])[ \t]*(import|from)[ \t]+([^#\n;]+)", re.MULTIL
 def imports_of(code: str) -> set[str]:
     """Top-level modules outside the standard library that a program imports, as far as a look at its text tells.
 
-    A pattern rather than a parser: it runs in the node, for every call, on code that may not parse. A false hit (in a
-    string, say) only costs the larger set.
+    A pattern rather than a parser: it runs in the node, for every call, on code that may not parse.
     """
     found: set[str] = set()
     for match in _IMPORT.finditer(code):
@@ -62,7 +69,20 @@ def imports_of(code: str) -> set[str]:
     return found - sys.stdlib_module_names
 
 
+def mentioned(code: str, sets: Sequence[PreloadSet]) -> set[str]:
+    """What the sets offer and the text names, wherever: modules are also imported by functions and in strings."""
+    found = {name for name in offered(tuple(sets)) if name in code and re.search(rf"\b{re.escape(name)}\b", code)}
+    return found - sys.stdlib_module_names
+
+
 def choose(code: str, sets: Sequence[PreloadSet]) -> PreloadSet:
-    """The first set that has all that the program imports; the last, which is the largest, if none has."""
+    """The first set that has all that the program may import; or else, that it does; the last, the largest, if none.
+
+    A module that is named and not imported only costs the larger set.
+    """
     imported = imports_of(code)
-    return next((each for each in sets if each.has(imported)), sets[-1])
+    for wanted in (imported | mentioned(code, sets), imported):
+        for each in sets:
+            if each.has(wanted):
+                return each
+    return sets[-1]
