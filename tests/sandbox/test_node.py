@@ -70,6 +70,15 @@ def test_a_request_that_its_run_did_not_finish_reading_is_not_the_next_ones() ->
     with_node(check)
 
 
+def test_a_slot_outlives_its_runs_however_fast_they_come() -> None:
+    async def check(node: Node) -> None:
+        for _ in range(500):
+            assert (await node.run(RunRequest("print(1)"))).attempts == 1
+        assert node.status.slot_deaths == 0
+
+    with_node(check)
+
+
 def test_a_run_finds_nothing_of_earlier_ones_in_its_memory(t2: Driver) -> None:
     sentinel = "f1nd-me-" + "if-you-can"
     for _ in range(4):

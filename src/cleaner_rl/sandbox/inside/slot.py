@@ -88,6 +88,7 @@ class Slot:
             start = self._wait_for_start(pidfd)
             done = self._watch(pid, pidfd, start, files)
             self._require_ready()
+            unread = fcntl.ioctl(self._requests, termios.FIONREAD, NOTHING)  # before the node may send the next one
             if start[5]:
                 folder = os.open(self._folders[0], os.O_PATH | os.O_DIRECTORY)
                 socket.send_fds(self._control, [done], [stdout, stderr, report, folder])
@@ -98,8 +99,8 @@ class Slot:
                 rights = THREE.pack(stdout, stderr, report)
                 self._control.sendmsg([done], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             self._poll.unregister(pidfd)
-            if any(fcntl.ioctl(self._requests, termios.FIONREAD, NOTHING)):
-                os._exit(0)  # or the next run would take for its own what this one has left of its request
+            if any(unread):
+                os._exit(0)  # or the next run would take it for its own request
             for descriptor in (stdin, stdout, stderr, report, pidfd):
                 os.close(descriptor)
             self._clear_box()
