@@ -11,7 +11,7 @@ from cleaner_rl.train.abandoned import ABANDONED
 from cleaner_rl.train.groups import HELD, PATIENCE, NothingToLearnError, StepRecord, TooManyFaultsError, figures_of
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.reading import to_recipe
-from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode
+from cleaner_rl.trajectory import Ending, Key
 from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
 from tests.train.recipes import values
@@ -68,17 +68,6 @@ def test_s20_residual_errors_are_counted_by_call() -> None:
     assert figures["errors_per_trajectory"] == 3 / 4
     assert figures["first_attempt_errors_per_trajectory"] == 3 / 4
     assert figures["first_attempt_success"] == pytest.approx(4 / 7)
-
-
-@pytest.mark.parametrize(("mode", "figure"), [(Mode.LIVE, 0.5), (Mode.HINDSIGHT, None)])
-def test_recovery_is_told_where_a_correction_may_be_missing(tmp_path: Path, mode: Mode, figure: float | None) -> None:
-    mended = replace(worked(), edit=Edit(mode, Granularity.GRAFT, (failed(), worked()), similarity=0.9))
-    unmended = replace(failed(), edit=Edit(mode, Granularity.NONE, (failed(), failed()), refusal="none worked"))
-    rows = [replace(each, reward=1.0) for each in (trajectory(mended), trajectory(unmended))]
-    record, policy = StepRecord(RECIPE, tmp_path), RECIPE.group_policy()
-    rows = [replace(each, key=Key("run", 3, "task", number)) for number, each in enumerate(rows)]
-    record.selected(rows, select(group_of(rows), policy, 1, dynamic_sampling=False), policy, absent=0)
-    assert record.finish(3, "train").get("cleaner/recovery") == figure
 
 
 def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cleaner_rl.resample.verdicts import WENT_BACK
 from cleaner_rl.train.abandoned import ABANDONED, METRICS
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.recipe import Recipe
-from cleaner_rl.trajectory import Granularity, Mode, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import Granularity, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import ParquetWriter
 
 GIVEN_UP = {
@@ -193,8 +193,7 @@ class StepRecord:
 def figures_of(rows: Sequence[Graded]) -> dict[str, float]:
     """Means over some trajectories; NaN where there is nothing to take a mean of."""
     edits = [edit for row in rows for _, edit in row.edits]
-    # Hindsight begins with a correction that is there; who looks ahead may find none.
-    looked = [edit for edit in edits if edit.mode is Mode.LIVE and (len(edit.original) > 1 or edit.refusal)]
+    tried = [edit for edit in edits if len(edit.original) > 1 or edit.refusal]
     first = [first_attempt_tally(row) for row in rows]
     gaps = [value for row in rows for value in _gaps(row)]
     alike = [edit.similarity for edit in edits if edit.similarity is not None]
@@ -208,7 +207,7 @@ def figures_of(rows: Sequence[Graded]) -> dict[str, float]:
         "errors_per_trajectory": _mean([float(residual_tally(row).failed) for row in rows]),
         "first_attempt_errors_per_trajectory": _mean([float(tally.failed) for tally in first]),
         "first_attempt_success": 1 - failed / calls if calls else float("nan"),
-        "recovery": _mean([float(edit.commits) for edit in looked]),
+        "recovery": _mean([float(edit.commits) for edit in tried]),
         "repairs_tried": _mean([float(sum(1 for _, edit in row.edits)) for row in rows]),
         "grafts": _count(rows, Granularity.GRAFT),
         "replacements": _count(rows, Granularity.REPLACE),
