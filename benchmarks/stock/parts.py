@@ -68,9 +68,7 @@ class Line:
 class TurnSampler(CleanerSampler):
     """Takes verl's rows as they are, and ours our way; writes both down."""
 
-    def sample(
-        self, global_steps: int, partition_id: str, batch_size: int
-    ) -> tuple[KVBatchMeta, dict[str, Any]]:
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
         """A batch, of whoever's step it is."""
         self._step = global_steps
         return super().sample(global_steps, partition_id, batch_size)
