@@ -6,18 +6,12 @@ import os
 from pathlib import Path
 
 from cleaner_rl.sandbox.inside import folders
+from tests.sandbox.nesting import nested
 
 
 def test_folders_go_however_deep_they_are(tmp_path: Path) -> None:
     top = tmp_path / "top"
-    top.mkdir()
-    descriptor = os.open(top, os.O_PATH)
-    for _ in range(1200):
-        os.mkdir("inner", dir_fd=descriptor)
-        inner = os.open("inner", os.O_PATH, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = inner
-    os.close(descriptor)
+    nested(top)
     folders.remove(str(top))
     assert not list(tmp_path.iterdir())
 

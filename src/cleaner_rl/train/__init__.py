@@ -1,8 +1,8 @@
 """Training on an unmodified verl: the loop, the purifier and the resampler as its plugin; recipes; verl on processors.
 
 - `recipe`, with `choices`, `reading`: a run as typed data, from YAML · `overrides`: the same as verl's settings ·
-  `plan`, `folders`: what all processes of a run read, and where · `start`, with `checks`, `resuming`: the
-  checks, the sandbox, then verl.
+  `plan`, `folders`: what all processes of a run read, and where · `start`, with `checks`, `resuming`,
+  `abandoned`, `processes`: the checks, what goes on and what is set aside, the sandbox, then verl.
 - in verl's processes: `plugin` (what verl loads) · `agent`, `rolls`, `workshop`, `policy`, `outputs` (rollouts) ·
   `manager`, `sampler`, `groups` (groups, faults, metrics, the store) · `router` (which replica) · `active` (are all
   of them there?).

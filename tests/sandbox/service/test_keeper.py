@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +10,7 @@ import pytest
 
 from cleaner_rl.sandbox.inside import folders
 from cleaner_rl.sandbox.service.keeper import SCRATCH, scratch
-
-
-def nested(top: Path) -> None:
-    """Folders within folders, as a program that runs may make them."""
-    top.mkdir(exist_ok=True)
-    descriptor = os.open(top, os.O_PATH)
-    for _ in range(1200):
-        os.mkdir("inner", dir_fd=descriptor)
-        inner = os.open("inner", os.O_PATH, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = inner
-    os.close(descriptor)
+from tests.sandbox.nesting import nested
 
 
 @pytest.fixture
