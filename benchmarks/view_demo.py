@@ -264,7 +264,7 @@ def metrics_of(lines: list[Summary]) -> dict[str, float]:
         "rollouts/turns": fmean(line.turns for line in lines),
     }
     if failed:
-        known["recovery"] = sum(line.mended_turns for line in lines) / failed
+        known["mended"] = sum(line.mended_turns for line in lines) / failed
     return known | ({"graft_gap": fmean(gaps)} if gaps else {})
 
 

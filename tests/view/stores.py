@@ -10,7 +10,7 @@ from pathlib import Path
 from cleaner_rl.purify import SplicePolicy, hindsight
 from cleaner_rl.purify.live import NO_CORRECTION
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, Edit, Ending, Granularity, Key, Mode, TokenSpan, Trajectory
+from cleaner_rl.trajectory import AnyTrajectory, Edit, Ending, Granularity, Key, Mode, Scores, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter
 from tests.builders import answered, failed, trajectory, worked
 
@@ -40,6 +40,18 @@ def unmended(rollout: int = 3, task: str = "sum", step: int = 0, run: str = "saa
     turn = failed()
     edit = Edit(Mode.LIVE, Granularity.NONE, (turn, replace(failed(), attempt=1)), refusal=NO_CORRECTION)
     return keyed(trajectory(replace(turn, edit=edit), answered()), run, step, task, rollout, 0.0)
+
+
+def moved(*lost: float, rollout: int = 6) -> Trajectory[TokenSpan]:
+    """Grafts one after the other, each with what a token of its call lost by moving."""
+    found, turns = grafted(rollout), []
+    turn = found.turns[0]
+    assert turn.action is not None
+    assert turn.action.sampled is not None
+    for each in lost:
+        lower = Scores(turn.action.sampled.logprobs - each)
+        turns.append(replace(turn, action=replace(turn.action, rescored=lower)))
+    return replace(found, turns=(*turns, *found.turns[1:]))
 
 
 def clean(rollout: int = 2, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:

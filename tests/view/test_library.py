@@ -24,7 +24,7 @@ from cleaner_rl.view.query import SORTS, BadQueryError
 from cleaner_rl.view.search import rows_with
 from cleaner_rl.view.sources import NothingToShowError, discover
 from tests.view import killing
-from tests.view.stores import broken, clean, grafted, hostile, replaced, unmended, write
+from tests.view.stores import broken, clean, grafted, hostile, moved, replaced, unmended, write
 
 FILTERS = {
     "": 8,
@@ -144,7 +144,7 @@ def test_curves_come_from_the_store_and_the_log_has_the_last_word(library: Libra
     assert runs["grpo"]["curves"]["reward"] == {"steps": [0, 1], "values": [1.0, 0.0]}
     assert runs["saar"]["curves"]["reward"] == {"steps": [0, 1, 2, 3], "values": [0.0, 0.25, 0.5, 0.75]}
     assert runs["saar"]["curves"]["errors_per_trajectory"] == {"steps": [0, 1], "values": [0.5, 1.0]}
-    assert runs["saar"]["curves"]["recovery"] == {"steps": [0], "values": [1.0]}
+    assert runs["saar"]["curves"]["mended"] == {"steps": [0, 1], "values": [0.5, 0.0]}
     assert runs["saar"]["curves"]["grafts"]["values"] == [0.25, 0.0]
     assert runs["saar"]["logged"] == ["actor/entropy", "reward"]
 
@@ -157,15 +157,25 @@ def found_inside(library: Library, **wanted: str) -> int:
 
 
 def test_a_curve_of_the_store_is_what_a_trainer_logs(tmp_path: Path) -> None:
-    rows = [grafted(), replaced(), unmended(2), unmended(3), broken(4), clean(5)]
+    rows = [
+        grafted(),
+        replaced(),
+        unmended(2),
+        unmended(3),
+        broken(4),
+        clean(5),
+        moved(0.25, 0.75),
+        moved(1.0, rollout=7),
+    ]
     logged = figures_of(rows)
     with Library(write(tmp_path / "store", rows), tmp_path / "cache") as library:
         library.update()
         (run,) = library.overview()["runs"]
-    assert logged["recovery"] == 0.5
+    assert logged["mended"] == 5 / 9
+    assert logged["graft_gap"] == 0.75
     drawn = {name: curve["values"] for name, curve in run["curves"].items()}
     assert drawn == {name: [pytest.approx(logged[name])] for name in drawn}
-    assert CURVES.keys() - drawn.keys() == {"graft_gap"}  # nothing was re-scored
+    assert drawn.keys() == CURVES.keys()
 
 
 def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) -> None:

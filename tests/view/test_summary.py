@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from cleaner_rl.purify import gap
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import AnyTrajectory, Granularity, Scores, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import AnyTrajectory, Granularity, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import read
 from cleaner_rl.view.lines import COLUMNS, lines_of, table_of
 from cleaner_rl.view.summary import STATUS_BITS, summarise
 from tests.generators import any_trajectories
-from tests.view.stores import broken, clean, grafted, replaced, write
+from tests.view.stores import broken, clean, grafted, moved, replaced, write
 
 
 def test_a_graft_a_replacement_a_clean_and_a_broken_one() -> None:
@@ -37,15 +37,10 @@ def test_a_status_under_an_edit_is_found_too() -> None:
 
 
 def test_the_gap_is_the_mean_of_the_edits() -> None:
-    found = grafted()
-    turn = found.turns[0]
-    assert summarise(found).gap is None
-    assert turn.action is not None
-    assert turn.action.sampled is not None
-    lower = Scores(turn.action.sampled.logprobs - 0.25)
-    turn = replace(turn, action=replace(turn.action, rescored=lower))
-    line = summarise(replace(found, turns=(turn, *found.turns[1:])))
-    assert line.gap == gap(turn) == 0.25
+    assert summarise(grafted()).gap is None
+    found = moved(0.25, 0.75)
+    assert [gap(turn) for turn in found.turns] == [0.25, 0.75, None]
+    assert summarise(found).gap == 0.5
 
 
 def test_what_resampling_said() -> None:

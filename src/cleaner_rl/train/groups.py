@@ -18,7 +18,7 @@ from cleaner_rl.resample.verdicts import WENT_BACK
 from cleaner_rl.train.abandoned import ABANDONED, METRICS
 from cleaner_rl.train.outputs import Graded
 from cleaner_rl.train.recipe import Recipe
-from cleaner_rl.trajectory import Granularity, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import Granularity, failures_mended, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import ParquetWriter
 
 GIVEN_UP = {
@@ -193,9 +193,8 @@ class StepRecord:
 def figures_of(rows: Sequence[Graded]) -> dict[str, float]:
     """Means over some trajectories; NaN where there is nothing to take a mean of."""
     edits = [edit for row in rows for _, edit in row.edits]
-    tried = [edit for edit in edits if len(edit.original) > 1 or edit.refusal]
     first = [first_attempt_tally(row) for row in rows]
-    gaps = [value for row in rows for value in _gaps(row)]
+    gaps = [found for row in rows if (found := _gaps(row))]
     alike = [edit.similarity for edit in edits if edit.similarity is not None]
     failed = sum(tally.failed for tally in first)
     calls = sum(tally.calls for tally in first)
@@ -207,14 +206,14 @@ def figures_of(rows: Sequence[Graded]) -> dict[str, float]:
         "errors_per_trajectory": _mean([float(residual_tally(row).failed) for row in rows]),
         "first_attempt_errors_per_trajectory": _mean([float(tally.failed) for tally in first]),
         "first_attempt_success": 1 - failed / calls if calls else float("nan"),
-        "recovery": _mean([float(edit.commits) for edit in tried]),
+        "mended": _mean([float(mended) for row in rows for mended in failures_mended(row)]),
         "repairs_tried": _mean([float(sum(1 for _, edit in row.edits)) for row in rows]),
         "grafts": _count(rows, Granularity.GRAFT),
         "replacements": _count(rows, Granularity.REPLACE),
         "refused": _count(rows, Granularity.NONE),
         "similarity": _mean(alike),
-        "graft_gap": _mean(gaps),
-        "graft_gap_max": max(gaps, default=float("nan")),
+        "graft_gap": _mean([_mean(found) for found in gaps]),
+        "graft_gap_max": max((value for found in gaps for value in found), default=float("nan")),
         "lookahead_tokens": _mean([_number(row.extra.get("lookahead")) for row in rows]),
         "seconds": _mean([_number(row.extra.get("seconds")) for row in rows]),
     }

@@ -22,7 +22,7 @@ from cleaner_rl.trajectory.ledger import Sampled, cut_before_repairs, raw, undo,
 from cleaner_rl.trajectory.reading import read_text, read_tokens
 from cleaner_rl.trajectory.seeds import Seeds
 from cleaner_rl.trajectory.spans import Floats, Ids, Scores, TextSpan, TokenSpan, token_span
-from cleaner_rl.trajectory.tallies import Tally, first_attempt_tally, first_attempts, residual_tally
+from cleaner_rl.trajectory.tallies import Tally, failures_mended, first_attempt_tally, first_attempts, residual_tally
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Ending, Key, Owner, Placed, Trajectory
 from cleaner_rl.trajectory.turns import Edit, Granularity, Mode, Turn
 from cleaner_rl.trajectory.vocabulary import Vocabulary
@@ -50,6 +50,7 @@ __all__ = [
     "cut_before_repairs",
     "derive_seed",
     "encode",
+    "failures_mended",
     "first_attempt_tally",
     "first_attempts",
     "gap",

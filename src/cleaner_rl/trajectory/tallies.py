@@ -43,6 +43,13 @@ def residual_tally(trajectory: AnyTrajectory) -> Tally:
     return _tally(result for turn in trajectory.turns for result in turn.results)
 
 
+def failures_mended(trajectory: AnyTrajectory) -> Iterator[bool]:
+    """For each turn that the model failed in unaided: whether a repair took its place."""
+    for turn in trajectory.turns:
+        mended = turn.edit is not None and turn.edit.commits
+        yield from (mended for each in first_attempts(turn) if each.failed)
+
+
 def first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:
     """The turns of the rollout itself that a turn of the history stands for.
 

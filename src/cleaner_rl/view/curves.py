@@ -28,7 +28,7 @@ CURVES: Mapping[str, str] = {
     "accuracy": "avg(CASE WHEN success THEN 1.0 WHEN NOT success THEN 0.0 END)",
     "errors_per_trajectory": "avg(failed)",
     "first_attempt_success": "1 - sum(first_failed) / nullif(sum(first_calls), 0)",
-    "recovery": "sum(grafts + replacements) / nullif(sum(grafts + replacements + unmended), 0)",
+    "mended": "sum(mended_turns) / nullif(sum(failed_turns), 0)",
     "grafts": "avg(grafts)",
     "replacements": "avg(replacements)",
     "graft_gap": "avg(gap)",

