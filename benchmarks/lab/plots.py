@@ -119,7 +119,7 @@ PANELS: tuple[Panel, ...] = (
     ("Failed first attempts (training, smoothed)", "RL steps", _trained("raw_errors")),
     ("Right after a failed first call", "RL steps", _recovery),
     ("Tokens sampled a trajectory (held-out)", "RL steps", _evaluated("length")),
-    ("Log-prob gap of moved tokens (training, smoothed)", "RL steps", _trained("graft_gap")),
+    ("Log-prob gap of edits (training, smoothed)", "RL steps", _trained("graft_gap")),
 )
 WITHIN = (PANELS[0], PANELS[1], PANELS[4])
 HEADLINE = (PANELS[0], ("Held-out accuracy, with room", "RL steps", _room), PANELS[4])

@@ -13,7 +13,7 @@ const PANELS: Panel[] = [
   { title: "Accuracy", note: "share of rollouts that solved their task", curves: [["accuracy", ""]] },
   { title: "Errors per trajectory", note: "failed calls left in the final history", curves: [["errors_per_trajectory", ""]] },
   { title: "First-attempt success", note: "share of calls that worked unaided", curves: [["first_attempt_success", ""]] },
-  { title: "Failures mended", note: "share of failed turns that a repair replaced", curves: [["mended", ""]] },
+  { title: "Failures mended", note: "share of failed turns that were repaired", curves: [["mended", ""]] },
   { title: "Grafts and replacements", note: "per trajectory; replacements dashed", curves: [["grafts", "grafts"], ["replacements", "replacements"]] },
   { title: "Log-prob gap of edits", note: "nats per token lost by moving", curves: [["graft_gap", ""]] },
   { title: "Tokens", note: "mean length of a trajectory", curves: [["tokens", ""]] },
