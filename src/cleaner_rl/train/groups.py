@@ -227,8 +227,7 @@ def _quality(rows: Sequence[Graded]) -> dict[str, float]:
 
 
 def _gaps(row: Graded) -> list[float]:
-    values = [gap(turn) for turn in row.turns if turn.edit is not None and turn.edit.commits]
-    return [value for value in values if value is not None]
+    return [lost for turn in row.turns if (lost := gap(turn)) is not None]
 
 
 def _count(rows: Sequence[Graded], granularity: Granularity) -> float:
