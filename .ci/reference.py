@@ -76,8 +76,12 @@ def _option(option: click.Option) -> str:
         kind = ", ".join(f"`{each}`" for each in option.type.choices)
     kind += ", repeatable" if option.multiple else ""
     shown = option.show_default if isinstance(option.show_default, str) else ""
-    if not shown and option.show_default and isinstance(option.default, int | float | str | Path):
+    if not shown and option.show_default and option.is_flag and option.secondary_opts:
+        shown = f"`{(option.opts if option.default else option.secondary_opts)[0]}`"
+    elif not shown and option.show_default and isinstance(option.default, int | float | str | Path):
         shown = f"`{option.default}`"
+    elif not shown and option.show_default and isinstance(option.default, list | tuple):
+        shown = ", ".join(f"`{each}`" for each in option.default)
     return f"| {names} | {cell(kind)}{', required' if option.required else ''} | {shown} | {cell(option.help or '')} |"
 
 

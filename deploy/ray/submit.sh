@@ -11,4 +11,4 @@ address=${1:?$usage} recipe=${2:?$usage} sandboxes=${3:?$usage}
 shift 3
 ray job submit --address "$address" --no-wait -- env --chdir="$PWD" \
     cleaner train "$recipe" --set "sandbox.addresses=[\"${sandboxes//,/\", \"}\"]" \
-    --set "sandbox.token_file=${TOKEN_FILE:?the file whose first line is the token of the sandbox nodes}" "$@"
+    --set "sandbox.token_file=${TOKEN_FILE:?a file with the token of the sandbox nodes and nothing else}" "$@"

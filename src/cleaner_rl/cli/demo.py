@@ -40,7 +40,7 @@ KINDS = {
     show_default=True,
     help="The page to write.",
 )
-@click.option("--open/--no-open", "opens", default=True, help="Open it in the browser.")
+@click.option("--open/--no-open", "opens", default=True, show_default=True, help="Open it in the browser.")
 def demo(out: Path, opens: bool) -> None:
     """Watch a failure being repaired: a scripted model, the real loop and sandbox, one page with before and after.
 

@@ -102,6 +102,7 @@ ELSEWHERE = (
 @click.option(
     "--rescore/--no-rescore",
     default=True,
+    show_default=True,
     help="Log-probs of moved tokens where they stand now; without, none to train on.",
 )
 @click.option(

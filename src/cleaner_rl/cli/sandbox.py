@@ -118,7 +118,7 @@ def serve(
     \b
     Example:
       cleaner sandbox serve --slots 32 &
-      curl -s localhost:8089/v1/run -d '{"code": "print(1 + 1)"}'
+      curl -s --retry 9 --retry-connrefused localhost:8089/v1/run -d '{"code": "print(1 + 1)"}'
       cleaner sandbox serve --set data=requirements.txt     # programs that import pandas find it loaded
 
     The first line says the tier and what the node can hold (also at /healthz); then comes one JSON line per call.

@@ -29,7 +29,10 @@ NO_ROOT_NOTE = "Not root: the attacks were not tried with isolation off."
 @options.sandbox_token
 @click.option("--only", metavar="PATTERN", default="*", help="Attacks whose name matches, such as 'net_*'.")
 @click.option(
-    "--proof/--no-proof", default=True, help="Also try the attacks with isolation off, in a throw-away world."
+    "--proof/--no-proof",
+    default=True,
+    show_default=True,
+    help="Also try the attacks with isolation off, in a throw-away world.",
 )
 @click.option("--layers", is_flag=True, help="Also try them at T2 with each layer left out in turn.")
 @options.as_json

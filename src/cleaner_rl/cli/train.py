@@ -20,7 +20,7 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
 
     \b
     Example:
-      cleaner train recipes/tiny-cpu.yaml --dry-run
+      cleaner train recipes/hindsight-4b.yaml --dry-run
       cleaner train recipes/cleaner-4b.yaml --set method=dapo --set name=dapo
 
     What is in the run's folder already is gone on from: the same command resumes a run. A folder that holds a run of

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--port", type=PORT, default=0, show_default="a free one", help="Port on 127.0.0.1.")
-@click.option("--open/--no-open", "opens", default=True, help="Open it in the browser.")
+@click.option("--open/--no-open", "opens", default=True, show_default=True, help="Open it in the browser.")
 @click.option(
     "--export",
     "export",

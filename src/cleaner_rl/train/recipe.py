@@ -186,7 +186,7 @@ class Faults:
     max_share: float = 0.2
     """Of a step's rollouts; above it the run stops."""
     stall_minutes: float = 60
-    """Without a finished group for so long, the run stops."""
+    """Without a finished rollout for so long, the run stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Sandbox:
     site: str = ""
     """The folder that these are installed in; empty: this environment."""
     token_file: str = ""
-    """A file whose first line is the token to show to nodes by address."""
+    """A file that holds one token and nothing else, to show to nodes by address."""
     cpu_seconds: float = 10.0
     """Of CPU time, that a call may use."""
     memory_mb: int = 512

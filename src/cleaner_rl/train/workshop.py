@@ -95,4 +95,9 @@ async def _open(plan: Plan, tokenizer: Any) -> Workshop:
 
 
 def _token(file: str) -> str | None:
-    return Path(file).read_text(encoding="utf-8").split()[0] if file else None
+    if not file:
+        return None
+    words = Path(file).read_text(encoding="utf-8").split()
+    if len(words) != 1:
+        raise ValueError(f"{file} (sandbox.token_file) must hold one token and nothing else; a node's TOML isn't meant")
+    return words[0]

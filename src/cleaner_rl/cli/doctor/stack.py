@@ -72,7 +72,7 @@ def engines() -> Iterator[Check]:
         yield Check("engine", State.OK, f"{', '.join(serving)}; {below}")
     else:
         remedy = (
-            "for training, pip install vllm or sglang here (on processors, in a checkout and with python3.11: bash "
+            "for training, pip install vllm==0.27.1 here (on processors, in a checkout and with python3.11: bash "
             "deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on the PATH); for rollouts and evaluation one behind "
             "an address will do: --model URL"
         )
