@@ -181,6 +181,38 @@ async def test_vllm_that_breaks_on_the_rows_of_its_cache_is_asked_for_all_of_the
         assert skipped == [False, True]
 
 
+@pytest.mark.parametrize("runner", [1, 2])
+@pytest.mark.parametrize("cached", [0, 4, 6, 7])
+@pytest.mark.parametrize("suffix", [1, 2, 14])
+@asynchronous
+async def test_vllm_scores_a_suffix_with_either_of_its_model_runners(runner: int, cached: int, suffix: int) -> None:
+    """A stand-in for both: of cached tokens the first gives rows that mean nothing, the second none."""
+
+    async def handler(request: web.Request) -> web.Response:
+        body = await request.json()
+        ids = np.array(body["token_ids"], np.int32)
+        settings = body["sampling_params"]
+        if listed := settings.get("logprob_token_ids"):
+            row = float(logprobs_of(ids, np.array(listed[:1], np.int32))[0])
+            shown = [{"token": f"token_id:{listed[0]}", "logprob": row}]
+            logprobs = {"content": [{"logprob": -1.0, "top_logprobs": shown}]}
+            choice = {"token_ids": [1], "finish_reason": "length", "logprobs": logprobs}
+            return web.json_response({"choices": [choice], "usage": {}})
+        hit = 0 if settings["skip_reading_prefix_cache"] else min(cached, len(ids) - 1)
+        rows = logprobs_of(ids[:1], ids[1:])
+        rows[:hit] = 9.0
+        known = [{str(token): {"logprob": float(row)}} for row, token in zip(rows, ids[1:].tolist(), strict=True)]
+        choice = {"token_ids": [1], "finish_reason": "length"}
+        usage = {"prompt_tokens_details": {"cached_tokens": hit}}
+        given = [None, *(known if runner == 1 else known[hit:])]
+        return web.json_response({"choices": [choice], "usage": usage, "prompt_logprobs": given})
+
+    ids = np.arange(5, 11 + suffix, dtype=np.int32)
+    async with standing_in("/inference/v1/generate", handler) as url, Address(url) as address:
+        scores = await VllmPolicy(address).score(ids[:6], ids[6:], request="x")
+        assert np.allclose(scores.logprobs, logprobs_of(ids[:1], ids[1:])[5:])
+
+
 class ChatApi:
     """A stand-in for a chat service: gives these messages, and keeps what it was sent."""
 

@@ -6,9 +6,10 @@ not in verl's asynchronous client, which would send the same seed once more: the
 its beginning.
 
 Scoring is one prefill; it is asked again if a weight update aborted it, and like sampling it passes by the asynchronous
-client, which drops prompt log-probs from its answers. The prefix may come out of the engine's cache, but rows of cached
-tokens are uninitialised memory that often looks right: an answer whose cache reached into the suffix is thrown away,
-and the request repeated without the cache.
+client, which drops prompt log-probs from its answers. The prefix may come out of the engine's cache, but vLLM has no
+rows of cached tokens: its second model runner, which GPUs have, leaves them out, and its first, which processors have,
+gives uninitialised memory that often looks right. So rows are counted from the end, and an answer whose cache reached
+into the suffix is thrown away, and the request repeated without the cache.
 
 Limits: a request that is cancelled goes on at the engine until its end, since verl has no way to end one. SGLang's
 servers are asked as verl's own code asks them, untested here.
@@ -28,6 +29,7 @@ from cleaner_rl.trajectory import Ids, Scores, derive_seed
 
 ABORTS = 30
 """How often a weight update may abort one scoring request before it is a fault."""
+ABORTED = ("aborted", "abort")
 AGAIN_SECONDS = 1.0
 """Until a request that was aborted is sent again."""
 
@@ -93,7 +95,7 @@ class VerlPolicy:
                 logprobs = None if logprobs is None or output.log_probs is None else [*logprobs, *output.log_probs]
                 version = output.extra_fields.get("global_steps")
                 self._note(version)
-            if output.stop_reason not in ("aborted", "abort") or len(ids) >= max_tokens:
+            if output.stop_reason not in ABORTED or len(ids) >= max_tokens:
                 return ids, logprobs, version
             if not self._goes_on:
                 raise EngineFaultError("the server gave the request up, and verl's client doesn't take it up again")
@@ -103,10 +105,10 @@ class VerlPolicy:
         """The log-prob of each id of the suffix after all ids before it, at temperature 1 and top-p 1."""
         ids = np.concatenate([prefix_T, suffix_T])
         output = await self._prefill(request, ids, cached=self._vllm)
-        first = len(prefix_T) - 1  # a row speaks of the token after it
-        if self._vllm and (output.extra_fields.get("num_cached_tokens") or 0) > first:
+        # A token's row was computed at the one before it.
+        if self._vllm and (output.extra_fields.get("num_cached_tokens") or 0) >= len(prefix_T):
             output = await self._prefill(request, ids, cached=False)
-        rows = slice(first, first + len(suffix_T))
+        rows = slice(-1 - len(suffix_T), -1)  # the last one is verl's, and speaks of nothing
         spoken_of = [row[0] for row in output.extra_fields["prompt_ids"][rows]]
         if spoken_of != suffix_T.tolist():
             raise EngineFaultError("the server scored other tokens than those it was asked for")
@@ -120,7 +122,8 @@ class VerlPolicy:
             parameters |= {"skip_reading_prefix_cache": not cached, "detokenize": False, "seed": 0}
         for _ in range(ABORTS):
             output = await self._ask(request, ids, dict(parameters))
-            if "prompt_logprobs" in output.extra_fields:
+            # An aborted request has rows too: verl's own, of nothing.
+            if "prompt_logprobs" in output.extra_fields and output.stop_reason not in ABORTED:
                 return output
             await asyncio.sleep(AGAIN_SECONDS)
         raise EngineFaultError(f"the server gave a scoring request up {ABORTS} times")

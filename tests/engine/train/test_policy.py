@@ -122,3 +122,41 @@ def test_a_turn_has_ended_wherever_the_engine_ends_it(ids: list[int], kept: list
     assert (drawn.ids_T.tolist(), str(drawn.finish)) == (kept, finish)
     assert drawn.logprobs_T is not None
     assert len(drawn.logprobs_T) == len(kept)
+
+
+class Scorer:
+    """A replica that scores as one of vLLM's model runners does, through verl's own reading of its answers: of cached
+    tokens the first runner gives rows that mean nothing, the second none. Its first answer may be an abort."""
+
+    def __init__(self, runner: int, cached: int, *, aborts: bool) -> None:
+        self.runner, self.cached, self.aborts = runner, cached, aborts
+        self.asked = 0
+
+    async def generate(self, _: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
+        from verl.workers.rollout.vllm_rollout.utils import extract_prompt_logprobs
+
+        self.asked += 1
+        hit = 0 if sampling_params["skip_reading_prefix_cache"] else self.cached
+        rows = [{each: SimpleNamespace(logprob=-each / 8)} for each in prompt_ids[1:]]
+        junk = [{0: SimpleNamespace(logprob=9.0)}] * hit if self.runner == 1 else []
+        aborted = self.aborts and self.asked == 1
+        extra: dict[str, Any] = {"global_steps": 3, "num_cached_tokens": hit}
+        shown = SimpleNamespace(prompt_logprobs=[None] if aborted else [None, *junk, *rows[hit:]])
+        extract_prompt_logprobs(shown, 0, extra)
+        return SimpleNamespace(token_ids=[1], stop_reason="aborted" if aborted else "completed", extra_fields=extra)
+
+
+@pytest.mark.parametrize("runner", [1, 2])
+@pytest.mark.parametrize("cached", [0, 2, 3, 4])
+@pytest.mark.parametrize("aborts", [False, True])
+def test_a_suffix_has_its_scores_with_either_of_vllms_model_runners(
+    runner: int, cached: int, aborts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cleaner_rl.train import policy as module
+
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.0)
+    client = Scorer(runner, cached, aborts=aborts)
+    suffix = np.array([8, 16], np.int32)
+    scores = asyncio.run(module.VerlPolicy(client, "vllm").score(PROMPT, suffix, request="r"))
+    assert (scores.logprobs.tolist(), scores.version) == ([-1.0, -2.0], 3)
+    assert client.asked == 1 + aborts + (cached >= len(PROMPT))

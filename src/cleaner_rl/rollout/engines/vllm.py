@@ -1,15 +1,16 @@
 """vLLM by its token route, `POST /inference/v1/generate`: ids in, ids and log-probs out.
 
-Scoring asks for the log-probs of a prompt while reading the prefix cache, so that only the suffix is computed. vLLM
-then answers with rows for the whole prompt, of which those of cached tokens are uninitialised memory. With c tokens
-cached, the row of token i is right for i > c alone: the first one behind the cache was predicted by a cached position.
-So what counts is `cached_tokens`, which a server reports under `--enable-prompt-tokens-details`; without it, or where
-the cache holds some of the suffix itself, the whole prompt is computed.
+Scoring asks for the log-probs of a prompt while reading the prefix cache, so that only the suffix is computed. With c
+tokens cached, there is a row of token i for i > c alone: the first one behind the cache was predicted by a cached
+position. Of the others vLLM's first model runner, which processors have, gives uninitialised memory, and its second,
+which GPUs have for dense models, nothing: so rows are counted from the end. What counts is `cached_tokens`, which a
+server reports under `--enable-prompt-tokens-details`; without it, or where the cache holds some of the suffix itself,
+the whole prompt is computed.
 
 Serve with `vllm serve MODEL --enable-prompt-tokens-details`. Tested with vLLM 0.27.1; 0.32 wants `--enable-scale-out`.
 On CPUs, 0.27.1 dies of a seeded request whose prompt it computes in chunks: add `--no-enable-chunked-prefill`.
 
-Limits: vLLM reports no version of its weights.
+Limits: vLLM reports no version of its weights. Its second model runner is known from its source; it can't run here.
 """
 
 from __future__ import annotations
@@ -144,8 +145,9 @@ class VllmPolicy:
 
     def _rows(self, answer: _Answer, ids_T: Ids, first: int) -> Floats:
         """The log-probs of a prompt's tokens from one on."""
-        rows = (answer.prompt_logprobs or [])[first:]
         tokens = ids_T[first:].tolist()
+        rows = answer.prompt_logprobs or []
+        rows = rows[max(0, len(rows) - len(tokens)) :]
         if len(rows) != len(tokens) or any(
             row is None or token not in row for row, token in zip(rows, tokens, strict=True)
         ):
