@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -336,3 +338,20 @@ def test_reading_one_equals_reading_all(trajectories: list[AnyTrajectory]) -> No
         for file in files.find(Path(folder)):
             everything = list(read(file))
             assert [read_at(file, place) for place in range(len(everything))] == everything
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other locks")
+@pytest.mark.parametrize(
+    ("problem", "told"), [(errno.EWOULDBLOCK, "another process writes"), (errno.ENOLCK, "has no locks")]
+)
+def test_a_folder_that_cant_be_locked_says_why(
+    problem: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    def refuse(*_: object) -> None:
+        raise OSError(problem, os.strerror(problem))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(files.BusyError, match=told), files.only_writer(tmp_path / ".lock"):
+        pass

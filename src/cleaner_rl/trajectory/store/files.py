@@ -44,7 +44,7 @@ def publish(temporary: Path, name: Path) -> None:
 
 
 class BusyError(Exception):
-    """Another process writes there."""
+    """Another process writes there, or might."""
 
 
 @contextmanager
@@ -61,8 +61,13 @@ def only_writer(lock: Path) -> Iterator[None]:
                 import fcntl
 
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except (BlockingIOError, PermissionError):  # the second is Windows'
             raise BusyError(f"another process writes to {lock.parent}; wait for it, or choose another folder") from None
+        except OSError as error:
+            raise BusyError(
+                f"{lock.parent} can't be kept to one process: its file system has no locks ({error.strerror}); choose "
+                "another folder, or have it mounted with them"
+            ) from None
         yield
     finally:
         os.close(descriptor)
