@@ -56,6 +56,25 @@ def test_paths_may_name_variables_of_the_environment(file: Path, monkeypatch: py
     assert read_recipe(file, ["tasks.train=[other.parquet]"]).tasks.train == ["other.parquet"]
 
 
+def test_what_is_here_has_its_whole_path_and_all_else_stays(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a Ray cluster that is there already, verl's processes have another working directory than the command."""
+    for name in ("train.parquet", "token", "mine.toml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    held_out = "tasks.held_out=[~/train.parquet, hdfs://far/away.parquet, missing.parquet]"
+    recipe = read_recipe(file, [held_out, "tasks.prompt=mine.toml", "sandbox.token_file=~/token"])
+
+    here = str(tmp_path / "train.parquet")
+    assert recipe.tasks.train == [here]
+    assert recipe.tasks.held_out == [here, "hdfs://far/away.parquet", "missing.parquet"]
+    assert recipe.tasks.prompt == str(tmp_path / "mine.toml")
+    assert recipe.sandbox.token_file == str(tmp_path / "token")
+    assert recipe.model.path == "some/model"
+
+
 def test_a_setting_for_verl_keeps_its_dots(file: Path) -> None:
     assert read_recipe(file, ["verl.trainer.balance_batch=false"]).verl == {"trainer.balance_batch": False}
 

@@ -50,7 +50,7 @@ def missing_data(recipe: Recipe) -> list[str]:
     files = [*recipe.tasks.train, *recipe.tasks.held_out]
     if recipe.cold_start is not None and not (cold_start_folder(recipe) / "done").exists():
         files += recipe.cold_start.demonstrations
-    return [file for file in files if "://" not in file and not Path(file).expanduser().exists()]
+    return [file for file in files if "://" not in file and not Path(file).exists()]
 
 
 def check_data(recipe: Recipe) -> None:
@@ -63,7 +63,7 @@ def check_rows(recipe: Recipe) -> None:
     """Raise `RecipeError` if the tasks don't fill one batch: verl would never come to a step."""
     import pyarrow.parquet as pq
 
-    files = [Path(file).expanduser() for file in recipe.tasks.train]
+    files = [Path(file) for file in recipe.tasks.train]
     if not all(file.is_file() and file.suffix == ".parquet" for file in files):
         return  # addresses and verl's other formats are its own to count
     rows = sum(pq.read_metadata(file).num_rows for file in files)
@@ -91,7 +91,7 @@ def check_prompts(recipe: Recipe, tokens: Callable[[Sequence[Message]], int]) ->
     """Raise `RecipeError` if a prompt has more `tokens` than the recipe has room for: the response would have fewer."""
     prompt, most, frame = load_prompt(recipe.prompt), recipe.budget.prompt_tokens, 0
     long: dict[str, int] = {}
-    files = [Path(file).expanduser() for file in (*recipe.tasks.train, *recipe.tasks.held_out)]
+    files = [Path(file) for file in (*recipe.tasks.train, *recipe.tasks.held_out)]
     ours = [file for file in files if file.is_file() and file.suffix == ".parquet"]  # as in `check_rows`
     for task in (task for file in ours for task in read_verl(file)):
         messages = prompt.messages(task)

@@ -9,7 +9,7 @@ from cleaner_rl.train.recipe import Recipe
 
 def run_folder(recipe: Recipe) -> Path:
     """Where a run lives."""
-    return (Path(recipe.run.folder) / recipe.name).absolute()
+    return (Path(recipe.run.folder).expanduser() / recipe.name).absolute()
 
 
 def part_folders(recipe: Recipe) -> list[Path]:

@@ -75,6 +75,9 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
             super().generate_sequences(prompts)
         except RayActorError as error:
             raise WorkerLostError(error) from None
+        # verl begins with the first worker each time, and a refill has fewer prompts than there are workers.
+        served = len(prompts) % len(self.agent_loop_workers)
+        self.agent_loop_workers: list[Any] = self.agent_loop_workers[served:] + self.agent_loop_workers[:served]
 
     def check_workers(self) -> None:
         """Raise `WorkerLostError` if a worker is gone. A busy one may answer whenever it comes to it."""

@@ -29,7 +29,7 @@ class Plan:
         plan_file(self.folder).write_text(json.dumps(values, indent=2), encoding="utf-8")
         loop = {"name": AGENT, "_target_": "cleaner_rl.train.agent.CleanerAgentLoop", "folder": str(self.folder)}
         agent_loops(self.folder).write_text(json.dumps([loop]), encoding="utf-8")  # JSON is YAML
-        router = {"router_class": "cleaner_rl.train.router.EvenRouter", "longest": self.recipe.window}
+        router = {"router_class": "cleaner_rl.train.router_actor.RouterActor", "longest": self.recipe.window}
         router_file(self.folder).write_text(json.dumps({**router, "room": self.recipe.device.kv_tokens}))
 
 

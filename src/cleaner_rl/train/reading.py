@@ -1,6 +1,7 @@
 """A recipe from YAML: typed, and strict. A key that isn't one is an error that names the nearest.
 
-Texts may name variables of the environment (`$DATA/train.parquet`).
+Texts may name variables of the environment (`$DATA/train.parquet`). Files that are here are named by their whole path:
+on a Ray cluster that is there already, verl's processes have another working directory than the command.
 """
 
 from __future__ import annotations
@@ -18,6 +19,14 @@ import msgspec
 import yaml
 
 from cleaner_rl.train.recipe import Recipe, RecipeError
+
+PLACES = {
+    "model": ("path",),
+    "tasks": ("train", "held_out", "prompt"),
+    "cold_start": ("demonstrations",),
+    "sandbox": ("site", "token_file"),
+}
+"""The settings that name files or folders, or may."""
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -40,7 +49,12 @@ def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
         raise RecipeError(f"{file} holds no settings; a recipe has at least name, method, model and tasks")
     for setting in settings:
         _set(values, setting)
-    return to_recipe({key: _expanded(value) for key, value in values.items()})
+    values = {key: _expanded(value) for key, value in values.items()}
+    for section, keys in PLACES.items():
+        held = values.get(section)
+        if isinstance(held, dict):
+            held |= {key: _whole(held[key]) for key in keys if key in held}
+    return to_recipe(values)
 
 
 def to_recipe(values: Mapping[str, object]) -> Recipe:
@@ -81,6 +95,16 @@ def _expanded(value: object) -> object:
             "export it, or put another value with --set"
         )
     return text
+
+
+def _whole(named: object) -> object:
+    """The whole path of what is here. All else stays: names on the hub and of prompts, and addresses."""
+    if isinstance(named, list):
+        return [_whole(each) for each in named]
+    if not isinstance(named, str) or not named:
+        return named
+    path = Path(named).expanduser()
+    return str(path.absolute()) if path.exists() else named
 
 
 def _set(values: dict[str, Any], setting: str) -> None:

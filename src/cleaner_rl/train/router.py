@@ -4,8 +4,9 @@ verl asks for a server before each request and says when it is over; a request i
 may take its time: a turn that would not fit anywhere waits here rather than in an engine's queue. Requests of one
 trajectory that run side by side (scores) go where the first one went.
 
-verl runs one of these as a Ray actor, next to all workers. Limits: it learns a context's length when its next request
-comes; it doesn't read the replicas' own metrics. Without a figure for their KV cache nothing is held back.
+verl runs one of these as a Ray actor (`router_actor`), next to all workers. Limits: it learns a context's length when
+its next request comes, so of a trajectory's last turn never; it doesn't read the replicas' own metrics. Without a
+figure for their KV cache nothing is held back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ class EvenRouter:
         self._placed: dict[str, asyncio.Future[str]] = {}
         """Where the open turn of each trajectory runs, once that is known."""
         self._open: Counter[str] = Counter()
-        self._tokens: dict[str, int] = {}
         self.add_servers(servers)
 
     async def acquire_server(self, request_id: str, prompt_ids: Sequence[int] = (), **_extra: Any) -> tuple[str, Any]:
@@ -58,7 +58,7 @@ class EvenRouter:
         self._open[request_id] -= 1
         if not self._open[request_id]:
             del self._open[request_id], self._placed[request_id]
-            self._scheduler.release(request_id, self._tokens.pop(request_id), time.monotonic())
+            self._scheduler.release(request_id, None, time.monotonic())
             self._dispatch()
 
     def require_acquire_fields(self) -> list[str]:
@@ -112,7 +112,6 @@ class EvenRouter:
 
     def _arrive(self, request_id: str, tokens: int) -> None:
         self._placed[request_id] = asyncio.get_running_loop().create_future()
-        self._tokens[request_id] = tokens
         self._scheduler.arrive(request_id, tokens, time.monotonic())
         self._dispatch()
 

@@ -308,6 +308,27 @@ def test_a_process_without_our_parts_is_named() -> None:
     assert "verl routes by Bare" in problems[1]
 
 
+def test_more_turns_may_wait_for_a_server_than_ray_runs_calls_at_a_time_by_itself(tmp_path: Path) -> None:
+    import ray
+    from verl.workers.rollout.router import get_router_handle
+
+    from cleaner_rl.train.active import router_missing
+    from cleaner_rl.train.plan import router_file
+
+    even = to_recipe(values(device={"router": "even", "kv_tokens": 100}))
+    Plan(even, (), tmp_path).write()
+    router = get_router_handle({"a": "handle"}, str(router_file(tmp_path)))
+    assert not ray.get(router.__ray_call__.remote(router_missing, even))
+    turns = {router.acquire_server.remote(str(number), prompt_ids=[0] * 90): str(number) for number in range(1_100)}
+    over = []
+    while turns:
+        placed, _ = ray.wait(list(turns), timeout=60)
+        assert placed, f"{len(turns)} turns still wait"
+        over.append(router.release_server.remote("a", request_id=turns.pop(placed[0])))
+    ray.get(over, timeout=60)
+    assert ray.get(router.get_total_inflight.remote(), timeout=60) == 0
+
+
 def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> None:
     import ray
     import torch
@@ -340,6 +361,37 @@ def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> N
     prompts["validate"] = NonTensorData(True)
     with pytest.raises(WorkerLostError, match="an agent-loop worker is gone"):
         manager.generate_sequences(prompts)
+
+
+def test_refills_go_to_one_worker_after_the_other() -> None:
+    import ray
+    import torch
+    from tensordict import TensorDict
+    from tensordict.tensorclass import NonTensorData
+
+    from cleaner_rl.train.manager import CleanerManager
+
+    class Worker:
+        """Counts the prompts that it gets."""
+
+        def __init__(self) -> None:
+            self._got = 0
+
+        async def generate_sequences(self, prompts: Any) -> None:
+            self._got += len(prompts)
+
+        async def got(self) -> int:
+            return self._got
+
+    remote: Any = ray.remote(num_cpus=0)(Worker)
+    workers = [remote.remote() for _ in range(3)]
+    manager = object.__new__(CleanerManager)
+    manager.agent_loop_workers = workers
+    for count in (3, 1, 1, 2, 2):
+        prompts = TensorDict({"index": torch.arange(count)}, batch_size=count)
+        prompts["validate"] = NonTensorData(True)
+        manager.generate_sequences(prompts)
+    assert ray.get([worker.got.remote() for worker in workers], timeout=60) == [3, 3, 3]
 
 
 def _keep_checking(manager: Any, seconds: float) -> None:

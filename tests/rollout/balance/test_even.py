@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -83,6 +84,18 @@ def test_the_longest_following_turn_has_the_first_choice() -> None:
     made.arrive("a", 1_000, 2.0)
     made.arrive("b", 5_000, 2.0)
     assert [request for request, _ in made.dispatch(2.0)] == ["b", "a"]
+
+
+@pytest.mark.parametrize("said", [3_100, None])
+def test_how_much_a_turn_samples_is_learnt_also_where_its_end_says_nothing(said: int | None) -> None:
+    made = scheduler(1, room=100_000, policy=replace(POLICY, deviations=0.0))
+    for number in range(400):
+        started(made, str(number), tokens=100, now=number)
+        made.release(str(number), said, number)
+        started(made, str(number), tokens=3_100, now=number)
+        made.release(str(number), 6_100, number)
+    begun = started(made, *(f"new {number}" for number in range(60)), tokens=6_000, now=500.0)
+    assert len(begun) == 11, "each has 6,000 tokens and will sample 3,000"
 
 
 def test_an_empty_replica_takes_any_turn() -> None:

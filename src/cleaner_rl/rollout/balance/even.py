@@ -46,6 +46,8 @@ class _Trajectory:
     work: float = 0.0
     """Expected to be left when its last turn arrived."""
     idle_since: float = 0.0
+    unseen: bool = False
+    """Whether its last turn ended without a word on how far it had come."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,9 @@ class EvenScheduler:
         self._forget(now)
         queue = self._following if request in self._trajectories else self._new
         known = self._trajectories.setdefault(request, _Trajectory())
+        if known.unseen:
+            self._learn(tokens - known.tokens)
+            known.unseen = False
         self._grow(known, tokens)
         left = self._lengths.remaining(tokens)
         known.work = left * (self.policy.sequence + tokens + left / 2)
@@ -114,10 +119,13 @@ class EvenScheduler:
         self._following.pop(request, None)
         self._rest(request, now)
 
-    def release(self, request: str, tokens: int, now: float) -> None:
-        """Its context stays cached where it is."""
+    def release(self, request: str, tokens: int | None, now: float) -> None:
+        """Its context stays cached where it is. Without `tokens`, how long it has become is seen when it comes back."""
         known = self._trajectories[request]
-        self._turn += (max(0, tokens - known.tokens) - self._turn) / 64
+        if tokens is None:
+            tokens, known.unseen = known.tokens, True
+        else:
+            self._learn(tokens - known.tokens)
         self._grow(known, tokens)
         if known.home is not None:
             replica = self._replicas[known.home]
@@ -185,6 +193,9 @@ class EvenScheduler:
         replica.work += known.work
         replica.held += tokens
         replica.used += tokens
+
+    def _learn(self, sampled: int) -> None:
+        self._turn += (max(0, sampled) - self._turn) / 64
 
     def _grow(self, known: _Trajectory, tokens: int) -> None:
         if tokens > known.tokens:
