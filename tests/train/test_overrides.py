@@ -40,7 +40,7 @@ def test_the_docs_configuration_of_verls_is_passed_on() -> None:
     settings = overrides(to_recipe(values(**yaml.safe_load(block))), FOLDER)
     assert settings["actor_rollout_ref.rollout.max_num_seqs"] == 256
     assert settings["trainer.balance_batch"] is True
-    assert settings["+actor_rollout_ref.model.override_config.attn_implementation"] == "sdpa"
+    assert settings["+ray_kwargs.ray_init.include_dashboard"] is False
 
 
 def test_a_setting_of_ours_can_be_overruled_once() -> None:

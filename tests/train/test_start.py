@@ -23,7 +23,7 @@ from cleaner_rl.train.node import node_config
 from cleaner_rl.train.plan import Plan, agent_loops, read_plan
 from cleaner_rl.train.reading import read_recipe, to_recipe
 from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import INSTALL, command, sandbox, train
+from cleaner_rl.train.start import INSTALL, command, parts, sandbox, train
 from tests.train.recipes import MINIMAL, values
 
 
@@ -101,6 +101,24 @@ def test_what_to_install_depends_on_the_device(kind: str, remedy: str, monkeypat
     model = {"path": "some/model", "dtype": "float32"}
     with pytest.raises(RecipeError, match=remedy):
         train(to_recipe(values(model=model, device={"kind": kind})))
+
+
+@pytest.mark.parametrize(
+    ("attention", "refusal"),
+    [
+        ("flash_attention_2", r"not installed here: flash_attn;.*model\.attention=sdpa"),
+        ("sdpa", "not here: train.parquet"),
+    ],
+)
+def test_without_flash_attn_a_gpu_trains_with_torchs_attention_only(
+    attention: str, refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda name: None if name == "flash_attn" else object())
+    recipe = to_recipe(values(model={"path": "some/model", "attention": attention}))
+    with pytest.raises(RecipeError, match=refusal):
+        train(recipe)
+    key = "+actor_rollout_ref.model.override_config.attn_implementation"
+    assert [each[key] for each in parts(recipe).values()] == [attention]
 
 
 def test_the_engine_to_install_is_the_one_that_was_tried() -> None:

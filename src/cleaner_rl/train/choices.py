@@ -46,6 +46,15 @@ class Dtype(StrEnum):
     FLOAT16 = "float16"
 
 
+class Attention(StrEnum):
+    """Whose attention a model is trained with on GPUs; on a processor it is torch's. Engines have their own."""
+
+    FLASH = "flash_attention_2"
+    """flash-attn's, a package that has to be built for the torch that is there."""
+    TORCH = "sdpa"
+    """torch's own, which needs nothing more; verl then also takes more memory for log-probs."""
+
+
 class GraftLogprobs(StrEnum):
     """Which log-prob of a moved token the trainer takes for the rollout's."""
 

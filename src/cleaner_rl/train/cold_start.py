@@ -52,6 +52,7 @@ def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         "optim.lr": start.lr,
         "optim.lr_warmup_steps_ratio": start.warmup,
         "optim.lr_scheduler_type": "cosine",
+        "+model.override_config.attn_implementation": recipe.attention,
         "engine.strategy": "fsdp2",
         "engine.seed": recipe.seed,
         "+engine.mixed_precision.param_dtype": SHORT[recipe.model.dtype],
@@ -71,7 +72,6 @@ def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
     if recipe.device.kind is DeviceKind.CPU:
         values |= {
             "data.num_workers": 0,
-            "+model.override_config.attn_implementation": "sdpa",
             "model.use_remove_padding": False,
             "model.enable_gradient_checkpointing": False,
             "engine.use_torch_compile": False,

@@ -84,6 +84,7 @@ def _model(recipe: Recipe) -> dict[str, object]:
     offload, roles = recipe.device.offload, ("actor", "ref") if recipe.update.kl else ("actor",)
     values: dict[str, object] = {
         f"{_A}.model.path": recipe.model.path,
+        f"+{_A}.model.override_config.attn_implementation": recipe.attention,
         f"{_A}.actor.strategy": "fsdp2",
         f"{_A}.actor.fsdp_config.seed": recipe.seed,
         f"{_A}.actor.fsdp_config.optimizer_offload": offload,
@@ -170,6 +171,8 @@ def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
         "trainer.project_name": "cleaner-rl",
         "trainer.experiment_name": recipe.name,
         "trainer.logger": run.loggers,
+        # Each holds a core of Ray's; with verl's eight, a small machine has none left, and everybody waits for ever.
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 2 * device.nodes,
         "trainer.nnodes": device.nodes,
         "trainer.n_gpus_per_node": device.per_node,
         # verl ends with whichever comes first; with a step an epoch at the least, the epochs never do.
@@ -192,7 +195,6 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
     vllm = f"+{_A}.rollout.engine_kwargs.vllm"
     return {
         "data.dataloader_num_workers": 0,
-        f"+{_A}.model.override_config.attn_implementation": "sdpa",
         f"{_A}.model.use_remove_padding": False,
         f"{_A}.model.enable_gradient_checkpointing": False,
         f"{_A}.actor.use_torch_compile": False,

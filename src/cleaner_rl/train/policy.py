@@ -18,6 +18,7 @@ servers are asked as verl's own code asks them, untested here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 
 from cleaner_rl.rollout import Completion, EngineFaultError, Finish, Sampling
-from cleaner_rl.trajectory import Ids, Scores, derive_seed
+from cleaner_rl.trajectory import Floats, Ids, Scores, derive_seed
 
 ABORTS = 30
 """How often a weight update may abort one scoring request before it is a fault."""
@@ -108,12 +109,14 @@ class VerlPolicy:
         # A token's row was computed at the one before it.
         if self._vllm and (output.extra_fields.get("num_cached_tokens") or 0) >= len(prefix_T):
             output = await self._prefill(request, ids, cached=False)
-        rows = slice(-1 - len(suffix_T), -1)  # the last one is verl's, and speaks of nothing
-        spoken_of = [row[0] for row in output.extra_fields["prompt_ids"][rows]]
-        if spoken_of != suffix_T.tolist():
+        scores = _suffix(output.extra_fields, suffix_T)
+        if scores is None and self._vllm:
+            # With its second runner, a request that had to make room in mid-prompt loses the rows that it had.
+            output = await self._prefill(request, ids, cached=False)
+            scores = _suffix(output.extra_fields, suffix_T)
+        if scores is None:
             raise EngineFaultError("the server scored other tokens than those it was asked for")
-        logprobs = [row[0] for row in output.extra_fields["prompt_logprobs"][rows]]
-        return Scores(np.asarray(logprobs, np.float32), output.extra_fields.get("global_steps"))
+        return Scores(scores, output.extra_fields.get("global_steps"))
 
     async def _prefill(self, request: str, ids: Ids, *, cached: bool) -> Any:
         parameters: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
@@ -141,6 +144,14 @@ class VerlPolicy:
             return await asyncio.shield(asked)
         except Exception as error:  # Ray's, the server's, the engine's: none of them is the model's doing
             raise EngineFaultError(f"the rollout server failed: {type(error).__name__}: {error}") from error
+
+
+def _suffix(answer: Mapping[str, Any], suffix_T: Ids) -> Floats | None:  # noqa: N803
+    """The log-probs of a prompt's last tokens; None if the rows speak of others."""
+    rows = slice(-1 - len(suffix_T), -1)  # the last one is verl's, and speaks of nothing
+    if [row[0] for row in answer["prompt_ids"][rows]] != suffix_T.tolist():
+        return None
+    return np.asarray([row[0] for row in answer["prompt_logprobs"][rows]], np.float32)
 
 
 _asked: set[asyncio.Future[Any]] = set()

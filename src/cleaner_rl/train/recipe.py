@@ -13,6 +13,7 @@ from cleaner_rl.purify import PurifyPolicy, Schedule, SplicePolicy, Unrepaired, 
 from cleaner_rl.resample import PlainPolicy, Positives, QualityOf, RocPolicy
 from cleaner_rl.tasks import RewardScale
 from cleaner_rl.train.choices import (
+    Attention,
     Correction,
     DeviceKind,
     Dtype,
@@ -38,6 +39,7 @@ class Model:
     path: str
     """A folder in Hugging Face's form, or a name on the hub."""
     dtype: Dtype = Dtype.BFLOAT16
+    attention: Attention = Attention.FLASH
     template: dict[str, object] = field(default_factory=dict)
     """Options of its chat template, such as `enable_thinking: false`."""
 
@@ -335,6 +337,11 @@ class Recipe:
     def prompt(self) -> str:
         """What the model is told."""
         return "no-tool" if self.method is Method.NO_TOOLS else self.tasks.prompt
+
+    @property
+    def attention(self) -> Attention:
+        """Whose the model is trained with."""
+        return Attention.TORCH if self.device.kind is DeviceKind.CPU else self.model.attention
 
     @property
     def sampled(self) -> int:

@@ -1,7 +1,8 @@
 """Every place at which this room touches verl and vLLM, by name, with the shape it counts on.
 
-A new release moves such places. `broken_seams` says which, all at once and in words; the tests and the start of a run
-both ask it. Keys of verl's configuration are checked by composing a recipe's settings (`compose`).
+A new release moves such places. `broken_seams` says which, all at once and in words; the tests and
+`cleaner train --dry-run` both ask it. Keys of verl's configuration are checked by composing a recipe's settings
+(`compose`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from cleaner_rl.train.checks import (
     check_template,
     check_window,
 )
-from cleaner_rl.train.choices import DeviceKind
+from cleaner_rl.train.choices import Attention, DeviceKind
 from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.folders import part_folders, run_folder
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
@@ -43,9 +43,10 @@ from cleaner_rl.trajectory.store.files import BusyError, only_writer
 SANDBOX_SECONDS = 120.0
 """For a node to come up."""
 FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
-NEEDED = ("torch", "transformers", "ray", "verl")
+NEEDED = ("torch", "transformers", "ray", "transfer_queue", "verl")
+FLASH = "flash_attn"
 INSTALL = {
-    DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm==0.27.1",
+    DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm==0.27.1 (flash-attn, or --set model.attention=sdpa)",
     DeviceKind.CPU: "in a checkout, with python3.11: bash deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on PATH",
 }
 """What to do about it."""
@@ -57,7 +58,8 @@ class TrainingFailedError(RuntimeError):
 
 def train(recipe: Recipe) -> Path:
     """Run a recipe to its end; returns its folder."""
-    missing = [name for name in (*NEEDED, recipe.device.engine) if find_spec(name) is None]
+    needed = [*NEEDED, recipe.device.engine, *([FLASH] if recipe.attention is Attention.FLASH else [])]
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
     check_settings(recipe)

@@ -126,10 +126,11 @@ def test_a_turn_has_ended_wherever_the_engine_ends_it(ids: list[int], kept: list
 
 class Scorer:
     """A replica that scores as one of vLLM's model runners does, through verl's own reading of its answers: of cached
-    tokens the first runner gives rows that mean nothing, the second none. Its first answer may be an abort."""
+    tokens the first runner gives rows that mean nothing, the second none, and it may lose some when it has to make
+    room. Its first answer may be an abort."""
 
-    def __init__(self, runner: int, cached: int, *, aborts: bool) -> None:
-        self.runner, self.cached, self.aborts = runner, cached, aborts
+    def __init__(self, runner: int, cached: int, lost: int, *, aborts: bool) -> None:
+        self.runner, self.cached, self.lost, self.aborts = runner, cached, lost, aborts
         self.asked = 0
 
     async def generate(self, _: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
@@ -141,22 +142,23 @@ class Scorer:
         junk = [{0: SimpleNamespace(logprob=9.0)}] * hit if self.runner == 1 else []
         aborted = self.aborts and self.asked == 1
         extra: dict[str, Any] = {"global_steps": 3, "num_cached_tokens": hit}
-        shown = SimpleNamespace(prompt_logprobs=[None] if aborted else [None, *junk, *rows[hit:]])
+        lost = 0 if sampling_params["skip_reading_prefix_cache"] else self.lost
+        shown = SimpleNamespace(prompt_logprobs=[None] if aborted else [None, *junk, *rows[hit + lost :]])
         extract_prompt_logprobs(shown, 0, extra)
         return SimpleNamespace(token_ids=[1], stop_reason="aborted" if aborted else "completed", extra_fields=extra)
 
 
-@pytest.mark.parametrize("runner", [1, 2])
+@pytest.mark.parametrize(("runner", "lost"), [(1, 0), (2, 0), (2, 4)])
 @pytest.mark.parametrize("cached", [0, 2, 3, 4])
 @pytest.mark.parametrize("aborts", [False, True])
 def test_a_suffix_has_its_scores_with_either_of_vllms_model_runners(
-    runner: int, cached: int, aborts: bool, monkeypatch: pytest.MonkeyPatch
+    runner: int, lost: int, cached: int, aborts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cleaner_rl.train import policy as module
 
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.0)
-    client = Scorer(runner, cached, aborts=aborts)
+    client = Scorer(runner, cached, lost, aborts=aborts)
     suffix = np.array([8, 16], np.int32)
     scores = asyncio.run(module.VerlPolicy(client, "vllm").score(PROMPT, suffix, request="r"))
     assert (scores.logprobs.tolist(), scores.version) == ([-1.0, -2.0], 3)
-    assert client.asked == 1 + aborts + (cached >= len(PROMPT))
+    assert client.asked == 1 + aborts + (cached >= len(PROMPT) or lost > 0)

@@ -5,7 +5,8 @@ tokens cached, there is a row of token i for i > c alone: the first one behind t
 position. Of the others vLLM's first model runner, which processors have, gives uninitialised memory, and its second,
 which GPUs have for dense models, nothing: so rows are counted from the end. What counts is `cached_tokens`, which a
 server reports under `--enable-prompt-tokens-details`; without it, or where the cache holds some of the suffix itself,
-the whole prompt is computed.
+the whole prompt is computed. So it is where rows are missing: with the second runner, a request that had to make room
+in mid-prompt loses those that it had.
 
 Serve with `vllm serve MODEL --enable-prompt-tokens-details`. Tested with vLLM 0.27.1; 0.32 wants `--enable-scale-out`.
 On CPUs, 0.27.1 dies of a seeded request whose prompt it computes in chunks: add `--no-enable-chunked-prefill`.
@@ -118,14 +119,17 @@ class VllmPolicy:
         first = len(prefix_T)
         request = f"{request}/score"
         answer, cached = await self._from_cache(ids_T, request)
-        if answer is not None and cached < first:
-            return Scores(self._rows(answer, ids_T, first))
-        if answer is not None and cached == first:
+        if answer is not None and cached < first and (scores := _rows(answer, ids_T, first)) is not None:
+            return Scores(scores)
+        if answer is not None and cached == first and (scores := _rows(answer, ids_T, first + 1)) is not None:
             # A prefix of whole blocks: of the suffix, its first token alone is missing.
             missing = await self._next(prefix_T, int(suffix_T[0]), request)
-            return Scores(np.array([missing, *self._rows(answer, ids_T, first + 1)], np.float32))
+            return Scores(np.array([missing, *scores], np.float32))
         whole = await self._ask(ids_T, PROMPT | {"skip_reading_prefix_cache": True}, request)
-        return Scores(self._rows(whole, ids_T, first))
+        scores = _rows(whole, ids_T, first)
+        if scores is None:
+            raise EngineFaultError(f"{self.address.url} did not give the log-probs of the prompt that it was asked for")
+        return Scores(scores)
 
     async def _from_cache(self, ids_T: Ids, request: str) -> tuple[_Answer | None, int]:
         """A prompt computed from behind what is cached, and how much that is; None if it can't be used."""
@@ -142,17 +146,6 @@ class VllmPolicy:
             self._reports_cache = False
             return None, 0
         return answer, details.cached_tokens
-
-    def _rows(self, answer: _Answer, ids_T: Ids, first: int) -> Floats:
-        """The log-probs of a prompt's tokens from one on."""
-        tokens = ids_T[first:].tolist()
-        rows = answer.prompt_logprobs or []
-        rows = rows[max(0, len(rows) - len(tokens)) :]
-        if len(rows) != len(tokens) or any(
-            row is None or token not in row for row, token in zip(rows, tokens, strict=True)
-        ):
-            raise EngineFaultError(f"{self.address.url} did not give the log-probs of the prompt that it was asked for")
-        return np.fromiter((row[token].logprob for row, token in zip(rows, tokens, strict=True) if row), np.float32)
 
     async def _next(self, prefix_T: Ids, token: int, request: str) -> float:
         """The log-prob of one token after a prefix."""
@@ -184,3 +177,15 @@ class VllmPolicy:
             return _decoder.decode(answer)
         except msgspec.DecodeError as error:
             raise EngineFaultError(f"{self.address.url} answers in another form than vLLM 0.27: {error}") from error
+
+
+def _rows(answer: _Answer, ids_T: Ids, first: int) -> Floats | None:
+    """The log-probs of a prompt's tokens from one on; None if some are missing."""
+    tokens = ids_T[first:].tolist()
+    rows = answer.prompt_logprobs or []
+    rows = rows[max(0, len(rows) - len(tokens)) :]
+    if len(rows) != len(tokens) or any(
+        row is None or token not in row for row, token in zip(rows, tokens, strict=True)
+    ):
+        return None
+    return np.fromiter((row[token].logprob for row, token in zip(rows, tokens, strict=True) if row), np.float32)
