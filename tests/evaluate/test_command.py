@@ -217,6 +217,16 @@ def test_what_is_missing_is_said_with_what_to_do(
     assert "there is no tokenizer" in shown.output
 
 
+def test_two_sets_of_one_name_are_refused(model: Path, problems: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / problems.name
+    other.parent.mkdir()
+    other.write_text(problems.read_text().replace("set/", "other/"))
+    shown = judge("http://127.0.0.1:9", model, problems, tmp_path / "out", "--tasks", str(other))
+    assert shown.exit_code == 1
+    assert "two sets are called 'mine'" in shown.output
+    assert "rename" in shown.output
+
+
 def test_a_folder_with_another_models_results_is_refused_before_anything_runs(
     problems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

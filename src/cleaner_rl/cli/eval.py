@@ -30,7 +30,7 @@ from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.many import Bench
 from cleaner_rl.sandbox import Limits, SessionRequest
-from cleaner_rl.tasks import MathPool, Prompt, load_named, load_prompt
+from cleaner_rl.tasks import Loaded, MathPool, Prompt, load_named, load_prompt
 from cleaner_rl.trajectory import AnyTrajectory
 
 REPAIRS = {"off": (Repair.OFF,), "on": (Repair.ON,), "both": (Repair.OFF, Repair.ON)}
@@ -124,8 +124,12 @@ def _refuse_another_model(out: Path, name: str) -> None:
 def _plan(chosen: Mapping[str, Any]) -> tuple[Plan, dict[str, object]]:
     """What to run, and what of it can't be, as a line among the settings."""
     failures = _failures(chosen["recovery"], load_prompt(chosen["prompt"]))
-    names = options.names_of(chosen["sets"])
-    loaded = dict(load_named(each, seed=chosen["seed"]) for each in names)
+    loaded: dict[str, Loaded] = {}
+    for named in options.names_of(chosen["sets"]):
+        name, found = load_named(named, seed=chosen["seed"])
+        if name in loaded:
+            raise ValueError(f"two sets are called '{name}', and figures go by that name: rename one of the files")
+        loaded[name] = found
     plan = Plan(
         sets={name: each.tasks for name, each in loaded.items()},
         samples=chosen["samples"],
