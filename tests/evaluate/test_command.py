@@ -217,6 +217,23 @@ def test_what_is_missing_is_said_with_what_to_do(
     assert "there is no tokenizer" in shown.output
 
 
+def test_faults_are_told_of(
+    stand_in: StandIn, model: Path, problems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cleaner_rl.rollout.many.PAUSE", 0.0)
+    stand_in.rule = lambda context, seed: RIGHT
+    last = problems.read_text().splitlines()[-1]
+    problems.write_text(problems.read_text().replace(last, last.replace('"truth": "C"', '"truth": "?"')))
+    shown = judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off")
+    assert shown.exit_code == 0, shown.output
+    assert "| mine | 3 of 4 | 2 | 100.0 [" in shown.output
+    assert "Samples in no figure: 2; what broke most: grader: The reference '?'" in shown.output
+    problems.write_text(last.replace('"truth": "C"', '"truth": "?"'))
+    shown = judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off")
+    assert shown.exit_code == 1
+    assert "no sample could be judged; what broke most: grader: The reference '?'" in shown.stderr
+
+
 def test_two_sets_of_one_name_are_refused(model: Path, problems: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / problems.name
     other.parent.mkdir()

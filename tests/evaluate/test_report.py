@@ -112,6 +112,16 @@ def test_nothing_but_faults_is_still_a_report() -> None:
     assert "| node gone | 1 |" in markdown.markdown(found)
 
 
+def test_problems_that_faults_took_are_in_the_count() -> None:
+    judged, broken = sample("p0", 0, True), [sample("p1", 0, None, fault="node gone")]
+    whole_arm = [sample("p0", 0, True), sample("p1", 0, True)]
+    for arms in ({Repair.OFF: [judged, *broken]}, {Repair.OFF: [judged, *broken], Repair.ON: whole_arm}):
+        found = Evaluation("m", {}, (score_set("set", arms, 1),))
+        assert "| set | 1 of 2 | 1 |" in markdown.markdown(found)
+        assert "1 of 2 problems" in checked(page.page(found)).text
+    assert "| set | 2 | 1 |" in markdown.markdown(Evaluation("m", {}, (score_set("set", {Repair.OFF: whole_arm}, 1),)))
+
+
 def with_a_fault_in_all_but_one(problems: int, samples: int) -> Evaluation:
     """One problem has all its samples; the others lost one each, and are mostly right."""
     judged = [sample(f"p{n}", k, n > 0) for n in range(problems) for k in range(samples - (n > 0))]

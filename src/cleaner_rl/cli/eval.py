@@ -107,7 +107,7 @@ def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
         write_report(result, out)
     click.echo(json.dumps(result.to_json()) if chosen["as_json"] else _summary(result, out))
     if not any(arm.problems for each in result.sets for arm in each.arms.values()):
-        raise click.ClickException(f"no sample could be judged; {out / 'report.html'} says what broke")
+        raise click.ClickException(f"no sample could be judged{_broken(result) or ': the sets are empty'}")
 
 
 def _refuse_another_model(out: Path, name: str) -> None:
@@ -200,7 +200,14 @@ async def _run(plan: Plan, name: str, chosen: Mapping[str, Any], folder: Path) -
 
 def _summary(result: Evaluation, out: Path) -> str:
     scores = markdown.table(tables.scores(result))
-    return f"{scores}\n\n{words.CLAIM.capitalize()}. Report: {out / 'report.html'}"
+    broken = _broken(result)
+    lost = f"Samples in no figure: {result.faults.total():,}{broken}\n\n" if broken else ""
+    return f"{scores}\n\n{lost}{words.CLAIM.capitalize()}. Report: {out / 'report.html'}"
+
+
+def _broken(result: Evaluation) -> str:
+    """What kept most samples out of the figures; empty if nothing did."""
+    return "".join(f"; what broke most: {reason}" for reason, _ in result.faults.most_common(1))
 
 
 async def _watched(plan: Plan, bench: Bench, journal: Journal, concurrency: int) -> Found:

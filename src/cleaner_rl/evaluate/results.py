@@ -6,6 +6,7 @@ Limits: the trajectories themselves stay in the store.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -78,6 +79,18 @@ class SetResult:
     difference: Difference | None = None
     """pass@1 with repair minus without, where both were run."""
 
+    @property
+    def judged(self) -> int:
+        """Problems that every figure rests on: of the others, faults left no sample in one of the arms."""
+        return min(len(arm.problems) for arm in self.arms.values())
+
+    @property
+    def run(self) -> int:
+        """Problems that were run, judged or not."""
+        arms = self.arms.values()
+        ends = (sum(rate.judged for rate in arm.problems.values()) + sum(arm.faults.values()) for arm in arms)
+        return max(ends) // self.samples
+
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
@@ -97,6 +110,13 @@ class Evaluation:
     """What the figures depend on: sampling, budgets, prompt, seeds, versions."""
     sets: tuple[SetResult, ...]
     recovery: RecoveryResult | None = None
+
+    @property
+    def faults(self) -> Counter[str]:
+        """Samples that are in no figure, by what broke, over all that was run."""
+        arms = [arm for each in self.sets for arm in each.arms.values()]
+        arms += [] if self.recovery is None else [self.recovery.overall]
+        return sum((Counter(arm.faults) for arm in arms), Counter())
 
     def to_json(self) -> dict[str, object]:
         """As JSON values."""

@@ -99,8 +99,9 @@ def _card(each: SetResult) -> str:
     if on is not None:
         lines.append(f'<p><span class="on">repair on</span> {words.value("pass@1", _value(on))} %{_gain(each)}</p>')
     judged = sum(rate.judged for arm in each.arms.values() for rate in arm.problems.values())
-    problems = max(len(arm.problems) for arm in each.arms.values())
-    lines.append(f'<p class="muted">{problems} problems, {each.samples} samples each, {judged:,} judged</p>')
+    lines.append(
+        f'<p class="muted">{words.problems(each)} problems, {each.samples} samples each, {judged:,} judged</p>'
+    )
     return f'<div class="card">{"".join(lines)}</div>'
 
 

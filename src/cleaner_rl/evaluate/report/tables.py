@@ -26,10 +26,9 @@ def scores(evaluation: Evaluation) -> Table:
     head = ["set", PROBLEMS, "samples", *(f"pass@1, {words.REPAIR[repair]}" for repair in repairs)]
     rows = []
     for each in evaluation.sets:
-        problems = str(max(len(arm.problems) for arm in each.arms.values()))
         figures = (_figure(each.arms.get(repair), "pass@1") for repair in repairs)
         more = [words.gain(each.difference), words.chance(each.difference)] if both else []
-        rows.append([each.name, problems, str(each.samples), *figures, *more])
+        rows.append([each.name, words.problems(each), str(each.samples), *figures, *more])
     return Table([*head, "difference", "p"] if both else head, rows)
 
 

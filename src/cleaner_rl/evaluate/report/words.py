@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cleaner_rl.evaluate.bootstrap import LEVEL, Estimate
 from cleaner_rl.evaluate.paired import Difference
-from cleaner_rl.evaluate.results import Evaluation, Repair
+from cleaner_rl.evaluate.results import Evaluation, Repair, SetResult
 
 NOTHING = "–"
 CLAIM = "repair off is the model alone, and the figure to claim"
@@ -79,6 +79,11 @@ def chance(found: Difference | None) -> str:
     if found is None or found.p is None:
         return NOTHING
     return "< 0.001" if found.p < 0.001 else f"{found.p:.3f}"
+
+
+def problems(each: SetResult) -> str:
+    """How many a set has, and of how many, where faults took some."""
+    return str(each.run) if each.judged == each.run else f"{each.judged} of {each.run}"
 
 
 def level() -> str:
