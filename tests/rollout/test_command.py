@@ -95,6 +95,26 @@ def test_a_finished_run_is_not_done_again_and_other_settings_are_refused(model: 
         assert "re-scoring is refused" in more.output
 
 
+def test_going_on_looks_at_each_rollout_of_the_store_once(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = write_tasks(tmp_path / "tasks.jsonl", 40)
+    with fake_engine(tmp_path, model) as (url, _, _):
+        completed(model, tasks, tmp_path / "run", [url])
+        hashed = 0
+        plain = Key.__hash__
+
+        def counting(key: Key) -> int:
+            nonlocal hashed
+            hashed += 1
+            return plain(key)
+
+        monkeypatch.setattr(Key, "__hash__", counting)
+        again = completed(model, tasks, tmp_path / "run", [url])
+    assert (again["done_now"], again["rollouts"]) == (0, 40)
+    assert hashed < 40 * 40
+
+
 def test_errors_say_what_to_do(model: Path, tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path / "tasks.jsonl", 1)
     nowhere = CliRunner().invoke(

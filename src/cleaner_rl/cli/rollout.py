@@ -195,7 +195,8 @@ async def _run(tasks: list[Task], journal: Journal, output: Path, chosen: dict[s
                 for task in tasks
                 for number in range(chosen["samples"])
             ]
-            before = [trajectory for trajectory in journal.stored() if trajectory.key in {key for _, key in jobs}]
+            keys = {key for _, key in jobs}
+            before = (trajectory for trajectory in journal.stored() if trajectory.key in keys)
             with Watch(len(jobs), before) as watch:
                 await roll_out(jobs, bench.one, journal, concurrency=chosen["concurrency"], done=watch.add)
             return watch

@@ -26,7 +26,6 @@ class Watch:
         self._rollouts = self._tokens = self._new_tokens = self._lookahead = self._new = 0
         self._first = self._residual = self._calls = 0
         self._right = self._graded = 0
-        self._begun = time.monotonic()
         self._bar: Any = click.progressbar(
             length=length,
             label="rollouts",
@@ -36,6 +35,7 @@ class Watch:
         )
         for trajectory in before:
             self._count(trajectory)
+        self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
         self._bar.__enter__()
