@@ -274,6 +274,17 @@ async def test_a_chat_api_gives_text_trajectories_that_are_repaired_and_graded()
     assert service.bodies[0]["seed"] == SEEDS.request(0)
 
 
+@pytest.mark.parametrize(("path", "given"), [("/v1", ""), ("/v1", "/"), ("/v1", "/v1/"), ("/api/v4", "/api/v4")])
+@asynchronous
+async def test_a_chat_api_is_asked_below_v1_unless_its_address_has_a_path(path: str, given: str) -> None:
+    service = ChatApi({"content": "Yes."})
+    async with standing_in(f"{path}/chat/completions", service.answer) as url:
+        connection = Connection((f"{url}{given}",), "some-model", Engine.CHAT, patience=0)
+        async with connect(connection, STATELESS) as model:
+            context = Trajectory(model.begin(STATELESS.messages(TASK)), key=KEY)
+            assert (await model.sample(SampleRequest(context, 1, 400, 0))).turn.text == "Yes."
+
+
 @asynchronous
 async def test_a_chat_api_keeps_thinking_apart_and_says_when_it_was_cut_off() -> None:
     service = ChatApi({"content": "Yes.", "reasoning_content": "Hm."}, {"content": "Ye", "finish_reason": "length"})

@@ -42,7 +42,11 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @options.tasks
 @model_options.model
 @click.option(
-    "--url", multiple=True, default=["http://127.0.0.1:8000"], show_default=True, help="Of a replica; repeatable."
+    "--url",
+    multiple=True,
+    default=["http://127.0.0.1:8000"],
+    show_default=True,
+    help="Of a replica; repeatable. Of a chat API with its path, if that isn't /v1.",
 )
 @model_options.engine
 @click.option("--name", help="What to call this model or checkpoint; default: --model. What is kept is kept under it.")

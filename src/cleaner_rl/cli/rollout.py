@@ -47,7 +47,12 @@ ELSEWHERE = (
 @click.command()
 @options.tasks
 @model_options.model
-@click.option("--url", multiple=True, required=True, help="Address of a replica; repeatable.")
+@click.option(
+    "--url",
+    multiple=True,
+    required=True,
+    help="Address of a replica; repeatable. Of a chat API with its path, if that isn't /v1.",
+)
 @model_options.engine
 @click.option(
     "--out",

@@ -52,12 +52,12 @@ def _server(url: str) -> Check:
         said = f"serves {served['id']}" + (f", window {window:,} tokens" if window else "")
     except urllib.error.HTTPError as error:
         with error:
-            remedy = "give the address before /v1; a service that wants a token is asked with --token by the commands"
+            remedy = "give all of its path, up to /v1; a service that wants a token gets it with the commands' --token"
             return Check(name, State.WRONG, f"it answers {error.code} to /v1/models", remedy)
     except (OSError, ValueError, LookupError, TypeError) as error:
         remedy = "start it (`vllm serve MODEL --enable-prompt-tokens-details`), or mend the address"
         return Check(name, State.WRONG, f"no engine answers: {error}", remedy)
     if window is None:
-        remedy = "fine for evaluation with --engine chat; training needs vLLM or SGLang, which speak ids"
+        remedy = "fine as --url for evaluation with --engine chat; training needs vLLM or SGLang, which speak ids"
         return Check(name, State.LESS, f"{said}; a chat API, text only", remedy)
     return Check(name, State.OK, said)

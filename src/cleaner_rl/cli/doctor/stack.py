@@ -74,7 +74,7 @@ def engines() -> Iterator[Check]:
         remedy = (
             "for training, pip install vllm==0.27.1 here (on processors, in a checkout and with python3.11: bash "
             "deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on the PATH); for rollouts and evaluation one behind "
-            "an address will do: --model URL"
+            "an address will do: --url URL"
         )
         yield Check("engine", State.MISSING, f"neither vLLM nor SGLang; {below}", remedy)
     trainer, wanted = found("verl"), _pin("verl")

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from cleaner_rl.rollout.balance import Dispatcher, EvenPolicy, EvenScheduler, Replica
 from cleaner_rl.rollout.chat import Chat, ChatError
@@ -49,7 +50,7 @@ class Connection:
     """A model as a person names it."""
 
     urls: tuple[str, ...]
-    """One for each replica; of a chat API the address before `/chat/completions`."""
+    """One for each replica; of a chat API the address before `/chat/completions`, with `/v1` where it has no path."""
     model: str
     """The folder or hub name of its tokenizer; for a chat API the name that the service knows."""
     engine: Engine = Engine.VLLM
@@ -69,11 +70,11 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
     if not connection.urls:
         raise ValueError("a model needs at least one address")
     alone = len(connection.urls) == 1
+    urls = map(_chat_api, connection.urls) if connection.engine is Engine.CHAT else connection.urls
     patience = connection.patience if alone else min(ONE_OF_MANY, connection.patience)
     async with AsyncExitStack() as stack:
         addresses = [
-            await stack.enter_async_context(Address(url, patience=patience, token=connection.token))
-            for url in connection.urls
+            await stack.enter_async_context(Address(url, patience=patience, token=connection.token)) for url in urls
         ]
         if connection.engine is Engine.CHAT:
             if not alone:
@@ -114,6 +115,11 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
             window=window,
             sampling=connection.sampling,
         )
+
+
+def _chat_api(url: str) -> str:
+    """Where a chat API is: below `/v1`, as almost all are, unless the address names another place."""
+    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/v1"
 
 
 async def _window(connection: Connection) -> int:
