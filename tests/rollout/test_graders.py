@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.sandbox import BARE, Node, NodeConfig
 from cleaner_rl.tasks import Case, MathPool, Outcome
@@ -21,3 +23,27 @@ async def test_a_right_output_is_right_however_long_it_is() -> None:
         wrong = await grader.grade(problem, fenced("print(*range(int(input()) - 1), sep='\\n')"))
         longer = await grader.grade(code_task(Case("", wanted[:65_536])), fenced(f"print(*range({LINES}), sep='\\n')"))
     assert [right.outcome, wrong.outcome, longer.outcome] == [Outcome.RIGHT, Outcome.WRONG, Outcome.WRONG]
+
+
+@asynchronous
+async def test_programs_that_are_graded_have_the_memory_that_contests_give() -> None:
+    problem = code_task(Case("700", "700"))
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        grader = standard_graders(node, MathPool())["code"]
+        table = await grader.grade(problem, fenced("n = int(input())\ntable = bytes(n << 20)\nprint(len(table) >> 20)"))
+    assert table.outcome is Outcome.RIGHT, table.reason
+
+
+@asynchronous
+async def test_an_output_that_no_run_may_print_is_a_fault() -> None:
+    wanted = "x" * 3_000_000
+    config = NodeConfig(slots=1, preload=(BARE,))
+    config = replace(config, maxima=replace(config.maxima, output_bytes=2_000_000))
+    async with Node(config) as node:
+        grader = standard_graders(node, MathPool())["code"]
+        right = await grader.grade(code_task(Case("", wanted)), fenced("print('x' * 3_000_000)"))
+        wrong = await grader.grade(code_task(Case("", wanted)), fenced("print('y' * 3_000_000)"))
+        noisy = await grader.grade(
+            code_task(Case("", wanted)), fenced("import sys\nprint('x')\nsys.stderr.write('x' * 3_000_000)")
+        )
+    assert [right.outcome, wrong.outcome, noisy.outcome] == [Outcome.FAULT, Outcome.WRONG, Outcome.WRONG]

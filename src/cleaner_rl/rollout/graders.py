@@ -11,6 +11,9 @@ from cleaner_rl.sandbox.requests import RunRequest
 from cleaner_rl.tasks import GRADERS, ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool
 from cleaner_rl.tools import ToolResult
 
+MEMORY_MB = 2048
+"""That a program may hold while it is graded: more than a tool call, because contests allow about as much."""
+
 
 class Graders(Mapping[str, Grader]):
     """By the names that tasks call them. A plug-in is loaded by the first task that needs it: a broken one harms no
@@ -43,5 +46,5 @@ def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
 
 
 def _request(run: CodeRun) -> RunRequest:
-    limits = Limits(cpu_seconds=run.seconds, output_bytes=run.output_bytes)
+    limits = Limits(cpu_seconds=run.seconds, memory_mb=MEMORY_MB, output_bytes=run.output_bytes)
     return RunRequest(run.program, stdin=run.stdin, limits=limits, keep_chars=run.output_bytes)

@@ -6,7 +6,7 @@ for a program to forge: to pass a case it has to give the output, from an input 
 
 Whatever a program does to its own run (exit early, exhaust a limit, print verdicts) is its failure. A fault is only
 what the executor calls one, an executor that raises, answers short or not at all, or that cut an output which could
-have been right.
+have been right, or stopped one that was right so far.
 
 Limits: as safe as the executor. Outputs are compared line by line, so a problem with several right outputs needs its
 own grader. Values returned by calls are compared as JSON: a tuple is a list, keys are strings, floats equal or not.
@@ -100,6 +100,8 @@ def _summary(solution: str, verdicts: tuple[CaseVerdict, ...]) -> Grade:
 def _judge(case: Case, result: ToolResult, marker: str | None) -> CaseVerdict:
     if result.faulty:
         return CaseVerdict(Outcome.FAULT, "The executor had a fault.")
+    if result.status is Status.OUTPUT_LIMIT and _right_so_far(result.output, marker, case.output):
+        return CaseVerdict(Outcome.FAULT, "The executor stopped an output that was right so far; let it print more.")
     if result.status is not Status.OK:
         raised = f" ({result.exception.type})" if result.exception else ""
         return CaseVerdict(Outcome.WRONG, f"The run ended with '{result.status}'{raised}.")
@@ -122,6 +124,13 @@ def _returned(output: str, marker: str, wanted: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return bool(value == json.loads(wanted))
+
+
+def _right_so_far(output: str, marker: str | None, wanted: str) -> bool:
+    """Whether the output has a long beginning of the one wanted, and not yet all of it."""
+    # So long that nobody gets there without solving the case, only to end in a fault by printing errors without end.
+    begun = output if marker is None else output.rpartition("\n" + marker)[2]
+    return LEAST_OUTPUT <= len(begun) < len(wanted) and wanted.startswith(begun[:LEAST_OUTPUT])
 
 
 def _longest_right(case: Case) -> int:
