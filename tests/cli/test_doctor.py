@@ -8,6 +8,7 @@ import os
 import platform
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 
 from cleaner_rl.cli.doctor import machine, stack
 from cleaner_rl.cli.doctor.check import Check, State
+from cleaner_rl.cli.doctor.model import model
 from cleaner_rl.cli.doctor.sandbox import node_at
 from cleaner_rl.sandbox import BARE, Node, NodeConfig, Tier, TierError
 from cleaner_rl.sandbox.probes import probe
 from cleaner_rl.sandbox.tiers import choose
+from cleaner_rl.tasks import load_prompt
 from tests.restricted import DOCKERS_CAPABILITIES, MASKED_PROC, NO_LANDLOCK, NO_USER_NAMESPACES, cleaner
 from tests.rollout.chats import TEMPLATES, tokenizer
 from tests.sandbox.serving import asynchronous, opened
@@ -85,6 +88,25 @@ def test_a_sandbox_that_does_not_answer_is_wrong() -> None:
     (found,) = (check for name, check in said.items() if name.startswith("sandbox http"))
     assert found["state"] == "wrong"
     assert "cleaner sandbox serve" in found["remedy"]
+
+
+def test_what_is_no_address_or_speaks_no_http_is_wrong() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as threads:
+        greeting = threads.submit(_greet, other)
+        said = model(f"http://127.0.0.1:{other.getsockname()[1]}", load_prompt("stateless"))
+        greeting.result()
+    assert said.state is State.WRONG
+    assert "mend the address" in said.remedy
+    for found in (node_at("http://127.0.0.1:80a9", None), model("http://127.0.0.1:80a9", load_prompt("stateless"))):
+        assert found.state is State.WRONG
+        assert "80a9" in found.found
+
+
+def _greet(listening: socket.socket) -> None:
+    connection, _ = listening.accept()
+    with connection:
+        connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        connection.recv(4096)
 
 
 @asynchronous

@@ -47,3 +47,22 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         load_named(str(tmp_path / "nowhere.jsonl"))
     with pytest.raises(PluginError, match="aime24"):
         load_named("aime99")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("prompt", 5, "a prompt is a text, or a list of messages"),
+        ("prompt", [{"role": "user"}], "a prompt is a text, or a list of messages"),
+        ("prompt", " ", "asks nothing"),
+        ("pass_rate", [1], "a pass rate is two whole numbers"),
+        ("pass_rate", [None, 3], "a pass rate is two whole numbers"),
+        ("pass_rate", [3, 1], "3 of 1 tries"),
+    ],
+)
+def test_a_row_that_is_no_task_is_named_with_its_file(column: str, value: object, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    rows = [TASKS[0].to_json(), {**TASKS[1].to_json(), column: value}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DatasetError, match=f"mine.jsonl, row 2: .*{said}"):
+        load_named(str(file))

@@ -84,7 +84,6 @@ class Task:
     @classmethod
     def from_json(cls, values: Mapping[str, object]) -> Task:
         """The task that `to_json` wrote."""
-        rate = values.get("pass_rate")
         extra = values.get("extra")
         return cls(
             id=str(values["id"]),
@@ -93,15 +92,28 @@ class Task:
             truth=str(values["truth"]),
             source=str(values.get("source", "")),
             split=str(values.get("split", "")),
-            pass_rate=PassRate(*map(int, rate)) if isinstance(rate, list | tuple) else None,
+            pass_rate=_pass_rate(values.get("pass_rate")),
             extra=dict(extra) if isinstance(extra, Mapping) else {},
         )
+
+
+def _pass_rate(value: object) -> PassRate | None:
+    match value:
+        case None:
+            return None
+        case [int(passed), int(tries)]:
+            return PassRate(passed, tries)
+    raise ValueError("a pass rate is two whole numbers: how many tries passed, and how many there were")
 
 
 def messages(value: object) -> tuple[Message, ...]:
     """Chat messages, from a list of role and content, or from a question."""
     if isinstance(value, str):
         return (Message("user", value),)
-    if not isinstance(value, list | tuple) or not all(isinstance(each, Mapping) for each in value):
+    if not isinstance(value, list | tuple) or not all(map(_is_message, value)):
         raise ValueError("a prompt is a text, or a list of messages with 'role' and 'content'")
     return tuple(Message(str(each["role"]), str(each["content"])) for each in value)
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, Mapping) and "role" in value and "content" in value

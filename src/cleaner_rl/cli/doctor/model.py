@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import urllib.request
+from http.client import HTTPException
 from importlib.util import find_spec
 
 from cleaner_rl.cli.doctor.check import Check, State
@@ -54,7 +55,7 @@ def _server(url: str) -> Check:
         with error:
             remedy = "give all of its path, up to /v1; a service that wants a token gets it with the commands' --token"
             return Check(name, State.WRONG, f"it answers {error.code} to /v1/models", remedy)
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
         remedy = "start it (`vllm serve MODEL --enable-prompt-tokens-details`), or mend the address"
         return Check(name, State.WRONG, f"no engine answers: {error}", remedy)
     if window is None:

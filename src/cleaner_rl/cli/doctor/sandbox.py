@@ -7,6 +7,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 
 from cleaner_rl.cli.doctor.check import Check, State
 from cleaner_rl.sandbox import (
@@ -111,7 +112,7 @@ def node_at(url: str, token: str | None) -> Check:
             if error.code in (401, 403):
                 remedy = "give a token: --sandbox-token or CLEANER_SANDBOX_TOKEN"
             return Check(name, State.WRONG, f"it answers {error.code}", remedy)
-    except (OSError, ValueError, LookupError, AttributeError) as error:
+    except (OSError, HTTPException, ValueError, LookupError, AttributeError) as error:
         remedy = "start it (`cleaner sandbox serve`), or mend the address, the port or the firewall between"
         return Check(name, State.WRONG, f"no node answers: {error}", remedy)
     if output != ANSWER:

@@ -113,6 +113,8 @@ def _own(path: Path) -> Loaded:
                 tasks.append(Task.from_json(row.values))
             except KeyError as error:
                 raise row.error(f"reads tasks as `Task.to_json` writes them, and needs the column {error}") from None
+            except ValueError as error:
+                raise DatasetError(f"{row.origin}, row {row.number}: {error}") from None
     return Loaded(tuple(tasks), (), 0)
 
 
