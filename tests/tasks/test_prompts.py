@@ -65,6 +65,41 @@ def test_ones_own_file_needs_only_what_differs_from_its_base(tmp_path: Path) -> 
         load_prompt(file)
 
 
+def test_of_the_answers_too_only_those_that_differ_are_needed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('base = "stateless"\n[answer]\nmath = "In a box."\n')
+    prompt, base = load_prompt(file), load_prompt("stateless")
+    assert prompt.answer_format == {**base.answer_format, "math": "In a box."}
+
+
+def test_a_base_may_have_a_base_which_is_looked_for_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "first.toml").write_text('base = "sql"\nsystem = "First."\n[tool.options]\ndatabase = "a.duckdb"\n')
+    (tmp_path / "inner" / "second.toml").write_text('base = "../first.toml"\n[tool]\nname = "ask"\n')
+    prompt, base = load_prompt(tmp_path / "inner" / "second.toml"), load_prompt("sql")
+    assert (prompt.name, prompt.system, prompt.tool.name) == ("second", "First.", "ask")
+    assert (prompt.tool_options, prompt.answer_format) == ({"database": "a.duckdb"}, base.answer_format)
+    (tmp_path / "first.toml").write_text('base = "inner/second.toml"\n')
+    with pytest.raises(ValueError, match="is a base of itself"):
+        load_prompt(tmp_path / "inner" / "second.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tool = 5", "'tool' is not"),
+        ('answer = "x"', "'answer' is not"),
+        ("system = 5", "'system' is not"),
+        ("= 3", "no TOML"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_its_file(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'base = "stateless"\n{text}\n')
+    with pytest.raises(ValueError, match=f"mine.toml.*{said}"):
+        load_prompt(file)
+
+
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
     with pytest.raises(LookupError, match="available: fenced, no-tool, session, sql, stateless"):
         load_prompt("papers")

@@ -1,9 +1,9 @@
 """Prompts as data: what a model is told about its tool and the form of its answer, in TOML files beside this one.
 
 A recipe names its prompt. `stateless` is the papers' tool, where each program runs in a fresh interpreter; `session`
-has a tool that remembers, `no-tool` has none. Your own file has the same keys, or those that differ from its `base`;
-give its path instead of a name. A `kind` of tool that is neither is the name of a plug-in
-(`cleaner_rl.rollout.toolboxes`).
+has a tool that remembers, `no-tool` has none. Your own file has the same keys, or those that differ from its `base`: a
+name, or a path from where the file is. Give its path instead of a name. A `kind` of tool that is neither is the name of
+a plug-in (`cleaner_rl.rollout.toolboxes`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ NO_TOOL: dict[str, Any] = {
     "kind": "stateless",
 }
 """In place of a prompt's tool, where calls aren't read."""
+KINDS = {"base": str, "call_format": str, "system": str, "examples": list, "tool": dict, "answer": dict}
+"""Of a file's values."""
 
 
 class ToolKind(StrEnum):
@@ -77,10 +79,8 @@ def prompt_names() -> list[str]:
 
 def load_prompt(name: str | Path) -> Prompt:
     """A prompt of the package by name, or one of your own by its file."""
-    file, values = _read(name)
-    if "base" in values:
-        _, base = _read(values["base"])
-        values = {**base, **values, "tool": {**base.get("tool", {}), **values.get("tool", {})}}
+    file = _file(name)
+    values = _values(file)
     try:
         tool = NO_TOOL if values["call_format"] == NO_CALLS else values["tool"]
         argument = tool["code_argument"] if tool["kind"] in set(ToolKind) else tool.get("code_argument")
@@ -99,10 +99,28 @@ def load_prompt(name: str | Path) -> Prompt:
         raise ValueError(f"{file} lacks the key {error}; see {_FOLDER / 'stateless.toml'} for all of them") from error
 
 
-def _read(name: str | Path) -> tuple[Path, dict[str, Any]]:
-    file = Path(name) if Path(name).suffix == ".toml" else _FOLDER / f"{name}.toml"
+def _file(name: str | Path, folder: Path = Path()) -> Path:
+    file = folder / name if Path(name).suffix == ".toml" else _FOLDER / f"{name}.toml"
     if not file.is_file():
         raise LookupError(
             f"there is no prompt '{name}'; available: {', '.join(prompt_names())}, or a path to a .toml file"
         )
-    return file, tomllib.loads(file.read_text(encoding="utf-8"))
+    return file
+
+
+def _values(file: Path, above: frozenset[Path] = frozenset()) -> dict[str, Any]:
+    """What a file says over what its base says; `above`: the files that it is a base of."""
+    if file.resolve() in above:
+        raise ValueError(f"{file} is a base of itself; give one of its bases another")
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is no TOML: {error}") from None
+    for key in KINDS.keys() & values.keys():
+        if not isinstance(values[key], KINDS[key]):
+            raise ValueError(f"{file}: '{key}' is not written as in {_FOLDER / 'stateless.toml'}: {values[key]!r}")
+    if "base" not in values:
+        return values
+    base = _values(_file(values["base"], file.parent), above | {file.resolve()})
+    tables = {key: {**base.get(key, {}), **values.get(key, {})} for key in ("tool", "answer")}
+    return {**base, **values, **tables}
