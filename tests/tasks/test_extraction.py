@@ -50,6 +50,10 @@ SLOW = {
     "a fence with a backtick behind words": "```" + "a" * 20_000 + "`\n",
     "answers": "answer is " * 50_000,
     "lines behind an answer": "The answer is" + "\n" * 1_000 + "?",
+    "colons behind an answer": "The answer is" + ":" * 200_000,
+    "options behind an answer": "The answer is option" + " " * 200_000,
+    "a letter and blanks": "\\boxed{A" + " " * 200_000 + "}" + "answer is A" + " " * 200_000,
+    "lines of an indented fence": "   ```\n" + "\n" * 100_000 + "   ```",
     "stars behind an answer": "The answer" + "*" * 200_000,
 }
 
@@ -100,6 +104,10 @@ def test_an_answer_may_stand_in_bold_by_itself(text: str) -> None:
         ("```python\n```", ""),
         ("  ```python title=x\n1\n  ``` ", "1\n"),
         ("```python\n1\n~~~\n```", "1\n~~~\n"),
+        ("1. So:\n   ```python\n   if x:\n       y\n\n   z\n   ```", "if x:\n    y\n\nz\n"),
+        ("- So:\n\n\t```\n\tif x:\n\t\ty\n\t```", "if x:\n\ty\n"),
+        ('   ```\n   x = """\n a\nb\n   """\n   ```', 'x = """\na\nb\n"""\n'),
+        ("  ```\nif x:\n  y\n  ```", "if x:\n  y\n"),
         ("print(1)", None),
         ("```python\nprint(1)", None),
         ("```python\nprint(1)\n``` x", None),

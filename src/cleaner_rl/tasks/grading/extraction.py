@@ -1,8 +1,8 @@
 r"""Where the answer stands in a model's final turn.
 
 - Mathematics: in the last `\boxed{}` (or `\fbox{}`) whose braces balance, wherever in the text it is.
-- Choices: the same box; without one, the last "answer: C" or "answer is (C)".
-- Programs: in the last fenced block marked as Python, or the last fenced block of all.
+- Choices: the same box; without one, the last "answer: C", "answer is (C)" or "answer is option C". "A or B" is none.
+- Programs: in the last fenced block marked as Python, or the last fenced block of all, as far in as its fence.
 
 All are linear in the length of the text. Limits: only the text given is searched, so give the final turn and not the
 whole trajectory; an answer outside of a box is no answer to a mathematical question.
@@ -15,12 +15,17 @@ import re
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 # Model text decides what these see: possessive quantifiers give nothing back, so a long run is never tried twice.
+_OPTION = r"(?:(?:option|choice)\b[\s*:]*+)?"
+# "A or B" chooses neither; "C and nothing else" does.
+_ALONE = r"(?-i:(?![\s).*]*+(?:or|and|&)[\s(*]++[A-Z]\b))"
 _STATED = re.compile(
-    r"\banswer\b\**+\s*+(?:is|:)[\s*]*+[\\$({\[]{0,3}\s*+(?:text\{)?\(?([A-Z])\b(?![a-z'’])", re.IGNORECASE
+    r"\banswer\b\**+\s*+(?:is|:)[\s*:]*+"
+    rf"{_OPTION}[\\$({{\[]{{0,3}}\s*+(?:text\{{)?\(?([A-Z])\b(?![a-z'’]){_ALONE}",
+    re.IGNORECASE,
 )
-_LETTER = re.compile(r"\(?([A-Z])\)?(?:[.:)\s].*)?", re.DOTALL)
+_LETTER = re.compile(rf"(?i:{_OPTION})\(?([A-Z])\)?{_ALONE}(?:[.:)\s].*)?", re.DOTALL)
 _WRAPPERS = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textrm)\s*\{([^{}]*)\}")
-_OPENING = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+-]*+)[^`]*+")
+_OPENING = re.compile(r"(?P<indent>[ \t]*+)(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[\w+-]*+)[^`]*+")
 _CLOSING = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[`~]*+[ \t]*+")
 
 
@@ -87,7 +92,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     longest_behind = {"`": 0, "~": 0}
     for number in reversed(range(len(lines))):
         opening, closing = _OPENING.fullmatch(lines[number]), closings[number]
-        if opening and len(opening[1]) <= longest_behind[opening[1][0]]:
+        if opening and len(opening["fence"]) <= longest_behind[opening["fence"][0]]:
             openings[number] = opening
         if closing:
             kind = closing[1][0]
@@ -98,7 +103,20 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     for number, closing in enumerate(closings):
         if opened is None:
             opened, start = openings.get(number), number + 1
-        elif closing and closing[1].startswith(opened[1]):
-            blocks.append((opened[2].lower(), "".join(f"{line}\n" for line in lines[start:number])))
+        elif closing and closing[1].startswith(opened["fence"]):
+            inside = _outdented(lines[start:number], len(opened["indent"]))
+            blocks.append((opened["language"].lower(), "".join(f"{line}\n" for line in inside)))
             opened = None
     return blocks
+
+
+def _outdented(lines: list[str], most: int) -> list[str]:
+    """Lines without what they are indented by because their fence is, as in an item of a list."""
+    # Of a program the first line is never indented itself: one that isn't shows that its fence alone is.
+    first = next((line for line in lines if line.strip()), "")
+    width = min(most, _indent(first))
+    return [line[min(width, _indent(line)) :] for line in lines]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
