@@ -66,7 +66,7 @@ def test_a_page_from_memory_shows_what_a_librarys_shows(tmp_path: Path) -> None:
             writer.write(each)
     with Library(tmp_path / "store", tmp_path / "cache") as library:
         library.update()
-        stored = data_of(page_of(library, {}))
+        stored = data_of(page_of(library, {}).page)
     mine = data_of(page_from(some, "store"))
 
     def plain(page: dict[str, Any]) -> list[dict[str, Any]]:

@@ -410,10 +410,22 @@ def test_an_export_opens_from_a_file_without_any_server(
     assert all(asked.startswith("file://") for asked in watch.asked)
 
 
+def test_an_export_of_a_part_says_how_many_it_left_out(browser: Browser, tmp_path: Path) -> None:
+    with Library(write(tmp_path / "store", [clean(0), clean(1), clean(2)]), tmp_path / "cache") as library:
+        library.update()
+        for size, left in (("2", "1 more of the list"), ("3", "")):
+            (tmp_path / "out.html").write_bytes(page_of(library, {"size": size}).page)
+            with Watch(browser) as page:
+                page.goto(f"file://{tmp_path / 'out.html'}#/list")
+                expect(page.locator(".count")).to_contain_text(f"{size} trajectories")
+                assert left in page.locator(".count").inner_text()
+                assert ("more of the list" in page.locator(".count").inner_text()) is bool(left)
+
+
 def test_hostile_content_harms_no_export(browser: Browser, tmp_path: Path) -> None:
     with Library(write(tmp_path / "store", [hostile()]), tmp_path / "cache") as library:
         library.update()
-        (tmp_path / "out.html").write_bytes(page_of(library, {}))
+        (tmp_path / "out.html").write_bytes(page_of(library, {}).page)
         with Watch(browser) as page:
             page.goto(f"file://{tmp_path / 'out.html'}{edited(library, 'any')}")
             expect(page.locator("article.trajectory")).to_contain_text("<script>")

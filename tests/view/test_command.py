@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from tests.view.stores import small
+from tests.view.stores import clean, small, write
 
 
 def test_the_sample_is_served_until_interrupted(tmp_path: Path) -> None:
@@ -70,6 +70,18 @@ def test_an_export_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert f"{out}: " in ran.output
     data = out.read_text().split('id="data">')[1].split("</script>")[0]
     assert len(json.loads(data)["rows"]) == 1
+
+
+def test_an_export_of_a_part_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = write(tmp_path / "run", [clean(rollout=number) for number in range(103)])
+    arguments = ["view", str(run), "--export", str(tmp_path / "out.html")]
+    ran = CliRunner().invoke(main, arguments)
+    assert "100 of 103 trajectories" in ran.stdout
+    assert "size= (up to 1000) and page= (from 0)" in ran.stderr
+    ran = CliRunner().invoke(main, [*arguments, "--query", "size=200"])
+    assert "103 of 103 trajectories" in ran.stdout
+    assert ran.stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_an_export_has_all_that_is_found_whatever_is_looked_for_meanwhile(
     monkeypatch.setattr(search, "rows_with", slowly)
     with Library(write(tmp_path / "store", [grafted(), broken(step=1)]), tmp_path / "cache") as library:
         library.update()
-        page = page_of(library, {"q": "print(y)", "inside": "yes"}).decode()
+        page = page_of(library, {"q": "print(y)", "inside": "yes"}).page.decode()
     assert len(json.loads(page.split('id="data">')[1].split("</script>")[0])["rows"]) == 2
 
 
@@ -516,7 +516,7 @@ def test_nothing_to_show_says_so(tmp_path: Path) -> None:
 def test_an_exported_page_holds_its_data_and_no_way_out(tmp_path: Path) -> None:
     with Library(write(tmp_path / "store", [hostile(), grafted()]), tmp_path / "cache") as library:
         library.update()
-        page = page_of(library, {}).decode()
+        page = page_of(library, {}).page.decode()
     assert page.count("<script") == 2
     assert "default-src 'none'" in page
     assert "connect-src" not in page

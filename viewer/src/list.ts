@@ -110,6 +110,7 @@ function shown(page: Page, now: Parameters): HTMLElement[] {
   const first = page.page * page.size;
   const parts = [h("p", { class: "count", role: "status" },
     plural(page.total, "trajectory", "trajectories"),
+    source.leftOut > 0 && h("span", { class: "muted" }, ` · ${count(source.leftOut)} more of the list are not in this file`),
     page.searching && h("span", { class: "muted" }, ` · searching, ${page.searching.done} of ${plural(page.searching.total, "file")} read`),
     page.progress.left > 0 && h("span", { class: "muted" }, ` · indexing, ${plural(page.progress.left, "file")} left`))];
   if (page.rows.length === 0) return [...parts, h("p", { class: "empty" }, page.searching ? "Nothing found yet." : "No trajectory fits these filters.")];

@@ -4,6 +4,8 @@ import type { Overview, Page, Parameters, Row, Tokens, Trajectory } from "./type
 
 export interface Source {
   readonly exported: boolean;
+  /** How many trajectories of its list an exported file doesn't hold. */
+  readonly leftOut: number;
   overview(): Promise<Overview>;
   list(parameters: Parameters, signal?: AbortSignal): Promise<Page>;
   trajectory(id: string): Promise<Trajectory>;
@@ -12,6 +14,7 @@ export interface Source {
 
 class Server implements Source {
   readonly exported = false;
+  readonly leftOut = 0;
   overview(): Promise<Overview> { return this.ask("api/overview", {}); }
   list(parameters: Parameters, signal?: AbortSignal): Promise<Page> { return this.ask("api/list", parameters, signal); }
   trajectory(id: string): Promise<Trajectory> { return this.ask("api/trajectory", { id }); }
@@ -32,7 +35,8 @@ interface Exported {
 
 class Embedded implements Source {
   readonly exported = true;
-  constructor(private readonly data: Exported) {}
+  readonly leftOut: number;
+  constructor(private readonly data: Exported) { this.leftOut = data.total - data.rows.length; }
   async overview(): Promise<Overview> { return this.data.overview; }
   async trajectory(id: string): Promise<Trajectory> { return this.data.trajectories[id] ?? missing(id); }
   async tokens(id: string): Promise<Tokens> { return this.data.tokens[id] ?? missing(id); }

@@ -55,7 +55,7 @@ def view(path: Path | None, port: int, opens: bool, export: Path | None, query: 
     try:
         from cleaner_rl.view.export import page_of
         from cleaner_rl.view.library import Library
-        from cleaner_rl.view.query import BadQueryError, parse
+        from cleaner_rl.view.query import LARGEST_PAGE, BadQueryError, parse
         from cleaner_rl.view.server import bind, serve
         from cleaner_rl.view.sources import NothingToShowError
     except ImportError as error:
@@ -72,8 +72,11 @@ def view(path: Path | None, port: int, opens: bool, export: Path | None, query: 
                     click.echo(f"left out: {each['name']}: {each['problem']}", err=True)
                 if len(problems) == len(library.sources.files) > 0:
                     raise click.ClickException("nothing could be read, so no page was written")
-                export.write_bytes(page_of(library, parameters))
-                click.echo(f"{export}: {export.stat().st_size:,} bytes")
+                made = page_of(library, parameters)
+                export.write_bytes(made.page)
+                click.echo(f"{export}: {len(made.page):,} bytes, {made.shown:,} of {made.total:,} trajectories")
+                if made.shown < made.total:
+                    click.echo(f"for others, --query takes size= (up to {LARGEST_PAGE}) and page= (from 0)", err=True)
                 return
             listening = bind(port)
             address = f"http://127.0.0.1:{listening.getsockname()[1]}/"

@@ -89,7 +89,7 @@ class Application:
         parameters = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         try:
             if path == "/export":
-                page = await asyncio.to_thread(page_of, self._library, parameters)
+                page = (await asyncio.to_thread(page_of, self._library, parameters)).page
                 attached = {"content-disposition": 'attachment; filename="trajectories.html"'}
                 return HTTPStatus.OK, "text/html; charset=utf-8", page, attached
             answer = await asyncio.to_thread(self._ask, path, parameters)

@@ -12,6 +12,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,16 @@ TEMPLATE = """<!doctype html>
 """
 
 
-def page_of(library: Library, parameters: Mapping[str, str]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A page, and how much of its list it holds."""
+
+    page: bytes
+    shown: int
+    total: int
+
+
+def page_of(library: Library, parameters: Mapping[str, str]) -> Export:
     """The first trajectories of a list, in its order, as one HTML file."""
     listed = library.page({"size": str(LIMIT), **parameters}, whole=True)
     overview = library.overview()
@@ -58,7 +68,7 @@ def page_of(library: Library, parameters: Mapping[str, str]) -> bytes:
         "trajectories": {address: found for address, found, _ in shown},
         "tokens": {address: tokens for address, _, tokens in shown},
     }
-    return _page(data)
+    return Export(_page(data), len(listed["rows"]), listed["total"])
 
 
 def page_from(trajectories: Sequence[AnyTrajectory], name: str) -> bytes:
