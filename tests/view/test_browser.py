@@ -18,7 +18,7 @@ from cleaner_rl.view import library as views
 from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library
 from tests.view.serving import served
-from tests.view.stores import MEGABYTE, broken, clean, hostile, write
+from tests.view.stores import MEGABYTE, broken, clean, grafted, hostile, write
 
 CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install it, or set CLEANER_CHROMIUM")
@@ -420,6 +420,18 @@ def test_an_export_of_a_part_says_how_many_it_left_out(browser: Browser, tmp_pat
                 expect(page.locator(".count")).to_contain_text(f"{size} trajectories")
                 assert left in page.locator(".count").inner_text()
                 assert ("more of the list" in page.locator(".count").inner_text()) is bool(left)
+
+
+def test_an_export_looks_inside_of_turns_as_the_server_does(browser: Browser, tmp_path: Path) -> None:
+    with Library(write(tmp_path / "store", [grafted(0), clean(1)]), tmp_path / "cache") as library:
+        library.update()
+        (tmp_path / "out.html").write_bytes(page_of(library, {}).page)
+        with Watch(browser) as page:
+            for text in ('{"code": "print(', "PRINT(Y)", "NameError", "granularity", "nobody"):
+                found = library.page({"q": text, "inside": "yes"}, whole=True)["total"]
+                page.goto("about:blank")
+                page.goto(f"file://{tmp_path / 'out.html'}#/list?inside=yes&q={quote(text)}")
+                expect(page.locator(".count")).to_contain_text(re.compile(rf"^{found} trajector"))
 
 
 def test_hostile_content_harms_no_export(browser: Browser, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 // Where the data comes from: the server, or the file itself if it was exported.
 
-import type { Overview, Page, Parameters, Row, Tokens, Trajectory } from "./types";
+import type { Overview, Page, Parameters, Row, Tokens, Trajectory, Turn } from "./types";
 
 export interface Source {
   readonly exported: boolean;
@@ -72,12 +72,22 @@ class Embedded implements Source {
       if (name === "outcome" && ({ solved: true, failed: false, ungraded: null } as Record<string, unknown>)[value] !== row.success) return false;
       if (name === "kept" && ({ yes: true, no: false, unknown: null } as Record<string, unknown>)[value] !== row.kept) return false;
       if (name === "q") {
-        const inside = wanted.inside === "yes" ? JSON.stringify(this.data.trajectories[row.id]) : "";
-        if (![row.task, row.run_id, row.prompt, row.answer, inside].some((text) => has(text, value))) return false;
+        const inside = wanted.inside === "yes" ? texts(this.data.trajectories[row.id]) : [];
+        if (![row.task, row.run_id, row.prompt, row.answer, ...inside].some((text) => has(text, value))) return false;
       }
     }
     return true;
   }
+}
+
+/** What `search.py` looks at: the prompt, the turns, and those that an edit took away. */
+function texts(trajectory: Trajectory): string[] {
+  return [trajectory.prompt.text, ...trajectory.turns.flatMap(spoken)];
+}
+
+function spoken(turn: Turn): string[] {
+  const own = [turn.reasoning, turn.action, turn.observation].flatMap((each) => each?.text ?? []);
+  return [...own, ...(turn.edit?.original ?? []).flatMap(spoken)];
 }
 
 function sorted(rows: Row[], sort: string): Row[] {
