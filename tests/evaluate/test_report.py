@@ -113,13 +113,13 @@ def test_nothing_but_faults_is_still_a_report() -> None:
 
 
 def test_problems_that_faults_took_are_in_the_count() -> None:
-    judged, broken = sample("p0", 0, True), [sample("p1", 0, None, fault="node gone")]
-    whole_arm = [sample("p0", 0, True), sample("p1", 0, True)]
-    for arms in ({Repair.OFF: [judged, *broken]}, {Repair.OFF: [judged, *broken], Repair.ON: whole_arm}):
-        found = Evaluation("m", {}, (score_set("set", arms, 1),))
+    part = [sample("p0", 0, True), sample("p1", 0, None, fault="node gone")]
+    both = [sample("p0", 0, True), sample("p1", 0, True)]
+    for scored in (score_set("set", {Repair.OFF: part}, 1), score_set("set", {Repair.OFF: part, Repair.ON: both}, 1)):
+        found = Evaluation("m", {}, (scored,))
         assert "| set | 1 of 2 | 1 |" in markdown.markdown(found)
         assert "1 of 2 problems" in checked(page.page(found)).text
-    assert "| set | 2 | 1 |" in markdown.markdown(Evaluation("m", {}, (score_set("set", {Repair.OFF: whole_arm}, 1),)))
+    assert "| set | 2 | 1 |" in markdown.markdown(Evaluation("m", {}, (score_set("set", {Repair.OFF: both}, 1),)))
 
 
 def with_a_fault_in_all_but_one(problems: int, samples: int) -> Evaluation:
