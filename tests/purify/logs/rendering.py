@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from tests.purify.logs.cases import Case, Step
+from tests.purify.logs.cases import Call, Case, Step
 
 QUESTION = "What is 1 + 1?"
 TOOLS: list[dict[str, Any]] = [
@@ -105,12 +106,21 @@ def function_call(case: Case) -> Record:
     return record
 
 
-def hermes(case: Case) -> Record:
+def hermes_call(call: Call) -> str:
+    return f"\n<tool_call>\n{json.dumps({'name': call.name, 'arguments': call.arguments})}\n</tool_call>"
+
+
+def xml_call(call: Call) -> str:
+    """As Qwen3-Coder writes it."""
+    values = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in call.arguments.items())
+    return f"\n<tool_call>\n<function={call.name}>\n{values}</function>\n</tool_call>"
+
+
+def in_text(case: Case, write: Callable[[Call], str]) -> Record:
     """Calls and results in the text."""
     messages: list[Record] = [{"role": "user", "content": QUESTION}]
     for step in case.steps:
-        calls = [{"name": call.name, "arguments": call.arguments} for call in step.calls]
-        text = "".join(f"\n<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
+        text = "".join(map(write, step.calls))
         messages.append({"role": "assistant", "content": step.said.replace("</tool_call>", "") + text})
         if step.calls:
             results = "\n".join(f"<tool_response>\n{call.text}\n</tool_response>" for call in step.calls)
@@ -120,11 +130,18 @@ def hermes(case: Case) -> Record:
     return {"messages": messages, "reward": case.reward}
 
 
-def verl(case: Case) -> Record:
+def hermes(case: Case) -> Record:
+    return in_text(case, hermes_call)
+
+
+def xml(case: Case) -> Record:
+    return in_text(case, xml_call)
+
+
+def verl(case: Case, write: Callable[[Call], str] = hermes_call) -> Record:
     parts = []
     for index, step in enumerate(case.steps):
-        calls = [{"name": call.name, "arguments": call.arguments} for call in step.calls]
-        text = "".join(f"\n<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
+        text = "".join(map(write, step.calls))
         parts.append(step.said.replace("</tool_call>", "") + text)
         if step.calls:
             results = "\n".join(f"<tool_response>\n{call.text}\n</tool_response>" for call in step.calls)
@@ -141,6 +158,10 @@ def verl(case: Case) -> Record:
         "step": 7,
         "uid": "3f9a_2_0",
     }
+
+
+def verl_xml(case: Case) -> Record:
+    return verl(case, xml_call)
 
 
 def verifiers(case: Case) -> Record:
@@ -272,7 +293,9 @@ RENDERED = {
     "openai, anthropic": anthropic,
     "openai, function_call": function_call,
     "openai, hermes": hermes,
+    "openai, xml": xml,
     "verl": verl,
+    "verl, xml": verl_xml,
     "verifiers": verifiers,
     "verifiers, version 0": verifiers0,
     "inspect": inspect,

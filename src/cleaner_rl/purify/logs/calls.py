@@ -6,7 +6,7 @@ that the user gives, and then the argument, out of `CODE_ARGUMENTS` or the only 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -79,6 +79,20 @@ class LoggedTools(ToolSet):
     def text_calls(self, text: str, form: str) -> tuple[ToolCall, ...]:
         """The calls in a text of this call format."""
         return _call_format(form).parse(text, self).calls
+
+    def text_form(self, texts: Sequence[str], named: str | None) -> str | None:
+        """The call format of these texts' calls: the one that is named, or that of `TEXT_FORMATS` which can read one.
+
+        Hermes and XML open alike, so each sees a broken call where the other reads one. Where neither reads any, it is
+        the first that sees one; None if there is nothing to see.
+        """
+        seen = None
+        for form in TEXT_FORMATS if named is None else (named,):
+            for call in (call for text in texts for call in self.text_calls(text, form)):
+                if call.problem is None:
+                    return form
+                seen = seen or form
+        return seen
 
     def _code(self, name: str, arguments: Mapping[str, Any]) -> str:
         if self.runs_python(name):

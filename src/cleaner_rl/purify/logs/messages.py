@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from cleaner_rl.purify.logs.calls import TEXT_FORMATS, LoggedTools, text_results
+from cleaner_rl.purify.logs.calls import LoggedTools, text_results
 from cleaner_rl.purify.logs.frames import (
     ACTION,
     OBSERVATION,
@@ -91,7 +91,7 @@ class Reader:
     tools: LoggedTools
     dialect: Dialect = Dialect()
     form: str | None = None
-    """The call format of calls in text; None: whichever of `TEXT_FORMATS` the record has."""
+    """The call format of calls in text; None: Hermes or XML, whichever the record has."""
     judged: Counter[str] = field(default_factory=Counter)
 
     def read(self, before: Sequence[Message], messages: Sequence[Message]) -> Conversation:
@@ -138,12 +138,10 @@ class Reader:
         texts = [text for text in contents if isinstance(text, str)]
         if self.form is None:
             texts = [text for text in texts if OPENING.search(text)]
-        for form in (self.form,) if self.form is not None else TEXT_FORMATS:
-            if any(self.tools.text_calls(text, form) for text in texts):
-                if in_fields or in_parts:
-                    raise Unreadable(f"calls stand in {'fields' if in_fields else 'parts'} and in text")
-                return form
-        return None
+        form = self.tools.text_form(texts, self.form)
+        if form is not None and (in_fields or in_parts):
+            raise Unreadable(f"calls stand in {'fields' if in_fields else 'parts'} and in text")
+        return form
 
     def _turn(self, group: Sequence[Message], form: str | None) -> tuple[Turn[TextSpan], list[Frame], bool]:
         """A turn, its frames, and whether somebody else spoke in it."""

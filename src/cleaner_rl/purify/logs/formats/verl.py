@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from cleaner_rl.purify.logs.calls import TEXT_FORMATS, text_results
+from cleaner_rl.purify.logs.calls import text_results
 from cleaner_rl.purify.logs.formats.base import LOG, Chat, Reading, Record, key_of, log_of, outcome_of
 from cleaner_rl.purify.logs.judging import judge_call
 from cleaner_rl.purify.logs.messages import Unreadable
@@ -62,7 +62,7 @@ class VerlFormat:
             raise Unreadable("input and output are no texts")
         judged: Counter[str] = Counter()
         output = record["output"]
-        form = next((form for form in _forms(reading) if reading.tools.text_calls(output, form)), None)
+        form = reading.tools.text_form([output], reading.call_format)
         turns: list[Turn[TextSpan]] = []
         spoken = []
         position = 0
@@ -132,10 +132,6 @@ def _observed(output: str, opening: re.Match[str]) -> Observed | None:
         if end is not None:
             return Observed(opening.start(), end.end(), output[results.end() : end.start()])
     return None
-
-
-def _forms(reading: Reading) -> tuple[str, ...]:
-    return TEXT_FORMATS if reading.call_format is None else (reading.call_format,)
 
 
 def _turn(text: str, observed: str | None, form: str | None, reading: Reading, judged: Counter[str]) -> Turn[TextSpan]:
