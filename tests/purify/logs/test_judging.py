@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def judged(text: str, tool: str = "python", told: bool = False, arguments: Any =
 
 def test_the_error_rate_on_the_labelled_results_is_the_documented_one() -> None:
     found = figures()
-    assert sum(count["examples"] for count in found.values()) >= 180
+    assert sum(count["examples"] for count in found.values()) >= 190
     # Those that their text can't tell: a traceback printed as the last words, an exit code that nothing is said of.
     assert sum(count["wrongly_failed"] for count in found.values()) == 2
     assert sum(count["wrongly_ok"] for count in found.values()) == 6
@@ -116,6 +117,50 @@ def test_a_malformed_call_is_one_unless_somebody_could_read_it() -> None:
 def test_a_traceback_counts_if_the_text_ends_with_it(text: str, exception: ExceptionInfo | None) -> None:
     found = ending_traceback(text)
     assert (None if found is None else found[1]) == exception
+
+
+COLOURED = (
+    "\x1b[0;31m---------------------------------------------------------------------------\x1b[0m\n"
+    "\x1b[0;31mZeroDivisionError\x1b[0m                         Traceback (most recent call last)\n"
+    "Cell \x1b[0;32mIn[1], line 1\x1b[0m\n\x1b[0;32m----> 1\x1b[0m \x1b[38;5;241;43m1\x1b[39;49m/0\n\n"
+    "\x1b[0;31mZeroDivisionError\x1b[0m: division by zero"
+)
+
+
+def test_colours_hide_no_traceback_and_stay_in_what_was_printed() -> None:
+    printed = "\x1b[32mbegun\x1b[0m\n"
+    result = judged(printed + COLOURED).result
+    assert result is not None
+    assert (result.status, result.output) == (Status.ERROR, printed)
+    assert result.exception == ExceptionInfo("ZeroDivisionError", "division by zero")
+    assert judged(COLOURED, is_error=False) == Judged(None, By.NOTHING)
+    assert judged("\x1b[31mValueError: x\x1b[0m").result is None
+    well = judged(printed).result
+    assert well is not None
+    assert (well.status, well.output) == (Status.OK, printed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"stdout": "", "stderr": raised("NameError: x"), "exit_code": 1}),
+        json.dumps({"success": False, "error": "NameError: x"}),
+        json.dumps({"status": "timeout"}),
+        json.dumps({"result": raised("NameError: x")}),
+        f"stderr: {raised('NameError: x')}\n[exit code 1]",
+        f"<stderr>{raised('NameError: x')}\n</stderr>",
+    ],
+)
+def test_a_failure_that_a_tool_wraps_is_unsure_of_python(text: str) -> None:
+    assert judged(text) == Judged(None, By.NOTHING)
+
+
+@pytest.mark.parametrize("value", [{"error": None, "value": 3}, {"stdout": "3", "exit_code": 0}, {"success": True}])
+def test_an_object_that_says_all_is_well_is_ok(value: dict[str, Any]) -> None:
+    for tool in ("python", "calculator"):
+        result = judged(json.dumps(value), tool).result
+        assert result is not None
+        assert result.status is Status.OK
 
 
 def test_chained_tracebacks_are_one() -> None:

@@ -6,8 +6,9 @@ program's own. Where there are no such fields, `read_text` looks at the text, an
 *unsure*. A turn with an unsure result is never touched. What it goes by:
 
 - **Python tools.** A traceback that runs to the end of the text is a failure: that is how an interpreter ends. One
-  with more text behind it was printed by a program that went on, or cut: unsure. So is an error's line without a
-  traceback, and an empty text, because some tools show nothing of a program that failed. Any other text is ok.
+  with more text behind it, or inside other text, was printed by a program that went on, cut, or wrapped by its tool:
+  unsure. So are a JSON object that tells of an error, since a program may print one; an error's line without a
+  traceback; and an empty text, because some tools show nothing of a program that failed. Any other text is ok.
 - **Other tools.** A JSON object that says so itself (`error`, `success: false`, an exit code), or one of the sentences
   that a harness writes when the tool raised, is a failure. Text whose first or last line sounds like trouble is
   unsure: a file that was read may begin with "Error". Any other text is ok.
@@ -25,7 +26,7 @@ from enum import StrEnum
 from typing import Any
 
 from cleaner_rl.purify.logs.calls import LoggedTools
-from cleaner_rl.purify.logs.tracebacks import FIRST_WORD, LAST_LINE, TRACEBACK, ending_traceback
+from cleaner_rl.purify.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
 from cleaner_rl.tools import Status, ToolCall, ToolResult
 
 
@@ -151,7 +152,7 @@ def _exit_code(fields: Mapping[str, Any]) -> int | None:
 
 def read_text(text: str, *, python: bool) -> Status | None:
     """What a text alone says of the result; None if it can be read both ways."""
-    stripped = text.strip()
+    stripped = plain(text).strip()
     if not stripped:
         return None
     if HARNESS_SENTENCES.match(stripped):
@@ -159,15 +160,16 @@ def read_text(text: str, *, python: bool) -> Status | None:
     if ending_traceback(text) is not None:
         # A tool that isn't Python may show a file or a page that ends so.
         return Status.ERROR if python else None
-    if FIRST_WORD in text and TRACEBACK.search(text):
+    status = _of_json(stripped) if stripped[0] == "{" else None
+    if status is not None and not python:
+        return status
+    if FIRST_WORDS in stripped or status not in (None, Status.OK):
         return None
     lines = stripped.splitlines()
     if python:
         last = LAST_LINE.match(lines[-1].strip())
         doubtful = last is not None or DOUBT.match(stripped) is not None
         return None if doubtful else Status.OK
-    if stripped[0] == "{" and (status := _of_json(stripped)) is not None:
-        return status
     return None if DOUBT.search(lines[0][:200]) or DOUBT.search(lines[-1][-200:]) else Status.OK
 
 

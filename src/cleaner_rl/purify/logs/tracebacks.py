@@ -1,7 +1,7 @@
 """Tracebacks in text: where one begins that the text ends with, and which exception it tells of.
 
 Python's own, with frames as `  File "…", line …`, and IPython's, with `Cell In[…]` and arrows; chained ones are one
-ending."""
+ending. Terminals' colours are looked through."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import re
 
 from cleaner_rl.tools import ExceptionInfo
 
-FIRST_WORD = "Traceback"
+FIRST_WORDS = "Traceback (most recent call last)"
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 TRACEBACK = re.compile(
     r"^(?:-{10,}\n)?(?:  [+|] )?(?:Exception Group |[A-Z]\w+ +)?Traceback \(most recent call last\).*\n?", re.MULTILINE
 )
@@ -29,7 +30,8 @@ CHAINED = ("During handling of the above exception", "direct cause of the follow
 
 def ending_traceback(text: str) -> tuple[int, ExceptionInfo] | None:
     """Where the traceback begins that a text ends with, and its exception; None if it doesn't end with one."""
-    if FIRST_WORD not in text and ", line " not in text:
+    coloured, text = text, plain(text)
+    if FIRST_WORDS not in text and ", line " not in text:
         return None  # nearly all texts, in a fraction of the time
     matches = list(TRACEBACK.finditer(text)) or list(SYNTAX_FRAME.finditer(text))
     if not matches:
@@ -40,7 +42,21 @@ def ending_traceback(text: str) -> tuple[int, ExceptionInfo] | None:
             break
         start = earlier
     found = _exception(text[matches[-1].end() :].rstrip().splitlines())
-    return None if found is None else (start, found)
+    return None if found is None else (_place(coloured, start), found)
+
+
+def plain(text: str) -> str:
+    """A text without its colours."""
+    return COLOUR.sub("", text) if "\x1b" in text else text
+
+
+def _place(text: str, start: int) -> int:
+    """Where in a coloured text the character stands that begins here in the plain one."""
+    for colour in COLOUR.finditer(text):
+        if colour.start() >= start:
+            break
+        start += len(colour[0])
+    return start
 
 
 def _exception(lines: list[str]) -> ExceptionInfo | None:
