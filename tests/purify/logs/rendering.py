@@ -200,16 +200,26 @@ def verifiers(case: Case) -> Record:
 
 
 def verifiers0(case: Case) -> Record:
-    """Version 0: prompt and completion."""
-    record = openai(case)
-    messages = record["messages"]
+    """Version 0: prompt and completion, each call as JSON text."""
+    messages = openai(case)["messages"]
+    for message in messages:
+        if "tool_calls" in message:
+            calls = [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
+            message["tool_calls"] = list(map(json.dumps, calls))
+    function = TOOLS[0]["function"]
     return {
         "example_id": 12,
         "prompt": messages[:2],
         "completion": messages[2:],
         "reward": case.reward,
+        "error": None,
         "timing": {"total_ms": 12.5},
         "is_completed": True,
+        "is_truncated": False,
+        "stop_condition": "no_tools_called",
+        "metrics": {"exact": case.reward},
+        "tool_defs": [{**function, "strict": None}],
+        "exact": case.reward,
     }
 
 

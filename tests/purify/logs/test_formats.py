@@ -117,6 +117,28 @@ def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that
     }, "its tokens are nobody's"  # fmt: skip
 
 
+def test_calls_of_verifiers_0_stay_as_they_are_written() -> None:
+    record, trajectory = imported("verifiers, version 0", CASES[0])
+    (repaired, *_) = write_record(clean(trajectory, SplicePolicy()).trajectory)["completion"]
+    assert repaired["tool_calls"] == record["completion"][2]["tool_calls"]
+    assert all(isinstance(call, str) for call in repaired["tool_calls"])
+    opened = json.loads(json.dumps(record))
+    for message in opened["completion"]:
+        message["tool_calls"] = list(map(json.loads, message.get("tool_calls", ())))
+    as_objects = read_record(opened, "verifiers", 0, READING)
+    assert as_objects.turns == trajectory.turns
+    assert write_record(as_objects) == opened
+
+
+@pytest.mark.parametrize("call", ['{"id": "1"', '{"id":"1"}', '{"id": "1", "id": "2"}'])
+def test_a_call_of_verifiers_0_that_would_be_written_otherwise_goes_through_as_it_is(call: str) -> None:
+    record = RENDERED["verifiers, version 0"](CASES[0])
+    record["completion"][0]["tool_calls"] = [call]
+    trajectory = read_record(record, "verifiers", 0, READING)
+    assert "opaque" in log_of(trajectory)
+    assert write_record(trajectory) == record
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_score_that_is_no_finite_number_is_none(value: float) -> None:
     sample, episode = RENDERED["inspect"](CASES[0]), RENDERED["verifiers"](CASES[0])

@@ -1,7 +1,8 @@
 """`verifiers`: rollouts of Prime Intellect's verifiers, of both generations.
 
 - `traces.jsonl` of version 1: an episode a line. Its trace is a graph of messages; `rewards` are scores with weights.
-- `results.jsonl` of version 0: a rollout a line, with `prompt`, `completion`, `reward` and `example_id`.
+- `results.jsonl` of version 0: a rollout a line, with `prompt`, `completion`, `reward` and `example_id`. Each tool call
+  is JSON text in it, and is written so again.
 
 A trace's nodes are written again as a chain. A grafted node has no token ids and log-probs: nobody sampled it as a
 whole.
@@ -11,7 +12,8 @@ Limits: an episode of several traces, or whose graph has branches (subagents, co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cleaner_rl.purify.logs.chats import chat_of
@@ -45,12 +47,17 @@ class VerifiersFormat:
             return _read_episode(record, number, reading)
         if not _is_rollout(record):
             raise Unreadable("it is neither an episode nor a rollout of messages")
-        found = Reader(reading.tools, DIALECT, reading.call_format).read(record["prompt"], record["completion"])
+        prompt, completion = record["prompt"], record["completion"]
+        packed = any(isinstance(call, str) for message in (*prompt, *completion) for call in _calls(message))
+        if packed:
+            prompt, completion = _unpacked(prompt), _unpacked(completion)
+        found = Reader(reading.tools, DIALECT, reading.call_format).read(prompt, completion)
         reward, success = outcome_of(record)
         log = {
             "format": self.name,
             "record": {**record, "prompt": None, "completion": None},
-            "prompts": len(record["prompt"]),
+            "prompts": len(prompt),
+            **({"packed": True} if packed else {}),
             **found.kept,
         }
         key = key_of(record, number, reading, found.prompt.text)
@@ -64,6 +71,8 @@ class VerifiersFormat:
         record: Record = log["record"]
         if "prompts" in log:
             split = log["prompts"]
+            if log.get("packed"):
+                messages = _packed(messages)
             return {**record, "prompt": messages[:split], "completion": messages[split:]}
         trace = {**record["traces"][0], "nodes": [_node(message, index) for index, message in enumerate(messages)]}
         if log.get("rooted"):
@@ -88,6 +97,33 @@ def _is_rollout(record: object) -> bool:
         return False
     parts = record.get("prompt"), record.get("completion")
     return all(isinstance(part, list) and all(isinstance(each, dict) for each in part) for part in parts)
+
+
+def _calls(message: Message) -> list[Any]:
+    calls = message.get("tool_calls")
+    return calls if isinstance(calls, list) else []
+
+
+def _packed(messages: Sequence[Message]) -> list[Message]:
+    """Messages with each of their calls as JSON text."""
+    return [
+        {**each, "tool_calls": list(map(json.dumps, calls))} if (calls := _calls(each)) else each for each in messages
+    ]
+
+
+def _unpacked(messages: Sequence[Message]) -> list[Message]:
+    """The opposite of `_packed`. Raises `Unreadable` if that would not give the same text."""
+    try:
+        unpacked = [
+            {**each, "tool_calls": list(map(json.loads, calls))} if (calls := _calls(each)) else each
+            for each in messages
+        ]
+        exact = _packed(unpacked) == messages
+    except (ValueError, TypeError, RecursionError):
+        raise Unreadable("a tool call that is no JSON") from None
+    if not exact:
+        raise Unreadable("a tool call as JSON of another spelling")
+    return unpacked
 
 
 def _read_episode(record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
