@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cleaner_rl.purify import SplicePolicy
 from cleaner_rl.purify.logs import Reading, clean, read_record, write_record
 from tests.purify.logs.cases import CASES, Case
+from tests.purify.logs.rendering import hermes
 
 
 def fenced(case: Case) -> dict[str, Any]:
@@ -35,6 +38,17 @@ def test_programs_in_fences_are_calls_and_their_failures_are_repaired() -> None:
         "2",
         "The answer is 2.",
     ]
+
+
+@pytest.mark.parametrize("words", ["{}\nIn metres, please.", "In metres, please.\n{}", "{}\n</tool_response>"])
+def test_a_person_s_words_beside_a_result_are_a_border(words: str) -> None:
+    record = hermes(CASES[0])
+    record["messages"][2]["content"] = words.format(record["messages"][2]["content"])
+    trajectory = read_record(record, "openai", 0, Reading())
+    assert trajectory.turns[0].failed
+    cleaned = clean(trajectory, SplicePolicy()).trajectory
+    assert not cleaned.edits
+    assert write_record(cleaned) == record
 
 
 def test_a_program_in_a_fence_is_for_the_tool_that_the_user_names() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.purify.logs.calls import text_results
+from cleaner_rl.purify.logs.calls import beside_results, text_results
 from cleaner_rl.purify.logs.formats.verl import observations, prompt_parts
 
 RESULT = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
@@ -47,6 +47,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 @given(TEXTS)
 def test_results_are_what_stands_between_their_tags(text: str) -> None:
     assert list(text_results(text)) == [found[1] for found in RESULT.finditer(text)]
+    assert beside_results(text) == RESULT.sub("", text)
 
 
 @given(TEXTS)
@@ -74,6 +75,7 @@ def seconds(scan: Callable[[str], Iterable[object]], text: str) -> float:
     ("scan", "before", "repeated"),
     [
         (text_results, "", "<tool_response>\n"),
+        (beside_results, "", "<tool_response>\n"),
         (observations, "", "\nuser\n<tool_response>\n"),
         (observations, "", "\nuser\n<tool_response>\n1\n</tool_response> x"),
         (observations, "", "\nuser\n<tool_response>\n1\n</tool_response>\nuser\nhello "),

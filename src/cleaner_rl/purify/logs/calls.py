@@ -106,7 +106,22 @@ class LoggedTools(ToolSet):
 
 
 def text_results(text: str) -> Iterator[str]:
-    """The results in a text, as ChatML's templates write them.
+    """The results in a text, as ChatML's templates write them."""
+    for start, end in _results(text):
+        yield text[start:end].removeprefix("\n").removesuffix("\n")
+
+
+def beside_results(text: str) -> str:
+    """What a text says beside its results."""
+    said, position = "", 0
+    for start, end in _results(text):
+        said += text[position : start - len(RESULT_OPENING)]
+        position = end + len(RESULT_END)
+    return said + text[position:]
+
+
+def _results(text: str) -> Iterator[tuple[int, int]]:
+    """Where results begin and end between their tags.
 
     Not by a regular expression: one would look for the end from every opening anew, and programs print what they like.
     """
@@ -116,7 +131,7 @@ def text_results(text: str) -> Iterator[str]:
         end = text.find(RESULT_END, start)
         if end < 0:
             return
-        yield text[start:end].removeprefix("\n").removesuffix("\n")
+        yield start, end
         position = end + len(RESULT_END)
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from cleaner_rl.purify.logs.calls import LoggedTools, text_results
+from cleaner_rl.purify.logs.calls import LoggedTools, beside_results, text_results
 from cleaner_rl.purify.logs.frames import (
     ACTION,
     OBSERVATION,
@@ -229,7 +229,8 @@ class Reader:
             return frame(message, _response(texts, observation)), False
         if in_text and message.get(self.dialect.role) == "user":
             heard += [Heard(None, result, {}) for _, text in texts for result in text_results(text)]
-        return self._plain(message, observation), len(heard) == known
+        spoke = len(heard) == known or any(beside_results(text).strip() for _, text in texts)
+        return self._plain(message, observation), spoke
 
     def _result_parts(self, message: Message, observation: SpanText, heard: list[Heard]) -> list[Blank]:
         """The results that stand in a message's parts."""
