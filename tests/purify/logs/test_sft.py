@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +73,29 @@ def test_wherever_calls_and_results_stand_they_are_in_the_row(variant: str, case
     assert found is not None
     assert comparable(found["messages"]) == comparable(expected["messages"])
     assert (found["tools"], found["loss_mask"]) == (expected["tools"], expected["loss_mask"])
+
+
+@pytest.mark.parametrize("name", ["tools", "functions"])
+@pytest.mark.parametrize("write", [json.dumps, lambda tools: list(map(json.dumps, tools))])
+def test_tools_as_json_text_are_in_the_row(name: str, write: Callable[[Any], Any]) -> None:
+    record = openai(CASES[0])
+    tools = record.pop("tools")
+    row = row_of({**record, name: write(tools)})
+    assert row is not None
+    assert row["tools"] == tools
+
+
+@pytest.mark.parametrize("tools", ["[{", '{"name": "python"}', "python", {"name": "python"}, 3, [3], ["python"]])
+def test_tools_that_nobody_can_read_make_no_row(tools: Any) -> None:
+    with pytest.raises(Unreadable, match="tools of another form"):
+        row_of(openai(CASES[0]) | {"tools": tools})
+
+
+@pytest.mark.parametrize("tools", [None, [], "", "[]", "null"])
+def test_a_log_without_tools_has_none_in_its_row(tools: Any) -> None:
+    row = row_of(openai(CASES[0]) | {"tools": tools})
+    assert row is not None
+    assert row["tools"] is None
 
 
 def test_an_error_that_stands_beside_the_result_is_its_words() -> None:

@@ -146,9 +146,13 @@ def _text(content: object, thoughts: bool = True) -> str:
 
 
 def _tools(tools: Any) -> list[Record] | None:
-    """Tools in OpenAI's form, whichever of the common ones they have."""
-    if not isinstance(tools, list) or not tools:
+    """Tools in OpenAI's form, whichever of the common ones they have; they, or each of them, may be JSON text."""
+    tools = _opened(tools)
+    if not tools:
         return None
+    tools = list(map(_opened, tools)) if isinstance(tools, list) else None
+    if tools is None or not all(isinstance(tool, dict) for tool in tools):
+        raise Unreadable("tools of another form")
     return [
         tool
         if "function" in tool
@@ -157,5 +161,11 @@ def _tools(tools: Any) -> list[Record] | None:
             "function": {TOOL_FIELDS.get(name, name): value for name, value in tool.items() if name != "type"},
         }
         for tool in tools
-        if isinstance(tool, dict)
     ]
+
+
+def _opened(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) and value else value
+    except (ValueError, RecursionError):
+        return value
