@@ -162,6 +162,31 @@ def test_a_log_that_two_places_hold_is_read_once(tmp_path: Path) -> None:
     assert cleaned(tmp_path, tmp_path / "log.jsonl", "--out", tmp_path / "out")["trajectories"] == 1
 
 
+def test_results_below_the_logs_are_no_logs(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    write_lines(logs / "a.jsonl", [openai(CASES[0])])
+    arguments = logs, "--out", logs / "deep/clean", "--same", "--sft", "jsonl"
+    first = cleaned(*arguments)
+    assert first["trajectories"] == 1
+    assert cleaned(*arguments) == first, "a finished run only says again what it did"
+    other = cleaned(logs, "--out", tmp_path / "other")
+    assert other["trajectories"] == 1
+    (told,) = other["skipped_files"]
+    assert told.startswith(f"{logs}/deep/clean holds results of `cleaner purify`")
+    assert cleaned(logs / "deep/clean/same", "--out", tmp_path / "named")["trajectories"] == 1
+    assert "holds results of" in cleaned(logs / "deep/clean", "--out", tmp_path / "all", exit_code=1)
+
+
+def test_what_a_killed_run_left_below_the_logs_is_no_log(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [openai(CASES[0])])
+    arguments = tmp_path, "--out", tmp_path / "out", "--same"
+    cleaned(*arguments)
+    (unit,) = (tmp_path / "out/units").iterdir()
+    unit.unlink()
+    assert cleaned(*arguments)["trajectories"] == 1
+
+
 def test_lines_are_split_between_pieces_without_loss_or_doubling(tmp_path: Path) -> None:
     from cleaner_rl.purify.logs.containers import chunks_of
     from cleaner_rl.purify.logs.plans import plan
@@ -429,7 +454,7 @@ def put_or_die(file, uri):
 purify_run.put = put_or_die
 real = plans.plan
 import cleaner_rl.cli.purify as command
-command.plan = lambda paths, form, size, seen: real(paths, form, 20_000, seen)
+command.plan = lambda paths, form, size, *others: real(paths, form, 20_000, *others)
 purify(sys.argv[2:], standalone_mode=False)
 """
 
@@ -441,8 +466,8 @@ def test_a_run_killed_at_any_moment_goes_on_without_loss_or_doubling(tmp_path: P
     arguments = [str(source), "--out", str(tmp_path / "out"), "--same", "--sft", "jsonl", "--json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     kills = 0
-    # Each try dies a few files later than the one before: between parts, and before a unit's last word.
-    for steps in (2, 3, 4, 6, 5, 1000):
+    # Each try dies a few files later than the one before: before the plan, between parts, before a unit's last word.
+    for steps in (0, 2, 3, 4, 6, 5, 1000):
         ran = subprocess.run(
             [sys.executable, "-c", KILLED, str(steps), *arguments],
             capture_output=True, text=True, timeout=60, check=False, env=environment,
@@ -451,7 +476,7 @@ def test_a_run_killed_at_any_moment_goes_on_without_loss_or_doubling(tmp_path: P
         assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
         for name in ("store", "sft", "same"):
             assert not [*(tmp_path / "out" / name).rglob(".*")], "unfinished files lie elsewhere"
-    assert kills >= 5
+    assert kills >= 6
     assert json.loads(ran.stdout)["trajectories"] == 120
     stored = list(read(tmp_path / "out/store"))
     assert Counter(each.key.task for each in stored) == Counter(f"t{number}" for number in range(120))

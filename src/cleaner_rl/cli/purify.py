@@ -107,7 +107,7 @@ def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: b
       cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
     """
     try:
-        made = _plan(paths, options)
+        made = _plan(paths, out, options)
         with alone(out):
             summaries = _purified(made, out, jobs, on_ray, {**options, "paths": list(paths)})
     except (LogError, OtherRunError) as error:
@@ -149,9 +149,9 @@ def _purified(made: Plan, out: str, jobs: int, on_ray: bool, options: dict[str, 
     return summaries
 
 
-def _plan(paths: tuple[str, ...], options: dict[str, Any]) -> Plan:
+def _plan(paths: tuple[str, ...], out: str, options: dict[str, Any]) -> Plan:
     with _bar("looking", None) as step:
-        return plan(paths, options["form"], options["piece_mb"] << 20, lambda _: step(1))
+        return plan(paths, options["form"], options["piece_mb"] << 20, lambda _: step(1), out)
 
 
 def _job(options: dict[str, Any]) -> Job:

@@ -24,7 +24,7 @@ from typing import Any
 
 from cleaner_rl.cli.replay_settings import Replaying
 from cleaner_rl.purify.logs.places import below, find, is_remote, open_file, put
-from cleaner_rl.purify.logs.plans import Plan
+from cleaner_rl.purify.logs.plans import PLAN, UNITS, Plan
 from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.logs.work import Job, Unit, run_unit
 from cleaner_rl.trajectory.store.files import BusyError, only_writer
@@ -73,7 +73,7 @@ def do(task: Task) -> Summary:
             put(file, below(task.out, name))
         marker = folder / "summary.json"
         marker.write_text(json.dumps(summary.as_json()))
-        put(marker, below(task.out, f"units/{task.unit.number:06}.json"))
+        put(marker, below(task.out, f"{UNITS}/{task.unit.number:06}.json"))
     return summary
 
 
@@ -126,16 +126,16 @@ def begin(out: str, plan: Plan, options: Mapping[str, Any]) -> dict[int, Summary
     """Make the output folder, or find what a run that was broken off has done in it."""
     wanted = json.dumps({"options": options, **plan.as_json()}, indent=1)
     known = {each.name: each.uri for each in _found(out)}
-    if "plan.json" in known:
-        with closing(open_file(known["plan.json"])) as file:
+    if PLAN in known:
+        with closing(open_file(known[PLAN])) as file:
             if file.read().decode() != wanted:
                 raise OtherRunError(f"{out} holds the results of other inputs or options; choose another folder")
     elif known:
         raise OtherRunError(f"{out} holds other files; choose a folder of its own for the output")
     else:
-        with tempfile.TemporaryDirectory(dir=None if is_remote(out) else _made(out)) as folder:
-            (file_path := Path(folder) / "plan.json").write_text(wanted)
-            put(file_path, below(out, "plan.json"))
+        with tempfile.TemporaryDirectory(dir=None if is_remote(out) else _made(below(out, UNFINISHED))) as folder:
+            (file_path := Path(folder) / PLAN).write_text(wanted)
+            put(file_path, below(out, PLAN))
     if not is_remote(out):
         shutil.rmtree(Path(out) / UNFINISHED, ignore_errors=True)
     return dict(_done(known))
@@ -155,9 +155,10 @@ def _found(out: str) -> list[Any]:
 
 def _done(known: Mapping[str, str]) -> Iterator[tuple[int, Summary]]:
     for name, uri in known.items():
-        if name.startswith("units/"):
+        folder, _, file_name = name.rpartition("/")
+        if folder == UNITS:
             with closing(open_file(uri)) as file:
-                yield int(name[6:].partition(".")[0]), Summary.of_json(json.load(file))
+                yield int(file_name.partition(".")[0]), Summary.of_json(json.load(file))
 
 
 def _parts(folder: Path, unit: int) -> Iterator[tuple[Path, str]]:

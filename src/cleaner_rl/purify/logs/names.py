@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 
 from cleaner_rl.purify.logs.containers import Kind, Piece
-from cleaner_rl.purify.logs.places import Found, absolute, is_remote
+from cleaner_rl.purify.logs.places import Found, absolute
 
 
 def named(files: Sequence[tuple[Found, Sequence[Piece]]]) -> Iterator[list[Piece]]:
@@ -30,8 +30,7 @@ def named(files: Sequence[tuple[Found, Sequence[Piece]]]) -> Iterator[list[Piece
 def _longer_and_longer(found: Found, *, alone: bool) -> Iterator[str]:
     if alone:
         yield found.name
-    path = found.uri.partition("?")[0] if is_remote(found.uri) else absolute(found.uri)
-    parts = [part for part in path.split("/") if part]
+    parts = [part for part in absolute(found.uri).split("/") if part]
     for start in reversed(range(len(parts) - found.name.count("/") - 1)):
         yield "/".join(parts[start:])
     yield from (f"{number}/{found.name}" for number in count())

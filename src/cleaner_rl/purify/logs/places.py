@@ -36,8 +36,13 @@ def is_remote(uri: str) -> bool:
 
 
 def absolute(uri: str) -> str:
-    """One name for one file, from wherever it is named."""
-    return uri if is_remote(uri) else os.path.abspath(uri)
+    """One name for one file, from wherever it is named, and without options (`?region=…`)."""
+    return uri.partition("?")[0] if is_remote(uri) else os.path.abspath(uri)
+
+
+def is_below(uri: str, folder: str) -> bool:
+    """Whether a file lies in a folder, or in one of that one's, by its name."""
+    return absolute(uri).startswith(absolute(folder).rstrip("/") + "/")
 
 
 def below(folder: str, name: str) -> str:

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 from cleaner_rl.purify.logs.containers import Kind, LogError, Piece, first_record, kind_of, pieces_of
 from cleaner_rl.purify.logs.formats import detect, log_format_names
 from cleaner_rl.purify.logs.names import named
-from cleaner_rl.purify.logs.places import Found, absolute, find
+from cleaner_rl.purify.logs.places import Found, absolute, below, find, is_below
 from cleaner_rl.purify.logs.work import Unit
 
 PIECE_BYTES = 8 << 20
 PIECES_IN_UNIT = 4096
 """Of small files, so many share a unit."""
+PLAN, UNITS = "plan.json", "units"
+"""Files in the folder of a run's results: what it was asked for, and one for each unit that is done."""
 TAPER = 8
 """A unit is at most this part of what is left to do, down to this part of a whole unit."""
 
@@ -37,24 +39,32 @@ class Plan:
 
 
 def plan(
-    places: Iterable[str], form: str | None, size: int = PIECE_BYTES, seen: Callable[[Found], None] = lambda _: None
+    places: Iterable[str],
+    form: str | None,
+    size: int = PIECE_BYTES,
+    seen: Callable[[Found], None] = lambda _: None,
+    out: str | None = None,
 ) -> Plan:
-    """Look at all files of these places.
+    """Look at all files of these places, but for those below `out`, where the results go.
 
     What is named must be a log; what lies in a folder and is none is skipped and reported, since logs lie beside
-    settings and results.
+    settings and results. So is what other runs wrote: it would be the same logs once more.
     """
     logs: dict[str, _Log] = {}
     skipped: list[str] = []
     for place in places:
         try:
-            inside = list(find(place))
+            inside = [each for each in find(place) if each.uri == place or out is None or not is_below(each.uri, out)]
         except (OSError, ValueError) as error:
             raise LogError(str(error)) from error
+        written = _folders_of_results(inside, place)
+        skipped += [f"{each} holds results of `cleaner purify`; to read them, name what lies in it" for each in written]
         for found in inside:
             seen(found)
             if absolute(found.uri) in logs:
                 continue  # two places may hold it; it is one log all the same
+            if any(is_below(found.uri, each) for each in written):
+                continue
             try:
                 logs[absolute(found.uri)] = _log(found, form, size)
             except LogError as error:
@@ -67,6 +77,13 @@ def plan(
     for log, pieces in zip(logs.values(), named([log[:2] for log in logs.values()]), strict=True):
         weighed += [(piece, log.form, log.found.size // len(pieces)) for piece in pieces]
     return Plan(tuple(_units(weighed, size)), tuple(log.found for log in logs.values()), tuple(skipped))
+
+
+def _folders_of_results(inside: Sequence[Found], place: str) -> list[str]:
+    """The folders that runs like this one wrote, among the files of a place."""
+    holding = {each.name.rpartition("/")[0] for each in inside}
+    planned = (each.name.removesuffix(PLAN) for each in inside if f"/{each.name}".endswith(f"/{PLAN}"))
+    return [below(place, folder).rstrip("/") for folder in planned if f"{folder}{UNITS}" in holding]
 
 
 class _Log(NamedTuple):
