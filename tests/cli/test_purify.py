@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -23,9 +24,10 @@ from datasets import load_dataset
 
 from cleaner_rl.cli import main
 from cleaner_rl.cli.purify_run import alone
+from cleaner_rl.purify.logs.places import open_file
 from cleaner_rl.purify.logs.records import write_record
 from cleaner_rl.trajectory import TextSpan, Trajectory
-from cleaner_rl.trajectory.store import ParquetWriter, read
+from cleaner_rl.trajectory.store import JsonlWriter, ParquetWriter, read
 from tests.builders import answered, as_text, failed, trajectory, worked
 from tests.purify.logs.cases import CASES, Case, Step, py
 from tests.purify.logs.rendering import RENDERED, hermes, inspect, openai, verl
@@ -324,6 +326,35 @@ def test_of_a_log_that_is_damaged_further_in_the_beginning_is_read(options: list
     assert found["trajectories"] == 3
     (message,) = found["damaged"]
     assert message.startswith(f"{tmp_path}/a.eval is damaged (Bad CRC-32 for file 'samples/2_epoch_1.json')")
+
+
+@pytest.mark.parametrize("options", [[], ["--roc", "2"]])
+def test_of_a_store_with_a_line_that_is_cut_the_beginning_is_read(options: list[str], tmp_path: Path) -> None:
+    with JsonlWriter(tmp_path / "store.jsonl") as writer:
+        for _ in range(3):
+            writer.write(trajectory(failed(), worked(), answered()))
+    whole = (tmp_path / "store.jsonl").read_bytes()
+    (tmp_path / "store.jsonl").write_bytes(whole[: -len(whole) // 6])
+    found = cleaned(tmp_path / "store.jsonl", "--out", tmp_path / "out", *options)
+    assert (found["trajectories"], found["edited"]) == (2, 2)
+    (message,) = found["damaged"]
+    assert message.startswith(f"line 3 of {tmp_path}/store.jsonl can't be read")
+
+
+def test_a_file_that_may_not_be_read_costs_no_more_than_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_lines(tmp_path / "a.jsonl", [openai(CASES[0])])
+    write_lines(tmp_path / "b.jsonl", [openai(CASES[0])])
+
+    def open_or_not(uri: str) -> Any:
+        if uri.endswith("a.jsonl"):
+            raise PermissionError(errno.EACCES, "Permission denied", uri)
+        return open_file(uri)
+
+    monkeypatch.setattr("cleaner_rl.purify.logs.containers.open_file", open_or_not)
+    found = cleaned(tmp_path, "--out", tmp_path / "out")
+    told = f"{tmp_path}/a.jsonl can't be opened: Permission denied; let this user read it, or leave it out"
+    assert (found["trajectories"], found["skipped_files"]) == (1, [told])
+    assert told in cleaned(tmp_path / "a.jsonl", "--out", tmp_path / "x", exit_code=1)
 
 
 def test_a_sample_that_is_no_json_goes_through_as_it_is(tmp_path: Path) -> None:

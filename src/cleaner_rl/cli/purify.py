@@ -16,6 +16,7 @@ from cleaner_rl.cli import options as shared
 from cleaner_rl.cli.purify_report import as_text
 from cleaner_rl.cli.purify_run import OtherRunError, Task, alone, begin, run
 from cleaner_rl.cli.replay_settings import NO_SANDBOX, Replaying, Words
+from cleaner_rl.cli.words import said
 from cleaner_rl.purify import ReplayFaultError, SplicePolicy, Which, similarity_measures
 from cleaner_rl.purify.logs.containers import LogError
 from cleaner_rl.purify.logs.formats import Reading, log_format_names
@@ -85,7 +86,9 @@ FORMATS = click.Choice(log_format_names())
 )
 @shared.sandbox
 @shared.sandbox_token
-@click.option("--roc", metavar="KEEP", type=shared.COUNT, help="Keep so many attempts of each task, by GRPO-RoC.")
+@click.option(
+    "--roc", metavar="KEEP", type=click.IntRange(min=2), help="Keep so many attempts of each task, by GRPO-RoC."
+)
 @click.option("--seed", default=0, show_default=True, help="For --roc.")
 @click.option("--jobs", type=shared.COUNT, default=1, show_default=True, help="Processes.")
 @click.option("--ray", "on_ray", is_flag=True, help="On a Ray cluster, by Ray Data.")
@@ -112,6 +115,8 @@ def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: b
             summaries = _purified(made, out, jobs, on_ray, {**options, "paths": list(paths)})
     except (LogError, OtherRunError) as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(said(error)) from None
     except ReplayFaultError as error:
         raise click.ClickException(f"{error}. {GO_ON}") from None
     except BrokenProcessPool:

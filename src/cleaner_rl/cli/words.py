@@ -7,6 +7,8 @@ import errno
 ADVICE = {
     errno.EADDRINUSE: "another process has this port: choose another with --port",
     errno.ENOENT: "make the folder first, or mend the path",
+    errno.EEXIST: "a file has this name: choose another",
+    errno.ENOTDIR: "a file stands in the way: choose another path",
     errno.EACCES: "choose a place that this user may use",
     errno.EPERM: "choose a place that this user may use",
     errno.ENOSPC: "make room there; `cleaner doctor` shows what is free",

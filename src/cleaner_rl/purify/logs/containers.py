@@ -95,7 +95,20 @@ class DamagedError(LogError):
 
 
 @contextmanager
-def telling_damage(uri: str) -> Iterator[None]:
+def opened(uri: str) -> Iterator[BinaryIO]:
+    """A file to read. If that can't be done, an error names the file."""
+    try:
+        file = open_file(uri)
+    except OSError as error:
+        if is_remote(uri):
+            raise  # it may as well be the network
+        raise LogError(f"{uri} can't be opened: {error.strerror}; let this user read it, or leave it out") from error
+    with closing(file), _telling_damage(uri):
+        yield file
+
+
+@contextmanager
+def _telling_damage(uri: str) -> Iterator[None]:
     """What Arrow and zips raise on a file that isn't whole, as an error that names the file."""
     try:
         yield
@@ -114,7 +127,7 @@ def _damaged(uri: str, error: Exception) -> DamagedError:
 
 def kind_of(found: Found) -> Kind:
     """What a file is, by its content."""
-    with closing(open_file(found.uri)) as file, telling_damage(found.uri):
+    with opened(found.uri) as file:
         head = file.read(4)
         file.seek(0)
         if head == PARQUET_MAGIC:
@@ -156,7 +169,7 @@ def pieces_of(found: Found, kind: Kind, size: int = PIECE_BYTES) -> Iterator[Pie
         for number, start in enumerate(starts):
             yield Piece(found.uri, found.name, kind, start, min(start + size, found.size), number, len(starts) == 1)
     elif kind is Kind.PARQUET:
-        with closing(open_file(found.uri)) as file, telling_damage(found.uri):
+        with opened(found.uri) as file:
             groups = pq.ParquetFile(file).num_row_groups
         for number in range(groups):
             yield Piece(found.uri, found.name, kind, number, number + 1, number, groups == 1)
@@ -166,7 +179,7 @@ def pieces_of(found: Found, kind: Kind, size: int = PIECE_BYTES) -> Iterator[Pie
 
 def chunks_of(piece: Piece) -> Iterator[Chunk]:
     """The records of a piece, in order."""
-    with closing(open_file(piece.uri)) as file, telling_damage(piece.uri):
+    with opened(piece.uri) as file:
         if piece.kind is Kind.JSONL:
             lines = _lines(file, piece)
             while records := list(islice(lines, CHUNK)):

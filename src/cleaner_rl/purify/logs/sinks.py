@@ -19,9 +19,9 @@ from cleaner_rl.purify.logs.containers import (
     Chunk,
     Kind,
     Piece,
+    opened,
     plain_columns,
     read_member,
-    telling_damage,
 )
 from cleaner_rl.purify.logs.places import open_file
 
@@ -101,8 +101,7 @@ class _Members(Sink):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        uri = self._piece.uri
-        with closing(open_file(uri)) as source, telling_damage(uri), zipfile.ZipFile(source) as archive:
+        with opened(self._piece.uri) as source, zipfile.ZipFile(source) as archive:
             names = [name for name in archive.namelist() if not name.startswith(SAMPLES)]
             members = [(name, read_member(archive, name)) for name in names]
         self._zip = self._stack.enter_context(zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED))

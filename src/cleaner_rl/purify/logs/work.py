@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,7 +24,7 @@ from cleaner_rl.purify.logs.sinks import SINKS, Sink
 from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.policies import SplicePolicy, Which
 from cleaner_rl.trajectory import Trajectory
-from cleaner_rl.trajectory.store import ParquetWriter, read
+from cleaner_rl.trajectory.store import ParquetWriter, StoreError, read
 
 NUMBER_BITS = 20
 """A trajectory's number is its unit's, then its own within the unit."""
@@ -152,13 +151,30 @@ def _read(piece: Piece, form: str, reading: Reading, number: int) -> Iterator[tu
     if piece.kind is Kind.STORE:
         if is_remote(piece.uri):
             raise LogError(f"{piece.uri} is a store, and those are read from local disks only: copy it here first")
-        stored = read(piece.uri)
-        while some := list(islice(stored, CHUNK)):
+        for some in _stored(piece.uri):
             yield Chunk([None] * len(some)), some
         return
     for chunk in chunks_of(piece):
         yield chunk, [_trajectory(each, form, number + place, reading) for place, each in enumerate(chunk.records)]
         number += len(chunk.records)
+
+
+def _stored(uri: str) -> Iterator[list[Trajectory[Any]]]:
+    """The trajectories of a store, some at a time; of one that is damaged, those before the damage."""
+    some: list[Trajectory[Any]] = []
+    damage = None
+    try:
+        for each in read(uri):
+            some.append(each)
+            if len(some) == CHUNK:
+                yield some
+                some = []
+    except StoreError as error:
+        damage = DamagedError(str(error))
+    if some:
+        yield some
+    if damage is not None:
+        raise damage
 
 
 def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajectory[Any]:
