@@ -451,6 +451,16 @@ def test_roc_keeps_the_cleanest_attempts(tmp_path: Path) -> None:
     assert all(not each.edits for each in kept), "natively clean successes come before repaired ones"
 
 
+def test_an_attempt_that_ended_in_a_fault_needs_no_outcome(tmp_path: Path) -> None:
+    samples = [{**inspect(CASES[4 if number % 2 else 6]), "epoch": number} for number in range(6)]
+    faulted = {**inspect(CASES[4]), "epoch": 6, "scores": None, "error": {"message": "the sandbox died"}}
+    source = write_lines(tmp_path / "a.jsonl", [*samples, faulted])
+    found = cleaned(source, "--out", tmp_path / "out", "--roc", "4")
+    assert found["roc"] == {"kept": 4, "dropped": 3}
+    unknown = write_lines(tmp_path / "b.jsonl", [*samples, {**faulted, "error": None}])
+    assert cleaned(unknown, "--out", tmp_path / "unknown", "--roc", "4")["roc"] == {}, "one that may have been solved"
+
+
 def test_another_run_s_folder_is_not_written_to(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "a.jsonl", [openai(case) for case in CASES])
     cleaned(source, "--out", tmp_path / "out")

@@ -3,7 +3,8 @@
 All logs are gone through once to choose, and once more to write. What is held in between is a few numbers a trajectory,
 not the trajectory: about 300 bytes each.
 
-Attempts of a task with fewer than `keep` usable ones, or without outcomes, are all kept: there is nothing to choose by.
+Attempts of a task with fewer than `keep` usable ones, or with one of these without an outcome, are all kept: there is
+nothing to choose by.
 Groups whose outcomes are all equal are chosen from too; that they teach a policy gradient nothing is no matter here.
 """
 
@@ -14,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from math import isnan, nan
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
@@ -73,18 +75,25 @@ def attempts_of(unit: Unit, job: Job) -> list[tuple[Place, Attempt]]:
 def _verdicts(
     task: str, step: int, attempts: Sequence[Attempt], policy: RocPolicy, seed: int
 ) -> list[tuple[int, Mapping[str, Any]]]:
-    rewards = [each.reward if each.success is None else float(each.success) for each in attempts]
-    known = [reward for reward in rewards if reward is not None]
-    if len(known) < len(attempts) or sum(each.usable for each in attempts) < policy.keep:
+    rewards = [_outcome(each) for each in attempts]
+    usable = [reward for reward, each in zip(rewards, attempts, strict=True) if each.usable]
+    if len(usable) < policy.keep or any(map(isnan, usable)):
         return []
     group = Group(
         task,
         step,
-        known,
+        rewards,
         [each.quality for each in attempts],
-        [is_positive(reward, each.success) for reward, each in zip(known, attempts, strict=True)],
+        [is_positive(reward, each.success) for reward, each in zip(rewards, attempts, strict=True)],
         list(range(len(attempts))),
         [each.usable for each in attempts],
     )
     found = verdicts(select(group, policy, seed, dynamic_sampling=False), policy)
     return [(each.number, dict(verdict)) for each, verdict in zip(attempts, found, strict=True)]
+
+
+def _outcome(attempt: Attempt) -> float:
+    """What it came to; not a number if nobody says."""
+    if attempt.success is not None:
+        return float(attempt.success)
+    return nan if attempt.reward is None else attempt.reward
