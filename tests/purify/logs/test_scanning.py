@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cleaner_rl.purify.logs.calls import beside_results, text_results
 from cleaner_rl.purify.logs.formats.verl import observations, prompt_parts
+from cleaner_rl.purify.logs.messages import Unreadable
 
 RESULT = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
 OBSERVATION = re.compile(
@@ -23,7 +25,7 @@ OBSERVATION = re.compile(
 )
 PROMPT = re.compile(
     r"(?:(?:<\|im_start\|>)?system\n(?P<system>.*?)(?:<\|im_end\|>)?\n)?(?:<\|im_start\|>)?user\n(?P<user>.*?)"
-    r"(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?assistant\n",
+    r"(?:<\|im_end\|>)?\n(?:<\|im_start\|>)?assistant\n(?P<begun>(?:<think>\n(?:\n</think>\n\n)?)?)",
     re.DOTALL,
 )
 """Said in one expression, each begins anew at every opening, and takes time that grows with the square of a text."""
@@ -39,6 +41,8 @@ PIECES = [
     "\ntool\n",
     "assistant\n",
     "system\n",
+    "<think>\n",
+    "\n</think>\n\n",
     "\nuser\n<tool_response>\n1\n</tool_response>",
 ]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
@@ -57,16 +61,29 @@ def test_observations_are_results_and_what_a_user_says_behind_them(text: str) ->
 
 
 @given(TEXTS)
-def test_a_prompt_is_a_system_s_words_and_a_user_s(text: str) -> None:
+@example("system\nS\nuser\nU\nassistant\n")
+@example("system\nS\nuser\nU\nassistant\n<think>\n")
+@example("<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")
+@example("user\nU\nassistant\nA\nuser\nU\nassistant\n")
+@example("system\n\nS")
+@example("No template at all.")
+def test_a_prompt_is_a_system_s_words_and_a_user_s_or_no_template_at_all(text: str) -> None:
     found = PROMPT.fullmatch(text)
-    assert prompt_parts(text) == ((None, text) if found is None else (found["system"], found["user"]))
+    system, user, begun = (None, text, "") if found is None else (found["system"], found["user"], found["begun"])
+    lines = [line.removeprefix("<|im_start|>") for line in user.split("\n")]
+    if "user" in lines or "assistant" in lines or lines[0] == "system":
+        with pytest.raises(Unreadable, match="a prompt of another template"):
+            prompt_parts(text)
+    else:
+        assert prompt_parts(text) == (system, user, begun)
 
 
 def seconds(scan: Callable[[str], Iterable[object]], text: str) -> float:
     times = []
     for _ in range(3):
         begun = time.process_time()
-        list(scan(text))
+        with suppress(Unreadable):
+            list(scan(text))
         times.append(time.process_time() - begun)
     return min(times)
 

@@ -18,7 +18,7 @@ from cleaner_rl.purify.logs.sft import sft_row
 from cleaner_rl.trajectory import Ending, TokenSpan, Turn
 from tests.builders import answered, drafted, failed, trajectory, worked, written
 from tests.purify.logs.cases import CASES, Case
-from tests.purify.logs.rendering import RENDERED, inspect, openai
+from tests.purify.logs.rendering import QUESTION, RENDERED, inspect, openai, verl
 
 ASKED = {"messages": [{"role": "user", "content": "What is 1+1?"}], "tools": []}
 CUT_OFF = drafted(written("print(2"))
@@ -104,6 +104,22 @@ def test_an_error_that_stands_beside_the_result_is_its_words() -> None:
     row = row_of(record, "inspect")
     assert row is not None
     assert row["messages"][2]["content"] == "It took too long."
+
+
+@pytest.mark.parametrize("begun", ["", "<think>\n", "<think>\n\n</think>\n\n"])
+def test_the_thought_that_a_prompt_of_verl_s_begins_is_the_model_s(begun: str) -> None:
+    record = verl(CASES[0])
+    row = row_of({**record, "input": f"system\nBe brief.\n{record['input']}{begun}"}, "verl")
+    assert row is not None
+    assert row["messages"][:2] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
+    said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
+    assert said[0].startswith(f"{begun}I add.")
+    assert said[1].startswith("Now right.")
+
+
+def test_a_prompt_of_another_template_makes_no_row() -> None:
+    with pytest.raises(Unreadable, match="a prompt of another template"):
+        row_of({**verl(CASES[0]), "input": f"user\n{QUESTION}\nassistant\nHm.\nuser\nWell?\nassistant\n"}, "verl")
 
 
 USER = {"role": "user", "content": "What is it?"}

@@ -33,7 +33,8 @@ RESULTS_END = re.compile(r"\n</tool_response>")
 WORDS = re.compile(rf"{IM_END}\n{IM_START}user\n(?!<tool_response>)")
 OBSERVATION_END = re.compile(rf"{IM_END}\n?{IM_START}assistant\n|{IM_END}\n?\Z")
 PROMPT = re.compile(rf"(?:{IM_START}system\n(?P<system>.*?){IM_END}\n)?{IM_START}user\n", re.DOTALL)
-PROMPT_END = re.compile(rf"{IM_END}\n{IM_START}assistant\n\Z")
+PROMPT_END = re.compile(rf"{IM_END}\n{IM_START}assistant\n(?P<begun>(?:<think>\n(?:\n</think>\n\n)?)?)\Z")
+ROLE = re.compile(rf"\A{IM_START}system$|^{IM_START}(?:user|assistant)$", re.MULTILINE)
 
 
 class Observed(NamedTuple):
@@ -87,12 +88,12 @@ class VerlFormat:
 
     def chat(self, trajectory: Trajectory[TextSpan]) -> Chat:
         """Its parts as messages: the roles that are left of the template say who speaks."""
-        system, user = prompt_parts(trajectory.prompt.text)
+        system, user, begun = prompt_parts(trajectory.prompt.text)
         messages = [{"role": "system", "content": system}] if system is not None else []
         messages.append({"role": "user", "content": user})
         chat = Chat(messages, [None] * len(messages))
         for number, turn in enumerate(trajectory.turns):
-            chat.add({"role": "assistant", "content": turn.text}, number)
+            chat.add({"role": "assistant", "content": turn.text if number else begun + turn.text}, number)
             observed = "" if turn.observation is None else turn.observation.text
             for result in text_results(observed):
                 chat.add({"role": "tool", "content": result})
@@ -113,12 +114,19 @@ def observations(output: str) -> Iterator[Observed]:
         position = found.end
 
 
-def prompt_parts(prompt: str) -> tuple[str | None, str]:
-    """The system's words and the user's; all of it is the user's if it isn't ChatML of these two."""
+def prompt_parts(prompt: str) -> tuple[str | None, str, str]:
+    """The system's words, the user's, and those that the model's begin with, as templates of thinking models have them.
+
+    All of it is the user's if it is of no template. Raises `Unreadable` if it is of another one, or somebody else
+    speaks in it.
+    """
     start, end = PROMPT.match(prompt), PROMPT_END.search(prompt)
-    if start is None or end is None or end.start() < start.end():
-        return None, prompt
-    return start["system"], prompt[start.end() : end.start()]
+    parts: tuple[str | None, str, str] = None, prompt, ""
+    if start is not None and end is not None and end.start() >= start.end():
+        parts = start["system"], prompt[start.end() : end.start()], end["begun"]
+    if ROLE.search(parts[1]):
+        raise Unreadable("a prompt of another template")
+    return parts
 
 
 def _observed(output: str, opening: re.Match[str]) -> Observed | None:
