@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,5 +36,6 @@ def install(
     monkeypatch.syspath_prepend(folder)
     # Plug-ins stay loaded for as long as a process lives; here a process sees many installations.
     formats.log_format.cache_clear()
+    monkeypatch.setattr(formats, "_asked", cache(formats._asked.__wrapped__))
     similarity._plugin.cache_clear()
     return folder

@@ -158,6 +158,13 @@ def test_a_third_party_s_format_is_found_and_asked_first(tmp_path: Path, monkeyp
         formats.log_format("other")
 
 
+def test_plug_ins_are_not_looked_for_anew_with_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = RENDERED["openai"](CASES[0])
+    detect(record)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: pytest.fail("they were found before"))
+    assert detect(record) == "openai"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

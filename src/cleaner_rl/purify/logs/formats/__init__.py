@@ -41,5 +41,10 @@ def log_format(name: str) -> LogFormat:
 
 def detect(record: object) -> str | None:
     """The name of the format that a record is of; None if nobody knows it. Those of other packages are asked first."""
-    names = (*LOG_ADAPTERS.others(), *LOG_ADAPTERS.ours)
-    return next((name for name in names if log_format(name).detects(record)), None)
+    return next((name for name in _asked() if log_format(name).detects(record)), None)
+
+
+@cache
+def _asked() -> tuple[str, ...]:
+    """All names, in the order in which they are asked. Looking for plug-ins takes longer than to tell a format."""
+    return (*LOG_ADAPTERS.others(), *LOG_ADAPTERS.ours)
