@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner_rl.purify import stale_mentions
+from cleaner_rl.purify.stale import later_mentions
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult
 from tests.builders import error
 
@@ -57,3 +60,23 @@ def test_every_failure_is_looked_for_wherever_it_stands() -> None:
 def test_mentions_come_in_order_and_once() -> None:
     text = "The bug: ValueError. The bug again: ValueError."
     assert stale_mentions(text, [FAILURE, FAILURE]) == ("The bug", "ValueError")
+
+
+NAMES = st.sampled_from(["Error", "KeyError", "a message", "x" * 6, "xxx\nxxx", ""])
+FAILURES = st.builds(error, NAMES, NAMES) | st.just(ToolResult(Status.TIMEOUT))
+REASONINGS = st.lists(st.sampled_from(["Key", "Error", " a mess", "age", "xxx", "\n", "", "y"]), max_size=6).map(
+    "".join
+)
+
+
+@given(st.lists(st.tuples(REASONINGS, st.lists(FAILURES, max_size=3)), max_size=6))
+def test_later_mentions_are_what_each_later_turn_holds(turns: list[tuple[str, list[ToolResult]]]) -> None:
+    reasonings, failures = [reasoning for reasoning, _ in turns], [failed for _, failed in turns]
+    expected = []
+    for index, failed in enumerate(failures):
+        exceptions = [each.exception for each in failed if each.exception is not None]
+        names = [name for each in exceptions for name in (each.type, each.message)]
+        long = [name for place, name in enumerate(names) if name and (place % 2 == 0 or len(name) >= 6)]
+        found = (name for reasoning in reasonings[index + 1 :] for name in long if name in reasoning)
+        expected.append(tuple(dict.fromkeys(found)))
+    assert list(later_mentions(reasonings, failures)) == expected

@@ -11,15 +11,16 @@ it differs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic
 
 from cleaner_rl.purify.policies import PurifyPolicy, SplicePolicy, Which
 from cleaner_rl.purify.splice import splices
-from cleaner_rl.purify.stale import named_errors
-from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import Mode, Trajectory, Turn, cut_before_repairs
+from cleaner_rl.purify.stale import later_mentions
+from cleaner_rl.tools import Status, ToolResult
+from cleaner_rl.trajectory import Edit, Mode, Trajectory, Turn, cut_before_repairs
 from cleaner_rl.trajectory.spans import S
 
 
@@ -129,14 +130,20 @@ def _is_covered(failed: Turn[S], correction: Turn[S]) -> bool:
     return all(code in redone for code in worked)
 
 
-def note_stale(turns: list[Turn[S]]) -> list[Turn[S]]:
+def note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
     """Add to each edit what *later* turns say of its errors: they were sampled while those still stood there."""
+    later = later_mentions([turn.reasoning.text for turn in turns], [_taken_away(turn.edit) for turn in turns])
     noted = []
-    for index, turn in enumerate(turns):
+    for turn, words in zip(turns, later, strict=True):
         edit = turn.edit
-        if edit is not None and edit.mode is Mode.HINDSIGHT:
-            failures = [result for each in edit.original for result in each.results if result.failed]
-            later = (name for each in turns[index + 1 :] for _, name in named_errors(each.reasoning.text, failures))
-            turn = replace(turn, edit=replace(edit, stale=tuple(dict.fromkeys((*edit.stale, *later)))))
+        if edit is not None and words:
+            turn = replace(turn, edit=replace(edit, stale=tuple(dict.fromkeys((*edit.stale, *words)))))
         noted.append(turn)
     return noted
+
+
+def _taken_away(edit: Edit[S] | None) -> list[ToolResult]:
+    """The failures that an edit in hindsight stands for."""
+    if edit is None or edit.mode is not Mode.HINDSIGHT:
+        return []
+    return [result for turn in edit.original for result in turn.results if result.failed]

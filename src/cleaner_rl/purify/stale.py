@@ -11,7 +11,9 @@ removed exceptions were called and said is found in any language.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from cleaner_rl.tools import ToolResult
 
@@ -34,18 +36,42 @@ SHORTEST_MESSAGE = 6
 def stale_mentions(reasoning: str, failures: Sequence[ToolResult]) -> tuple[str, ...]:
     """The words in which reasoning refers to these failures, in order of appearance; empty if it doesn't seem to."""
     found = [(match.start(), match[0]) for match in PHRASES.finditer(reasoning)]
-    found += named_errors(reasoning, failures)
+    found += [(place, name) for name in _names(failures) if (place := reasoning.find(name)) >= 0]
     return tuple(dict.fromkeys(words for _, words in sorted(found)))
 
 
-def named_errors(reasoning: str, failures: Sequence[ToolResult]) -> list[tuple[int, str]]:
-    """Where reasoning names an exception of these failures, or quotes its message."""
-    found = []
-    for failure in failures:
-        if failure.exception is None:
-            continue
-        names = [failure.exception.type]
-        if len(failure.exception.message) >= SHORTEST_MESSAGE:
-            names.append(failure.exception.message)
-        found += [(place, name) for name in names if (place := reasoning.find(name)) >= 0]
-    return found
+def later_mentions(reasonings: Sequence[str], failures: Sequence[Sequence[ToolResult]]) -> Iterator[tuple[str, ...]]:
+    """For the failures of each turn: the names and messages that the reasoning of later turns holds, first ones first.
+
+    A name is looked for once in all of it, however many turns failed with it.
+    """
+    text = "".join(reasonings)
+    ends = list(accumulate(map(len, reasonings)))
+    places: dict[str, int] = {}
+    for end, failed in zip(ends, failures, strict=True):
+        names = _names(failed)
+        for name in names:
+            if places.get(name, -1) < end:
+                places[name] = _next_place(name, text, ends, end)
+        said = [name for name in names if places[name] < len(text)]
+        yield tuple(sorted(said, key=lambda name: bisect_right(ends, places[name])))
+
+
+def _names(failures: Sequence[ToolResult]) -> list[str]:
+    """What these failures' exceptions are called, and what they say."""
+    names: dict[str, None] = {}
+    for exception in (failure.exception for failure in failures):
+        if exception is not None:
+            names[exception.type] = None
+            if len(exception.message) >= SHORTEST_MESSAGE:
+                names[exception.message] = None
+    return list(filter(None, names))
+
+
+def _next_place(name: str, text: str, ends: Sequence[int], start: int) -> int:
+    """Where a name stands next, within one of the parts that have these ends; the end of it all if it doesn't."""
+    while (place := text.find(name, start)) >= 0:
+        if place + len(name) <= ends[bisect_right(ends, place)]:
+            return place
+        start = place + 1
+    return len(text)

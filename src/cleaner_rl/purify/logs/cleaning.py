@@ -37,15 +37,16 @@ class Cleaned(Generic[S]):
 
 def clean(trajectory: Trajectory[S], policy: SplicePolicy) -> Cleaned[S]:
     """Collapse every failure that the model itself mended, within the borders above."""
+    if not trajectory.usable:
+        # Faults and dropped rollouts count for the whole, not for a stretch of it.
+        return Cleaned(trajectory, left_of(trajectory.turns, Reason.UNUSABLE))
     trajectory = without_rescoring(trajectory)
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
     for stretch in _stretches(trajectory):
-        # Faults and dropped rollouts count for the whole, not for a stretch of it.
-        purified = hindsight(replace(trajectory, turns=stretch), policy) if trajectory.usable else None
-        found = left_of(stretch, Reason.UNUSABLE) if purified is None else purified.left_alone
-        left += [replace(each, turn=each.turn + len(turns)) for each in found]
-        turns += stretch if purified is None else purified.trajectory.turns
+        purified = hindsight(replace(trajectory, turns=stretch), policy)
+        left += [replace(each, turn=each.turn + len(turns)) for each in purified.left_alone]
+        turns += purified.trajectory.turns
     # Each stretch has noted what its own turns say of errors that are gone; those after it may, too.
     return Cleaned(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
 
