@@ -1,14 +1,16 @@
-"""Hindsight on a log: in time that grows with its turns alone."""
+"""Hindsight on a log: in time that grows with its turns alone, and no score lost that is still true."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.purify import SplicePolicy
+from cleaner_rl.purify import SplicePolicy, hindsight
 from cleaner_rl.purify.logs import Reading, clean, read_record
-from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
+from cleaner_rl.trajectory import Ending, TextSpan, TokenSpan, Trajectory, Turn
+from tests.builders import answered, failed, trajectory, worked
 from tests.purify.logs.cases import FIX, SLIP, Case, Step
 from tests.purify.logs.rendering import openai
 
@@ -19,11 +21,11 @@ def imported(*steps: Step) -> Trajectory[TextSpan]:
     return read_record(openai(Case("long", steps, ())), "openai", 0, Reading())
 
 
-def seconds(trajectory: Trajectory[TextSpan]) -> float:
+def seconds(log: Trajectory[TextSpan]) -> float:
     times = []
     for _ in range(3):
         begun = time.process_time()
-        clean(trajectory, SplicePolicy())
+        clean(log, SplicePolicy())
         times.append(time.process_time() - begun)
     return min(times)
 
@@ -35,7 +37,7 @@ def test_long_logs_take_no_longer_by_the_turn(steps: tuple[Step, ...]) -> None:
 
 
 def test_whether_a_log_can_be_used_is_asked_once_of_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    trajectory = imported(*(SPOKEN,) * 50)
+    long = imported(*(SPOKEN,) * 50)
     asked: list[Turn[TextSpan]] = []
 
     def usable(each: Trajectory[TextSpan]) -> bool:
@@ -43,5 +45,27 @@ def test_whether_a_log_can_be_used_is_asked_once_of_each_turn(monkeypatch: pytes
         return True
 
     monkeypatch.setattr(Trajectory, "usable", property(usable))
-    clean(trajectory, SplicePolicy())
-    assert len(asked) == 2 * len(trajectory.turns), "as a part of the whole, and of its stretch"
+    clean(long, SplicePolicy())
+    assert len(asked) == 2 * len(long.turns), "as a part of the whole, and of its stretch"
+
+
+def rescored() -> Trajectory[TokenSpan]:
+    """One edit, and the log-probs of all that was sampled, in the context where it stands now."""
+    once = hindsight(trajectory(failed(), worked(), worked(), answered()), SplicePolicy()).trajectory
+    scored = (turn.with_spans(lambda span: replace(span, rescored=span.sampled)) for turn in once.turns)
+    return replace(once, turns=tuple(scored))
+
+
+def test_scores_stay_where_nothing_is_edited() -> None:
+    assert clean(rescored(), SplicePolicy()).trajectory == rescored()
+    unusable = replace(rescored(), ending=Ending.FAULT)
+    assert clean(unusable, SplicePolicy()).trajectory == unusable
+
+
+def test_scores_before_the_first_new_edit_stay_and_those_behind_it_go() -> None:
+    before = rescored().turns
+    raw = replace(rescored(), turns=(*before[:2], failed(), worked(), *before[2:]))
+    after = clean(raw, SplicePolicy()).trajectory.turns
+    assert after[:2] == before[:2]
+    assert len(after) == 4
+    assert not any(span.is_rescored for turn in after[2:] for span in turn.spans())

@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Generic
 
 from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight, note_stale
@@ -40,15 +41,15 @@ def clean(trajectory: Trajectory[S], policy: SplicePolicy) -> Cleaned[S]:
     if not trajectory.usable:
         # Faults and dropped rollouts count for the whole, not for a stretch of it.
         return Cleaned(trajectory, left_of(trajectory.turns, Reason.UNUSABLE))
-    trajectory = without_rescoring(trajectory)
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
-    for stretch in _stretches(trajectory):
+    for stretch in _stretches(without_rescoring(trajectory)):
         purified = hindsight(replace(trajectory, turns=stretch), policy)
         left += [replace(each, turn=each.turn + len(turns)) for each in purified.left_alone]
         turns += purified.trajectory.turns
     # Each stretch has noted what its own turns say of errors that are gone; those after it may, too.
-    return Cleaned(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
+    turns = note_stale(turns)
+    return Cleaned(replace(trajectory, turns=tuple(_with_scores(turns, trajectory.turns))), tuple(left))
 
 
 def left_of(turns: Sequence[Turn[S]], reason: Reason) -> tuple[LeftAlone, ...]:
@@ -72,6 +73,17 @@ def abandoned(cleaned: Cleaned[Any]) -> int:
     unmended = {each.turn for each in cleaned.left_alone if each.reason is Reason.UNMENDED}
     last = len(cleaned.trajectory.turns) - 1
     return sum(index < last and index + 1 not in failed for index in unmended)
+
+
+def _with_scores(turns: Sequence[Turn[S]], before: Sequence[Turn[S]]) -> list[Turn[S]]:
+    """The turns with the log-probs of earlier re-scorings up to the first new edit: what stands there hasn't moved."""
+    same = takewhile(lambda pair: _replaced(pair[0]) is _replaced(pair[1]), zip(turns, before, strict=False))
+    kept = [replace(scored, edit=turn.edit) for turn, scored in same]
+    return [*kept, *turns[len(kept) :]]
+
+
+def _replaced(turn: Turn[S]) -> tuple[Turn[S], ...] | None:
+    return None if turn.edit is None else turn.edit.original
 
 
 def _stretches(trajectory: Trajectory[S]) -> Iterator[tuple[Turn[S], ...]]:
