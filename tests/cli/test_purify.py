@@ -13,6 +13,7 @@ import time
 import zipfile
 import zlib
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,14 @@ def test_parquet_keeps_its_columns_and_types(tmp_path: Path) -> None:
     assert [part.name for part in parts] == ["logs-00000.parquet", "logs-00001.parquet", "logs-00002.parquet"]
     assert pa.concat_tables([pq.read_table(part) for part in parts]).equals(table)
     assert cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
+
+
+def test_columns_that_json_has_no_words_for_are_named_where_nothing_is_left_to_read(tmp_path: Path) -> None:
+    messages = [{**message, "at": datetime(2026, 1, 1)} for message in openai(CASES[4])["messages"][:2]]
+    pq.write_table(pa.Table.from_pylist([{"messages": messages, "n": 1, "raw": b"1"}]), tmp_path / "a.parquet")
+    told = " ".join(cleaned(tmp_path / "a.parquet", "--out", tmp_path / "out", exit_code=1).split())
+    assert "with the fields 'n' of no format that is known here" in told
+    assert "read without 'messages' (timestamp[us]), 'raw' (binary): JSON has no words for these types, cast" in told
 
 
 def test_an_eval_log_keeps_its_other_members(tmp_path: Path) -> None:

@@ -209,7 +209,14 @@ def first_record(piece: Piece) -> Any:
 
 def plain_columns(schema: pa.Schema) -> list[str]:
     """The columns that JSON has words for."""
-    return [each.name for each in schema if _is_plain(each.type)]
+    return [each.name for each in schema if _foreign(each.type) is None]
+
+
+def foreign_columns(uri: str) -> dict[str, pa.DataType]:
+    """The other columns of a Parquet file, and what it is in each that JSON has no words for."""
+    with opened(uri) as file:
+        found = {each.name: _foreign(each.type) for each in pq.read_schema(file)}
+    return {name: kind for name, kind in found.items() if kind is not None}
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
@@ -285,14 +292,14 @@ def _records(document: Any) -> list[Any]:
     return document if isinstance(document, list) else [document]
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def _foreign(kind: pa.DataType) -> pa.DataType | None:
+    """The first type in a type that JSON has no words for; None if it has them for all."""
     if pa.types.is_struct(kind):
-        return all(_is_plain(kind.field(index).type) for index in range(kind.num_fields))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _is_plain(kind.value_type)
-    if pa.types.is_dictionary(kind):
-        return _is_plain(kind.value_type)
-    return bool(
+        inner = (_foreign(kind.field(index).type) for index in range(kind.num_fields))
+        return next((each for each in inner if each is not None), None)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_dictionary(kind):
+        return _foreign(kind.value_type)
+    plain = (
         pa.types.is_null(kind)
         or pa.types.is_boolean(kind)
         or pa.types.is_integer(kind)
@@ -300,3 +307,4 @@ def _is_plain(kind: pa.DataType) -> bool:
         or pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
     )
+    return None if plain else kind

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from cleaner_rl.purify.logs.containers import Kind, LogError, Piece, first_record, kind_of, pieces_of
+from cleaner_rl.purify.logs.containers import Kind, LogError, Piece, first_record, foreign_columns, kind_of, pieces_of
 from cleaner_rl.purify.logs.formats import detect, log_format_names
 from cleaner_rl.purify.logs.names import named
 from cleaner_rl.purify.logs.places import Found, absolute, below, find, is_below
@@ -108,9 +108,16 @@ def _log(found: Found, form: str | None, size: int) -> _Log:
             )
             raise LogError(
                 f"{found.uri} is {kind.value}{fields} of no format that is known here; "
-                f"name one with --from ({', '.join(log_format_names())}), or leave the file out"
+                f"name one with --from ({', '.join(log_format_names())}), or leave the file out{_not_seen(found, kind)}"
             )
     return _Log(found, pieces, form)
+
+
+def _not_seen(found: Found, kind: Kind) -> str:
+    """The columns that a record was without, and what to do about them."""
+    columns = foreign_columns(found.uri) if kind is Kind.PARQUET else {}
+    named = ", ".join(f"{name!r} ({each})" for name, each in columns.items())
+    return f". It was read without {named}: JSON has no words for these types, cast them to text" if named else ""
 
 
 def _units(weighed: Sequence[tuple[Piece, str, int]], size: int) -> Iterator[Unit]:
