@@ -205,6 +205,11 @@ def test_fenced_needs_a_tool_that_runs_programs_and_valid_text() -> None:
     assert "not valid Unicode" in broken.problem
 
 
+def test_fenced_knows_the_line_breaks_of_windows() -> None:
+    (call,) = call_format("fenced").parse("So:\r\n```python\r\nprint(1)\r\n```\r\nDone.", TOOLS).calls
+    assert (call.code, call.problem) == ("print(1)\r\n", None)
+
+
 def test_fenced_leaves_other_blocks_alone_and_closes_on_a_line_of_its_own() -> None:
     assert not call_format("fenced").parse("```\nplain\n```\n```json\n{}\n```", TOOLS).calls
     (call,) = call_format("fenced").parse(fenced("s = '''```x'''\nprint(s)  # ```"), TOOLS).calls

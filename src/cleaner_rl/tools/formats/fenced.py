@@ -12,7 +12,7 @@ from cleaner_rl.tools.calls import ToolCall, ToolSet
 from cleaner_rl.tools.formats.base import NOT_UNICODE, ParsedText, is_unicode, parse_with
 
 OPEN = re.compile(r"^```[ \t]*(?:python|py)[ \t]*(?:\r?\n|\Z)", re.IGNORECASE | re.MULTILINE)
-CLOSE = re.compile(r"^```[ \t]*$", re.MULTILINE)
+CLOSE = re.compile(r"^```[ \t]*(?=\r?$)", re.MULTILINE)
 
 
 class FencedFormat:
