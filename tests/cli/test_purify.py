@@ -27,6 +27,7 @@ from cleaner_rl.cli import main
 from cleaner_rl.cli.purify_run import alone
 from cleaner_rl.purify.logs.places import open_file
 from cleaner_rl.purify.logs.records import write_record
+from cleaner_rl.purify.replay import without_hindsight
 from cleaner_rl.trajectory import TextSpan, Trajectory
 from cleaner_rl.trajectory.store import JsonlWriter, ParquetWriter, read
 from tests.builders import answered, as_text, failed, trajectory, worked
@@ -542,8 +543,6 @@ def test_a_run_killed_at_any_moment_goes_on_without_loss_or_doubling(tmp_path: P
 
 
 def test_the_store_alone_gives_the_logs_back(tmp_path: Path) -> None:
-    from cleaner_rl.cli.replaying import without_hindsight
-
     records = [RENDERED[variant](case) for variant in ("openai", "atif") for case in CASES]
     write_lines(tmp_path / "a.jsonl", records[:20])
     write_lines(tmp_path / "b.jsonl", records[20:])

@@ -26,13 +26,14 @@ from typing import Any, NamedTuple, Self
 from cleaner_rl.cli.answering import NoSandboxError, must_answer
 from cleaner_rl.cli.replay_settings import Replaying, Words
 from cleaner_rl.purify import Reason, ReplayFaultError, ReplayVerdict, replay
-from cleaner_rl.purify.logs.cleaning import Cleaned, left_of
+from cleaner_rl.purify.hindsight import left_of
+from cleaner_rl.purify.logs.cleaning import Cleaned
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.purify.logs.summary import Summary
 from cleaner_rl.purify.logs.work import Check
-from cleaner_rl.purify.replay import Difference, ExecuteCall
+from cleaner_rl.purify.replay import Difference, ExecuteCall, without_hindsight
 from cleaner_rl.rollout import TOOLS, Toolbox
 from cleaner_rl.rollout.finish import calls_of
 from cleaner_rl.sandbox import (
@@ -50,7 +51,7 @@ from cleaner_rl.sandbox import (
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import ToolKind
 from cleaner_rl.tools import ExceptionInfo, PluginError, Status, ToolCall, ToolResult, feedback
-from cleaner_rl.trajectory import Mode, Trajectory, undo
+from cleaner_rl.trajectory import Trajectory
 
 NOT_REPLAYABLE = "not_replayable"
 UNDONE = "undone"
@@ -249,14 +250,6 @@ def checker(settings: Replaying, summary: Summary) -> Check:
         return kept
 
     return check
-
-
-def without_hindsight(trajectory: Trajectory[Any]) -> Trajectory[Any]:
-    """The trajectory before any edit in hindsight."""
-    for index, edit in reversed(trajectory.edits):
-        if edit.mode is Mode.HINDSIGHT:
-            trajectory = undo(trajectory, index)
-    return trajectory
 
 
 def _other_tool(trajectory: Trajectory[Any]) -> Toolbox | None:

@@ -64,7 +64,7 @@ def hindsight(trajectory: Trajectory[S], policy: SplicePolicy) -> Purified[S]:
             "this trajectory was re-scored already; take `without_rescoring` of it, then re-score once, last"
         )
     if not trajectory.usable:
-        return Purified(trajectory, _left_alone(trajectory.turns, 0, Reason.UNUSABLE))
+        return Purified(trajectory, left_of(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
     position = 0
@@ -72,9 +72,14 @@ def hindsight(trajectory: Trajectory[S], policy: SplicePolicy) -> Purified[S]:
         chain = _chain(trajectory.turns, position)
         position += len(chain)
         chain, reason = _collapse(chain, policy)
-        left += _left_alone(chain, len(turns), reason)
+        left += left_of(chain, reason, len(turns))
         turns += chain
     return Purified(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
+
+
+def left_of(turns: Sequence[Turn[S]], reason: Reason, first: int = 0) -> tuple[LeftAlone, ...]:
+    """Each failed turn, as left alone for this reason; `first` is the place of the first of these turns."""
+    return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 
 
 def settle(trajectory: Trajectory[S], policy: PurifyPolicy, mode: Mode) -> Trajectory[S]:
@@ -115,10 +120,6 @@ def _collapse(chain: tuple[Turn[S], ...], policy: SplicePolicy) -> tuple[tuple[T
     if policy.refuse_stale and turn.edit is not None and turn.edit.stale:
         return chain, Reason.STALE
     return (*chain[:first], turn), Reason.PARTIAL
-
-
-def _left_alone(turns: tuple[Turn[S], ...], offset: int, reason: Reason) -> tuple[LeftAlone, ...]:
-    return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, offset) if turn.failed)
 
 
 def _is_covered(failed: Turn[S], correction: Turn[S]) -> bool:

@@ -84,12 +84,16 @@ async def replay(trajectory: Trajectory[S], fresh: Fresh) -> Replay:
 async def prove(trajectory: Trajectory[S], fresh: Fresh) -> Proof[S]:
     """Replay what hindsight made of a trajectory on a stateful tool; where it isn't the same, undo every edit."""
     found = await replay(trajectory, fresh)
-    if found.verdict is not ReplayVerdict.SAME:
-        # From the last to the first, so that the positions of those still to be undone stay right.
-        for index, edit in reversed(trajectory.edits):
-            if edit.mode is Mode.HINDSIGHT:
-                trajectory = undo(trajectory, index)
-    return Proof(trajectory, found)
+    return Proof(trajectory if found.verdict is ReplayVerdict.SAME else without_hindsight(trajectory), found)
+
+
+def without_hindsight(trajectory: Trajectory[S]) -> Trajectory[S]:
+    """The trajectory before any edit in hindsight."""
+    # From the last to the first, so that the positions of those still to be undone stay right.
+    for index, edit in reversed(trajectory.edits):
+        if edit.mode is Mode.HINDSIGHT:
+            trajectory = undo(trajectory, index)
+    return trajectory
 
 
 async def _run(trajectory: Trajectory[S], fresh: Fresh) -> list[ToolResult]:

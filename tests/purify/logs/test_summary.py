@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cleaner_rl.purify import SplicePolicy
-from cleaner_rl.purify.hindsight import Reason
-from cleaner_rl.purify.logs.cleaning import Cleaned, clean, left_of
+from cleaner_rl.purify.hindsight import Reason, left_of
+from cleaner_rl.purify.logs.cleaning import Cleaned, clean
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.records import read_record
 from cleaner_rl.purify.logs.summary import Summary

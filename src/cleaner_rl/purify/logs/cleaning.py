@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Generic
 
-from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight, note_stale
+from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight, left_of, note_stale
 from cleaner_rl.purify.logs.formats.base import log_of
 from cleaner_rl.purify.policies import SplicePolicy
 from cleaner_rl.trajectory import Trajectory, Turn, without_rescoring
@@ -50,11 +50,6 @@ def clean(trajectory: Trajectory[S], policy: SplicePolicy) -> Cleaned[S]:
     # Each stretch has noted what its own turns say of errors that are gone; those after it may, too.
     turns = note_stale(turns)
     return Cleaned(replace(trajectory, turns=tuple(_with_scores(turns, trajectory.turns))), tuple(left))
-
-
-def left_of(turns: Sequence[Turn[S]], reason: Reason) -> tuple[LeftAlone, ...]:
-    """Each failed turn, as left alone for this reason."""
-    return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns) if turn.failed)
 
 
 def repeated_calls(trajectory: Trajectory[Any]) -> int:

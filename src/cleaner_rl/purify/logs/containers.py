@@ -31,7 +31,6 @@ CHUNK = 256
 """Records at a time."""
 LINES = 8
 """Where a file's first line is no JSON, so many further ones are looked at to tell what it is."""
-PIECE_BYTES = 32 << 20
 SAMPLES = "samples/"
 ZSTD, LOCAL_HEADER = 93, 30
 """Of a zip: the number of a compression, and the bytes before a member's name."""
@@ -162,7 +161,7 @@ def _kind_of_text(file: BinaryIO, uri: str) -> Kind:
     return Kind.JSON
 
 
-def pieces_of(found: Found, kind: Kind, size: int = PIECE_BYTES) -> Iterator[Piece]:
+def pieces_of(found: Found, kind: Kind, size: int) -> Iterator[Piece]:
     """A file in pieces of about this many bytes, where its kind can be split."""
     if kind is Kind.JSONL:
         starts = range(0, found.size, size)

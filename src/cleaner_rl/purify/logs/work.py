@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cleaner_rl.purify.hindsight import Reason
-from cleaner_rl.purify.logs.cleaning import Cleaned, clean, left_of
+from cleaner_rl.purify.hindsight import Reason, left_of
+from cleaner_rl.purify.logs.cleaning import Cleaned, clean
 from cleaner_rl.purify.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.purify.logs.formats import Reading
 from cleaner_rl.purify.logs.messages import Unreadable
