@@ -548,7 +548,7 @@ def test_the_store_alone_gives_the_logs_back(tmp_path: Path) -> None:
     write_lines(tmp_path / "b.jsonl", records[20:])
     cleaned(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--out", tmp_path / "out")
     stored = sorted(read(tmp_path / "out/store"), key=lambda each: each.key.rollout)
-    assert [write_record(without_hindsight(each)) for each in stored] == records
+    assert [write_record(without_hindsight(each)) for each in stored] == records  # type: ignore[arg-type]
 
 
 def test_it_does_not_take_long_to_say_what_it_can() -> None:
