@@ -186,6 +186,30 @@ def test_text_inside_of_turns_is_found_with_all_other_filters(library: Library) 
     assert found_inside(library, q="other") == library.page({"q": "other"})["total"] == 2  # a task's name
 
 
+def test_a_search_that_ends_while_its_page_is_made_is_not_over_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Event()
+
+    def later(path: Path, text: str) -> Iterator[int]:
+        held.wait(60)
+        return rows_with(path, text)
+
+    def before(scan: search.Scan) -> pa.Table:
+        found = hits(scan)
+        held.set()
+        assert scan.finished.wait(60)
+        return found
+
+    hits = views._hits
+    monkeypatch.setattr(search, "PATIENCE", 0)
+    monkeypatch.setattr(search, "rows_with", later)
+    monkeypatch.setattr(views, "_hits", before)
+    with Library(write(tmp_path / "store", [grafted()]), tmp_path / "cache") as library:
+        library.update()
+        assert found_inside(library, q="print(y)") == 1
+
+
 def test_a_text_is_looked_for_in_files_that_come_later_and_in_none_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

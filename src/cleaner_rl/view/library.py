@@ -80,6 +80,8 @@ class Library:
         query = parse(parameters)
         look = self._searcher.whole if whole else self._searcher.scan
         scan = look(query.text) if query.text else None
+        # Asked before the finds are taken: a search that ends in between has more of them than this page.
+        over = scan is not None and scan.finished.is_set()
         tables = {} if scan is None else {"hits": _hits(scan)}
         counted = f"SELECT count(*) AS n FROM trajectories WHERE {query.condition}"
         total = self.index.rows(counted, query.values, tables)[0]["n"]
@@ -89,9 +91,7 @@ class Library:
             "size": query.size,
             "rows": self._listed(query, tables),
             "runs": [row["run_id"] for row in self.index.rows(RUNS)],
-            "searching": None
-            if scan is None or scan.finished.is_set()
-            else {"done": scan.done, "total": len(scan.files)},
+            "searching": None if scan is None or over else {"done": scan.done, "total": len(scan.files)},
             "progress": self._progress(),
         }
 
