@@ -21,7 +21,7 @@ from benchmarks.lab.results import Result
 from benchmarks.lab.room import TURNS
 from benchmarks.lab.summary import Spread, Summary, spread, summaries
 from benchmarks.lab.tables import course, percent, points_apart, ranged, table, worst
-from benchmarks.lab.worlds import DRIFT, PLACES, REAL, SLIPS
+from benchmarks.lab.worlds import DRIFT, PLACES, REAL, SLIPS, UNHINTED
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "lab.md"
@@ -62,7 +62,8 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
         "learning-rate": learning_rate(results),
         **{regime: _required(results, regime) for regime in DRAWN},
         REAL: second_opinion(results),
-        "changed-names": changed_names(results),
+        "changed-names": changed_names(results, DRIFT),
+        "unhinted-names": changed_names(results, UNHINTED),
         "room": room(results),
         "taught": taught(results),
         "controls": controls(results),
@@ -107,6 +108,13 @@ def headline(results: Sequence[Result]) -> str:
             + "".join(f"; of {ARMS[each.arm].label}, {worst(each)}" for each in others)
             + "."
         )
+    unhinted = {each.arm: each for each in summaries(results, UNHINTED)}
+    if BASELINE in unhinted:
+        ends = (f"{ARMS[each.arm].label} {ranged(each.accuracy, percent)}" for each in unhinted.values())
+        lines.append(
+            f"- Where an error doesn't name the right function, accuracy at the end: {', '.join(ends)} "
+            "([so far](#drift-without-a-hint) with fewer seeds)."
+        )
     real = {each.run.arm: summary.curve(each, "accuracy") for each in _real(results)}
     if BASELINE in real and best.arm in real:
         theirs, own = real[BASELINE], real[best.arm]
@@ -144,11 +152,11 @@ def learning_rate(results: Sequence[Result]) -> str:
     return table(["learning rate", "accuracy", "failed calls"], rows)
 
 
-def changed_names(results: Sequence[Result]) -> str:
+def changed_names(results: Sequence[Result], regime: str) -> str:
     """Right answers, and first calls that work, by how many of a question's names have changed."""
     rows = []
     for arm in REQUIRED:
-        if runs := _in_drift(results, arm.name):
+        if runs := _runs(results, regime, arm.name):
             shares = [summary.mean([summary.final(each, figure) for each in runs]) for figure, _ in CHANGED_NAMES]
             rows.append([arm.label, str(len(runs)), *map(percent, shares)])
     return table(["arm", "seeds", *(name for _, name in CHANGED_NAMES)], rows) if rows else NOTHING
@@ -184,16 +192,16 @@ def room(results: Sequence[Result]) -> str:
 
 
 def _ends(results: Sequence[Result], arm: str, figure: str) -> Spread:
-    return spread([summary.final(each, figure) for each in _in_drift(results, arm)])
+    return spread([summary.final(each, figure) for each in _runs(results, DRIFT, arm)])
 
 
 def _at(results: Sequence[Result], arm: str, step: int) -> Spread:
     """Accuracy at a step that all of an arm's models were measured at."""
-    return spread([each.evaluation.get(step, {}).get("accuracy") for each in _in_drift(results, arm)])
+    return spread([each.evaluation.get(step, {}).get("accuracy") for each in _runs(results, DRIFT, arm)])
 
 
-def _in_drift(results: Sequence[Result], arm: str) -> list[Result]:
-    return [each for each in results if each.finished and (each.run.regime, each.run.arm) == (DRIFT, arm)]
+def _runs(results: Sequence[Result], regime: str, arm: str) -> list[Result]:
+    return [each for each in results if each.finished and (each.run.regime, each.run.arm) == (regime, arm)]
 
 
 def taught(results: Sequence[Result]) -> str:
