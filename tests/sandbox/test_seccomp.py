@@ -32,9 +32,9 @@ def instructions(program: bytes) -> list[tuple[int, int, int, int]]:
     return list(struct.iter_unpack("=HBBI", program))
 
 
-def answer(program: bytes, number: int, arch: int, first: int, second: int, third: int = 0) -> int:
+def answer(program: bytes, number: int, arch: int, first: int, second: int, third: int = 0, fourth: int = 0) -> int:
     """What the kernel would answer: a classic BPF machine, as far as libseccomp uses it."""
-    data = struct.pack("=iIQ6Q", number, arch, 0, first, second, third, 0, 0, 0)
+    data = struct.pack("=iIQ6Q", number, arch, 0, first, second, third, fourth, 0, 0)
     code = instructions(program)
     accumulator, at = 0, 0
     while True:
@@ -104,6 +104,19 @@ def test_no_run_sets_the_size_of_a_sockets_buffer(name: str) -> None:
         for option in (numbers[name], numbers[name] | 1 << 32):
             assert answer(program, setsockopt, ARCH["x86_64"], 3, level, option) == ERRNO | errno.ENOSYS
     assert answer(program, setsockopt, ARCH["x86_64"], 3, socket.SOL_SOCKET, socket.SO_REUSEADDR) == ALLOW
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_shared_memory_without_a_file_is_refused(processes: bool) -> None:
+    """By any of its names; what is private, or a file's, is not."""
+    mmap_call = pyseccomp.resolve_syscall(pyseccomp.system_arch(), "mmap")
+    shared, private, shared_validate, anonymous, no_reserve = 0x01, 0x02, 0x03, 0x20, 0x4000
+    for program in (seccomp.build(processes), seccomp.build(processes, supervisor=True)):
+        for kind, more in product((shared, shared_validate), (0, no_reserve, 1 << 32)):
+            refused = answer(program, mmap_call, ARCH["x86_64"], 0, 4096, 3, kind | anonymous | more)
+            assert refused == ERRNO | errno.ENOMEM
+        for flags in (shared, shared_validate, private, private | anonymous, private | anonymous | no_reserve):
+            assert answer(program, mmap_call, ARCH["x86_64"], 0, 4096, 3, flags) == ALLOW
 
 
 def test_a_foreign_architecture_is_killed() -> None:

@@ -335,6 +335,60 @@ if __name__ == "__main__":
     assert "stdout='[[1.]]\\n'" in result.output
 
 
+def test_processes_share_memory_in_files(t2: Driver) -> None:
+    code = """
+import multiprocessing
+from multiprocessing import shared_memory
+def add(count, row, name):
+    with count.get_lock(): count.value += 1
+    row[0] = 2.5
+    block = shared_memory.SharedMemory(name)
+    block.buf[0] = 3
+    block.close()
+count, row = multiprocessing.Value("i", 1), multiprocessing.Array("d", 2)
+block = shared_memory.SharedMemory(create=True, size=4096)
+child = multiprocessing.get_context("fork").Process(target=add, args=(count, row, block.name))
+child.start()
+child.join()
+print(count.value, row[:], block.buf[0])
+block.close()
+block.unlink()
+"""
+    assert t2.run(code).output == "2 [2.5, 0.0] 3\n"
+
+
+def test_memory_is_mapped_privately_or_from_a_file(box: Driver) -> None:
+    code = """
+import mmap
+for flags in (mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS):
+    try: print(len(mmap.mmap(-1, 4096, flags)))
+    except OSError as error: print(error)
+with open("f", "wb+") as file:
+    file.truncate(4096)
+    print(len(mmap.mmap(file.fileno(), 4096)))
+"""
+    assert box.run(code).output == "4096\n[Errno 12] Cannot allocate memory\n4096\n"
+
+
+def test_devices_are_what_they_are_and_zero_is_only_read(box: Driver) -> None:
+    code = """
+for name in ("null", "full", "random", "urandom"):
+    open(f"/dev/{name}", "rb+").close()
+open("/dev/null", "w").write("gone")
+print(open("/dev/zero", "rb").read(3))
+open("/dev/zero", "rb+")
+"""
+    result = box.run(code)
+    assert result.output == r"b'\x00\x00\x00'" + "\n"
+    assert result.exception is not None
+    assert result.exception.type == "PermissionError"
+
+
+def test_no_memory_is_dumped_through_a_pipe_either(box: Driver) -> None:
+    """Which the kernel leaves out for this limit alone: none at all would not do."""
+    assert box.run("import resource\nprint(resource.getrlimit(resource.RLIMIT_CORE))").output == "(1, 1)\n"
+
+
 def test_threads_but_no_processes_at_tier_1(t1: Driver) -> None:
     assert (
         t1.run("import threading\nt = threading.Thread(target=print, args=(1,)); t.start(); t.join()").output == "1\n"

@@ -185,7 +185,7 @@ def test_a_checkpoint_that_is_not_kept_is_rebuilt(cells: Cells) -> None:
         ("import subprocess\np = subprocess.Popen(['sleep', '60'])", "process"),
         ("import socket\ns = socket.socketpair()", "socket"),
         ("import os\np = os.pipe()", "pipe"),
-        ("import mmap\nm = mmap.mmap(-1, 4096)", "shared mapping"),
+        ("import mmap\nf = open('f', 'wb+')\nf.truncate(4096)\nm = mmap.mmap(f.fileno(), 4096)", "shared mapping"),
         ("import os\nf = open('f', 'w')\nos.remove('f')", "deleted file"),
         ("import select\ne = select.epoll()", "descriptor"),
     ],

@@ -89,11 +89,12 @@ def zygote_settings(config: NodeConfig, layers: frozenset[Layer], preload: Prelo
     own_files = Layer.MOUNT in layers
     packages = layout.packages(preload)
     read = kernel.LANDLOCK_READ
-    rights = [("/", read), ("/dev", read | kernel.LANDLOCK_WRITE_FILE)]  # there are no devices but ours
+    rights = [("/", read)]
     if not own_files:
         paths = layout.readable(preload)
         rights = [(path, read if os.path.isdir(path) else kernel.LANDLOCK_READ_FILE) for path in paths]
-        rights += [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.DEVICES]
+        rights += [(path, kernel.LANDLOCK_READ_FILE) for path in layout.DEVICES]
+    rights += [(path, kernel.LANDLOCK_WRITE_FILE) for path in layout.WRITABLE_DEVICES]
     mount_point = os.path.join(folder, f"root-{preload.name}")
     os.makedirs(mount_point, exist_ok=True)
     limits = config.limits.clipped(config.maxima)

@@ -15,6 +15,8 @@ from cleaner_rl.sandbox.preload import PreloadSet
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+WRITABLE_DEVICES = tuple(path for path in DEVICES if path != "/dev/zero")
+"""Mapped for writing, and shared, `/dev/zero` is memory that no process is seen to hold."""
 OWN_FOLDERS = ("/tmp/", "/dev/", "/proc/", "/box/")
 TEXTS = {
     "/etc/passwd": "root:x:0:0:root:/:/bin/false\nsandbox:x:1000:1000:sandbox:/box/run/work:/bin/sh\n",

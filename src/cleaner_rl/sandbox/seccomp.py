@@ -21,7 +21,7 @@ newfstatat statx statfs fstatfs creat access faccessat faccessat2 dup dup2 dup3 
 ftruncate fallocate fadvise64 getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
 link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat umask utime utimes utimensat
 futimesat copy_file_range sendfile splice tee pipe pipe2
-mmap mprotect munmap mremap madvise msync mincore brk membarrier
+mprotect munmap mremap madvise msync mincore brk membarrier
 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2
 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime inotify_init1 inotify_add_watch inotify_rm_watch
 rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigqueueinfo sigaltstack pause
@@ -36,7 +36,8 @@ recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt
 """
 """Some of these exist on some machines only; libseccomp leaves out what the machine doesn't have. Not here, though
 harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
-V shared memory, which hold memory that no process maps; `openat2`, whose flags no filter can see."""
+V shared memory, which hold memory that no process maps; `openat2`, whose flags no filter can see. `mmap` has rules of
+its own."""
 
 PROCESS_CALLS = ("fork", "vfork", "execve", "execveat")
 UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect", "sendto")
@@ -45,6 +46,9 @@ SIGNAL_CALLS = ("kill", "tgkill", "rt_sigqueueinfo")
 
 CLONE_THREAD = 0x00010000
 CLONE_NAMESPACES = 0x7E020000
+MAP_SHARED = 0x01
+"""Also a bit of `MAP_SHARED_VALIDATE`, and of no private kind."""
+MAP_ANONYMOUS = 0x20
 _SUPERVISORS = """
 mount umount2 setresuid setresgid chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
 pidfd_send_signal sendmsg
@@ -100,6 +104,12 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     else:
         program.add_rule(allow, "clone", argument(0, masked, CLONE_THREAD | CLONE_NAMESPACES, CLONE_THREAD))
         _refuse_processes(program)
+    # Shared memory without a file is a file of the kernel's own: all of it stays while one page of it is mapped, and no
+    # process is seen to hold more than that page.
+    unnamed = MAP_SHARED | MAP_ANONYMOUS
+    for flags in (0, MAP_SHARED, MAP_ANONYMOUS):
+        program.add_rule(allow, "mmap", argument(3, masked, unnamed, flags))
+    program.add_rule(pyseccomp.ERRNO(errno.ENOMEM), "mmap", argument(3, masked, unnamed, unnamed))
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))
     for request in IOCTLS:
         program.add_rule(allow, "ioctl", argument(1, equal, request))

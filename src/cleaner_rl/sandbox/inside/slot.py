@@ -111,8 +111,10 @@ class Slot:
         if "seccomp" in self._layers or "landlock" in self._layers:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         if "rlimits" in self._layers:
-            for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
+            for kind in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
                 resource.setrlimit(kind, (0, 0))
+            # One byte is too few for a file, as none would be, and alone keeps the kernel from a dump through a pipe.
+            resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
         if "uid" in self._layers:
             os.setgroups([])
         if "seccomp" in self._layers:

@@ -281,7 +281,7 @@ _FOREIGN = {
 # int 0x80 with the number of 32-bit getpid: a filter that only knows 64-bit numbers takes it for another call.
 import mmap
 code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
-area = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+area = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 area.write(code)
 call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(area)))
 if call() == os.getpid():

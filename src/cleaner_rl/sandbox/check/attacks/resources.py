@@ -30,6 +30,19 @@ def hold(chunk, count):
     win("held %d chunks" % count)
 """
 
+_CUT = (
+    SYSCALL
+    + """
+# The memory of a shared mapping is a file of the kernel's: while one page of it is mapped, all of it stays.
+libc.mmap.restype = ctypes.c_void_p
+def chunk(flags, descriptor, size=1 << 22):
+    address = libc.mmap(None, ctypes.c_size_t(size), 3, flags, descriptor, ctypes.c_long(0))
+    address != ctypes.c_void_p(-1).value or sys.exit(1)
+    ctypes.memset(address, 1, size)
+    libc.munmap(ctypes.c_void_p(address + 4096), ctypes.c_size_t(size - 4096))
+"""
+)
+
 PROCESSES = {
     "fork_bomb": """
 children = 0
@@ -137,6 +150,12 @@ def chunk():
     return area
 hold(chunk, 72)
 """,
+    "memory_shared_mapping_cut": _CUT + "hold(lambda: chunk(0x21, -1), 72)  # MAP_SHARED | MAP_ANONYMOUS",
+    "memory_dev_zero_cut": _CUT
+    + """
+zero = os.open("/dev/zero", os.O_RDWR)
+hold(lambda: chunk(0x01, zero), 72)  # MAP_SHARED
+""",
     "memory_file": """
 def chunk():
     descriptor = os.memfd_create("x")
@@ -227,7 +246,7 @@ if filled > 40 << 20:
     "memory_locked": SYSCALL
     + """
 import mmap
-area = mmap.mmap(-1, 48 << 20)
+area = mmap.mmap(-1, 48 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 if libc.mlock(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(area))), ctypes.c_size_t(48 << 20)) == 0:
     win("48 MB can't be swapped out")
 """,
