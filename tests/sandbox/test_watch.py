@@ -1,0 +1,115 @@
+"""What a supervisor makes of what the kernel says of a run: which time was spent waiting for a CPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cleaner_rl.sandbox.inside.proc import Proc
+from cleaner_rl.sandbox.inside.watch import Tree
+
+LOOK = 0.025
+Look = Callable[..., float]
+
+
+class Machine(Proc):
+    """Processes of one thread each, as told: state and seconds that each has run and waited."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.processes: dict[str, tuple[str, float, float]] = {}
+
+    def pids(self) -> list[str]:
+        return list(self.processes)
+
+    def stat(self, pid: str) -> list[bytes]:
+        return [self.processes[pid][0].encode(), *[b"0"] * 30]
+
+    def threads(self, pid: str) -> dict[str, tuple[int, int]]:
+        _, ran, waited = self.processes[pid]
+        return {pid: (round(ran * 1e9), round(waited * 1e9))}
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Look:
+    """Look at a run that begins now, so many seconds after the last look: what it waited."""
+    machine = Machine()
+    monkeypatch.setattr(time, "monotonic", lambda: machine.now)
+    tree = Tree(machine, machine.now)
+
+    def look(after: float = LOOK, **processes: tuple[str, float, float]) -> float:
+        machine.now += after
+        machine.processes = processes
+        return tree.look()[2]
+
+    return look
+
+
+def test_a_wait_of_many_looks_counts_in_full(look: Look) -> None:
+    """As the kernel tells it: in one lump, when the thread runs again."""
+    for turn in range(10):
+        for _ in range(7):
+            look(main=("R", turn * 0.005, turn * 0.2))
+        waited = look(main=("R", turn * 0.005 + 0.005, turn * 0.2 + 0.195))
+    assert waited == pytest.approx(10 * 0.2 - 0.005)
+
+
+def test_a_wait_that_is_not_over_counts_so_far(look: Look) -> None:
+    look(main=("R", 0.01, 0.0))
+    for looks in range(1, 20):
+        assert look(main=("R", 0.01, 0.0)) == pytest.approx(looks * LOOK)
+    assert look(main=("R", 0.02, 0.45)) == pytest.approx(0.45)
+
+
+def test_what_only_looked_like_waiting_is_not_kept(look: Look) -> None:
+    look(main=("R", 0.01, 0.0))
+    assert look(main=("R", 0.01, 0.0)) == pytest.approx(LOOK)
+    assert look(main=("R", 0.06, 0.0)) == 0
+
+
+@pytest.mark.parametrize("state", ["S", "D", "T", "Z"])
+def test_nobody_waits_asleep(look: Look, state: str) -> None:
+    for _ in range(40):
+        assert look(main=(state, 0.01, 0.0)) == 0
+
+
+def test_many_that_wait_at_once_wait_once(look: Look) -> None:
+    look(a=("R", 0.01, 0.0), b=("R", 0.01, 0.0))
+    for _ in range(8):
+        look(a=("R", 0.01, 0.0), b=("R", 0.01, 0.0))
+    look(a=("R", 0.02, 0.2), b=("R", 0.01, 0.0))
+    assert look(a=("R", 0.04, 0.2), b=("R", 0.02, 0.22)) == pytest.approx(0.22)
+
+
+def test_who_waits_after_another_has_waited_adds_to_it(look: Look) -> None:
+    """A program that waits for its children, one after the other, each of which is gone when the next one waits."""
+    parent = ("S", 0.01, 0.0)
+    look(parent=parent)
+    for child in range(5):
+        for _ in range(4):
+            look(parent=parent, **{f"child{child}": ("R", 0.0, 0.0)})
+        look(parent=parent, **{f"child{child}": ("R", 0.01, 0.1)})
+        waited = look(parent=parent)
+    assert waited == pytest.approx(0.5)
+
+
+def test_processes_that_take_turns_add_up(look: Look) -> None:
+    look(a=("S", 0.01, 0.0), b=("S", 0.01, 0.0))
+    for turn in range(1, 5):
+        look(0.1, a=("R", 0.01 * turn, 0.1 * turn), b=("S", 0.01 * turn, 0.1 * (turn - 1)))
+        look(a=("S", 0.01 * turn, 0.1 * turn), b=("S", 0.01 * turn, 0.1 * (turn - 1)))
+        waited = look(0.1, a=("S", 0.01 * turn, 0.1 * turn), b=("R", 0.01 * turn, 0.1 * turn))
+    assert waited == pytest.approx(0.8)
+
+
+def test_what_was_waited_before_the_run_is_none_of_it(look: Look) -> None:
+    """A session's interpreter has the waits of all its cells."""
+    assert look(main=("S", 9.0, 60.0)) <= LOOK
+    assert look(1.0, main=("R", 9.1, 60.5)) == pytest.approx(0.5 + LOOK)
+
+
+def test_no_run_waits_longer_than_it_is_there(look: Look) -> None:
+    look(main=("R", 0.01, 0.02))
+    assert look(main=("R", 0.01, 5.0)) == pytest.approx(2 * LOOK)
