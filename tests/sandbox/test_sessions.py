@@ -333,6 +333,16 @@ def test_a_cell_that_breaks_its_interpreter_is_undone(cells: Cells, breaking: st
     assert cells.show("x") == "1\n"
 
 
+def test_a_file_that_can_not_be_opened_again_undoes_the_cell_that_left_it_so(cells: Cells) -> None:
+    cells.show("x = 1")
+    cells.show("import os\nf = open('log.txt', 'w')\nx = 2\nos.chmod('log.txt', 0o444)")
+    outcome = cells.run("print(x)")
+    assert outcome.result.status is Status.CRASHED
+    assert "An earlier cell" in outcome.result.explanation
+    assert outcome.checkpoint == 1
+    assert cells.show("x") == "1\n"
+
+
 def test_ignored_children_and_signals_are_no_trouble(cells: Cells) -> None:
     cells.show("import signal, os\nx = 1\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN);")
     cells.fail("x = 2\nos._exit(3)")

@@ -156,7 +156,7 @@ class SessionSlot(Slot):
         self._dead = frozenset(filter(self._proc.dead, self._tree(self._states).pids()))
         self._limit_processes(current, len(self._states) - in_place + len(self._dead))
         if in_place:
-            current.command((state.IN_PLACE, None, name, *request), files)
+            current.command((state.IN_PLACE, name, *request), files)
             hear(current.channel, state.STARTED)
             return current
         moved = self._freeze(current)

@@ -93,6 +93,9 @@ def serve(module: ModuleType) -> NoReturn:
             own = files.pop()
             os.dup2(own, CHANNEL_FD)
             os.close(own)
+            moved, *arguments = arguments
+            if moved is not None:
+                restore(*moved)  # what can't be opened again is the doing of earlier cells: this one hasn't started
         os.write(CHANNEL_FD, STARTED)
         run_cell(module, names, files, *arguments)
 
@@ -101,7 +104,6 @@ def run_cell(
     module: ModuleType,
     names: list[str],
     files: list[int],
-    moved: tuple[str, Opened] | None,
     name: str,
     code: str,
     echo: bool,
@@ -113,8 +115,6 @@ def run_cell(
         os.dup2(descriptor, target)
         os.close(descriptor)
     run.own_report.note()
-    if moved is not None:
-        restore(*moved)
     names.append(name)
     try:
         if put:
