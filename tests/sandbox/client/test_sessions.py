@@ -101,6 +101,18 @@ async def test_a_file_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
 
 
 @asynchronous
+async def test_what_can_not_be_sent_as_it_is_is_never_sent_as_something_else() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, _), SandboxClient(url) as sandbox:
+        with pytest.raises(ValueError, match="Unicode"):
+            await sandbox.open_session(SessionRequest(files={"a\ud800": b""}))
+        session = await sandbox.open_session(SessionRequest(files={"a": b""}))
+        outcome = await session.run(Cell("print('\ud800')", request_id="mine"))
+        assert (outcome.result.status, outcome.run.request_id) == (Status.MALFORMED, "mine")
+        assert (outcome.committed, outcome.checkpoint) == (False, 1)
+        assert await session.rollback(outcome.checkpoint) == 1
+
+
+@asynchronous
 async def test_a_lost_session_is_said_to_be_lost_and_its_cell_is_not_tried_again() -> None:
     async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
         session = await sandbox.open_session()

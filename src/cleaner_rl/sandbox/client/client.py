@@ -24,7 +24,7 @@ import aiohttp
 
 from cleaner_rl.sandbox.client.links import NOT_TAKEN, Call, Link
 from cleaner_rl.sandbox.client.nodes import Nodes
-from cleaner_rl.sandbox.client.session import RemoteSession, open_session
+from cleaner_rl.sandbox.client.session import NO_UNICODE, RemoteSession, open_session
 from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.sandbox.wire import BROKEN, DRAINING, EXPIRED, Outcome, RunCall, encode_exactly
 from cleaner_rl.tools import Status, ToolResult
@@ -86,7 +86,7 @@ class SandboxClient:
         try:
             body = encode_exactly(RunCall.of(request, within))
         except UnicodeEncodeError:
-            result = ToolResult(Status.MALFORMED, explanation="The program holds characters that are no valid Unicode.")
+            result = ToolResult(Status.MALFORMED, explanation=NO_UNICODE)
             return RunOutcome(result, request_id=request.request_id)
         try:
             async with asyncio.timeout(within):

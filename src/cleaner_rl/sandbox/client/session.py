@@ -20,6 +20,7 @@ from cleaner_rl.sandbox.requests import (
     Cell,
     CellOutcome,
     RollbackDeclinedError,
+    RunOutcome,
     SessionLostError,
     SessionRequest,
     path_problem,
@@ -34,11 +35,13 @@ from cleaner_rl.sandbox.wire import (
     RolledBack,
     SessionCall,
     SessionOpened,
-    encode,
+    encode_exactly,
 )
-from cleaner_rl.tools import Status
+from cleaner_rl.tools import Status, ToolResult
 
 T = TypeVar("T")
+
+NO_UNICODE = "The program holds characters that are no valid Unicode."
 
 
 class SessionBusyError(Exception):
@@ -49,7 +52,10 @@ async def open_session(
     http: aiohttp.ClientSession, nodes: Nodes, request: SessionRequest, patience: float
 ) -> RemoteSession:
     """Open a session on a node that has room. Raises `TierError` if the nodes have none, `ValueError` if none could."""
-    data = encode(SessionCall.of(request))
+    try:
+        data = encode_exactly(SessionCall.of(request))
+    except UnicodeEncodeError:
+        raise ValueError("the session's request holds characters that are no valid Unicode") from None
     begun = time.monotonic()
     reason = "no sandbox node could be reached"
     full: set[Link] = set()
@@ -69,7 +75,8 @@ async def open_session(
             if response.status == 201:
                 link.is_back()
                 session = msgspec.json.decode(body, type=SessionOpened).session
-                return RemoteSession(http, link.url, session, patience)
+                # Files come in by a cell of their own.
+                return RemoteSession(http, link.url, session, patience, checkpoint=1 if request.files else 0)
         except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
             reason = str(error)
             link.rest()
@@ -94,16 +101,21 @@ async def open_session(
 class RemoteSession:
     """A live interpreter on a remote node. One request at a time."""
 
-    def __init__(self, http: aiohttp.ClientSession, node: str, session: str, patience: float) -> None:
+    def __init__(self, http: aiohttp.ClientSession, node: str, session: str, patience: float, checkpoint: int) -> None:
         self.id, self.node = session, node
         self._http, self._patience = http, patience
         self._url = f"{node}/v1/sessions/{session}"
-        self._checkpoint = 0
+        self._checkpoint = checkpoint
 
     async def run(self, cell: Cell | str, within: float | None = None) -> CellOutcome:
         """Run a cell. Raises `SessionLostError` if the state is gone, or if it can't be known."""
         cell = Cell(cell) if isinstance(cell, str) else cell
-        outcome = await self._ask("POST", "/run", Outcome, CellCall.of(cell, within))
+        try:
+            body = encode_exactly(CellCall.of(cell, within))
+        except UnicodeEncodeError:
+            result = ToolResult(Status.MALFORMED, explanation=NO_UNICODE)
+            return CellOutcome(RunOutcome(result, request_id=cell.request_id), False, self._checkpoint)
+        outcome = await self._ask("POST", "/run", Outcome, body)
         if outcome.fault == BROKEN:
             raise SessionLostError(outcome.explanation)
         self._checkpoint = self._checkpoint if outcome.checkpoint is None else outcome.checkpoint
@@ -112,7 +124,7 @@ class RemoteSession:
 
     async def rollback(self, checkpoint: int | None = None) -> int:
         """Go back to a checkpoint (None: the state before the last committed cell); says where the session stands."""
-        answer = await self._ask("POST", "/rollback", RolledBack, RollbackCall(checkpoint))
+        answer = await self._ask("POST", "/rollback", RolledBack, encode_exactly(RollbackCall(checkpoint)))
         self._checkpoint = answer.checkpoint
         return answer.checkpoint
 
@@ -138,12 +150,11 @@ class RemoteSession:
         except (aiohttp.ClientError, OSError):
             return
 
-    async def _ask(self, method: str, path: str, kind: type[T], body: msgspec.Struct | bytes) -> T:
-        data = body if isinstance(body, bytes) else encode(body)
+    async def _ask(self, method: str, path: str, kind: type[T], body: bytes) -> T:
         begun = time.monotonic()
         while True:
             try:
-                async with self._http.request(method, self._url + path, data=sendable(data)) as response:
+                async with self._http.request(method, self._url + path, data=sendable(body)) as response:
                     answer = await response.read()
                 if response.status == 200:
                     # A type checker can't know that `kind` is bytes here; a file is what it is.
