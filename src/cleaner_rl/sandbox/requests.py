@@ -63,7 +63,8 @@ class RunOutcome:
     preload: str = ""
     request_id: str = ""
     attempts: int = 1
-    """2 if a supervisor died and the call was run again on a fresh slot."""
+    """How often the call may have been run: 2 if a supervisor died and it was run again on a fresh slot; from a client,
+    with the times that a node broke or was lost before it had answered."""
 
 
 @dataclass(frozen=True, slots=True)

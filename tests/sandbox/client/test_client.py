@@ -83,6 +83,7 @@ async def test_a_call_that_breaks_every_node_is_a_fault_after_so_many_attempts()
         outcome = await sandbox.run("print(1)")
     assert outcome.result.faulty
     assert len(bad.ran) == 3
+    assert outcome.attempts == 6, "each node tries twice"
 
 
 @asynchronous
@@ -121,6 +122,7 @@ async def test_what_a_broken_node_or_its_proxy_answers_is_tried_again_under_the_
     async with scripted(status) as (url, sent), SandboxClient(url) as sandbox:
         outcome = await sandbox.run(RunRequest("print(1)", request_id="mine"))
     assert outcome.result.status is Status.OK
+    assert outcome.attempts == (1 if status == 408 else 2), "of a body that came too slowly nothing was begun"
     assert [call["id"] for batch in sent for call in batch["calls"]] == ["mine", "mine"]
 
 
@@ -130,7 +132,7 @@ async def test_a_call_that_may_have_run_is_sent_only_so_often_and_is_then_a_faul
         outcome = await sandbox.run("print(1)")
     assert outcome.result.faulty
     assert "502" in outcome.result.explanation
-    assert len(sent) == 3
+    assert len(sent) == outcome.attempts == 3
 
 
 @asynchronous

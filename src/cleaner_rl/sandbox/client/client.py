@@ -99,6 +99,7 @@ class SandboxClient:
         alone = False
         failed_at: set[Link] = set()
         attempts = 0
+        ran = 0  # how often it may have: a node that broke has tried more than once
         fault = Outcome.unrun(call_id, BROKEN)
         fault.explanation = "No sandbox node could be reached."
         since = begun  # when a node last had the call: waiting in a node's queue is no test of patience
@@ -117,19 +118,23 @@ class SandboxClient:
                     link.rest()
                 elif answer.fault == BROKEN:
                     attempts += 1
+                    ran += answer.attempts
                     failed_at.add(link)
                     fault = answer
                 else:
+                    answer.attempts += ran
                     return answer.run_outcome()
                 continue
             if answer.may_have_run:
                 attempts += 1
+                ran += 1
                 failed_at.add(link)
             elif answer.status == 413:
                 return RunOutcome(ToolResult(Status.REFUSED, explanation=answer.message), request_id=call_id)
             elif answer.status not in (0, *NOT_TAKEN):
                 raise RequestRefusedError(answer.message)
             fault.explanation = answer.message
+        fault.attempts = max(1, ran)
         return fault.run_outcome()
 
     async def run_many(self, requests: Iterable[RunRequest | str]) -> AsyncIterator[tuple[int, RunOutcome]]:
