@@ -10,6 +10,11 @@ from pathlib import PurePosixPath
 from cleaner_rl.sandbox.limits import Limits
 from cleaner_rl.tools import ToolResult
 
+MOST_NAMES = 4_096
+"""Of files that come with a call or are fetched after it: while the node looks at each, nobody else is served."""
+MOST_PARTS = 64
+"""Of one such name, for the same reason."""
+
 
 class Commit(StrEnum):
     """When a session keeps what a cell did."""
@@ -129,6 +134,8 @@ class RollbackDeclinedError(Exception):
 
 def input_problem(asked: RunRequest | Cell) -> str | None:
     """Why no program could be given what comes with a request; None if one can."""
+    if len(asked.files) + len(asked.fetch) > MOST_NAMES:
+        return f"The call names more than {MOST_NAMES:,} files."
     for path in (*asked.files, *asked.fetch):
         if (wrong := path_problem(path)) is not None:
             return f"The file name {path!r} {wrong}."
@@ -147,7 +154,7 @@ def path_problem(path: str) -> str | None:
     name = encoded(path)
     if name is None:
         return "is not valid Unicode"
-    if len(name) > 1024 or max(map(len, name.split(b"/"))) > 255:
+    if len(name) > 1024 or max(map(len, name.split(b"/"))) > 255 or len(pure.parts) > MOST_PARTS:
         return "is too long"
     return None
 
