@@ -288,6 +288,14 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
         _, outside = await caller.post("/run_jupyter", {"cells": ["1"], "files": {"../f": "AA=="}})
         assert (outside["status"], outside["cells"]) == ("Failed", [])
         assert "not below the working folder" in outside["message"]
+        thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()"
+        cells = [f"{thread}\nprint(time.time())", "import os; os._exit(1)", "print(1)"]
+        _, unlike = await caller.post("/run_jupyter", {"cells": cells})
+        driver = unlike["driver"]
+        assert (unlike["status"], driver["status"], driver["return_code"]) == ("Failed", "Finished", 1)
+        assert [bool(cell["error"]) for cell in unlike["cells"]] == [False, True]
+        _, complete = await caller.post("/run_jupyter", {"cells": cells[:2]})
+        assert (complete["status"], len(complete["cells"])) == ("Success", 2), "no cell had to be left out"
         busy = asyncio.create_task(caller.post("/run_jupyter", {"cells": ["while True: pass"]}))
         await until(lambda: node.last_session.busy)
         os.kill(node.last_session.pid, signal.SIGKILL)

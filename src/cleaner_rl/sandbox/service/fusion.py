@@ -28,6 +28,8 @@ from cleaner_rl.tools import Status
 WALL_FACTOR = 3.0
 """Their one time limit becomes our CPU limit; the wall cap, for programs that sleep, lies this much above."""
 
+UNREPEATABLE = "The state before the failed cell had to be made again, and its cells did not show the same."
+
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 CommandStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
 
@@ -211,6 +213,11 @@ class Fusion:
                     if outcome.status is Status.TIMEOUT or min(cpu_left, wall_left) <= 0:
                         result.status = "Failed"
                         result.driver = CommandResult("TimeLimitExceeded", spent, None, "", outcome.explanation)
+                        return result
+                    if outcome.unrepeatable and number < len(asked.cells):
+                        # The session is lost to the cells that are left, by the programs' own doing: no fault.
+                        result.status = "Failed"
+                        result.driver = CommandResult("Finished", spent, 1, "", UNREPEATABLE)
                         return result
             finally:
                 await asyncio.shield(session.close())
