@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.sandbox.service import code_judge
+from cleaner_rl.sandbox.service import code_judge, http
 from tests.sandbox.serving import Caller, asynchronous, opened, until
 from tests.sandbox.watched import BREAK, WatchedNode
 
@@ -242,6 +242,19 @@ async def test_bodies_that_arrive_together_are_bounded_too() -> None:
                 assert (response.status, response.headers["retry-after"]) == (429, "1")
             assert (await caller.post("/v1/run", {"code": "print(1)"}))[0] == 200
         await until(lambda: app._arrivals.bytes == 0)
+
+
+@pytest.mark.parametrize("begun", [b"", b"{"])
+@asynchronous
+async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
+    async with opened(WatchedNode()) as (url, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n" + begun)
+        async with asyncio.timeout(10):
+            answer = await reader.read()  # to the end: the connection is closed
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 408 ")
 
 
 @asynchronous

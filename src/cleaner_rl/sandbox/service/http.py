@@ -69,28 +69,29 @@ class Exchange:
     async def body(self) -> bytes:
         """The whole body. Raises `HttpError` when it is larger than the service takes, or than it can take now."""
         arrivals = self._arrivals
-        message = await self._receive()
-        parts = [self._checked(message)]
-        size = len(parts[0])
-        if message.get("more_body"):
-            try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    while message.get("more_body"):
-                        message = await self._receive()
-                        part = self._checked(message)
-                        size += len(part)
-                        # Too much is read to its end all the same, and dropped: a caller that is still sending when
-                        # the connection closes never sees the answer.
-                        if parts and size <= arrivals.most_of_one and arrivals.bytes + len(part) <= arrivals.most:
-                            arrivals.bytes += len(part)
-                            parts.append(part)
-                        else:
-                            arrivals.bytes -= sum(map(len, parts[1:]))
-                            parts.clear()
-            except TimeoutError:
-                raise HttpError(408, "slow_request", "The request's body did not arrive in time.") from None
-            finally:
-                arrivals.bytes -= sum(map(len, parts[1:]))
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                message = await self._receive()
+                parts.append(self._checked(message))
+                size = len(parts[0])
+                while message.get("more_body"):
+                    message = await self._receive()
+                    part = self._checked(message)
+                    size += len(part)
+                    # Too much is read to its end all the same, and dropped: a caller that is still sending when the
+                    # connection closes never sees the answer.
+                    if parts and size <= arrivals.most_of_one and arrivals.bytes + len(part) <= arrivals.most:
+                        arrivals.bytes += len(part)
+                        parts.append(part)
+                    else:
+                        arrivals.bytes -= sum(map(len, parts[1:]))
+                        parts.clear()
+        except TimeoutError:
+            why = "The request's body did not arrive in time."
+            raise HttpError(408, "slow_request", why, ((b"connection", b"close"),)) from None
+        finally:
+            arrivals.bytes -= sum(map(len, parts[1:]))
         if size > arrivals.most_of_one:
             raise HttpError(413, "too_large", f"The request's body is larger than {arrivals.most_of_one} bytes.")
         if not parts:
