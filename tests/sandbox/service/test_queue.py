@@ -244,6 +244,21 @@ async def test_bodies_that_arrive_together_are_bounded_too() -> None:
         await until(lambda: app._arrivals.bytes == 0)
 
 
+@pytest.mark.parametrize("large", ["id", "stdin", "preload"])
+@asynchronous
+async def test_whatever_makes_a_request_large_counts_until_it_is_answered(large: str) -> None:
+    node = WatchedNode(slots=1)
+    node.gate.clear()
+    async with opened(node, most_held_mb=1) as (url, app), Caller(url) as caller:
+        first = asyncio.create_task(caller.post("/v1/run", {"code": "print(1)", "id": "x" * 600_000}))
+        await until(lambda: app.queue.running == 1)
+        status, problem = await caller.post("/v1/run", {"code": "print(1)", large: "x" * 600_000})
+        assert (status, problem["error"]) == (429, "queue_full")
+        node.gate.set()
+        assert (await first)[0] == 200
+        await until(lambda: app.queue.bytes == 0)
+
+
 @pytest.mark.parametrize("begun", [b"", b"{"])
 @asynchronous
 async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:

@@ -167,9 +167,8 @@ class Fusion:
             code = "\n".join(asked.cells)
             self._app.observer.call_ended("/run_jupyter", owner, "", code, outcome, waited, "")
 
-        size = sum(map(len, asked.cells)) + sum(len(content or b"") for content in asked.files.values())
         try:
-            with Group(self._app.queue, owner, exchange.gone, 1, size, execute, unrun, finished) as group:
+            with Group(self._app.queue, owner, exchange.gone, 1, exchange.size, execute, unrun, finished) as group:
                 ((_, result),) = await group.next()
         except HttpError as error:
             if error.status not in (429, 503):

@@ -49,7 +49,7 @@ class Arrivals:
 class Exchange:
     """A request and the answer to it."""
 
-    __slots__ = ("_arrivals", "_receive", "_send", "answered", "method", "path", "scope", "tail")
+    __slots__ = ("_arrivals", "_receive", "_send", "answered", "method", "path", "scope", "size", "tail")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, arrivals: Arrivals) -> None:
         self.scope, self._receive, self._send, self._arrivals = scope, receive, send, arrivals
@@ -57,6 +57,8 @@ class Exchange:
         self.path: str = scope["path"]
         self.tail: tuple[str, ...] = ()
         """The variable parts of the path."""
+        self.size = 0
+        """Bytes of the body, once it is read: about what is held until the answer."""
         self.answered = False
 
     def header(self, name: bytes) -> bytes | None:
@@ -96,6 +98,7 @@ class Exchange:
             raise HttpError(413, "too_large", f"The request's body is larger than {arrivals.most_of_one} bytes.")
         if not parts:
             raise HttpError(429, "queue_full", "Too much is arriving at once.", ((b"retry-after", b"1"),))
+        self.size = size
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _checked(self, message: Message) -> bytes:

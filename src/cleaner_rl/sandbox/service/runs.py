@@ -97,15 +97,10 @@ class Runs:
         def finished(index: int, outcome: Outcome | None, waited: float) -> None:
             app.observer.call_ended(endpoint, owner, calls[index].id, calls[index].code, outcome, waited, "")
 
-        size = sum(len(call.code) for call in calls) + sum(map(_attached, calls))
-        deadlines = (within, start_within)
+        size, deadlines = exchange.size, (within, start_within)
         return Group(
             app.queue, owner, exchange.gone, len(calls), size, execute, unrun, finished, *deadlines, result_size
         )
-
-
-def _attached(call: RunCall) -> int:
-    return len(call.stdin or "") + len(call.stdin_base64 or b"") + sum(map(len, call.files.values()))
 
 
 def result_size(outcome: Outcome) -> int:

@@ -187,7 +187,7 @@ class Sessions:
         def size_of(ended: Outcome | HttpError) -> int:
             return result_size(ended) if isinstance(ended, Outcome) else 0
 
-        size = len(cell.code) + sum(map(len, cell.files.values()))
+        size = exchange.size
         queued = Group(app.queue, held.owner, exchange.gone, 1, size, execute, unrun, finished, within, size_of=size_of)
         with queued as group:
             ((_, ended),) = await group.next()
