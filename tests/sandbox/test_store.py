@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
+from cleaner_rl.sandbox import BARE, Cell, Limits, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
 from cleaner_rl.sandbox.store import NoRoomError
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import needs
@@ -84,6 +84,20 @@ async def test_what_a_session_holds_is_the_memory_of_all_its_states() -> None:
         assert 200 << 20 < session.held_bytes < 260 << 20, "the states before still have it"
         await session.rollback(0)
         assert session.held_bytes < 40 << 20
+
+
+@asynchronous
+async def test_what_came_with_a_sessions_cells_counts_as_long_as_they_are_kept() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(REQUEST)
+        before = session.held_bytes
+        for _ in range(4):
+            await session.run(Cell("1", stdin="x" * (20 << 20)))
+        assert session.held_bytes - before > 80 << 20
+        await session.run(Cell("1 / 0", stdin="x" * (20 << 20)))
+        assert session.held_bytes - before < 120 << 20
+        await session.rollback(0)
+        assert session.held_bytes - before < 20 << 20
 
 
 @asynchronous

@@ -55,7 +55,7 @@ class NodeConfig:
     session_ttl: float = 1800.0
     """Seconds of idleness after which a session is closed."""
     session_memory_mb: int = 8192
-    """All sessions together; the ones idle for longest make room."""
+    """All sessions together, with the cells that they keep to run again; the ones idle for longest make room."""
     checkpoints: int = 8
     """States that a session keeps to go back to."""
 

@@ -68,6 +68,8 @@ class Session:
         self._ran = ran
         self._closed = closed
         self._committed: list[tuple[Cell, tuple[object, ...]]] = []
+        self._brought = 0
+        """Bytes that came with those cells: they are held as long, to be run again."""
         self._turn = asyncio.Lock()
         self._broken = False
         """Whether the last cell found no interpreter to run in."""
@@ -87,8 +89,8 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """Memory and files of all its states."""
-        return self._standing.held_bytes
+        """Memory and files of all its states, and the cells that made them."""
+        return self._standing.held_bytes + self._brought
 
     @property
     def busy(self) -> bool:
@@ -113,6 +115,7 @@ class Session:
         unrepeatable = False
         if outcome.committed:
             self._committed.append((cell, outcome.result.observed))
+            self._brought += _brought(cell)
         elif self.checkpoint < wanted:
             if self._broken:  # what the last committed cell left was no interpreter any more
                 wanted -= 1
@@ -203,6 +206,7 @@ class Session:
 
     async def _rebuild(self, target: int) -> None:
         """Run the committed cells from the state that is left up to the one that was asked for."""
+        self._brought -= sum(_brought(cell) for cell, _ in self._committed[target:])
         del self._committed[target:]
         while self.checkpoint < target:
             cell, shown = self._committed[self.checkpoint]
@@ -220,3 +224,8 @@ class Session:
     def _end(self, why: str) -> SessionLostError:
         self.end(why)
         return SessionLostError(f"session lost: {self.lost}")
+
+
+def _brought(cell: Cell) -> int:
+    """About how many bytes came with a cell."""
+    return len(cell.code) + len(cell.stdin or "") + sum(map(len, cell.files.values()))
