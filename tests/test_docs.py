@@ -23,6 +23,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import click
@@ -135,13 +136,23 @@ def test_a_documented_command_has_these_options(line: str, words: list[str]) -> 
 
 
 def test_the_reference_is_what_the_code_says() -> None:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / ".ci" / "reference.py")
+    for page, write in ci_script("reference").PAGES.items():
+        assert (DOCS / "reference" / page).read_text() == write(), f"python .ci/reference.py writes {page} anew"
+
+
+def test_a_start_that_has_no_gpu_leaves_out_just_what_needs_one() -> None:
+    starts = ci_script("starts")
+    _, (_, *lines) = starts.starts()[starts.REUSED]
+    assert [line for line in lines if starts.ELSEWHERE not in line] == [line for line in lines if "--dry-run" in line]
+
+
+def ci_script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    reference = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reference)
-    for page, write in reference.PAGES.items():
-        assert (DOCS / "reference" / page).read_text() == write(), f"python .ci/reference.py writes {page} anew"
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 def test_files_that_the_readme_links_to_are_there() -> None:
