@@ -11,7 +11,7 @@ from cleaner_rl.resample import PlainPolicy, RocPolicy
 from cleaner_rl.train.choices import Method
 from cleaner_rl.train.reading import read_recipe, to_recipe, to_values
 from cleaner_rl.train.recipe import RecipeError
-from tests.train.recipes import MINIMAL, values
+from tests.train.recipes import values
 
 YAML = """
 name: example
@@ -148,9 +148,3 @@ def test_the_method_decides_how_groups_are_made(method: Method) -> None:
     assert isinstance(recipe.group_policy(), RocPolicy if "roc" in method else PlainPolicy)
     assert recipe.sampled == (32 if "roc" in method else 16)
     assert (method.live, method.hindsight) == (method.startswith("cleaner"), method.startswith("hindsight"))
-
-
-def test_another_method_changes_nothing_else() -> None:
-    recipe = to_recipe(MINIMAL)
-    other = to_values(recipe.with_method(Method.DAPO))
-    assert {key for key, value in to_values(recipe).items() if other[key] != value} == {"method"}

@@ -74,7 +74,7 @@ def test_stages_and_a_cold_start_go_on_from_what_they_made_themselves(tmp_path: 
     begin(later)
     check_folder(whole)
     with pytest.raises(RecipeError, match="method was"):
-        check_folder(whole.with_method(Method.DAPO))
+        check_folder(replace(whole, method=Method.DAPO))
     with pytest.raises(RecipeError, match=r"model.path was .*cold-start"):
         check_folder(replace(whole, model=replace(whole.model, path="another/model")))
 

@@ -366,10 +366,6 @@ class Recipe:
         roc = self.roc
         return RocPolicy(self.batch.rollouts, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
 
-    def with_method(self, method: Method) -> Recipe:
-        """The same run with another method, and nothing else changed."""
-        return replace(self, method=method)
-
     def _exactness(self) -> str:
         if self.method.edits and (self.sampling.temperature != 1 or self.sampling.top_p != 1):
             return (

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +19,7 @@ import aiohttp
 import msgspec
 
 from cleaner_rl.rollout.policy import EngineFaultError, EngineRefusedError
+from cleaner_rl.sandbox.client.sockets import probing_socket
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 SILENCE = 3.0
@@ -47,7 +47,7 @@ class Address:
     async def __aenter__(self) -> Self:
         # No limit over all: sampling takes as long as it takes. A process that dies closes its connections.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=4, socket_factory=_probing_socket)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=4, socket_factory=probing_socket)
         self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=self._headers)
         return self
 
@@ -90,13 +90,3 @@ class Address:
                 _log.warning("%s; waiting for it, up to %g s", reason, self._patience)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
-
-
-def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A machine that vanishes closes nothing; the kernel finds out."""
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, option):  # some systems lack the first
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
-    return made

@@ -1,7 +1,8 @@
 """Runs programs on remote nodes; asynchronous (`SandboxClient`) and not (`SyncSandboxClient`).
 
 - `client`: retries, deadlines, patience · `nodes`: which nodes there are, and who gets the next call.
-- `links`: many calls over few connections · `session`: sessions · `sync`: the same for threads.
+- `links`: many calls over few connections · `sockets`: connections that notice a machine that is gone.
+- `session`: sessions · `sync`: the same for threads.
 
 Limits: the nodes' addresses are plain HTTP; put a proxy in front where the network isn't yours.
 """

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -25,6 +24,7 @@ import aiohttp
 from cleaner_rl.sandbox.client.links import NOT_TAKEN, Call, Link
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.client.session import NO_UNICODE, RemoteSession, open_session
+from cleaner_rl.sandbox.client.sockets import probing_socket
 from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.sandbox.wire import BROKEN, DRAINING, EXPIRED, Outcome, RunCall, encode_exactly
 from cleaner_rl.tools import Status, ToolResult
@@ -62,7 +62,7 @@ class SandboxClient:
         # No limit over all: a call may wait in a long queue. A process that dies closes its connections; a machine that
         # vanishes is noticed by the sockets' own probes.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=_probing_socket)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=probing_socket)
         self._http = aiohttp.ClientSession(
             connector=connector, timeout=timeout, headers=self._headers, read_bufsize=2**20
         )
@@ -159,12 +159,3 @@ class SandboxClient:
         have no such preload set.
         """
         return await open_session(self._http, self._nodes, request or SessionRequest(), self._patience)
-
-
-def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, option):  # some systems lack the first
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
-    return made
