@@ -8,6 +8,7 @@ import pytest
 
 from cleaner_rl.sandbox import Limits
 from cleaner_rl.sandbox.check.runner import descendants
+from cleaner_rl.sandbox.inside.states import ANSWER_SECONDS
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import Driver
 from tests.sandbox.test_sessions import Cells
@@ -70,6 +71,39 @@ def test_what_a_cell_left_behind_has_limits_between_cells_too(t2: Driver, work: 
     assert living(cells) == 6
     wait_until_killed(cells)
     assert cells.run("print(1)").result.status is Status.CRASHED
+    assert cells.show("print(2)") == "2\n"
+
+
+WORKS_WHEN_TOLD = """
+import marshal, mmap, os, socket, time
+def fill(*_):
+    for _ in range(4):
+        if os.fork() == 0:
+            break
+    area = mmap.mmap(-1, 40 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, len(area), 4096):
+        area[at] = 1
+    time.sleep(600)
+def fill_before_reading(channel, *_):
+    channel.recvmsg(4)
+    fill()
+{harness} = {work}
+"""
+
+
+@pytest.mark.parametrize(
+    ("harness", "work", "cell"),
+    [
+        pytest.param("marshal.loads", "fill", "print(1)", id="told"),
+        pytest.param("socket.recv_fds", "fill_before_reading", f"print(1)  # {'x' * (4 << 20)}", id="half told"),
+    ],
+)
+def test_a_state_that_does_not_answer_has_limits_meanwhile(t2: Driver, harness: str, work: str, cell: str) -> None:
+    cells = Cells(t2, limits=Limits(cpu_seconds=2, memory_mb=64))
+    assert cells.run(WORKS_WHEN_TOLD.format(harness=harness, work=work)).committed
+    began = time.monotonic()
+    assert cells.run(cell).result.status is Status.CRASHED
+    assert time.monotonic() - began < ANSWER_SECONDS / 2
     assert cells.show("print(2)") == "2\n"
 
 

@@ -109,6 +109,11 @@ class SessionSlot(Slot):
             return True
         return self._holds_too_much(tree, held, self._settings["session_limits"][0])
 
+    def _within_limits(self) -> bool:
+        """Whether the current state, which has been told something and hasn't answered, holds no more than it may."""
+        tree = self._tree(keep=self._states[:-1])
+        return not self._holds_too_much(tree, tree.look()[1], self._settings["session_limits"][0])
+
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
         code, echo, stdin, put = wire.unpack(self._requests)
@@ -156,14 +161,14 @@ class SessionSlot(Slot):
         self._dead = frozenset(filter(self._proc.dead, self._tree(self._states).pids()))
         self._limit_processes(current, len(self._states) - in_place + len(self._dead))
         if in_place:
-            current.command((state.IN_PLACE, name, *request), files)
-            hear(current.channel, state.STARTED)
+            current.command((state.IN_PLACE, name, *request), files, self._within_limits)
+            hear(current.channel, state.STARTED, self._within_limits)
             return current
         moved = self._freeze(current)
         ours, theirs = channel()
         with theirs:
-            current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()])
-        pid = hear(ours, state.STARTED)
+            current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()], self._within_limits)
+        pid = hear(ours, state.STARTED, self._within_limits)
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
         try:
@@ -293,8 +298,8 @@ class SessionSlot(Slot):
         moved = current.layer != self._files.top
         self._settle(current)
         opened = [each if moved else (each[0], "", 0, each[3]) for each in current.opened]
-        current.command((state.RESTORE, current.folder if moved else "", opened), [])
-        hear(current.channel, state.RESTORED)
+        current.command((state.RESTORE, current.folder if moved else "", opened), [], self._within_limits)
+        hear(current.channel, state.RESTORED, self._within_limits)
         self._reap()
 
     def _settle(self, current: State) -> None:

@@ -8,15 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import select
 import signal
 import socket
+import time
+from collections.abc import Callable
 from typing import Any
 
 from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.proc import Opened, Proc
+from cleaner_rl.sandbox.inside.slot import LOOK_EVERY
 
 ANSWER_SECONDS = 20.0
 """A state that is waiting answers in milliseconds, on a crowded machine in tenths of a second."""
+Check = Callable[[], bool]
 RECVMSG = {"x86_64": b"47", "aarch64": b"212"}[platform.machine()]
 
 
@@ -42,15 +47,17 @@ class State:
         self.opened: Opened = []
         self.obstacles = 0
 
-    def command(self, message: tuple[Any, ...], files: list[int]) -> None:
+    def command(self, message: tuple[Any, ...], files: list[int], within_limits: Check) -> None:
         """Tell it what to do, whatever was done to it before."""
-        data = wire.pack(message)
+        data = memoryview(wire.pack(message))
+        deadline = time.monotonic() + ANSWER_SECONDS
         drained(self.channel)
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
-            sent = socket.send_fds(self.channel, [data], files) if files else self.channel.send(data)
-            if sent < len(data):
-                self.channel.sendall(data[sent:])
+            while data:
+                _wait(self.channel, select.POLLOUT, deadline, within_limits)
+                sent = socket.send_fds(self.channel, [data], files) if files else self.channel.send(data)
+                data, files = data[sent:], []
         except OSError as error:
             raise BrokenStateError from error
 
@@ -66,12 +73,13 @@ def channel() -> tuple[socket.socket, socket.socket]:
     """The supervisor's end, on which the kernel says who wrote to the other, and that other end."""
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    ours.settimeout(ANSWER_SECONDS)
+    ours.setblocking(False)
     return ours, theirs
 
 
-def hear(ours: socket.socket, expected: bytes) -> int:
+def hear(ours: socket.socket, expected: bytes, within_limits: Check) -> int:
     """Wait for a state's one-byte answer; the process that gave it."""
+    _wait(ours, select.POLLIN, time.monotonic() + ANSWER_SECONDS, within_limits)
     try:
         said, credentials, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(12))
     except OSError as error:
@@ -81,11 +89,20 @@ def hear(ours: socket.socket, expected: bytes) -> int:
     return int.from_bytes(credentials[0][2][:4], "little")
 
 
+def _wait(ours: socket.socket, event: int, deadline: float, within_limits: Check) -> None:
+    """Until a channel can be read or written. A state that makes us wait may be up to something."""
+    poll = select.poll()
+    poll.register(ours, event)
+    while not poll.poll(LOOK_EVERY):
+        if time.monotonic() > deadline or not within_limits():
+            raise BrokenStateError
+
+
 def drained(ours: socket.socket) -> bytes:
     """The end of all that lies in a channel; empty if nothing does."""
     tail = b""
     with contextlib.suppress(OSError):  # nothing more there, or nobody at the other end
-        while data := os.read(ours.fileno(), wire.CHUNK):  # `recv` would wait for its time-out
+        while data := os.read(ours.fileno(), wire.CHUNK):
             tail = (tail + data)[-2:]
     return tail
 

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner_rl.sandbox.check.attack import ANY_BUT_FAULT, ANY_FAILURE, OK_OR_ERROR, SMALL, TIMEOUT, Attack, AttackClass
+from cleaner_rl.sandbox.check.attack import (
+    ANY_BUT_FAULT,
+    ANY_FAILURE,
+    CRASHED,
+    OK_OR_ERROR,
+    SMALL,
+    TIMEOUT,
+    Attack,
+    AttackClass,
+)
 from cleaner_rl.sandbox.check.attacks.across_runs import MUCH_INPUT
 from cleaner_rl.sandbox.check.attacks.escape_processes import FIND
 from cleaner_rl.sandbox.check.attacks.secrets import OBJECTS, OTHERS_PROGRAM, SCAN_FILES, SCAN_PROCESSES
@@ -50,6 +59,18 @@ while time.monotonic() < end:
     pass
 """
 
+_HOARD_WHEN_TOLD = """
+# The next cell is never begun: what is told to begin it fills the memory instead, in many processes, without a word.
+import marshal
+def hoard(told):
+    for _ in range(5):
+        if os.fork() == 0:
+            break
+    area = bytearray(b"x" * (40 << 20))
+    time.sleep(60)
+marshal.loads = hoard
+"""
+
 ATTACKS: tuple[Attack, ...] = (
     Attack("session_objects", AttackClass.ACROSS_RUNS, FIND + OBJECTS, before=OTHERS_PROGRAM, cells=()),
     Attack("session_files", AttackClass.ACROSS_RUNS, FIND + SCAN_FILES, before=OTHERS_PROGRAM, cells=()),
@@ -67,6 +88,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("session_forged_end", AttackClass.PROTOCOL, "print(1)", ANY_BUT_FAULT, cells=(_FORGE + "while True: pass",)),
     Attack("session_forged_noise", AttackClass.PROTOCOL, "print(1)", ANY_BUT_FAULT, cells=(_FORGE * 40,)),
     Attack("session_fork_bomb", AttackClass.RESOURCES, _ALWAYS_ANOTHER, TIMEOUT, cells=("x = 1",)),
+    Attack("session_silent_hoard", AttackClass.RESOURCES, "print(1)", CRASHED, cells=(_HOARD_WHEN_TOLD,)),
     Attack(
         "session_kill_checkpoint", AttackClass.DODGE, _SIGNAL_OTHERS.format(signal=9), ANY_FAILURE, cells=("x = 1",)
     ),
