@@ -1,7 +1,7 @@
 """Rollouts: a model and its tools work on a task, turn by turn, and what comes of it is a trajectory.
 
 - `policy`: who serves the model, ids in, ids out · `chat`: its template as ids · `model`: both as one.
-- `toolbox`: where calls run · `toolboxes`: which of them a prompt's tool names.
+- `toolbox`: where calls run · `toolboxes`: which of them a prompt's tool names · `guarded`: tools that raise.
 - `loop`: sample, parse, execute, repair, observe. Begin reading there.
 - `settings`: what a rollout may use, and how it is purified · `finish`: grade, settle, re-score.
 

@@ -7,6 +7,7 @@ class with the methods of `Toolbox`.
 
 from __future__ import annotations
 
+from cleaner_rl.rollout.guarded import GuardedToolbox
 from cleaner_rl.rollout.toolbox import Sandbox, SessionToolbox, StatelessToolbox, Toolbox
 from cleaner_rl.sandbox.requests import SessionRequest
 from cleaner_rl.tasks import Prompt, ToolKind
@@ -30,4 +31,4 @@ def toolbox_of(prompt: Prompt, sandbox: Sandbox, request: SessionRequest = Sessi
         return SessionToolbox(sandbox, request)
     if prompt.tool_kind == ToolKind.STATELESS:
         return StatelessToolbox(sandbox, request.limits)
-    return TOOLS.load(prompt.tool_kind, **prompt.tool_options)
+    return GuardedToolbox(TOOLS.load(prompt.tool_kind, **prompt.tool_options), prompt.tool_kind)
