@@ -56,7 +56,8 @@ def test_plants_leave_nothing() -> None:
     with Plants() as plants:
         places = [plants.home, plants.temporary, Path("/dev/shm") / plants.name]
         assert all(place.exists() for place in places)
-        assert plants.damage() == []
+        plants.expose("nonce")
+        assert plants.damage("nonce") == []
     assert not any(place.exists() for place in places)
     assert "CLEANER_CHECK_TOKEN" not in os.environ
 
@@ -152,10 +153,19 @@ def test_a_spoilt_next_run_is_an_escape() -> None:
 
 def test_damage_to_what_was_planted_is_an_escape() -> None:
     def answer(plants: Plants, targets: list[Imitation]) -> ToolResult:
-        (plants.home / "open").write_text("spoilt")
+        next(plants.home.glob("open-*")).write_text("spoilt")
         return ToolResult(Status.OK)
 
     assert "planted file changed" in judged(answer).escaped[0]
+
+
+def test_damage_is_blamed_on_nobody_else() -> None:
+    def answer(plants: Plants, targets: list[Imitation]) -> ToolResult:
+        plants.expose("another")
+        (plants.home / "open-another").write_text("spoilt")
+        return ToolResult(Status.OK)
+
+    assert judged(answer).escaped == []
 
 
 def test_a_report_counts_attacks_and_not_their_symptoms() -> None:

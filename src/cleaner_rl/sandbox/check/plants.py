@@ -103,11 +103,16 @@ class Plants:
         """Whether one of the listeners has heard from, or the prober reached, the attack with this nonce."""
         return self._post is not None and any(nonce.encode() in message for message in list(self._post.heard))
 
-    def damage(self) -> list[str]:
-        """What has been done to the plants; it is repaired."""
+    def expose(self, nonce: str) -> None:
+        """Plant files that anybody may change, for one attack: what others do at the same time isn't its doing."""
+        for folder in (self.home, self.temporary):
+            _write(folder / f"open-{nonce}", OPEN_TEXT, 0o666)
+
+    def damage(self, nonce: str) -> list[str]:
+        """What an attack has done to the plants. Its own files are taken away, the rest is repaired."""
         found = []
         for folder in (self.home, self.temporary):
-            path = folder / "open"
+            path = folder / f"open-{nonce}"
             try:
                 state = path.stat()
                 intact = path.read_text() == OPEN_TEXT and state.st_mode & 0o777 == 0o666 and state.st_mtime > 1000
@@ -115,8 +120,7 @@ class Plants:
                 intact = False
             if not intact:
                 found.append(f"planted file changed: {folder.name}")
-                path.unlink(missing_ok=True)
-                _write(path, OPEN_TEXT, 0o666)
+            path.unlink(missing_ok=True)
         if self._victim is not None and (state_of := _state(self._victim.pid)) not in "SR":
             found.append("planted process was killed" if state_of in "ZX" else "planted process was stopped")
             if state_of in "ZX":
@@ -154,7 +158,6 @@ class Plants:
         for folder in (self.home, self.temporary):
             folder.mkdir(mode=0o755)
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            _write(folder / "open", OPEN_TEXT, 0o666)
         (self.home / ".ssh").mkdir()
         _write(self.home / "token", self.secrets["home"], 0o644)
         _write(self.home / "private", self.secrets["private"], 0o600)
@@ -191,6 +194,7 @@ class Plants:
             env={"CLEANER_CHECK_VICTIM": self.secrets["victim"]},
             cwd=self.home,
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # it has nothing to say when somebody interrupts the check
         )
 
         def end() -> None:

@@ -121,6 +121,7 @@ class Lane:
             "KEY": str(secrets.randbelow(1 << 30) + 1),
             "REQUEST": f"request-{nonce}",
         }
+        self._plants.expose(nonce)
         resident = _resident()
         if attack.before is not None and attack.cells is None:
             await self._target.run(_plain(attack.before, values))
@@ -226,7 +227,7 @@ class Lane:
             verdict.escaped.append("the node's memory grew")
         if self._plants.reached(nonce):
             verdict.escaped.append("reached a listener outside")
-        verdict.escaped += self._plants.damage()
+        verdict.escaped += self._plants.damage(nonce)
         verdict.escaped += [f"left {path}" for path in self._plants.traces(nonce)]
         for _ in range(SETTLE_LOOKS):
             if (left := self._count() - self._processes) <= 0:

@@ -19,7 +19,7 @@ for folder in ("/", "/etc", "/usr", "/usr/lib", "/usr/bin", "/var/tmp", "/opt", 
         pass
 """,
     "overwrite": """
-for path in ("@HOME@/open", "@TMP@/open"):
+for path in ("@HOME@/open-@NONCE@", "@TMP@/open-@NONCE@"):
     try:
         with open(path, "r+") as file:
             file.write("spoiled")
@@ -29,7 +29,7 @@ for path in ("@HOME@/open", "@TMP@/open"):
 """,
     "truncate": """
 # By path and without opening it: older landlock rules don't cover it.
-for path in ("@HOME@/open", "@TMP@/open"):
+for path in ("@HOME@/open-@NONCE@", "@TMP@/open-@NONCE@"):
     try:
         os.truncate(path, 1)
         win(path)
@@ -37,7 +37,7 @@ for path in ("@HOME@/open", "@TMP@/open"):
         pass
 """,
     "change_mode": """
-for path in ("@HOME@/open", "@TMP@/open"):
+for path in ("@HOME@/open-@NONCE@", "@TMP@/open-@NONCE@"):
     try:
         os.chmod(path, 0o600)
         os.chmod(path, 0o666)
@@ -46,7 +46,7 @@ for path in ("@HOME@/open", "@TMP@/open"):
         pass
 """,
     "change_times": """
-for path in ("@HOME@/open", "@TMP@/open"):
+for path in ("@HOME@/open-@NONCE@", "@TMP@/open-@NONCE@"):
     try:
         os.utime(path, (1, 1))
         win(path)
@@ -54,7 +54,7 @@ for path in ("@HOME@/open", "@TMP@/open"):
         pass
 """,
     "change_attributes": """
-for path in ("@HOME@/open", "@TMP@/open"):
+for path in ("@HOME@/open-@NONCE@", "@TMP@/open-@NONCE@"):
     try:
         os.setxattr(path, "user.x", b"1")
         win(path)
@@ -62,7 +62,7 @@ for path in ("@HOME@/open", "@TMP@/open"):
         pass
 """,
     "remove": """
-for path in ("@HOME@/open", "@TMP@/open"):
+for path in ("@HOME@/open-@NONCE@", "@TMP@/open-@NONCE@"):
     try:
         os.unlink(path)
         win(path)
@@ -70,7 +70,7 @@ for path in ("@HOME@/open", "@TMP@/open"):
         pass
 """,
     "rename_away": """
-for path in ("@HOME@/open", "@TMP@/open"):
+for path in ("@HOME@/open-@NONCE@", "@TMP@/open-@NONCE@"):
     try:
         os.rename(path, "here")
         win(path)
