@@ -33,9 +33,12 @@ METHODS = {
 }
 """Whose figures stand on which method's page, beside the baseline's."""
 PAGES = (PAGE, *(DOCS / "methods" / f"{name}.md" for name in METHODS))
-CURVE, CONTROLLED, ROOM = "lab-curve.svg", "lab-controls.svg", "lab-room.svg"
-CHANGED = (BASELINE, "hindsight-successes", "saar", "hindsight")
-"""What controls change one thing of."""
+CURVE, ROOM = "lab-curve.svg", "lab-room.svg"
+CHANGED = {
+    "controls": (BASELINE, "hindsight-successes", "hindsight"),
+    "saar-controls": (BASELINE, "hindsight-successes", "saar"),
+}
+"""What controls change one thing of, or are to be held against; SAAR has enough of them for tables of their own."""
 NOTHING = "Nothing of this has run yet."
 DRAWN = tuple(place for place in PLACES if place != REAL)
 MARK = re.compile(r"(<!-- lab:([\w-]+) -->\n).*?(<!-- /lab:\2 -->)", re.DOTALL)
@@ -66,7 +69,7 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
         "unhinted-names": changed_names(results, UNHINTED),
         "room": room(results),
         "taught": taught(results),
-        "controls": controls(results),
+        **{name: controls(results, name) for name in CHANGED},
         "agreement": agreement(results),
         "cost": cost(results, DRIFT),
         "smollm2-cost": cost(results, REAL),
@@ -228,15 +231,20 @@ def taught(results: Sequence[Result]) -> str:
     return table(head, rows) if rows else NOTHING
 
 
-def controls(results: Sequence[Result]) -> str:
+def controls(results: Sequence[Result], name: str) -> str:
     """The arms that ask what does the work, behind those that they change, with the seed that all of them have."""
     found = {each.arm: each for each in summaries(_first_seed(results), DRIFT)}
-    asking = [found[arm.name] for arm in CONTROLS if arm.name in found]
+    asking = [found[arm] for arm in _asking(name) if arm in found]
     if not asking:
         return NOTHING
     asked = "\n".join(f"- *{ARMS[each.arm].label}*: {ARMS[each.arm].asks}" for each in asking)
-    rows = [*(found[arm] for arm in CHANGED if arm in found), *asking]
-    return f"{asked}\n\n{_tables(rows)}\n\n![Curves of the controls](images/{CONTROLLED})"
+    rows = [*(found[arm] for arm in CHANGED[name] if arm in found), *asking]
+    return f"{asked}\n\n{_tables(rows)}\n\n![Curves of these controls](images/lab-{name}.svg)"
+
+
+def _asking(name: str) -> list[str]:
+    """The controls of a table, whether they have run or not."""
+    return [arm.name for arm in CONTROLS if (arm.method == ARMS["saar"].method) == (name == "saar-controls")]
 
 
 def second_opinion(results: Sequence[Result]) -> str:
@@ -446,9 +454,10 @@ def _plots(results: Sequence[Result]) -> Iterable[tuple[str, list[Result], list[
             roomy = summary.with_room(runs)
             yield ROOM, roomy, [each.arm for each in summaries(roomy, DRIFT)], WITHIN
     first = [each for each in _first_seed(results) if each.run.regime == DRIFT]
-    controls = [arm.name for arm in CONTROLS if any(each.arm == arm.name for each in summaries(first, DRIFT))]
-    if controls:
-        yield CONTROLLED, first, [*CHANGED, *controls], PANELS
+    ran = {each.arm for each in summaries(first, DRIFT)}
+    for name, changed in CHANGED.items():
+        if asking := [arm for arm in _asking(name) if arm in ran]:
+            yield f"lab-{name}.svg", first, [*changed, *asking], PANELS
 
 
 def _mean_part(runs: Sequence[Result], part: str) -> str:

@@ -72,10 +72,16 @@ def test_controls_stand_behind_the_arms_that_they_change_with_the_same_seed() ->
     rows = [line for line in blocks(RESULTS)["controls"].splitlines() if line.startswith("| ") and " %" in line]
     assert [row.split(" | ")[:2] for row in rows] == [
         ["| DAPO", "1"],
-        ["| SAAR", "1"],
         ["| hindsight, all", "1"],
         ["| DAPO, failed turns masked", "1"],
     ]
+
+
+def test_saars_controls_have_a_table_of_their_own() -> None:
+    saars = result("saar-k1", accuracy=rising(0.7, 60))
+    found = blocks([*RESULTS, saars])
+    assert "SAAR, K = 1" in found["saar-controls"]
+    assert "SAAR, K = 1" not in found["controls"]
 
 
 def test_a_real_models_evaluations_are_told_one_by_one() -> None:
