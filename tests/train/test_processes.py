@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.train.processes import ended_by_signals
+from cleaner_rl.sandbox.signals import ended_by_signals
 from cleaner_rl.train.recipe import RecipeError
 from cleaner_rl.train.start import _alone_in
 from cleaner_rl.trajectory.store.files import only_writer
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's pa
 RUN = """
 import sys
 from pathlib import Path
-from cleaner_rl.train.processes import ended_by_signals
+from cleaner_rl.sandbox.signals import ended_by_signals
 from cleaner_rl.train.reading import to_recipe
 from cleaner_rl.train.start import _run
 from tests.train.recipes import values

@@ -17,6 +17,7 @@ from cleaner_rl.cli.answering import NoSandboxError, must_answer
 from cleaner_rl.sandbox.check import ATTACKS, Attack, Report, Verdict, check_node, check_target, try_layers, try_without
 from cleaner_rl.sandbox.check.suite import Done, layer_trials
 from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.sandbox.signals import ended_by_signals
 from cleaner_rl.sandbox.tiers import Tier, TierError
 
 REMOTE_NOTE = "Over HTTP it isn't seen whether a process or file was left on the node, nor whether its memory grew."
@@ -59,16 +60,17 @@ def check(
     if not attacks:
         raise click.ClickException(f"no attack is called {only}; names begin with: {', '.join(_kinds())}")
     try:
-        report = _report(Tier[tier] if tier else None, sandbox, sandbox_token, attacks)
-        if proof and os.geteuid() == 0:
-            report.trials = _watched("isolation off", len(attacks), try_without, attacks)
-        elif proof:
-            report.notes = (*report.notes, NO_ROOT_NOTE)
-        if layers:
-            # An attack that fails with all layers off isn't stopped by any of them.
-            without = report.trials.get("none")
-            tried = attacks if without is None else [each.attack for each in without if not each.contained]
-            report.trials |= _watched("layers", len(tried) * len(layer_trials()), try_layers, tried)
+        with ended_by_signals():  # what was planted is taken away
+            report = _report(Tier[tier] if tier else None, sandbox, sandbox_token, attacks)
+            if proof and os.geteuid() == 0:
+                report.trials = _watched("isolation off", len(attacks), try_without, attacks)
+            elif proof:
+                report.notes = (*report.notes, NO_ROOT_NOTE)
+            if layers:
+                # An attack that fails with all layers off isn't stopped by any of them.
+                without = report.trials.get("none")
+                tried = attacks if without is None else [each.attack for each in without if not each.contained]
+                report.trials |= _watched("layers", len(tried) * len(layer_trials()), try_layers, tried)
     except (NoSandboxError, TierError, OSError, RuntimeError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(json.dumps(report.as_json()) if as_json else report.as_table())

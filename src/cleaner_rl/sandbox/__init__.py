@@ -7,7 +7,7 @@ go back.
   `layout`: what they load, where it is installed from, and what of the host's files their runs see.
 - `sessions`, `store`, `links`: interpreters that live on from cell to cell, and can go back.
 - `tiers`, `seccomp`, `cgroups`: how strongly runs are isolated, and by what. `probes`: what of it works here.
-- `inside`: what runs in zygotes, slots, sessions and runs.
+- `inside`: what runs in zygotes, slots, sessions and runs. `signals`: leaving properly when somebody ends us.
 
 A run is *ok* if and only if its own process exits with code 0 within its limits. Whatever the process says of itself is
 a description, never a verdict.

@@ -11,10 +11,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 GRACE_SECONDS = 20.0
@@ -37,26 +35,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Within, a SIGTERM or SIGHUP raises `SystemExit`, so that whatever was started is ended on the way out."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
-        return
-    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # a second one must not break off the cleaning up
-    raise SystemExit(128 + number)
 
 
 def _ends_with_its_parent() -> None:

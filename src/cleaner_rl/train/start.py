@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from cleaner_rl.sandbox.signals import ended_by_signals
 from cleaner_rl.train.abandoned import set_aside
 from cleaner_rl.train.checks import (
     check_data,
@@ -35,7 +36,7 @@ from cleaner_rl.train.cold_start import cold_start_command, cold_start_folder, c
 from cleaner_rl.train.folders import part_folders, run_folder
 from cleaner_rl.train.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.plan import Plan
-from cleaner_rl.train.processes import end, ended_by_signals, started
+from cleaner_rl.train.processes import end, started
 from cleaner_rl.train.recipe import Recipe, RecipeError
 from cleaner_rl.train.stages import filtered, pass_rates, stage_recipe
 from cleaner_rl.trajectory.store.files import BusyError, only_writer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +21,7 @@ from cleaner_rl.sandbox.check.attack import PRELUDE, fill
 from cleaner_rl.sandbox.check.plants import Plants
 from cleaner_rl.sandbox.check.runner import CANARY, Lane, Verdict
 from cleaner_rl.tools import Status, ToolResult
+from tests.sandbox.serving import until
 
 PROBE = Attack("probe", AttackClass.ESCAPE, "print(1)")
 
@@ -175,3 +177,14 @@ def test_a_report_counts_attacks_and_not_their_symptoms() -> None:
     assert [figures[name] for name in ("attacks", "escaped", "leaked", "wrong", "effective_without")] == [2, 1, 0, 1, 2]
     assert report.breached
     assert "escaped  probe: a" in report.as_table()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_check_that_somebody_ends_takes_its_plants_away(number: signal.Signals, tmp_path: Path) -> None:
+    start = "from cleaner_rl.cli import main; main()"
+    command = [sys.executable, "-c", start, "sandbox", "check", "--no-proof", "--only", "spin*"]
+    with subprocess.Popen(command, env={**os.environ, "HOME": str(tmp_path)}, stderr=subprocess.DEVNULL) as check:
+        asyncio.run(until(lambda: any(tmp_path.glob(".cleaner-check-*"))))
+        check.send_signal(number)
+        assert check.wait(60) != 0
+    assert list(tmp_path.iterdir()) == []

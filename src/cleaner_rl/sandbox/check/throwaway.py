@@ -33,8 +33,13 @@ NAMESPACES = sum(
     )
 )
 SIZE = "size=1g,mode=755"
-SAFETY_NET = {resource.RLIMIT_NPROC: 2000, resource.RLIMIT_FSIZE: 1 << 29, resource.RLIMIT_AS: 8 << 30}
-"""Far above what attacks want, far below what the machine has."""
+SAFETY_NET = {
+    resource.RLIMIT_NPROC: 2000,
+    resource.RLIMIT_FSIZE: 1 << 29,
+    resource.RLIMIT_AS: 8 << 30,  # many threads reserve much that they never use
+    resource.RLIMIT_DATA: 1 << 30,
+}
+"""Above what attacks want, far below what a machine has: a runner that keeps all that it is told takes all it gets."""
 FIRST_PID = 20_000
 """Numbers of processes in this world are unlike those in the namespaces of runs."""
 SIOCADDRT, SIOCSIFFLAGS, IFF_UP_AND_RUNNING = 0x890B, 0x8914, 0x41
@@ -48,6 +53,7 @@ def command(program: Sequence[str]) -> list[str]:
 
 def main(program: Sequence[str]) -> None:
     """Build the world, and execute the program in it."""
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)  # nobody would end it but who started it
     _files()
     _unshare()
     pid = os.fork()
