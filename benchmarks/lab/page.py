@@ -219,6 +219,7 @@ def taught(results: Sequence[Result]) -> str:
             ranged(each.first_call, percent),
         ]
         for each in summaries(results, DRIFT)
+        if each.first_call.values  # without a tool there is no first call
     ]
     head = [
         "arm",

@@ -162,7 +162,7 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
         regime=regime,
         accuracy=spread([final(each) for each in runs]),
         errors=spread([final(each, "errors") for each in runs]),
-        first_call=spread([final(each, "first_call_works") for each in runs]),
+        first_call=spread([_first_call(each) for each in runs]),
         raw_errors=spread([mean([y for _, y in training_curve(each, "raw_errors")][-LAST:]) for each in runs]),
         recovery=spread([each.recovery.get(each.steps, {}).get("right") for each in runs]),
         one_reward=spread([mean([y for _, y in training_curve(each, "groups_of_one_reward")]) for each in runs]),
@@ -180,6 +180,11 @@ def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, 
         worst_seed=_least([worst_difference([run], [other]) for run, other in paired]),
         seconds=spread([_usual(each) for each in runs]),
     )
+
+
+def _first_call(result: Result) -> float | None:
+    """How often it works, at the end; None without a tool."""
+    return final(result, "first_call_works") if curve(result, "first_call_works") else None
 
 
 def _early(result: Result, figure: str) -> float:

@@ -84,6 +84,16 @@ def test_saars_controls_have_a_table_of_their_own() -> None:
     assert "SAAR, K = 1" not in found["controls"]
 
 
+def test_an_arm_without_a_tool_has_no_first_calls() -> None:
+    without = result("no-tool", accuracy=rising(0.4, 60))
+    for each in without.evaluation.values():
+        del each["first_call_works"]
+    found = blocks([*RESULTS, without])
+    row = next(line for line in found["controls"].splitlines() if line.startswith("| no tool"))
+    assert row.startswith("| no tool | 1 | 40.0 % | never |")
+    assert "no tool" not in found["taught"]
+
+
 def test_a_real_models_evaluations_are_told_one_by_one() -> None:
     real = result("dapo", accuracy=rising(0.7, 15), steps=15, regime="smollm2")
     row = blocks([real])["smollm2"].splitlines()[2]
