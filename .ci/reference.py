@@ -1,4 +1,4 @@
-"""Writes the pages of `docs/reference/` from the code: `python .ci/reference.py`. A test holds them to it."""
+"""Writes the pages of `docs/reference/` from the code: `python .ci/reference.py`. A test compares them with it."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ import importlib
 import inspect
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import click
 
 from cleaner_rl.cli import COMMANDS, main
-from cleaner_rl.train.recipe import Recipe
+from cleaner_rl.train.recipe.settings import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
-ROOMS = ("tools", "trajectory", "trajectory.store", "purify", "purify.logs", "resample", "sandbox", "sandbox.client",
-         "tasks", "rollout", "rollout.engines", "evaluate", "train", "view")  # fmt: skip
+PACKAGES = ("tools", "trajectory", "trajectory.store", "purify", "resample", "logs", "replay", "sandbox",
+            "sandbox.client", "tasks", "rollout", "rollout.engines", "rollout.balance", "train", "evaluate",
+            "view")  # fmt: skip
 WRITTEN = "Written by `python .ci/reference.py` from {}; change that, not this page.\n"
 
 
 def cell(text: object) -> str:
-    """Text that can stand in a table."""
+    """Text as one cell of a Markdown table."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
 def commands() -> str:
-    """Every command, its words and its options."""
+    """Every command, with its help and its options."""
     lines = ["# Commands\n", WRITTEN.format("the commands themselves")]
-    lines += ["`cleaner COMMAND --help` says the same.\n", "| command | |", "| --- | --- |"]
+    lines += ["`cleaner COMMAND --help` prints the same.\n", "| command | |", "| --- | --- |"]
     lines += [f"| [`{name}`](#cleaner-{name}) | {cell(later.line)} |" for name, later in sorted(COMMANDS.items())]
     for path, command in _walk(main, "cleaner"):
         lines.append(f"\n## {path}\n")
@@ -86,35 +89,40 @@ def _option(option: click.Option) -> str:
 
 
 def api() -> str:
-    """Every name that a room exports, with the first line of its words."""
-    lines = ["# Names\n", WRITTEN.format("the rooms' `__init__.py`")]
-    for room in ROOMS:
-        module = importlib.import_module(f"cleaner_rl.{room}")
-        lines += [f"\n## cleaner_rl.{room}\n", cell((module.__doc__ or "").split("\n\n")[0]), ""]
-        lines += ["| name | | |", "| --- | --- | --- |"]
-        for name in sorted(module.__all__, key=str.lower):
-            lines.append(_name(name, getattr(module, name)))
+    """List every package with a public face, and what it is for."""
+    lines = ["# API reference\n", WRITTEN.format("the packages' docstrings")]
+    lines += ["A name is public if a package's `__init__.py` exports it ([which are stable](../../stability.md)).\n"]
+    lines += ["| package | |", "| --- | --- |"]
+    for package in PACKAGES:
+        module = importlib.import_module(f"cleaner_rl.{package}")
+        about = (module.__doc__ or "").split("\n\n")[0]
+        lines.append(f"| [`cleaner_rl.{package}`]({package}.md) | {cell(about)} |")
     return "\n".join(lines) + "\n"
 
 
-def _name(name: str, value: Any) -> str:
-    if inspect.isclass(value) or inspect.isfunction(value):
-        kind = "class" if inspect.isclass(value) else "function"
-        return f"| `{name}` | {kind} | {cell((inspect.getdoc(value) or '').split(chr(10) * 2)[0])} |"
-    return f"| `{name}` | value | |"
+def package_page(package: str) -> str:
+    """Ask mkdocstrings for one package's public names, with signatures and docstrings."""
+    module = importlib.import_module(f"cleaner_rl.{package}")
+    lines = [f"# cleaner_rl.{package}\n", f"::: cleaner_rl.{package}"]
+    for name in sorted(getattr(module, "__all__", ())):
+        # A module of the same name hides a function from mkdocstrings, so the function is asked for by its own place.
+        if find_spec(f"cleaner_rl.{package}.{name}"):
+            place = getattr(module, name).__module__
+            lines.append(f"\n::: {place}.{name}\n    options: {{show_root_heading: true, show_root_toc_entry: true}}")
+    return "\n".join(lines) + "\n"
 
 
 def recipe() -> str:
     """Every setting of a recipe, section by section."""
-    lines = ["# Recipes\n", WRITTEN.format("`cleaner_rl.train.recipe`")]
-    lines += ["A recipe is one YAML file ([training](../train.md)). `--set section.key=value` sets one for a run.\n"]
+    lines = ["# Recipe\n", WRITTEN.format("`cleaner_rl.train.recipe.settings`")]
+    lines += ["A recipe is a YAML file ([training](../train.md)). `--set section.key=value` changes a setting.\n"]
     lines += _section(Recipe, "")
     return "\n".join(lines) + "\n"
 
 
 def _section(kind: type, where: str) -> list[str]:
     words, inner = _words(kind), []
-    lines = [f"\n## {where or 'The whole'}\n", cell(inspect.getdoc(kind) or ""), ""]
+    lines = [f"\n## {where or 'Top level'}\n", cell(inspect.getdoc(kind) or ""), ""]
     lines += ["| key | type | default | |", "| --- | --- | --- | --- |"]
     hints = inspect.get_annotations(kind, eval_str=True)
     for field in dataclasses.fields(kind):
@@ -135,26 +143,26 @@ def _section(kind: type, where: str) -> list[str]:
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
-    """As a recipe would have it."""
+    """A default, written as in a recipe."""
     value = field.default
     if value is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
     if value is dataclasses.MISSING:
-        return "needed"
+        return "required"
     if value is None or value in ([], {}):
         return "none"
     return f"`{value.value if isinstance(value, Enum) else json.dumps(value)}`"
 
 
 def _choices(kind: type[Enum]) -> str:
-    """What is chosen between, and what each choice means where that is said."""
+    """What an enum chooses, and what each choice means if its source says so."""
     words = _words(kind)
     each = [f"`{choice.value}`: {words[choice.name]}" for choice in kind if choice.name in words]
     return " ".join([inspect.getdoc(kind) or "", *each])
 
 
 def _words(kind: type) -> dict[str, str]:
-    """The text behind each field or choice, as it stands in the source."""
+    """The docstring behind each field or choice in the source."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     found = {}
@@ -167,9 +175,10 @@ def _words(kind: type) -> dict[str, str]:
     return found
 
 
-PAGES = {"commands.md": commands, "api.md": api, "recipe.md": recipe}
+PAGES: dict[str, Callable[[], str]] = {"commands.md": commands, "recipe.md": recipe, "api/index.md": api}
+PAGES |= {f"api/{package}.md": partial(package_page, package) for package in PACKAGES}
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "api").mkdir(parents=True, exist_ok=True)
     for page, write in PAGES.items():
         (FOLDER / page).write_text(write())

@@ -1,8 +1,9 @@
-"""The README's four starts, line by line, in clean environments: `python .ci/starts.py [NAME ...]`.
+"""Runs the README's quickstarts in a clean environment: `python .ci/starts.py [NAME ...]`.
 
-A block `<!-- start: NAME, SECONDS s -->` is copied as it stands. Its first line installs the package, here from a wheel
-of this checkout and with the pinned versions; the lines after it have the stated seconds. `train` reuses the
-environment it is started in, because installing an engine takes many minutes, and leaves out what needs GPUs.
+A block `<!-- start: NAME, SECONDS s -->` is run line by line as written. Its first line installs the package from this
+checkout, with the pinned versions; the lines after it run in a folder of their own and must end within the stated
+seconds. `train` reuses the environment in which this script runs, because installing an engine takes many minutes, and
+leaves out the lines that need GPUs.
 """
 
 from __future__ import annotations
@@ -25,24 +26,17 @@ ELSEWHERE = "needs GPUs"
 
 
 def starts() -> dict[str, tuple[int, list[str]]]:
-    """By name: the seconds, and the lines."""
+    """The seconds and the lines of each quickstart, by its name."""
     found = BLOCK.findall((ROOT / "README.md").read_text())
     return {name: (int(seconds), lines.splitlines()) for name, seconds, lines in found}
 
 
-def wheel(folder: Path) -> None:
-    """This checkout as it would be published."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, timeout=INSTALL_SECONDS)
-
-
 def run(name: str, seconds: int, lines: list[str], folder: Path) -> None:
-    """One start; raises if a line fails or the time is over."""
+    """Run one quickstart; exits if a line fails and raises if the time is over."""
     environment = {
         **os.environ,
         "PIP_CONSTRAINT": str(ROOT / "constraints" / "slim.txt"),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PIP_FIND_LINKS": str(folder),
         "PIP_QUIET": "1",
     }
     place = folder / name
@@ -51,10 +45,11 @@ def run(name: str, seconds: int, lines: list[str], folder: Path) -> None:
         (place / needed).symlink_to(ROOT / needed)
     install, *rest = lines
     if name != REUSED:
-        venv.create(place / "venv", with_pip=True)
-        environment["PATH"] = f"{place / 'venv' / 'bin'}:{environment['PATH']}"
+        if not (folder / "venv").exists():  # one environment for all of them
+            venv.create(folder / "venv", with_pip=True)
+        environment["PATH"] = f"{folder / 'venv' / 'bin'}:{environment['PATH']}"
         environment.pop("PYTHONPATH", None)
-        subprocess.run(["bash", "-c", install], env=environment, cwd=place, check=True, timeout=INSTALL_SECONDS)
+        subprocess.run(["bash", "-c", install], env=environment, cwd=ROOT, check=True, timeout=INSTALL_SECONDS)
     script = "\n".join(["set -euo pipefail", *(line for line in rest if ELSEWHERE not in line)])
     begun = time.monotonic()
     process = subprocess.Popen(
@@ -75,13 +70,11 @@ def run(name: str, seconds: int, lines: list[str], folder: Path) -> None:
 
 
 def main() -> None:
-    """Those that are named, or all that need no engine."""
+    """Run the quickstarts that are named, or all that need no engine."""
     known = starts()
     names = sys.argv[1:] or [name for name in known if name != REUSED]
     # Not below /tmp: sandboxed programs have their own.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
-        if names != [REUSED]:
-            wheel(Path(made))
         for name in names:
             run(name, *known[name], Path(made))
 

@@ -20,13 +20,13 @@ from benchmarks.balance_rivals import LeastRequests, RoundRobin, StaticSplit, St
 from benchmarks.balance_simulator import Outcome, simulate
 from benchmarks.balance_world import CAP, REPLICAS, Script, Speed, bound, measured, scripts
 from benchmarks.record import save
-from cleaner_rl.rollout.balance import EvenPolicy, EvenScheduler, Scheduler
+from cleaner_rl.rollout.balance import EvenConfig, EvenScheduler, Scheduler
 
 TUNED_ON = (0, 1, 2, 3)
 HELD_OUT = (100, 101, 102, 103, 104)
 
 SCHEDULERS: dict[str, Callable[[Sequence[Script], Speed, int], Scheduler]] = {
-    "ours": lambda *_: EvenScheduler(EvenPolicy(longest=CAP)),
+    "ours": lambda *_: EvenScheduler(EvenConfig(longest=CAP)),
     "static_split": lambda work, *_: StaticSplit(len(work)),
     "round_robin": lambda *_: RoundRobin(),
     "least_requests": lambda _work, _speed, seed: LeastRequests(seed),

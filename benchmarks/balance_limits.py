@@ -13,7 +13,8 @@ def even_pace(work: Sequence[Script], speed: Speed, replicas: int) -> float:
     """Seconds if all trajectories keep step with each other, perfectly divided, nothing computed twice, and no waits.
 
     Who can't tell trajectories of one length apart serves them alike, and then the replicas make as many steps as the
-    longest has tokens. Serving the longer ones faster, at the cost of all, would gain 1 % at most (`docs/balance.md`).
+    longest has tokens. Serving the longer ones faster, at the cost of all, would gain 1 % at most
+    (`docs/internals/balance.md`).
     """
     steps = max(script.sampled for script in work)
     return speed.step * steps + sum(_paid(script, speed) for script in work) / replicas

@@ -23,16 +23,16 @@ import numpy as np
 from benchmarks.balance_rivals import RoundRobin, StickyLeastRequests
 from benchmarks.balance_world import CAP, Script, Turn, scripts
 from benchmarks.serving import running, vllm
-from cleaner_rl.rollout.balance import Dispatcher, EvenPolicy, EvenScheduler, Replica, Scheduler
-from cleaner_rl.rollout.engines import Address, VllmPolicy
-from cleaner_rl.rollout.policy import Policy, Sampling
+from cleaner_rl.rollout.balance import Dispatcher, EvenConfig, EvenScheduler, Replica, Scheduler
+from cleaner_rl.rollout.engine import Engine, Sampling
+from cleaner_rl.rollout.engines import Address, VllmEngine
 
 SCALE = 20
 LONGEST = CAP // SCALE
 BLOCK = 32
 _PREEMPTIONS = re.compile(r"^vllm:num_preemptions_total(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
-    "ours": lambda: EvenScheduler(EvenPolicy(longest=LONGEST, patience=10.0)),
+    "ours": lambda: EvenScheduler(EvenConfig(longest=LONGEST, patience=10.0)),
     "round_robin": RoundRobin,
     "sticky_least_requests": lambda: StickyLeastRequests(0),
 }
@@ -71,21 +71,21 @@ async def _compare(urls: Sequence[str], repeats: int) -> dict[str, object]:
 async def _run(urls: Sequence[str], scheduler: Scheduler, work: Sequence[Script], seed: int) -> float:
     async with AsyncExitStack() as stack:
         addresses = [await stack.enter_async_context(Address(url, patience=30)) for url in urls]
-        replicas = {address.url: Replica(VllmPolicy(address), address) for address in addresses}
-        policy = await stack.enter_async_context(Dispatcher(replicas, scheduler))
+        replicas = {address.url: Replica(VllmEngine(address), address) for address in addresses}
+        engine = await stack.enter_async_context(Dispatcher(replicas, scheduler))
         start = time.perf_counter()
-        await asyncio.gather(*(_play(policy, script, f"{seed}/{index}") for index, script in enumerate(work)))
+        await asyncio.gather(*(_play(engine, script, f"{seed}/{index}") for index, script in enumerate(work)))
         return time.perf_counter() - start
 
 
-async def _play(policy: Policy, script: Script, request: str) -> None:
+async def _play(engine: Engine, script: Script, request: str) -> None:
     random_of = random.Random(request)
     ids: list[int] = []
     for turn in script.turns:
         ids += [random_of.randrange(10, 500) for _ in range(turn.read)]
         left = turn.sampled
         while left:  # the model may stop early; the work is the same for all
-            completion = await policy.sample(
+            completion = await engine.sample(
                 np.array(ids, np.int32),
                 max_tokens=left,
                 seed=random_of.randrange(1 << 30),

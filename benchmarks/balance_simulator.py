@@ -77,7 +77,7 @@ def simulate(
         now, _, what = heapq.heappop(events)
         if what is None:
             for place, replica in enumerate(pool):
-                load = Load(replica.used_at(now), len(replica.running), len(replica.waiting))
+                load = Load(replica.used_at(now))
                 scheduler.observe(str(place), load, now)
             push(now + POLL, None)
         elif what < 0:

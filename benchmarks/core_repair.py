@@ -15,7 +15,7 @@ from statistics import median
 
 import numpy as np
 
-from cleaner_rl.purify import Budget, Draft, PurifyPolicy, SampleRequest, Verdict, repair, rescore
+from cleaner_rl.purify import Draft, PurifyConfig, RepairBudget, RepairOutcome, SampleRequest, repair, rescore
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, ToolSet, call_format, python_tool
 from cleaner_rl.trajectory import Ids, Scores, Seeds, TokenSpan, Trajectory, Turn, Vocabulary, read_tokens, token_span
 
@@ -47,7 +47,7 @@ def _timed(script: Sequence[tuple[TokenSpan, TokenSpan, TokenSpan]], tokens: int
 
 async def _roll_out(script: Sequence[tuple[TokenSpan, TokenSpan, TokenSpan]]) -> Trajectory[TokenSpan]:
     history = Trajectory(token_span("q", b"q"))
-    seeds, policy = Seeds(1, "task", 0), PurifyPolicy()
+    seeds, config = Seeds(1, "task", 0), PurifyConfig()
     for failing, correcting, observation in script:
 
         async def sample(_: SampleRequest[TokenSpan], ids: TokenSpan = correcting) -> Draft[TokenSpan]:
@@ -58,12 +58,12 @@ async def _roll_out(script: Sequence[tuple[TokenSpan, TokenSpan, TokenSpan]]) ->
 
         turn = read_tokens(failing, VOCABULARY, FENCED, TOOLS)
         failed = replace(turn, results=(FAILED,), observation=observation)
-        budget = Budget(lookahead=100_000, context=100_000, response=100_000)
-        mended = await repair(
-            history, failed, sample=sample, execute=execute, policy=policy, budget=budget, seeds=seeds
+        budget = RepairBudget(lookahead=100_000, context=100_000, response=100_000)
+        repaired = await repair(
+            history, failed, sample=sample, execute=execute, config=config, budget=budget, seeds=seeds
         )
-        assert mended.verdict is Verdict.REPAIRED
-        history = replace(history, turns=history.turns + mended.turns)
+        assert repaired.verdict is RepairOutcome.REPAIRED
+        history = replace(history, turns=history.turns + repaired.turns)
     clean = await rescore(history, _score)
     clean.ids(), clean.loss_mask(), clean.logprobs()
     return clean

@@ -6,7 +6,7 @@ import random
 from statistics import median
 from time import process_time
 
-from cleaner_rl.resample import Group, Quality, RocPolicy, Tally, fill_batch, select
+from cleaner_rl.resample import Quality, RocConfig, RolloutGroup, Tally, fill_batch, select
 
 
 def resample_ms(groups: int = 512, size: int = 32, repeats: int = 9) -> float:
@@ -17,15 +17,15 @@ def resample_ms(groups: int = 512, size: int = 32, repeats: int = 9) -> float:
         for _ in range(groups)
     ]
     usable = [True] * size
-    policy = RocPolicy(keep=size // 2)
+    config = RocConfig(keep=size // 2)
     times = []
     for step in range(repeats):
         start = process_time()
         step_groups = [
-            Group(str(task), step, rewards, qualities, [reward > 0 for reward in rewards], range(size), usable)
+            RolloutGroup(str(task), step, rewards, qualities, [reward > 0 for reward in rewards], range(size), usable)
             for task, (rewards, qualities) in enumerate(columns)
         ]
-        fill_batch((select(group, policy, run_seed=0) for group in step_groups), groups)
+        fill_batch((select(group, config, run_seed=0) for group in step_groups), groups)
         times.append(process_time() - start)
     return median(times) * 1_000
 

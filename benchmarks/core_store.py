@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from cleaner_rl.tools import Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Key, Scores, TokenSpan, Trajectory, Turn
 from cleaner_rl.trajectory.store import ParquetWriter, read
-from cleaner_rl.trajectory.store.columns import table_of
 from cleaner_rl.trajectory.store.parquet import OPTIONS
+from cleaner_rl.trajectory.store.record import table_of
 
 TURNS = 6
 REPEATS = 3

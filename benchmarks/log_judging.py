@@ -1,6 +1,6 @@
 """How often the status of a logged call is told wrongly: `python -m benchmarks.log_judging --json`.
 
-On the labelled results in `tests/purify/logs/data/labelled.jsonl`, by source. Those of Python were made by running
+On the labelled results in `tests/logs/data/labelled.jsonl`, by source. Those of Python were made by running
 programs, so their label is the exit status; the others are written by hand. Some can't be told by their text, on
 purpose: a program that prints a traceback as its last words and ends well, one that exits with a code and says
 nothing.
@@ -17,10 +17,10 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.record import save
-from cleaner_rl.purify.logs.formats import Reading
-from cleaner_rl.purify.logs.judging import judge_call
+from cleaner_rl.logs.formats import Reading
+from cleaner_rl.logs.judging import judge_call
 
-LABELLED = Path(__file__).parents[1] / "tests/purify/logs/data/labelled.jsonl"
+LABELLED = Path(__file__).parents[1] / "tests/logs/data/labelled.jsonl"
 TOLD_ERRORS = ("inspect",)
 """Sources whose results have a field for errors."""
 

@@ -8,7 +8,7 @@ Starts vLLM on this machine, several times; needs the engines' environment (CONT
 | `loop_over_engine_cpu` | the same in CPU time of client and server: wall time without the neighbours | |
 | `suffix_over_full` | seconds to score a suffix, over those for the whole prompt of 2,048 tokens | 0.25 |
 | `logprob_max_diff` | of repaired, re-scored trajectories from a full forward in transformers (float32) | 1e-5 |
-| `errors_off`, `errors_on` | failed calls left per trajectory, repair off and on, of a model taught to err | a fifth |
+| `errors_off`, `errors_on` | failed calls left per trajectory, repair off and on, of the toy model | a fifth |
 | `replayed` | share of the repaired trajectories with a deterministic replay that replay exactly | 1 |
 | `repair_overhead` | how much longer a rollout takes with repair on; the paper has 0.088 | |
 """
@@ -30,10 +30,10 @@ from benchmarks.record import save
 from benchmarks.rollout_cost import loop_over_engine, suffix_over_full
 from benchmarks.rollout_exactness import farthest, rolled
 from benchmarks.serving import serve
-from benchmarks.taught.folder import made
-from benchmarks.taught.pupil import Lessons
-from benchmarks.taught.regimes import REGIMES
-from cleaner_rl.trajectory import Mode
+from benchmarks.toy.folder import made
+from benchmarks.toy.model import Lessons
+from benchmarks.toy.regimes import REGIMES
+from cleaner_rl.trajectory import RepairMode
 
 RESULTS = Path(__file__).parent / "results" / "rollout.json"
 
@@ -41,7 +41,7 @@ RESULTS = Path(__file__).parent / "results" / "rollout.json"
 async def logprob_max_diff(url: str, model: Path, rollouts: int) -> float:
     """Over live repairs and hindsight."""
     trajectories = await asyncio.gather(
-        *(rolled(url, model, mode, number) for mode in Mode for number in range(rollouts))
+        *(rolled(url, model, mode, number) for mode in RepairMode for number in range(rollouts))
     )
     if not any(edit.commits for each in trajectories for _, edit in each.edits):
         raise RuntimeError("no trajectory was repaired, so there is nothing to compare")
@@ -49,7 +49,7 @@ async def logprob_max_diff(url: str, model: Path, rollouts: int) -> float:
 
 
 def exactness_and_cost(folder: Path, rollouts: int, tokens: int) -> dict[str, object]:
-    """All that needs no taught model."""
+    """Measure all that needs no toy model."""
     with serve(write_tiny_qwen3(folder / "tiny"), folder, record=False) as tiny:
         click.echo("tiny Qwen3: log-probs", err=True)
         worst = {"tiny_qwen3": asyncio.run(logprob_max_diff(tiny.url, tiny.model, 4))}
@@ -70,7 +70,7 @@ def exactness_and_cost(folder: Path, rollouts: int, tokens: int) -> dict[str, ob
 
 
 def repair(folder: Path, world: Path, tasks: int) -> dict[str, object]:
-    """What the taught model shows."""
+    """Measure repair on the toy model."""
     with serve(world / "model", folder, record=False) as served:
         return asyncio.run(rollout_repair.at(served.url, world, tasks))
 
@@ -78,8 +78,8 @@ def repair(folder: Path, world: Path, tasks: int) -> dict[str, object]:
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", type=Path, help="from `benchmarks.taught make mistakes`; default: made or found")
-    parser.add_argument("--tasks", type=int, default=500, help="of the taught model; 0: without it (default: 500)")
+    parser.add_argument("--world", type=Path, help="from `benchmarks.toy make mistakes`; default: made or found")
+    parser.add_argument("--tasks", type=int, default=500, help="tasks of the toy model; 0: without it (default: 500)")
     parser.add_argument("--rollouts", type=int, default=64, help="beside the bare engine (default: 64)")
     parser.add_argument("--tokens", type=int, default=128, help="of each of them (default: 128)")
     parser.add_argument("--json", action="store_true", help="print one object")

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.rollout_exactness import PROMPT, Moody, tokenizer
 from benchmarks.serving import Served
-from cleaner_rl.rollout import Chat, RolloutBudget, TokenModel, rollout
-from cleaner_rl.rollout.engines import Address, VllmPolicy
+from cleaner_rl.rollout import ChatRenderer, RolloutBudget, TokenModel, rollout
+from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.rollout.engines.vllm import ROUTE
 from cleaner_rl.tasks import Message, Task
 from cleaner_rl.tools import ParsedText, ToolSet
@@ -44,14 +44,14 @@ class Cost:
 async def loop_over_engine(served: Served, rollouts: int, tokens: int) -> Cost:
     """Time of rollouts without tools over that of their bare requests: same prompts and sampling."""
     url = served.url
-    chat = Chat(tokenizer(served.model), ToolSet(PROMPT.tool))
+    chat = ChatRenderer(tokenizer(served.model), ToolSet(PROMPT.tool))
     tasks = [
         Task(f"cost/{number}", (Message("user", f"Tell me of the number {number}."),), "none", "")
         for number in range(rollouts)
     ]
     cost = Cost([], [])
     async with Address(url) as address, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as bare:
-        model = TokenModel(VllmPolicy(address), chat, NoCalls(), window=await VllmPolicy(address).window())
+        model = TokenModel(VllmEngine(address), chat, NoCalls(), window=await VllmEngine(address).window())
         prompts = [chat.prompt(PROMPT.messages(task)).ids.tolist() for task in tasks]
 
         async def by_loop(task: Task, _: list[int]) -> int:
@@ -60,7 +60,7 @@ async def loop_over_engine(served: Served, rollouts: int, tokens: int) -> Cost:
                 Key("cost", 0, task.id, 0),
                 prompt=PROMPT,
                 model=model,
-                toolbox=Moody(),
+                tool_env=Moody(),
                 seeds=Seeds(1, task.id, 0),
                 budget=RolloutBudget(turns=1, tokens=tokens),
             )
@@ -106,15 +106,15 @@ async def suffix_over_full(
     draw = np.random.default_rng(0)
     ratios = []
     async with Address(url) as address:
-        policy = VllmPolicy(address)
+        engine = VllmEngine(address)
         for _ in range(rounds):
             ids_T = draw.integers(100, vocabulary, length).astype(np.int32)
             begun = time.perf_counter()
-            await policy.score(ids_T[:1], ids_T[1:], request="whole")
+            await engine.score(ids_T[:1], ids_T[1:], request="whole")
             whole = time.perf_counter() - begun
             # Another end for the same beginning, as a repair has it.
             ids_T[-suffix:] = draw.integers(100, vocabulary, suffix)
             begun = time.perf_counter()
-            await policy.score(ids_T[:-suffix], ids_T[-suffix:], request="suffix")
+            await engine.score(ids_T[:-suffix], ids_T[-suffix:], request="suffix")
             ratios.append((time.perf_counter() - begun) / whole)
     return round(min(ratios), 4)

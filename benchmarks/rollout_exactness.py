@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cleaner_rl.purify import PurifyPolicy
+from cleaner_rl.purify import PurifyConfig
 from cleaner_rl.rollout import (
-    Chat,
+    ChatRenderer,
     Completion,
-    Hands,
     Purifier,
     RolloutBudget,
     TokenModel,
-    finish,
+    ToolSession,
+    grade_and_purify,
     rollout,
 )
-from cleaner_rl.rollout.engines import Address, VllmPolicy
+from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.tasks import ChoiceGrader, Message, Task, load_prompt
 from cleaner_rl.tools import ExceptionInfo, ParsedText, Status, ToolCall, ToolResult, ToolSet
-from cleaner_rl.trajectory import Floats, Ids, Key, Mode, Seeds, TokenSpan, Trajectory
+from cleaner_rl.trajectory import Floats, Ids, Key, RepairMode, Seeds, TokenSpan, Trajectory
 
 PROMPT = load_prompt("stateless")
 
@@ -53,7 +53,7 @@ class Moody:
         self._calls = 0
 
     @asynccontextmanager
-    async def open(self, key: Key) -> AsyncIterator[Hands]:  # noqa: ARG002
+    async def open(self, key: Key) -> AsyncIterator[ToolSession]:  # noqa: ARG002
         """Itself."""
         yield self
 
@@ -67,7 +67,7 @@ class Moody:
         """There is nothing to go back from."""
 
 
-class Talkative(VllmPolicy):
+class Talkative(VllmEngine):
     """Ends turns early: a random model hardly ever ends one by itself."""
 
     async def sample(self, prompt_T: Ids, *, stop_ids: tuple[int, ...], **options: Any) -> Completion:
@@ -114,27 +114,29 @@ def full_forward(folder: Path, ids_T: Ids) -> Floats:
     return forward(reference(folder), ids_T).astype(np.float32)
 
 
-async def rolled(url: str, folder: Path, mode: Mode, number: int) -> Trajectory[TokenSpan]:
+async def rolled(url: str, folder: Path, mode: RepairMode, number: int) -> Trajectory[TokenSpan]:
     """One rollout, repaired and re-scored, by the model in a folder that an address serves."""
     task = Task(f"engine/{number}", (Message("user", "What is six times seven?"),), "choice", "A")
     key, seeds = Key(f"{mode}", 0, task.id, number), Seeds(5, task.id, number)
-    purifier = Purifier(mode=mode, policy=PurifyPolicy(attempts=3))
+    purifier = Purifier(mode=mode, config=PurifyConfig(attempts=3))
     async with Address(url) as address:
-        chat = Chat(tokenizer(folder), ToolSet(PROMPT.tool))
+        chat = ChatRenderer(tokenizer(folder), ToolSet(PROMPT.tool))
         model = TokenModel(Talkative(address), chat, AnyText(), window=4096)
-        toolbox = Moody()
+        tool_env = Moody()
         made = await rollout(
             task,
             key,
             prompt=PROMPT,
             model=model,
-            toolbox=toolbox,
+            tool_env=tool_env,
             seeds=seeds,
             budget=RolloutBudget(turns=4, tokens=1_500),
             purifier=purifier,
         )
         graders = {"choice": ChoiceGrader()}
-        return await finish(made, task, model=model, toolbox=toolbox, graders=graders, seeds=seeds, purifier=purifier)
+        return await grade_and_purify(
+            made, task, model=model, tool_env=tool_env, graders=graders, seeds=seeds, purifier=purifier
+        )
 
 
 def farthest(folder: Path, trajectory: Trajectory[TokenSpan]) -> float:

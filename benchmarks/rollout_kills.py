@@ -1,6 +1,6 @@
 """Kills in the middle of real runs: `python -m benchmarks.rollout_kills FOLDER --json`.
 
-`cleaner rollout` lets a taught model (`benchmarks.taught make mistakes`) work in sessions, with two vLLM replicas and
+`cleaner rollout` lets a toy model (`benchmarks.toy make mistakes`) work in sessions, with two vLLM replicas and
 two sandbox nodes, all on this machine. At random moments the command, a replica or a node is killed by SIGKILL. A
 server is started again at once, which takes it a while; the command goes on with the same words. Afterwards
 
@@ -37,7 +37,7 @@ import click
 from benchmarks.record import save
 from benchmarks.serving import Part, free_port, kill, leashed, running, vllm
 from cleaner_rl.tools import ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, Ending, Key, TokenSpan
+from cleaner_rl.trajectory import AnyTrajectory, Key, StopReason, TokenSpan
 from cleaner_rl.trajectory.store import read
 
 RESULTS = Path(__file__).parent / "results" / "rollout_kills.json"
@@ -67,7 +67,7 @@ class Scene:
 
     def _node(self) -> Part:
         port = free_port()
-        command = (sys.executable, "-m", "benchmarks.taught", "serve", self.world, "--port", port)
+        command = (sys.executable, "-m", "benchmarks.toy", "serve", self.world, "--port", port)
         return Part(f"http://127.0.0.1:{port}", self.folder / f"node-{port}.log", command, {}, "/healthz")
 
     def rollout(self, output: Path) -> subprocess.Popen[bytes]:
@@ -158,7 +158,7 @@ def judged(output: Path, tasks: int) -> dict[str, int]:
     return {
         "lost": tasks - len(times),
         "doubled": len(stored) - len(times),
-        "ended_in_a_fault": sum(each.ending is Ending.FAULT for each in stored),
+        "ended_in_a_fault": sum(each.stop_reason is StopReason.FAULT for each in stored),
         "faults_among_results": sum(result.faulty for each in stored for result in _results(each)),
     }
 
@@ -206,7 +206,7 @@ def _ids(output: Path) -> dict[Key, list[int]]:
 def main() -> None:
     """Kill, judge, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("world", type=Path, help="a folder of `python -m benchmarks.taught make mistakes`")
+    parser.add_argument("world", type=Path, help="a folder of `python -m benchmarks.toy make mistakes`")
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3, help="of one kill of each: command, replica, node")
     parser.add_argument("--seed", type=int, default=0)

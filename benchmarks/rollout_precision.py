@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.record import save
 from benchmarks.rollout_exactness import forward, load, rolled
 from benchmarks.serving import serve
-from cleaner_rl.trajectory import Mode, TokenSpan, Trajectory
+from cleaner_rl.trajectory import RepairMode, TokenSpan, Trajectory
 
 RESULTS = Path(__file__).parent / "results" / "rollout_precision.json"
 
@@ -63,7 +63,7 @@ def distances(folder: Path, trajectories: list[Trajectory[TokenSpan]]) -> dict[s
 
 async def some(url: str, folder: Path, count: int) -> list[Trajectory[TokenSpan]]:
     """Rollouts, repaired live and in hindsight."""
-    return await asyncio.gather(*(rolled(url, folder, mode, number) for mode in Mode for number in range(count)))
+    return await asyncio.gather(*(rolled(url, folder, mode, number) for mode in RepairMode for number in range(count)))
 
 
 def main() -> None:

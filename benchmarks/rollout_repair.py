@@ -2,7 +2,7 @@
 
     python -m benchmarks.rollout_repair http://127.0.0.1:8000 FOLDER --tasks 500
 
-A model that was taught to make and to mend ten kinds of mistakes (`benchmarks.taught`) works on held-out tasks in the
+The toy model, which makes and corrects ten kinds of mistakes (`benchmarks.toy`), works on held-out tasks in the
 real sandbox, once with repair off and once with it on, over the same tasks with the same seeds. Counted are the failed
 calls that stand in the final histories; every repaired trajectory is replayed in a fresh session. A task is done both
 ways one after the other, in turns which is first, with other tasks at the same time: so the two share the engine, its
@@ -23,18 +23,27 @@ from pathlib import Path
 import click
 
 from benchmarks.record import save
-from benchmarks.taught.folder import tasks
-from benchmarks.taught.measure import Figures, figures
-from benchmarks.taught.questions import TEST
-from benchmarks.taught.regimes import REGIMES, Regime
-from benchmarks.taught.workshop import offered
-from cleaner_rl.purify import Phase, PurifyPolicy, ReplayVerdict, replay
-from cleaner_rl.rollout import Chat, Policy, Purifier, RolloutBudget, TokenModel, Toolbox, finish, rollout
-from cleaner_rl.rollout.engines import Address, VllmPolicy
-from cleaner_rl.rollout.finish import calls_of
+from benchmarks.toy.folder import tasks
+from benchmarks.toy.measure import Figures, figures
+from benchmarks.toy.questions import TEST
+from benchmarks.toy.regimes import REGIMES, Regime
+from benchmarks.toy.sandboxes import offered
+from cleaner_rl.purify import Phase, PurifyConfig, ReplayVerdict, replay
+from cleaner_rl.rollout import (
+    ChatRenderer,
+    Engine,
+    Purifier,
+    RolloutBudget,
+    TokenModel,
+    ToolEnv,
+    grade_and_purify,
+    rollout,
+)
+from cleaner_rl.rollout.engines import Address, VllmEngine
+from cleaner_rl.rollout.grading import calls_of
 from cleaner_rl.tasks import Grader, MathGrader, MathPool, Task
 from cleaner_rl.tools import ToolSet, call_format
-from cleaner_rl.trajectory import Key, Seeds, TokenSpan, Trajectory, raw
+from cleaner_rl.trajectory import Key, Seeds, TokenSpan, Trajectory, sampled_turns
 
 PAPERS_OVERHEAD = 0.088
 """Latency that repair costs at test time, as the CLEANER paper reports it for its own error rate on GPUs."""
@@ -53,7 +62,7 @@ class Setting:
 
     regime: Regime
     model: TokenModel
-    toolbox: Toolbox
+    tool_env: ToolEnv
     graders: Mapping[str, Grader]
     at_once: int
 
@@ -82,37 +91,37 @@ class Setting:
             Key("repair", 0, task.id, 0),
             prompt=self.regime.prompt,
             model=self.model,
-            toolbox=self.toolbox,
+            tool_env=self.tool_env,
             seeds=seeds,
             budget=RolloutBudget(turns=TURNS, tokens=WINDOW, lookahead=WINDOW),
             purifier=purifier,
         )
-        return await finish(
+        return await grade_and_purify(
             made,
             task,
             model=self.model,
-            toolbox=self.toolbox,
+            tool_env=self.tool_env,
             graders=self.graders,
             seeds=seeds,
             purifier=purifier,
         )
 
 
-async def measure(policy: Policy, world: Path, count: int, *, at_once: int = 32, seed: int = 0) -> dict[str, object]:
+async def measure(engine: Engine, world: Path, count: int, *, at_once: int = 32, seed: int = 0) -> dict[str, object]:
     """Both passes, counted, compared and replayed."""
     from transformers import AutoTokenizer
 
     regime = _regime(world)
-    chat = Chat(AutoTokenizer.from_pretrained(world / "model"), ToolSet(regime.prompt.tool))
-    model = TokenModel(policy, chat, call_format(regime.prompt.call_format), window=WINDOW)
+    chat = ChatRenderer(AutoTokenizer.from_pretrained(world / "model"), ToolSet(regime.prompt.tool))
+    model = TokenModel(engine, chat, call_format(regime.prompt.call_format), window=WINDOW)
     chosen = tasks(regime, TEST, count)
-    repairing = Purifier(policy=PurifyPolicy(in_evaluation=True), phase=Phase.EVALUATION)
+    repairing = Purifier(config=PurifyConfig(in_evaluation=True), phase=Phase.EVALUATION)
     with MathPool(1) as pool:
-        async with offered([world / "site"], regime.tool) as (toolbox,):
-            setting = Setting(regime, model, toolbox, {"math": MathGrader(pool)}, at_once)
+        async with offered([world / "site"], regime.tool) as (tool_env,):
+            setting = Setting(regime, model, tool_env, {"math": MathGrader(pool)}, at_once)
             await setting.both(chosen[:at_once], repairing, seed + 1)  # fills the caches
             off, on = await setting.both(chosen, repairing, seed)
-            verdicts = await _replayed(on, toolbox, at_once)
+            verdicts = await _replayed(on, tool_env, at_once)
     return report(off, on, verdicts)
 
 
@@ -140,13 +149,13 @@ def report(off: Sequence[Made], on: Sequence[Made], verdicts: Counter[ReplayVerd
 
 def _longer(off: Sequence[Made], on: Sequence[Made]) -> float:
     """By how much the mean rollout takes longer."""
-    before, after = (sum(float(str(each.extra["seconds"])) for each in way) for way in (off, on))
+    before, after = (sum(each.info.seconds or 0.0 for each in way) for way in (off, on))
     return round(after / before - 1, 4)
 
 
 def _drawn(trajectory: Made) -> int:
     """Tokens that were sampled, in lookaheads too."""
-    turns = [sampled.turn for sampled in raw(trajectory)]
+    turns = [sampled.turn for sampled in sampled_turns(trajectory)]
     return sum(len(span) for turn in turns for span in (turn.reasoning, turn.action) if span is not None)
 
 
@@ -156,35 +165,35 @@ def _left(counted: Figures) -> float:
 
 
 async def _replayed(
-    trajectories: Sequence[Trajectory[TokenSpan]], toolbox: Toolbox, at_once: int
+    trajectories: Sequence[Trajectory[TokenSpan]], tool_env: ToolEnv, at_once: int
 ) -> Counter[ReplayVerdict]:
     """What a fresh session finds of each repaired trajectory."""
     free = asyncio.Semaphore(at_once)
 
     async def one(trajectory: Trajectory[TokenSpan]) -> ReplayVerdict:
         async with free:
-            return (await replay(trajectory, lambda: calls_of(toolbox, trajectory.key))).verdict
+            return (await replay(trajectory, lambda: calls_of(tool_env, trajectory.key))).verdict
 
     repaired = [each for each in trajectories if each.usable and any(edit.commits for _, edit in each.edits)]
     return Counter(await asyncio.gather(*map(one, repaired)))
 
 
 def _regime(world: Path) -> Regime:
-    name = json.loads((world / "world.json").read_text())["regime"]["name"]
+    name = json.loads((world / "toy.json").read_text())["regime"]["name"]
     return REGIMES[name]
 
 
 async def at(url: str, world: Path, count: int) -> dict[str, object]:
     """The figures with a model that vLLM serves."""
     async with Address(url) as address:
-        return await measure(VllmPolicy(address), world, count)
+        return await measure(VllmEngine(address), world, count)
 
 
 def main() -> None:
     """Measure, and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", help="of a vLLM server with the world's model")
-    parser.add_argument("world", type=Path, help="a folder of `python -m benchmarks.taught make mistakes`")
+    parser.add_argument("world", type=Path, help="a folder of `python -m benchmarks.toy make mistakes`")
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--save", type=Path, help="also write the figures to this file, with commit and machine")
     arguments = parser.parse_args()

@@ -28,7 +28,7 @@ from benchmarks.sandbox_load import mixture, pour, printer
 from benchmarks.sandbox_nodes import NodeProcess, children
 from cleaner_rl.sandbox import RunRequest
 from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.sandbox.config import FIRST_UID
+from cleaner_rl.sandbox.node.config import FIRST_UID
 
 KINDS = ("slot", "zygote", "front", "node")
 PR_SET_CHILD_SUBREAPER = 36

@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 
 from benchmarks.record import save
 from benchmarks.sandbox_programs import Drawn, requests
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest, Tier
-from cleaner_rl.sandbox.check import throwaway
+from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest, Tier, throwaway_command
 from cleaner_rl.tools import Status
 
 TOGETHER = 8
@@ -135,7 +134,7 @@ def main() -> None:
         program = [sys.executable, "-m", "benchmarks.sandbox_fuzz", "--here", "--json"]
         program += ["--runs", str(options.runs), "--seed", str(options.seed)]
         os.environ["PYTHONPATH"] = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
-        output = asyncio.run(_output(throwaway.command(program)))
+        output = asyncio.run(_output(throwaway_command(program)))
         figures = json.loads(output)
     else:
         figures = asyncio.run(fuzz(options.runs, options.seed))

@@ -1,4 +1,4 @@
-"""The papers' training runs, worked out: `python -m benchmarks.training_scale` prints the table of `docs/scale.md`.
+"""Computes the papers' training runs: `python -m benchmarks.training_scale` prints the table of docs/scale.md.
 
 What a recipe says is read from it. What it can't say stands below: the models' shapes, the GPUs' data sheets, the
 lengths and days that the papers report, and a handful of assumptions in capitals, the same for every run.
@@ -79,7 +79,7 @@ class Run:
     model: Model
     gpu: Gpu
     steps: tuple[tuple[int, float], ...]
-    """(steps, mean tokens of a rollout), stage by stage."""
+    """(steps, mean tokens per rollout), stage by stage."""
     days: float
     """As reported."""
 
@@ -88,9 +88,9 @@ H100 = Gpu("H100", 80e9, 3.35e12, 989e12)
 H200 = Gpu("H200", 141e9, 4.8e12, 989e12)
 MI300X = Gpu("MI300X", 192e9, 5.3e12, 1307e12)
 RUNS = (
-    Run("CLEANER-4B", "cleaner-4b", Model(4.0e9, 36, 32, 8), H100, ((235, 7_000),), 4),
-    Run("the same", "cleaner-4b", Model(4.0e9, 36, 32, 8), H200, ((235, 7_000),), 4),
-    Run("CLEANER-7B", "cleaner-7b", Model(7.6e9, 28, 28, 4), H100, ((120, 7_000),), 2),
+    Run("CLEANER-4B", "saar-4b", Model(4.0e9, 36, 32, 8), H100, ((235, 7_000),), 4),
+    Run("the same", "saar-4b", Model(4.0e9, 36, 32, 8), H200, ((235, 7_000),), 4),
+    Run("CLEANER-7B", "saar-7b", Model(7.6e9, 28, 28, 4), H100, ((120, 7_000),), 2),
     # Lengths aren't reported: half of what each stage allows.
     Run("rStar2-14B", "rstar2-14b", Model(14.8e9, 40, 40, 8), MI300X, ((300, 4_096), (85, 6_144), (125, 6_144)), 7),
 )
@@ -119,7 +119,7 @@ def worked(run: Run, recipe: Recipe, length: float, longest: int) -> Worked:
     model, gpu, device = run.model, run.gpu, recipe.device
     gpus = device.nodes * device.per_node
     drawn, kept = recipe.batch.prompts * recipe.sampled, recipe.batch.prompts * recipe.batch.rollouts
-    lookahead = LOOKAHEAD * recipe.purify.probability if recipe.method.live else 0
+    lookahead = LOOKAHEAD * recipe.purify.probability if recipe.method.saar else 0
     sampled, trained = drawn * length * (1 + lookahead), kept * (PROMPT + length)
     held = (PROMPT + length / 2) * model.kv_bytes
     fitting = (gpu.memory * device.memory_share - model.weights) / held
@@ -155,20 +155,20 @@ def table() -> str:
         total = sum(count * worked(run, recipe, length, stage).sampled for count, length in run.steps)
         found = days(run, recipe)
         add("GPUs", f"{gpus} {run.gpu.name}")
-        add("rollouts a step, drawn / trained on", f"{_rollouts(recipe)}")
-        add("mean tokens of a rollout", f"{run.steps[0][1]:,.0f}")
-        add("tokens sampled a step / in all", f"{each.sampled / 1e6:.1f}M / {total / 1e9:.1f}B")
-        add("KV cache a token", f"{run.model.kv_bytes / 1e3:.0f} kB")
-        add("rollouts in flight on a GPU / that fit", f"{each.in_flight:.0f} / {each.fitting:.0f}")
-        add("seconds a step, sampling + updating", f"{each.sampling:.0f} + {each.updating:.0f}")
-        add("tool calls a step, at most", f"{each.calls:,}")
+        add("rollouts per step, sampled / trained on", f"{_rollouts(recipe)}")
+        add("mean tokens per rollout", f"{run.steps[0][1]:,.0f}")
+        add("tokens sampled per step / in all", f"{each.sampled / 1e6:.1f}M / {total / 1e9:.1f}B")
+        add("KV cache per token", f"{run.model.kv_bytes / 1e3:.0f} kB")
+        add("rollouts in flight per GPU / that fit", f"{each.in_flight:.0f} / {each.fitting:.0f}")
+        add("seconds per step, sampling + updating", f"{each.sampling:.0f} + {each.updating:.0f}")
+        add("tool calls per step, at most", f"{each.calls:,}")
         cores = (each.calls * seconds / each.sampling for seconds in (CALL_SECONDS, LOOPING_SECONDS))
-        add("cores of sandbox, limit of 2 s / 10 s", " / ".join(f"{count:.0f}" for count in cores))
+        add("sandbox cores, limit of 2 s / 10 s", " / ".join(f"{count:.0f}" for count in cores))
         add("steps", f"{steps}")
         saved = SAVED_BYTES * run.model.parameters / 1e9
-        add("GB of a checkpoint / of all that stay", f"{saved:.0f} / {saved * _kept(recipe):,.0f}")
-        add("days, worked out / reported", f"{found:.1f} / {run.days:.0f}")
-        add("reported over worked out", f"{run.days / found:.1f}")
+        add("GB per checkpoint / of all that stay", f"{saved:.0f} / {saved * _kept(recipe):,.0f}")
+        add("days, computed / reported", f"{found:.1f} / {run.days:.0f}")
+        add("reported / computed", f"{run.days / found:.1f}")
         again = days(run, recipe, REFILLED if recipe.batch.dynamic_sampling else 0)
         add("days, with half of the groups refilled", f"{again:.1f}")
     head = f"| | {' | '.join(run.name for run in RUNS)} |\n| --- |{' --- |' * len(RUNS)}\n"

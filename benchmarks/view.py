@@ -38,7 +38,18 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.record import save
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Scores, TokenSpan, Trajectory, Turn
+from cleaner_rl.trajectory import (
+    Edit,
+    Key,
+    RepairKind,
+    RepairMode,
+    RolloutInfo,
+    Scores,
+    StopReason,
+    TokenSpan,
+    Trajectory,
+    Turn,
+)
 from cleaner_rl.trajectory.store import ParquetWriter
 
 ROLLOUTS = 32
@@ -93,8 +104,8 @@ def _trajectories(step: int, count: int) -> Iterator[Trajectory[TokenSpan]]:
             Key("grpo" if step % 2 else "saar", step, task, number % ROLLOUTS),
             reward=float(success) if draw[2] < 0.9 else float(round(draw[2], 2)),
             success=success,
-            ending=Ending.ANSWERED if draw[3] < 0.9 else Ending.TURN_LIMIT,
-            extra={"roc": {"kept": bool(draw[4] < 0.5), "why": "a success, among the 8 cleanest of 16"}},
+            stop_reason=StopReason.ANSWERED if draw[3] < 0.9 else StopReason.TURN_LIMIT,
+            info=RolloutInfo(roc={"kept": bool(draw[4] < 0.5), "why": "a success, among the 8 cleanest of 16"}),
         )
 
 
@@ -113,10 +124,10 @@ def _turn(ids: np.ndarray, logprobs: np.ndarray, draw: np.ndarray, place: int) -
         (result,),
     )
     if place == 1 and draw[5] < 0.3:
-        kind = Granularity.GRAFT if draw[5] < 0.2 else Granularity.REPLACE
+        kind = RepairKind.GRAFT if draw[5] < 0.2 else RepairKind.REPLACE
         return Turn(
             *(turn.reasoning, turn.action, turn.observation, turn.calls, turn.results),
-            edit=Edit(Mode.LIVE, kind, (turn,), float(draw[5] * 3), "difflib"),
+            edit=Edit(RepairMode.SAAR, kind, (turn,), float(draw[5] * 3), "difflib"),
         )
     return turn
 

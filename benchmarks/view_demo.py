@@ -28,16 +28,17 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.view_demo_script import PROBLEMS, Problem, Say
 from cleaner_rl.evaluate import Evaluation, Repair, measure, score_set
-from cleaner_rl.purify import Budget, Draft, PurifyPolicy, SampleRequest, SplicePolicy, hindsight, repair, rescore
-from cleaner_rl.resample import PlainPolicy, RocPolicy, group_of, select, verdicts
+from cleaner_rl.purify import Draft, PurifyConfig, RepairBudget, RepairConfig, SampleRequest, hindsight, repair, rescore
+from cleaner_rl.resample import PlainConfig, RocConfig, group_of, select, verdicts
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, ToolSet, call_format, feedback, python_tool
 from cleaner_rl.trajectory import (
-    Ending,
     Floats,
     Ids,
     Key,
+    RolloutInfo,
     Scores,
     Seeds,
+    StopReason,
     TokenSpan,
     Trajectory,
     Turn,
@@ -54,7 +55,7 @@ RUNS = ("grpo", "hindsight + roc", "saar + roc")
 STEPS = 24
 STORED = (0, 12, 23)
 ROLLOUTS = 16
-ROC = RocPolicy(keep=8)
+ROC = RocConfig(keep=8)
 RATE = 0.06
 OTHERWISE = 1e-3
 """The mass that the policy keeps for all that isn't written."""
@@ -200,30 +201,30 @@ async def rollout(toy: Toy, problem: Problem, key: Key, seeds: Seeds, *, live: b
     async def executed(turn: Turn[TokenSpan]) -> Turn[TokenSpan]:
         return execute(toy, turn)
 
-    ending = Ending.TURN_LIMIT
-    budget = Budget(lookahead=4096, context=8192, response=8192)
+    stop_reason = StopReason.TURN_LIMIT
+    budget = RepairBudget(lookahead=4096, context=8192, response=8192)
     while len(history.turns) < 6:
         turn = toy.sample(problem, history, seeds.request(len(history.turns)))
         if not turn.calls:
-            history, ending = replace(history, turns=(*history.turns, turn)), Ending.ANSWERED
+            history, stop_reason = replace(history, turns=(*history.turns, turn)), StopReason.ANSWERED
             break
         turn = execute(toy, turn)
         turns: tuple[Turn[TokenSpan], ...] = (turn,)
         if live and turn.failed:
-            policy = PurifyPolicy(attempts=2, splice=SplicePolicy(threshold=0.6))
-            mended = await repair(
-                history, turn, sample=sample, execute=executed, policy=policy, budget=budget, seeds=seeds
+            policy = PurifyConfig(attempts=2, repair=RepairConfig(threshold=0.6))
+            repaired = await repair(
+                history, turn, sample=sample, execute=executed, config=policy, budget=budget, seeds=seeds
             )
-            turns = mended.turns
+            turns = repaired.turns
         history = replace(history, turns=(*history.turns, *turns))
-    success = f"\\boxed{{{problem.answer}}}" in (history.turns[-1].text if ending is Ending.ANSWERED else "")
-    return replace(history, ending=ending, success=success, reward=float(success))
+    success = f"\\boxed{{{problem.answer}}}" in (history.turns[-1].text if stop_reason is StopReason.ANSWERED else "")
+    return replace(history, stop_reason=stop_reason, success=success, reward=float(success))
 
 
 async def finished(toy: Toy, problem: Problem, trajectory: Trajectory[TokenSpan], method: str) -> Trajectory[TokenSpan]:
     """Hindsight where it is asked for, and log-probs for all that moved."""
     if method.startswith("hindsight"):
-        trajectory = hindsight(trajectory, SplicePolicy(threshold=0.6)).trajectory
+        trajectory = hindsight(trajectory, RepairConfig(threshold=0.6)).trajectory
     logprobs = toy.clean_logprobs(problem, trajectory)
 
     async def scored(prefix_T: Ids, suffix_T: Ids) -> Scores:  # noqa: N803
@@ -234,7 +235,7 @@ async def finished(toy: Toy, problem: Problem, trajectory: Trajectory[TokenSpan]
 
 def step_of(toy: Toy, name: str, step: int) -> Iterator[Trajectory[TokenSpan]]:
     """All rollouts of one step, with what resampling said of them; the policy learns from those it kept."""
-    policy = ROC if name.endswith("roc") else PlainPolicy()
+    policy = ROC if name.endswith("roc") else PlainConfig()
     for problem in PROBLEMS:
         group = []
         for number in range(ROLLOUTS):
@@ -246,13 +247,13 @@ def step_of(toy: Toy, name: str, step: int) -> Iterator[Trajectory[TokenSpan]]:
         for index, advantage in zip(selection.kept, selection.advantages, strict=selection.refill is None):
             toy.learn(problem, group[index], advantage)
         for each, verdict in zip(group, verdicts(selection, policy), strict=True):
-            yield replace(each, extra={"roc": verdict})
+            yield replace(each, info=RolloutInfo(roc=verdict))
 
 
 def metrics_of(lines: list[Summary]) -> dict[str, float]:
     """What a trainer would log of a step."""
     failed = sum(line.failed_turns for line in lines)
-    gaps = [line.gap for line in lines if line.gap is not None]
+    gaps = [line.logprob_gap for line in lines if line.logprob_gap is not None]
     known = {
         "reward": fmean(line.reward or 0.0 for line in lines),
         "accuracy": fmean(bool(line.success) for line in lines),
@@ -264,8 +265,8 @@ def metrics_of(lines: list[Summary]) -> dict[str, float]:
         "rollouts/turns": fmean(line.turns for line in lines),
     }
     if failed:
-        known["mended"] = sum(line.mended_turns for line in lines) / failed
-    return known | ({"graft_gap": fmean(gaps)} if gaps else {})
+        known["repaired"] = sum(line.repaired_turns for line in lines) / failed
+    return known | ({"logprob_gap": fmean(gaps)} if gaps else {})
 
 
 def tokenizer_of(texts: list[str]) -> Tokenizer:

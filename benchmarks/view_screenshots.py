@@ -22,7 +22,6 @@ from playwright.sync_api import sync_playwright
 from cleaner_rl.cli import main as cleaner
 from cleaner_rl.view import DEMO
 from cleaner_rl.view.app import Application
-from cleaner_rl.view.export import address_in_page
 from cleaner_rl.view.library import Library
 from cleaner_rl.view.server import bind
 
@@ -39,7 +38,7 @@ def repaired(picture: Path) -> None:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1180, "height": 900}, device_scale_factor=1.5)
-            page.goto(f"{page_file.as_uri()}#/trajectory?id={quote(address_in_page(0), safe='')}")
+            page.goto(page_file.as_uri())
             page.locator("section.turn.edit").first.screenshot(path=str(picture))
             browser.close()
 
@@ -58,7 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache, Library(DEMO, Path(cache)) as library:
         library.update()
         rows = library.page(
-            {"run": "saar + roc", "edits": "graft", "outcome": "solved", "sort": "-gap", "step_max": "0"}
+            {"run": "saar + roc", "edits": "graft", "outcome": "solved", "sort": "-logprob_gap", "step_max": "0"}
         )["rows"]
         grafted = f"#/trajectory?id={quote(rows[0]['id'], safe='')}"
         rows = library.page({"edits": "replace", "outcome": "solved", "kept": "yes"})["rows"]

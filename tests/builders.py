@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cleaner_rl.purify import Budget, Draft, SampleRequest
+from cleaner_rl.purify import Draft, RepairBudget, SampleRequest
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult, ToolSet, call_format, feedback, python_tool
 from cleaner_rl.trajectory import (
     Key,
@@ -23,7 +23,7 @@ from cleaner_rl.trajectory import (
 TOOLS = ToolSet(python_tool())
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)])
 SEEDS = Seeds(run=7, task="task", rollout=0)
-AMPLE = Budget(lookahead=100_000, context=100_000, response=100_000)
+AMPLE = RepairBudget(lookahead=100_000, context=100_000, response=100_000)
 OK = ToolResult(Status.OK, "2\n")
 FAULT = ToolResult(Status.FAULT, explanation="no node answered")
 

@@ -1,11 +1,27 @@
-"""How hard property tests try: `pytest --hypothesis-profile=thorough` before a release."""
+"""Chooses the profile: how many examples property tests have, and whether slow tests run (see `tests.profile`).
+
+`pytest --hypothesis-profile=thorough` tries harder than either, before a release.
+"""
 
 from __future__ import annotations
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.profile import EXAMPLES, SHORT
 
 # Shared machines stall: a test is bounded by its time-out, not by the time of one example.
-settings.register_profile("default", deadline=None)
-settings.register_profile("thorough", deadline=None, max_examples=2_000)
-settings.register_profile("mutation", deadline=None, max_examples=20, derandomize=True, database=None)
-settings.load_profile("default")
+FULL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("full", FULL)
+settings.register_profile("ci", FULL, max_examples=EXAMPLES, derandomize=True, database=None)
+settings.register_profile("thorough", FULL, max_examples=2_000)
+settings.load_profile("ci" if SHORT else "full")
+
+
+@pytest.hookimpl(trylast=True)  # after the folders' own, which mark some
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked slow, in the short profile."""
+    slow = [item for item in items if SHORT and item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]

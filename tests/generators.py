@@ -20,13 +20,15 @@ from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import (
     AnyTrajectory,
     Edit,
-    Ending,
     Floats,
-    Granularity,
     Ids,
     Key,
-    Mode,
+    Phase,
+    RepairKind,
+    RepairMode,
+    RolloutInfo,
     Scores,
+    StopReason,
     TextSpan,
     TokenSpan,
     Trajectory,
@@ -268,10 +270,10 @@ def turns(draw: st.DrawFn, spans: st.SearchStrategy[S], max_attempt: int = 3) ->
 def edited_turns(draw: st.DrawFn, spans: st.SearchStrategy[S], depth: int = 2) -> Turn[S]:
     """Turns with an edit, live or in hindsight, whose original turns may be edited in turn."""
     inner = turns(spans) if depth <= 1 else turns(spans) | edited_turns(spans, depth - 1)
-    granularity = draw(st.sampled_from(Granularity))
+    kind = draw(st.sampled_from(RepairKind))
     edit = Edit(
-        draw(st.sampled_from(Mode)),
-        granularity,
+        draw(st.sampled_from(RepairMode)),
+        kind,
         tuple(draw(st.lists(inner, max_size=2))),
         draw(st.none() | st.floats(0, 1)),
         draw(st.sampled_from(["", "difflib", "indel"])),
@@ -282,7 +284,22 @@ def edited_turns(draw: st.DrawFn, spans: st.SearchStrategy[S], depth: int = 2) -
 
 
 keys = st.builds(
-    Key, st.sampled_from(["", "run", "a/b=c", "größe 1", "2026"]), st.integers(0, 3), texts(4), st.integers(0, 100)
+    Key,
+    st.sampled_from(["", "run", "a/b=c", "größe 1", "2026", "run-evaluation"]),
+    st.integers(0, 3),
+    texts(4),
+    st.integers(0, 100),
+    st.sampled_from(Phase),
+)
+infos = st.builds(
+    RolloutInfo,
+    seconds=st.none() | st.floats(0, 100),
+    stateful=st.none() | st.booleans(),
+    messages=st.none() | st.lists(json_objects, max_size=2),
+    fault=texts(4),
+    answer=st.none() | texts(4),
+    roc=st.none() | json_objects,
+    other=json_objects,
 )
 
 
@@ -298,8 +315,8 @@ def trajectories(
         draw(keys),
         draw(st.none() | st.floats(allow_nan=False)),
         draw(st.none() | st.booleans()),
-        draw(st.none() | st.sampled_from(Ending)),
-        draw(json_objects),
+        draw(st.none() | st.sampled_from(StopReason)),
+        draw(infos),
     )
 
 

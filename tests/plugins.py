@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cleaner_rl.logs import formats
 from cleaner_rl.purify import similarity
-from cleaner_rl.purify.logs import formats
 
 
 def install(

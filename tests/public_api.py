@@ -1,7 +1,4 @@
-"""The public surface as a list: every name that a room exports, with its signature.
-
-python -m tests.public_api      write the list again, after a change that is meant
-"""
+"""The public surface as a list: every name that a package exports, with its signature."""
 
 from __future__ import annotations
 
@@ -18,19 +15,28 @@ MODULES = (
     "cleaner_rl.trajectory",
     "cleaner_rl.trajectory.store",
     "cleaner_rl.purify",
-    "cleaner_rl.purify.logs",
+    "cleaner_rl.logs",
+    "cleaner_rl.replay",
     "cleaner_rl.resample",
     "cleaner_rl.sandbox",
     "cleaner_rl.sandbox.client",
+    "cleaner_rl.sandbox.protocol",
+    "cleaner_rl.sandbox_check",
     "cleaner_rl.tasks",
     "cleaner_rl.rollout",
     "cleaner_rl.rollout.engines",
     "cleaner_rl.rollout.balance",
     "cleaner_rl.evaluate",
     "cleaner_rl.train",
+    "cleaner_rl.doctor",
     "cleaner_rl.view",
 )
 CONTRACTS = ("call_formats", "graders", "log_adapters", "similarity", "task_loaders", "tools")
+
+
+def listed() -> str:
+    """Return the whole list."""
+    return "".join(f"{line}\n" for line in surface())
 
 
 def surface() -> Iterator[str]:
@@ -70,7 +76,3 @@ def _signature(value: Callable[..., object]) -> str:
         for each in found.parameters.values()
     ]
     return str(found.replace(parameters=parameters)).replace("'", "").removesuffix(" -> None")
-
-
-if __name__ == "__main__":
-    LIST.write_text("".join(f"{line}\n" for line in surface()))

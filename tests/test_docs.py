@@ -1,6 +1,6 @@
 """Every command and program in the documentation runs here, or says above itself why it doesn't.
 
-A block of shell or Python stands under one of these comments, which readers don't see:
+A block of shell or Python has one of these comments above it, which readers don't see:
 
     example: NAME      Python, run by itself
     run: NAME          shell or Python, run one after the other with all of that name, in a folder of their own
@@ -14,6 +14,7 @@ The options of every `cleaner` in them are checked against the command itself, w
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -21,17 +22,20 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import mean, median
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import duckdb
 import pytest
 
+from benchmarks.lab.methods import BASELINE
 from cleaner_rl.cli import main
 from cleaner_rl.trajectory.store import ParquetWriter
+from tests import frozen
 from tests.builders import failed, trajectory, worked
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +45,12 @@ FENCE = re.compile(r"^(?:<!-- ([^\n]*?) -->\n)?(```+|~~~+)(\w*)\n(.*?)^\2$", re.
 MARK = re.compile(r"(example|run|start|tested|not run|output): (.+)")
 KNOWN_FAULT = re.compile(r"^\| ([SRGX]\d+) \| .* \| ([^|]*) \|$", re.MULTILINE)
 SECONDS = 100
+SITE_SECONDS = 300
+README_WORDS = 700
+RESULTS = ROOT / "benchmarks" / "results" / "lab"
+REGIMES = {"drift": "drift", "slips": "slips", "starved": "starved", "unhinted": "drift-unhinted"}
+METHODS = (BASELINE, "saar", "hindsight-successes")
+"""How the kept runs are named: the regimes and methods of the tables of results, in the order of rows and columns."""
 
 
 class Block(NamedTuple):
@@ -100,7 +110,7 @@ def test_a_tutorials_lines_run_one_after_the_other(name: str, tmp_path: Path) ->
     (commands / "cleaner").chmod(0o755)
     place = tmp_path / "here"
     place.mkdir()
-    for folder in ("benchmarks", "docs", "recipes"):  # as in a checkout
+    for folder in ("benchmarks", "docs", "examples", "recipes"):  # as in a checkout
         (place / folder).symlink_to(ROOT / folder)
     environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
     for block in STORIES[name]:
@@ -135,9 +145,61 @@ def test_a_documented_command_has_these_options(line: str, words: list[str]) -> 
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
 
 
+def test_the_readme_is_short_and_installs_from_a_checkout() -> None:
+    text = (ROOT / "README.md").read_text()
+    for left_out in (r"^(```+).*?^\1$", r"<!--.*?-->", r"^\|[^\n]*$", r"!\[.*?\]\(.*?\)", r"(?<=\])\([^)]*\)"):
+        text = re.sub(left_out, "", text, flags=re.DOTALL | re.MULTILINE)
+    assert len(text.split()) <= README_WORDS
+    for block in ALL:  # the name may belong to somebody else on an index
+        assert not re.search(r"pip install '?cleaner-rl", block.text), block.page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results/index.md"])
+def test_the_tables_of_results_are_those_of_the_kept_runs(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for regime, prefix in REGIMES.items():
+        row = re.search(rf"^\| \*{regime}\*: .*$", text, re.MULTILINE)
+        assert row, regime
+        *cells, seeds = [cell.strip(" *") for cell in row[0].strip("|").split("|")][1:]
+        runs = [[json.loads(file.read_text())["figures"] for file in kept(prefix, method)] for method in METHODS]
+        assert seeds == ", ".join(str(len(each)) for each in runs)
+        for cell, found in zip(cells, runs, strict=True):
+            accuracy, errors = ([at_the_end(run, figure) for run in found] for figure in ("accuracy", "errors"))
+            assert re.sub(r" \(.*?\)", "", cell) == f"{100 * mean(accuracy):.1f} % / {mean(errors):.2f}", regime
+            if ranged := re.search(r"\((.*)–(.*)\)", cell):
+                assert ranged.groups() == (f"{100 * min(accuracy):.1f}", f"{100 * max(accuracy):.1f}"), regime
+
+
+def test_the_figures_of_ablations_are_those_of_kept_runs() -> None:
+    rows = re.findall(r"\| (\d+\.\d) % \| (\d\.\d\d) \|", (DOCS / "results" / "ablations.md").read_text())
+    runs = [json.loads(file.read_text())["figures"] for file in RESULTS.glob("drift-*-0.json")]
+    found = {(f"{100 * at_the_end(run, 'accuracy'):.1f}", f"{at_the_end(run, 'errors'):.2f}") for run in runs}
+    assert len(rows) == 15
+    assert set(rows) <= found
+
+
+def kept(prefix: str, method: str) -> list[Path]:
+    return sorted(RESULTS.glob(f"{prefix}-{method}-[0-9].json"))
+
+
+def at_the_end(run: Mapping[str, Any], figure: str) -> float:
+    """The median of the evaluations in the last third of a run."""
+    steps: dict[int, float] = {int(step): figures[figure] for step, figures in run["evaluation"].items()}
+    return median(value for step, value in steps.items() if 3 * step >= 2 * max(steps))
+
+
+def test_pages_that_files_refer_to_are_there() -> None:
+    folders = ("src", "tests", "benchmarks", "deploy", "recipes", "release", "docs", "examples")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
+    for file in (*files, *ROOT.glob("*.md"), *ROOT.glob("*.toml")):
+        if file.suffix in (".py", ".md", ".yaml", ".toml", ".sbatch") and file.name != "CHANGELOG.md":
+            for page in re.findall(r"\bdocs/[\w/.-]+\.md\b", file.read_text()):
+                assert (ROOT / page).is_file(), f"{file.relative_to(ROOT)} refers to {page}"
+
+
 def test_the_reference_is_what_the_code_says() -> None:
     for page, write in ci_script("reference").PAGES.items():
-        assert (DOCS / "reference" / page).read_text() == write(), f"python .ci/reference.py writes {page} anew"
+        frozen.check(DOCS / "reference" / page, write())
 
 
 def test_a_start_that_has_no_gpu_leaves_out_just_what_needs_one() -> None:
@@ -167,7 +229,7 @@ def test_each_known_fault_has_a_row_and_each_row_a_test() -> None:
         for labels in re.findall(r"def test_((?:[srgx]\d+_(?:and_)?)+)", file.read_text()):
             for label in re.findall(r"[srgx]\d+", labels):
                 held[label.upper()].add(str(file.relative_to(ROOT / "tests")))
-    page = (DOCS / "explain" / "known-faults.md").read_text()
+    page = (DOCS / "internals" / "known-faults.md").read_text()
     rows = {label: re.findall(r"`([\w/]+\.py)`", files) for label, files in KNOWN_FAULT.findall(page)}
     assert rows.keys() == held.keys()
     for label, files in rows.items():
@@ -175,18 +237,19 @@ def test_each_known_fault_has_a_row_and_each_row_a_test() -> None:
         assert set(files) <= held[label], f"{label}: the page names files that hold no test of it"
 
 
+@pytest.mark.timeout(SITE_SECONDS)
 def test_the_site_builds_and_no_link_of_it_is_broken(tmp_path: Path) -> None:
     # Not with --quiet: that hides warnings from --strict too.
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     ran = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SITE_SECONDS, check=False
     )
     assert ran.returncode == 0, ran.stderr
 
 
 def test_the_store_pages_query_counts_failed_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (DOCS / "store.md").read_text()
+    page = (DOCS / "internals" / "store.md").read_text()
     found = re.search(r"```sql\n(.*?)\n```", page, re.DOTALL)
     assert found
     monkeypatch.chdir(tmp_path)

@@ -2,5 +2,5 @@
 
 - `parts`: loaded by verl's rollout servers, so that requests can be made to fail.
 - `nodes`: the sandbox's nodes, to be killed and started again at the same addresses.
-- `python -m benchmarks.drill FOLDER`: the drill on a folder of `benchmarks.taught`, and what came of it.
+- `python -m benchmarks.drill FOLDER`: the drill on a folder of `benchmarks.toy`, and what came of it.
 """

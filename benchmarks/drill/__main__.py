@@ -29,7 +29,7 @@ import psutil
 
 from benchmarks.drill.nodes import Nodes
 from benchmarks.record import save as save_record
-from cleaner_rl.train.recipe import Sandbox
+from cleaner_rl.train.recipe.settings import SandboxSettings
 
 ROOT = Path(__file__).parents[2]
 DOWN_SECONDS = 60
@@ -45,7 +45,7 @@ STEPS = {"first": 5, "second": 3}
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 @click.option("--save", type=click.Path(path_type=Path), help="Keep the figures in this file.")
 def main(folder: Path, patience: float, as_json: bool, save: Path | None) -> None:
-    """Break one thing after the other in a run on a FOLDER of `benchmarks.taught`. Needs the engines; takes minutes."""
+    """Break one thing after the other in a run on a FOLDER of `benchmarks.toy`. Needs the engines; takes minutes."""
     with tempfile.TemporaryDirectory(prefix="drill-", dir="/var/tmp") as place:
         figures = Drill(folder, Path(place), patience).run()
     if save is not None:
@@ -60,7 +60,7 @@ class Drill:
         self._place, self._deadline = place, time.monotonic() + patience
         self._run = place / "drill"
         site = str(world / "site")
-        self._sandbox = Sandbox(slots=2, packages=["kit"], site=site, cpu_seconds=0.2, memory_mb=256)
+        self._sandbox = SandboxSettings(slots=2, packages=["kit"], site=site, cpu_seconds=0.2, memory_mb=256)
         self._world = world
         self._figures: dict[str, Any] = {}
 
@@ -92,7 +92,7 @@ class Drill:
         begun = time.monotonic()
         self._until(lambda: train.poll() is not None, None)
         self._figures["seconds_until_a_lost_worker_ended_the_run"] = round(time.monotonic() - begun, 1)
-        said = "an agent-loop worker is gone" in (self._place / "log-1").read_text()
+        said = "an agent-loop worker died" in (self._place / "log-1").read_text()
         self._figures["a_lost_worker_is_named"] = said and train.returncode != 0
         train = self._start()
         self._until(lambda: (self._run / "drill-first" / "done").exists(), train)
@@ -121,7 +121,7 @@ class Drill:
         for stage, steps in STEPS.items():
             lines = self._lines(stage)
             rows = list(read(self._run / f"drill-{stage}" / "trajectories"))
-            kept = [row for row in rows if row.extra["roc"]["kept"]]  # type: ignore[index]
+            kept = [row for row in rows if row.info.roc["kept"]]  # type: ignore[index]
             trained = Counter(row.key.step for row in kept)
             tasks = Counter((row.key.step, row.key.task) for row in rows)
             figures |= {
@@ -190,7 +190,7 @@ class Drill:
         world = self._world
         recipe = {
             "name": "drill",
-            "method": "cleaner+roc",
+            "method": "saar+roc",
             "model": {"path": str(world / "model"), "dtype": "float32"},
             "tasks": {"train": [str(world / "train.parquet")], "prompt": str(world / "prompt.toml")},
             "budget": {"prompt_tokens": 256, "response_tokens": 384, "turns": 4, "lookahead_tokens": 384},

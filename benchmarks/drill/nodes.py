@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.serving import free_port
-from cleaner_rl.train.recipe import Sandbox
+from cleaner_rl.train.recipe.settings import SandboxSettings
 
 
 class Nodes:
     """Some nodes with the same settings; leaving the block ends them."""
 
-    def __init__(self, settings: Sandbox, count: int, folder: Path) -> None:
+    def __init__(self, settings: SandboxSettings, count: int, folder: Path) -> None:
         self._settings = msgspec.json.encode(settings).decode()
         self._folder = folder
         self._ports = [free_port() for _ in range(count)]
@@ -47,7 +47,7 @@ class Nodes:
     def start(self, number: int) -> None:
         """Start one, and wait until it serves."""
         log = self._folder / f"node-{number}-{time.time():.0f}.log"
-        serve = [sys.executable, "-m", "cleaner_rl.train.node", self._settings, str(self._ports[number])]
+        serve = [sys.executable, "-m", "cleaner_rl.train.launch.node", self._settings, str(self._ports[number])]
         with log.open("w") as file:
             self._running[number] = subprocess.Popen(serve, stdout=file, stderr=file, start_new_session=True)
         while not log.read_text().startswith('{"event":"ready"'):

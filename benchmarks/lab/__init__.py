@@ -1,14 +1,15 @@
-"""The lab: does training on clean trajectories do what it is for? A tiny model, a real tool, `cleaner train` on verl.
+"""The lab compares training methods on a toy model with a real tool, by `cleaner train` on verl.
 
-- `arms`: what is compared, as data · `worlds`: where, the models that all arms begin with · `order`: what runs when.
-- `recipes`: a run as a recipe of `cleaner train` · `running`: runs it, and goes on with what was broken off.
-- `reading`: what a run left, as figures by step · `served`: rollouts of a model that a run has saved.
-- `recovery`: failed first calls, the same for all, and who mends them · `room`: what models can do with more turns.
-- `results`: one JSON file a run · `summary`: runs to curves, targets and intervals.
-- `plots`, `tables`, `page`: for people.
+- `methods`: what is compared, as data · `environments`: where, and the models that all methods begin with.
+- `order`: what runs when · `recipes`: a run as a recipe of `cleaner train` · `running`: runs and resumes it.
+- `reading`: the figures of a run's folder by step · `served`: rollouts of a model that a run has saved.
+- `recovery`: the same failed first calls for all models, and how often they recover.
+- `larger_budget`: the same models with more turns than they were trained with.
+- `results`: one JSON file per run · `summary`: curves, targets and ranges over seeds.
+- `plots`, `tables`, `page`: the figures and tables of `docs/lab.md`.
 
-`python -m benchmarks.lab --help`. `docs/lab.md` has what came of it.
+`python -m benchmarks.lab --help`. Results: `docs/lab.md`.
 
-Limits: a model of 0.5 million parameters in a world of twenty operations. It shows which way a method pushes and what
-does the work in it, not how far it pushes a large model.
+Limits: a model of 0.5 million parameters in an environment of twenty operations. It shows the direction of a method's
+effect and which of its parts matter, not the size of the effect on a large model.
 """

@@ -1,6 +1,6 @@
-"""What the lab starts as processes of their own; each ends when the lab does, however that ended.
+"""The child processes of the lab; each ends when the lab does.
 
-python -m benchmarks.lab.child world REGIME SEED           make a cold start
+python -m benchmarks.lab.child environment REGIME SEED     make a cold start
 python -m benchmarks.lab.child train RECIPE                `cleaner train RECIPE`
 python -m benchmarks.lab.child recovery REGIME SEED RUN    measure the models of a run's folder
 """
@@ -19,19 +19,19 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with(parent: int) -> None:
-    """Be interrupted when the parent dies: a run without a lab would go on and meet its successor in its folder."""
+    """Arrange to be interrupted when the parent dies; else the next lab would find this run still in its folder."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
     if os.getppid() != parent:
-        sys.exit("the lab is gone already")
+        sys.exit("the lab has ended already")
 
 
 def recovery(regime: str, seed: int, folder: Path) -> None:
-    """Measure what isn't measured yet: the cold start, the run's models every so many steps, and its last one."""
+    """Measure what isn't measured yet: the cold start, some of the run's models, and its last one."""
+    from benchmarks.lab.environments import toy_environment
     from benchmarks.lab.reading import models
     from benchmarks.lab.recovery import recovery as measured
-    from benchmarks.lab.worlds import world
 
-    begun = world(regime, seed)
+    begun = toy_environment(regime, seed)
     shared = begun.folder / "recovery.json"
     if not shared.exists():
         part = shared.with_suffix(f".part{os.getpid()}")
@@ -51,10 +51,10 @@ def main() -> None:
     """Do what the arguments say."""
     parent, what, *arguments = sys.argv[1:]
     end_with(int(parent))
-    if what == "world":
-        from benchmarks.lab.worlds import world
+    if what == "environment":
+        from benchmarks.lab.environments import toy_environment
 
-        world(arguments[0], int(arguments[1])).make()
+        toy_environment(arguments[0], int(arguments[1])).make()
     elif what == "train":
         from cleaner_rl.cli import main as cleaner
 

@@ -1,4 +1,4 @@
-"""Curves over seeds: the mean as a line, the least and the most as a band. The same results give the same bytes."""
+"""Draws curves over seeds: the mean as a line, the range as a band. The same results give the same bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks.lab import summary
-from benchmarks.lab.arms import ARMS, BASELINE, REQUIRED
+from benchmarks.lab.methods import BASELINE, METHODS, REQUIRED
 from benchmarks.lab.results import Result
 from benchmarks.lab.summary import Points, X
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 COLOURS = dict(
     zip(
-        (arm.name for arm in REQUIRED),
+        (method.name for method in REQUIRED),
         ("#555555", "#0072b2", "#d55e00", "#56b4e9", "#cc79a7", "#e69f00"),
         strict=True,
     )
 )
-"""Told apart by most kinds of colour-blindness; what is compared with everything is grey."""
+"""Colours that most kinds of colour blindness can tell apart; the baseline is grey."""
 OTHERS = tuple(product(("-", "--", ":", "-."), ("#009e73", "#8c6bb1", "#a6761d", "#e7298a", "#7fa61e")))
-"""Lines and colours of the rest."""
+"""Lines and colours of the other methods."""
 GRID = 30
 LONGEST = 3
-"""Times the baseline's way: a curve that goes on for longer is cut, or nobody would see the others."""
+"""A curve is cut at this multiple of the baseline's length, so that the others stay visible."""
 Panel: TypeAlias = tuple[str, str, Callable[[Result], Points]]
-"""A title, what it is drawn against, and a run's curve."""
+"""A title, the label of the x axis, and a run's curve."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "cleaner",
@@ -48,8 +48,8 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(results: Sequence[Result], arms: Sequence[str], path: Path, panels: Sequence[Panel]) -> None:
-    """Curves of some arms, as one SVG file with three panels in a row. `results` are of one regime."""
+def draw(results: Sequence[Result], methods: Sequence[str], path: Path, panels: Sequence[Panel]) -> None:
+    """Draw the curves of some methods as one SVG file, three panels per row. `results` are of one environment."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -57,8 +57,8 @@ def draw(results: Sequence[Result], arms: Sequence[str], path: Path, panels: Seq
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 2.6 * rows + 0.6), layout="constrained")
         axes = figure.subplots(rows, 3, squeeze=False)
-        runs = {arm: [each for each in results if each.run.arm == arm] for arm in arms}
-        runs = {arm: some for arm, some in runs.items() if some}
+        runs = {method: [each for each in results if each.run.method == method] for method in methods}
+        runs = {method: some for method, some in runs.items() if some}
         for place, (title, x, curve) in zip(axes.flat, panels, strict=True):
             _panel(place, runs, title, x, curve)
         handles, labels = axes.flat[0].get_legend_handles_labels()
@@ -70,7 +70,7 @@ def draw(results: Sequence[Result], arms: Sequence[str], path: Path, panels: Seq
 
 
 def band(curves: Sequence[Points], count: int = GRID) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Places that all curves have come to, with the mean, the least and the most of the curves there."""
+    """Return the points that all curves reach, with the mean, the lowest and the highest value there."""
     curves = [points for points in curves if points]
     if not curves:
         return [], [], [], []
@@ -106,8 +106,8 @@ def _recovery(result: Result) -> Points:
     return [(float(step), each["right"]) for step, each in sorted(result.recovery.items())]
 
 
-def _room(result: Result) -> Points:
-    return [(float(step), each["accuracy"]) for step, each in sorted(result.room.items())]
+def _larger_budget(result: Result) -> Points:
+    return [(float(step), each["accuracy"]) for step, each in sorted(result.larger_budget.items())]
 
 
 PANELS: tuple[Panel, ...] = (
@@ -115,14 +115,14 @@ PANELS: tuple[Panel, ...] = (
     ("Held-out accuracy", "thousand tokens sampled", _accuracy(summary.tokens)),
     ("Held-out accuracy", "minutes of training", _accuracy(summary.minutes)),
     ("First call works (held-out)", "RL steps", _evaluated("first_call_works")),
-    ("Failed calls a trajectory (held-out)", "RL steps", _evaluated("errors")),
+    ("Failed calls per trajectory (held-out)", "RL steps", _evaluated("errors")),
     ("Failed first attempts (training, smoothed)", "RL steps", _trained("raw_errors")),
     ("Right after a failed first call", "RL steps", _recovery),
-    ("Tokens sampled a trajectory (held-out)", "RL steps", _evaluated("length")),
-    ("Log-prob gap of edits (training, smoothed)", "RL steps", _trained("graft_gap")),
+    ("Tokens sampled per trajectory (held-out)", "RL steps", _evaluated("length")),
+    ("Log-prob gap of edits (training, smoothed)", "RL steps", _trained("logprob_gap")),
 )
 WITHIN = (PANELS[0], PANELS[1], PANELS[4])
-HEADLINE = (PANELS[0], ("Held-out accuracy, with room", "RL steps", _room), PANELS[4])
+HEADLINE = (PANELS[0], ("Held-out accuracy, larger turn budget", "RL steps", _larger_budget), PANELS[4])
 
 
 def _panel(
@@ -130,11 +130,11 @@ def _panel(
 ) -> None:
     others = iter(OTHERS)
     ends: dict[str, float] = {}
-    for arm, some in runs.items():
-        line, colour = ("-", COLOURS[arm]) if arm in COLOURS else next(others)
+    for method, some in runs.items():
+        line, colour = ("-", COLOURS[method]) if method in COLOURS else next(others)
         x, middle, low, high = band([curve(each) for each in some])
-        ends[arm] = max(x, default=0)
-        axes.plot(x, middle, color=colour, ls=line, lw=1.6, label=f"{ARMS[arm].label} ({len(some)})")
+        ends[method] = max(x, default=0)
+        axes.plot(x, middle, color=colour, ls=line, lw=1.6, label=f"{METHODS[method].label} ({len(some)})")
         if len(some) > 1:
             axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
     axes.set_title(title)
@@ -142,4 +142,4 @@ def _panel(
     most = LONGEST * ends.get(BASELINE, 0)
     if 0 < most < max(ends.values()):
         axes.set_xlim(right=most)
-        axes.set_xlabel(f"{x_label} (a curve goes on, to {max(ends.values()):,.0f})")
+        axes.set_xlabel(f"{x_label} (one curve continues to {max(ends.values()):,.0f})")

@@ -1,24 +1,25 @@
-"""What a run left, as figures by step.
+"""Reads the figures of a run's folder, by step.
 
 | from | figures |
 | --- | --- |
-| `metrics.jsonl` | training: raw errors, repairs, the graft's log-prob gap, sampled tokens |
+| `metrics.jsonl` | training: errors of first attempts, repairs, their log-prob gap, sampled tokens |
 | the store | evaluation: held-out accuracy, first attempts, residual errors, length; repair is off |
-| | training: what a group has to teach (`taught`) |
+| | training: which first calls the gradient reinforces (`learning_signal`) |
 | `verl-N.jsonl` | seconds of each step, and where they went; N counts the starts |
 
-A run that was broken off goes on from its last checkpoint; what it did after that `cleaner train` sets aside.
+A resumed run continues from its last checkpoint; `cleaner train` sets aside what it did after that.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cleaner_rl.trajectory import AnyTrajectory, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import AnyTrajectory, Phase, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import read
 
 ByStep: TypeAlias = dict[int, dict[str, float]]
@@ -29,24 +30,26 @@ TRAINING = {
     "errors_per_trajectory": "errors",
     "sampled_tokens": "sampled_tokens",
     "lookahead_tokens": "lookahead_tokens",
-    "graft_gap": "graft_gap",
+    "graft_gap": "logprob_gap",  # of earlier releases
+    "logprob_gap": "logprob_gap",
     "grafts": "grafts",
     "replacements": "replacements",
     "refused": "refused",
     "roc/errors_kept": "errors_kept",
     "roc/errors_drawn": "errors_drawn",
     "faults": "faults",
-    "groups/equal_rewards": "groups_refilled",
+    "groups/equal_rewards": "groups_refilled",  # of earlier releases
+    "groups/zero_variance": "groups_refilled",
 }
-"""Figures of `cleaner train`, and what they are called here."""
+"""Figures of `cleaner train`, and their names here."""
 OF_KINDS = ("accuracy", "first_call_works")
-"""Figures that are told of each kind of task."""
+"""Figures that are given for each kind of task."""
 BESIDE = ("testing", "save_checkpoint")
 """Parts of a step's time that aren't training."""
 
 
 def training(folder: Path) -> ByStep:
-    """The figures of each step, with its seconds."""
+    """Return the figures of each training step, with its seconds."""
     figures: ByStep = {}
     for line in _lines(folder / "metrics.jsonl"):
         found = line["metrics"]
@@ -54,18 +57,18 @@ def training(folder: Path) -> ByStep:
     for step, seconds in _seconds(folder).items():
         if step in figures:
             figures[step] |= seconds
-    for part in (folder / "trajectories" / f"run={folder.name}").glob("step=*"):
-        if _step(part) in figures:
-            figures[_step(part)] |= taught(read(part))
+    for step, rows in _by_step(folder, Phase.TRAINING):
+        if step in figures:
+            figures[step] |= learning_signal(rows)
     return figures
 
 
-def taught(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
-    """What the groups of a step have to teach.
+def learning_signal(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
+    """Return which first calls the groups of a step reinforce.
 
-    A group whose rollouts all had one reward teaches nothing. In the others a right rollout is learnt and a wrong one
-    unlearnt; so a first call that works is taught as far as right ones, as they are trained on, begin with one more
-    often than wrong ones do.
+    A zero-variance group has no gradient. In the other groups right rollouts are reinforced and wrong ones suppressed.
+    So working first calls are reinforced as far as right rollouts, as they are trained on, begin with one more often
+    than wrong rollouts do.
     """
     groups: dict[str, list[AnyTrajectory]] = defaultdict(list)
     for each in trajectories:
@@ -77,28 +80,26 @@ def taught(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
         for success in (True, False)
     }
     return {
-        "groups_of_one_reward": 1 - len(mixed) / len(groups),
+        "zero_variance_groups": 1 - len(mixed) / len(groups),
         "works_if_right": _mean(begun[True]),
         "works_if_wrong": _mean(begun[False]),
     }
 
 
 def evaluations(folder: Path, kind: Callable[[str], str] | None = None) -> ByStep:
-    """The figures of each evaluation; with `kind`, which names a task's kind by its id, those of each kind too."""
-    store = folder / "trajectories" / f"run={folder.name}-evaluation"
+    """Return the figures of each evaluation; with `kind`, which names a task's kind by its id, of each kind too."""
     found: ByStep = {}
-    for part in sorted(store.glob("step=*"), key=_step):
-        rows = list(read(part))
-        found[_step(part)] = evaluated(rows)
+    for step, rows in _by_step(folder, Phase.EVALUATION):
+        found[step] = evaluated(rows)
         kinds = {each.key.task: kind(each.key.task) for each in rows} if kind else {}
         for name in sorted(set(kinds.values())):
             some = evaluated(each for each in rows if kinds[each.key.task] == name)
-            found[_step(part)] |= {f"{figure}_{name}": some[figure] for figure in OF_KINDS}
+            found[step] |= {f"{figure}_{name}": some[figure] for figure in OF_KINDS}
     return found
 
 
 def evaluated(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
-    """Means over the rollouts of an evaluation; those that ended in a fault are counted and left out."""
+    """Average over the rollouts of an evaluation; infrastructure faults are counted and left out."""
     drawn = {(each.key.task, each.key.rollout): each for each in trajectories}
     rows = [each for each in drawn.values() if each.usable and each.success is not None]
     first = [first_attempt_tally(each) for each in rows]
@@ -110,12 +111,12 @@ def evaluated(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
         "first_call_works": _mean([float(not call.failed) for call in calls]),
         "errors": _mean([float(residual_tally(each).failed) for each in rows]),
         "calls": _mean([float(tally.calls) for tally in first]),
-        "length": _mean([_number(each.extra.get("sampled")) for each in rows]),
+        "length": _mean([each.info.sampled or 0.0 for each in rows]),
     }
 
 
 def models(folder: Path) -> dict[int, Path]:
-    """The models that a run has saved, by step."""
+    """Return the models that a run has saved, by step."""
     found = (folder / "checkpoints").glob("global_step_*/actor/huggingface")
     return dict(sorted((int(each.parts[-3].removeprefix("global_step_")), each) for each in found))
 
@@ -160,13 +161,12 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _step(folder: Path) -> int:
-    return int(folder.name.removeprefix("step="))
+def _by_step(folder: Path, phase: Phase) -> Iterator[tuple[int, list[AnyTrajectory]]]:
+    """What a run drew in each step of a phase, step by step."""
+    store = folder / "trajectories"
+    rows = (each for each in read(store, phase) if each.key.run == folder.name) if store.exists() else iter(())
+    return ((step, list(some)) for step, some in groupby(rows, lambda each: each.key.step))
 
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else float("nan")
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

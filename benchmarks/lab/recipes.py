@@ -1,7 +1,7 @@
-"""A run as a recipe: what all arms share, what the regime says, and what the arm changes.
+"""Builds the recipe of a run: the settings that all methods share, those of the environment and those of the method.
 
-The budget of calls is the regime's for every arm: a history may hold so many calls and an answer. A repaired call
-counts once, like any; what its lookahead sampled counts in tokens and in time.
+Every method has the environment's budget of calls. A repaired call counts once, like any other; the tokens and the time
+of its lookahead count too.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.lab.arms import ARMS, REAL_STEPS, STEPS, TUNING, TUNING_STEPS, Arm
-from benchmarks.lab.worlds import REAL, World, lab_folder
+from benchmarks.lab.environments import REAL, ToyEnvironment, lab_folder
+from benchmarks.lab.methods import METHODS, REAL_STEPS, STEPS, TUNING, TUNING_STEPS, LabMethod
 from cleaner_rl.train import Recipe, to_recipe
 
 EVALUATE_EVERY = 5
@@ -30,7 +30,7 @@ SHARED: Mapping[str, Any] = {
 }
 
 IN_PLACE: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    # Its words are tokens where the tiny model's phrases are; a quarter of the rollouts costs 30 times as much a step.
+    # Its tokens are words, the toy model's are phrases: a quarter of the rollouts takes 30 times as long per step.
     REAL: {
         "budget": {"prompt_tokens": 192, "response_tokens": 448, "lookahead_tokens": 448},
         "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 8, "micro_batch": 2},
@@ -38,63 +38,65 @@ IN_PLACE: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "faults": {"stall_minutes": 15},
     }
 }
-"""What a place changes for all of its arms."""
+"""Settings of an environment for all of its methods."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """One arm in one regime with one seed."""
+    """One run: a method in an environment with a seed."""
 
     regime: str
-    arm: str
+    method: str
     seed: int
 
     @property
     def name(self) -> str:
-        """Of its folder and of its file of results."""
-        return f"{self.regime}-{self.arm}-{self.seed}"
+        """Name of its folder and of its results."""
+        return f"{self.regime}-{self.method}-{self.seed}"
 
     @property
     def steps(self) -> int:
-        """How long it goes on."""
+        """Number of steps."""
         if self.regime == REAL:
             return REAL_STEPS
-        return TUNING_STEPS if ARMS[self.arm] in TUNING else STEPS
+        return TUNING_STEPS if METHODS[self.method] in TUNING else STEPS
 
 
-def recipe_of(run: Run, world: World, rate: float, steps: int, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of a run. `rate` is DAPO's learning rate; `changes` are laid over everything, for a trial."""
-    arm: Arm = ARMS[run.arm]
+def recipe_of(
+    run: Run, environment: ToyEnvironment, rate: float, steps: int, changes: Mapping[str, Any] | None = None
+) -> Recipe:
+    """The recipe of a run. `rate` is GRPO's learning rate; `changes` override everything, for a trial."""
+    method: LabMethod = METHODS[run.method]
     values: dict[str, Any] = {
         "name": run.name,
-        "method": arm.method,
+        "method": method.recipe_method,
         "seed": run.seed + 1,
-        "model": {"path": str(world.folder / "model"), "dtype": "float32"},
+        "model": {"path": str(environment.folder / "model"), "dtype": "float32"},
         "tasks": {
-            "train": [str(world.folder / "train.parquet")],
-            "held_out": [str(world.held_out)],
-            "prompt": str(world.folder / "prompt.toml"),
+            "train": [str(environment.folder / "train.parquet")],
+            "held_out": [str(environment.held_out)],
+            "prompt": str(environment.folder / "prompt.toml"),
         },
         "run": {
             "steps": steps,
-            "epochs": 10,  # more than any arm draws, refilled groups included
+            "epochs": 10,  # more than any method samples, replaced groups included
             "save_every": SAVE_EVERY,
-            "keep_checkpoints": 0,  # recovery and room are measured of models along the way
+            "keep_checkpoints": 0,  # recovery and the larger budget are measured on earlier models too
             "evaluate_every": EVALUATE_EVERY,
             "folder": str(lab_folder()),
             "loggers": ["console", "file"],
         },
     }
     own: dict[str, dict[str, object]] = {
-        "budget": {"turns": world.regime.calls + 1},
+        "budget": {"turns": environment.regime.calls + 1},
         "update": {"lr": rate},
-        "sandbox": {"site": str(world.folder / "site")},
+        "sandbox": {"site": str(environment.folder / "site")},
     }
-    return to_recipe(_laid(values, SHARED, own, IN_PLACE.get(run.regime, {}), arm.settings, changes or {}))
+    return to_recipe(_laid(values, SHARED, own, IN_PLACE.get(run.regime, {}), method.settings, changes or {}))
 
 
 def _laid(values: Mapping[str, Any], *layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Sections over sections, the later ones last."""
+    """Merge sections; later layers override earlier ones."""
     result = dict(values)
     for layer in layers:
         for section, settings in layer.items():

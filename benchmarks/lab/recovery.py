@@ -1,8 +1,8 @@
-"""Recovery skill: failed first calls, the same for every arm and step, and how often a model answers rightly then.
+"""Measures recovery: how often a model answers correctly after a failed first call.
 
-The failures are the regime's own: names that have changed since, and the mistakes that its teacher makes, written by
-seed and task. Each is put into the model's mouth and really runs; the model has one call and an answer left. Repair is
-off, and these tasks are in no other evaluation.
+The failed calls are the same for every method and step: names that have changed, and the mistakes of the environment's
+demonstrations. Each is prefilled as the first turn and really runs; the model has one call and an answer left. Repair
+is off, and no other evaluation uses these tasks.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.lab.environments import ToyEnvironment
 from benchmarks.lab.served import rolled
-from benchmarks.lab.worlds import World
-from benchmarks.taught.library import OPERATIONS
-from benchmarks.taught.mistakes import Kind, Program, call, malformed
-from benchmarks.taught.questions import Question
-from benchmarks.taught.regimes import Regime
+from benchmarks.toy.library import OPERATIONS
+from benchmarks.toy.mistakes import Kind, Program, call, malformed
+from benchmarks.toy.questions import Question
+from benchmarks.toy.regimes import Regime
 from cleaner_rl.tasks import Task
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory import TokenSpan, Trajectory
@@ -26,7 +26,7 @@ OUTDATED = 0.5
 
 
 def failed_first(task: Task, regime: Regime) -> str:
-    """A first turn that fails, as the regime's teacher could have written it."""
+    """Return a first turn that fails, as the environment's demonstrations could contain it."""
     question = question_of(task)
     draw = random.Random(derive_seed(0, "failed first", task.id))
     known, current = regime.known, regime.current
@@ -42,7 +42,7 @@ def failed_first(task: Task, regime: Regime) -> str:
 
 
 def question_of(task: Task) -> Question:
-    """The question that a task was made of."""
+    """Return the question of a task."""
     numbers, stems = task.extra["numbers"], task.extra["stems"]
     assert isinstance(numbers, list)
     assert isinstance(stems, list)
@@ -50,22 +50,27 @@ def question_of(task: Task) -> Question:
 
 
 def plan(question: Question) -> str:
-    """The sentence before a call."""
+    """Return the sentence before a call."""
     return ", ".join(OPERATIONS[stem].words for stem in question.stems).capitalize() + "."
 
 
-def recovery(model: Path, world: World) -> dict[str, float]:
-    """How a model does after the failures of its world."""
-    regime = world.regime
+def recovery(model: Path, environment: ToyEnvironment) -> dict[str, float]:
+    """Measure a model after the failed first calls of its environment."""
+    regime = environment.regime
     return counted(
         rolled(
-            model, world, world.failed_first(), regime.calls + 1, "recovery", lambda task: failed_first(task, regime)
+            model,
+            environment,
+            environment.failed_first(),
+            regime.calls + 1,
+            "recovery",
+            lambda task: failed_first(task, regime),
         )
     )
 
 
 def counted(trajectories: Sequence[Trajectory[TokenSpan]]) -> dict[str, float]:
-    """Shares of the rollouts that did begin with a failure."""
+    """Count shares over the rollouts that began with a failure."""
     rows = [each for each in trajectories if each.usable and each.success is not None and each.turns[0].failed]
     count = max(1, len(rows))
     return {

@@ -1,30 +1,43 @@
-"""One JSON file a run: seeds, commit, machine, hours, all figures by step. Written whenever the run stands still."""
+"""Keeps one JSON file per run: seed, commit, machine, hours and all figures by step.
+
+A file records the settings of its run. Settings that exist only since then had no effect on it, so they count as their
+defaults: a new setting leaves finished runs finished.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lab.environments import kind, toy_environment
 from benchmarks.lab.reading import ByStep, evaluations, training
 from benchmarks.lab.recipes import Run
-from benchmarks.lab.worlds import kind, world
 from benchmarks.record import save
 from cleaner_rl.train import Recipe, to_recipe, to_values
 
 RESULTS = Path(__file__).parents[1] / "results" / "lab"
+NEEDED = {"name": "", "method": "saar", "model": {"path": ""}, "tasks": {"train": []}}
+"""The least that a recipe needs; all else has defaults."""
+IGNORED: Mapping[str, Sequence[str]] = {
+    "model": ("path",),
+    "tasks": ("train", "held_out", "prompt"),
+    "sandbox": ("site",),
+    "run": ("folder", "keep_checkpoints"),
+}
+"""Settings that differ between machines, or decide only which files are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is known of a run."""
+    """The figures of a run."""
 
     run: Run
     steps: int
-    """How many it was to take."""
+    """How many steps it was to take."""
     hours: float
     training: ByStep
     evaluation: ByStep
@@ -32,8 +45,8 @@ class Result:
     rate: float = 0.0
     """Its learning rate."""
     commit: str = ""
-    room: ByStep = field(default_factory=dict)
-    """Evaluations of its models with more turns (`room`)."""
+    larger_budget: ByStep = field(default_factory=dict)
+    """Evaluations of its models with more turns (`larger_budget`)."""
 
     @property
     def finished(self) -> bool:
@@ -42,16 +55,16 @@ class Result:
 
 
 def collect(folder: Path, run: Run, steps: int) -> Result:
-    """What a run's folder holds so far."""
+    """Collect what a run's folder holds so far."""
     starts = _read(folder / "starts.json", [])
     hours = sum(each["seconds"] for each in starts) / 3600
     recovery = {int(step): figures for step, figures in _read(folder / "recovery.json", {}).items()}
-    told = evaluations(folder, kind(world(run.regime, run.seed).regime))
+    told = evaluations(folder, kind(toy_environment(run.regime, run.seed).regime))
     return Result(run, steps, hours, training(folder), told, recovery)
 
 
 def write(result: Result, recipe: Recipe, folder: Path = RESULTS) -> Path:
-    """Keep a result; returns its file."""
+    """Write a result and return its file."""
     path = folder / f"{result.run.name}.json"
     figures = {
         "finished": result.finished,
@@ -60,70 +73,86 @@ def write(result: Result, recipe: Recipe, folder: Path = RESULTS) -> Path:
         "recovery": plain(result.recovery),
         "training": plain(result.training),
     }
-    run = {"regime": result.run.regime, "arm": result.run.arm, "seed": result.run.seed, "steps": result.steps}
-    save(path, figures, {**run, "recipe": _settings(recipe)})
+    run = {"regime": result.run.regime, "method": result.run.method, "seed": result.run.seed, "steps": result.steps}
+    save(path, figures, {**run, "recipe": _comparable(to_values(recipe))})
     return path
 
 
 def kept(run: Run, recipe: Recipe, folder: Path = RESULTS) -> bool:
-    """Whether there is a result already of a finished run with these settings."""
+    """Say whether there is a result of a finished run with these settings."""
     path = folder / f"{run.name}.json"
     if not path.exists():
         return False
     record = json.loads(path.read_text())
-    same = _as_today(record["settings"]["recipe"]) == json.loads(json.dumps(_settings(recipe)))
-    return same and bool(record["figures"]["finished"])
+    return bool(record["figures"]["finished"]) and not differences(record["settings"]["recipe"], recipe)
+
+
+def differences(
+    recorded: Mapping[str, Any], recipe: Recipe, ignored: Mapping[str, Sequence[str]] = IGNORED
+) -> list[str]:
+    """Name the settings in which a run's recorded recipe differs from `recipe`, but for those `ignored`.
+
+    A setting that is missing in the record didn't exist then, and counts as its default.
+    """
+    default = _flat(_comparable(to_values(to_recipe(NEEDED)), ignored))
+    before, now = default | _flat(_comparable(recorded, ignored)), _flat(_comparable(to_values(recipe), ignored))
+    return [
+        f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key)
+    ]
 
 
 def read_all(folder: Path = RESULTS) -> list[Result]:
-    """All results, in order of their names."""
+    """Read all results, in order of their names."""
     return [_result(json.loads(file.read_text()), folder) for file in sorted(folder.glob("*-[0-9].json"))]
 
 
-def read_room(run: Run, folder: Path = RESULTS) -> ByStep:
-    """What was measured of a run's models with more turns."""
-    record = _read(room_path(run, folder), {"figures": {"room": {}}})
-    return {int(step): figures for step, figures in record["figures"]["room"].items()}
+def read_larger_budget(run: Run, folder: Path = RESULTS) -> ByStep:
+    """Read the evaluations of a run's models with more turns."""
+    record = _read(larger_budget_path(run, folder), {"figures": {"larger_budget": {}}})
+    return {int(step): figures for step, figures in record["figures"]["larger_budget"].items()}
 
 
-def room_path(run: Run, folder: Path = RESULTS) -> Path:
-    """Where that is kept: it is measured apart from the run, by another commit."""
-    return folder / "room" / f"{run.name}.json"
+def larger_budget_path(run: Run, folder: Path = RESULTS) -> Path:
+    """Return where they are kept: they are measured apart from the run, by another commit."""
+    return folder / "larger-budget" / f"{run.name}.json"
 
 
 def _result(record: Mapping[str, Any], folder: Path) -> Result:
     settings, figures = record["settings"], record["figures"]
-    run = Run(settings["regime"], settings["arm"], settings["seed"])
+    run = Run(settings["regime"], settings["method"], settings["seed"])
     by_step = {
         part: {int(step): values for step, values in figures[part].items()}
         for part in ("training", "evaluation", "recovery")
     }
     rate = settings["recipe"]["update"]["lr"]
-    room = read_room(run, folder)
-    return Result(run, settings["steps"], figures["hours"], rate=rate, commit=record["commit"], room=room, **by_step)
+    return Result(
+        run,
+        settings["steps"],
+        figures["hours"],
+        rate=rate,
+        commit=record["commit"],
+        larger_budget=read_larger_budget(run, folder),
+        **by_step,
+    )
 
 
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    """The recipe without paths of this machine, and without what becomes of its files."""
-    values = to_values(recipe)
-    for section, *keys in (
-        ("model", "path"),
-        ("tasks", "train", "held_out", "prompt"),
-        ("sandbox", "site"),
-        ("run", "folder", "keep_checkpoints"),
-    ):
+def _comparable(values: Mapping[str, Any], ignored: Mapping[str, Sequence[str]] = IGNORED) -> dict[str, Any]:
+    """Return a recipe's values as plain JSON, but for those `ignored`."""
+    kept = json.loads(json.dumps(values))
+    for section, keys in ignored.items():
         for key in keys:
-            values[section].pop(key)
-    return values
+            kept.get(section, {}).pop(key, None)
+    return dict(kept)
 
 
-def _as_today(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that were recorded before some key was there, with that key's default: it had no other effect."""
-    needed = {"name": "", "method": "dapo", "model": {"path": ""}, "tasks": {"train": []}}
-    default = json.loads(json.dumps(_settings(to_recipe(needed))))
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by "section.key"; the settings of verl keep their own dots."""
     return {
-        key: {**value, **settings[key]} if isinstance(value, dict) and key != "verl" else settings.get(key, value)
-        for key, value in default.items()
+        f"{section}.{key}" if isinstance(held, dict) else section: value
+        for section, held in values.items()
+        for key, value in (held.items() if isinstance(held, dict) else [("", held)])
     }
 
 

@@ -1,18 +1,17 @@
-"""Runs the lab: some runs at a time, each by `cleaner train` in a process of its own, until all are done or time is up.
+"""Runs the lab: some runs at a time, each by `cleaner train` as a child process, until all are done or time is up.
 
-Everything can be broken off at any moment and goes on by the same command: a run from its last checkpoint, the lab with
-whatever isn't finished. What counts as finished is what the results say, so a fresh checkout goes on too. A run whose
-settings have changed begins anew.
+The lab can be interrupted at any time, and the same command resumes it: a run from its last checkpoint, the lab with
+the runs that aren't finished. The results say which are, so a fresh checkout resumes too. If the settings of an
+unfinished run have changed, its folder is set aside and the run begins again; nothing is deleted.
 
-A run that fails or stands still is started again, up to three times without progress; then the others go on, and the
-lab says so at its end.
+A run that fails or makes no progress is started again, up to three times; then the lab continues with the others and
+names it at the end.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,26 +23,30 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab.arms import TUNING
+from benchmarks.lab.environments import lab_folder, toy_environment
+from benchmarks.lab.methods import TUNING
 from benchmarks.lab.reading import evaluations
 from benchmarks.lab.recipes import SHARED, Run, recipe_of
-from benchmarks.lab.results import RESULTS, collect, kept, write
+from benchmarks.lab.results import RESULTS, collect, differences, kept, write
 from benchmarks.lab.summary import tuned_rate
-from benchmarks.lab.worlds import lab_folder, world
-from cleaner_rl.train import Recipe, to_values
-from cleaner_rl.train.abandoned import checkpointed, set_aside
+from cleaner_rl.train import Recipe, checkpointed, set_aside, to_values
 
 TRIES = 3
 STALLED_SECONDS = 900.0
-"""Without a new step, start-up included, after which a run is ended and started again."""
+"""A run without a new step for so long, start-up included, is ended and started again."""
 WORTH_SECONDS = 240.0
-"""Less than this isn't enough for a run to start and get anywhere."""
+"""With less time left, no run is started."""
 GRACE_SECONDS = 60.0
-"""For a run to end after it was told to."""
+"""How long a run may take to end."""
 POLL_SECONDS = 1.0
+MAY_DIFFER = ("run.", "verl.trainer.val_before_train ")
+"""How changes begin that don't change what a run learns."""
+SET_ASIDE = "set-aside"
+"""The folder for runs whose settings have changed."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -57,7 +60,7 @@ class Ending(StrEnum):
 
 @dataclass
 class Lab:
-    """One sitting."""
+    """One session of the lab."""
 
     steps: int = 0
     """Instead of each run's own, for a trial."""
@@ -71,11 +74,11 @@ class Lab:
     stop: threading.Event = field(default_factory=threading.Event)
     failed: list[Run] = field(default_factory=list)
     _making: dict[Path, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
-    """One for each world: it is made once, and others may be made meanwhile."""
+    """One lock per environment: each is made once, several at a time."""
 
     def work(self, runs: Sequence[Run], jobs: int) -> None:
         """Do all runs that aren't finished, `jobs` at a time, those that the learning rate rests on first."""
-        tuning = [run for run in runs if run.arm in {arm.name for arm in TUNING}]
+        tuning = [run for run in runs if run.method in {method.name for method in TUNING}]
         for part in (tuning, [run for run in runs if run not in tuning]):
             with ThreadPoolExecutor(jobs) as pool:
                 for done in [pool.submit(self._tried, run) for run in part]:
@@ -91,9 +94,9 @@ class Lab:
     def _tried(self, run: Run) -> None:
         tries, before = 0, -1
         while self.left > WORTH_SECONDS:
-            ending = self._go_on(run)
+            stop_reason = self._go_on(run)
             now = checkpointed(lab_folder() / run.name)
-            if ending is not Ending.FAILED:
+            if stop_reason is not Ending.FAILED:
                 return
             tries, before = (1 if now > before else tries + 1), now
             if tries == TRIES:
@@ -104,32 +107,38 @@ class Lab:
     def _go_on(self, run: Run) -> Ending:
         """Take up a run where it stands."""
         folder, steps = lab_folder() / run.name, self.steps or run.steps
-        recipe = recipe_of(run, world(run.regime, run.seed), self._rate(), steps, self.changes)
+        recipe = recipe_of(run, toy_environment(run.regime, run.seed), self._rate(), steps, self.changes)
         if kept(run, recipe, self.results):
             return Ending.DONE
-        with self._making[world(run.regime, run.seed).folder]:
-            made = self._process(["world", run.regime, str(run.seed)], lab_folder() / f"world-{run.regime}.log")
+        with self._making[toy_environment(run.regime, run.seed).folder]:
+            made = self._process(
+                ["environment", run.regime, str(run.seed)], lab_folder() / f"environment-{run.regime}.log"
+            )
         if made is not Ending.DONE:
             return made
-        ending = Ending.DONE if self._prepared(folder, recipe) else self._trained(folder, run, steps)
-        if ending is Ending.DONE:
-            ending = self._process(["recovery", run.regime, str(run.seed), str(folder)], folder / "recovery.log")
+        stop_reason = Ending.DONE if self._prepared(folder, recipe) else self._trained(folder, run, steps)
+        if stop_reason is Ending.DONE:
+            stop_reason = self._process(["recovery", run.regime, str(run.seed), str(folder)], folder / "recovery.log")
         result = collect(folder, run, steps)
         if result.training:
             write(result, recipe, self.results)
-        if ending is Ending.DONE:
+        if stop_reason is Ending.DONE:
             _slim(folder)
         last = max(result.evaluation, default=None)
         accuracy = "" if last is None else f", held-out accuracy {result.evaluation[last]['accuracy']:.3f}"
-        self.say(f"{run.name}: {ending} at step {max(result.training, default=0)} of {steps}{accuracy}")
-        return ending
+        self.say(f"{run.name}: {stop_reason} at step {max(result.training, default=0)} of {steps}{accuracy}")
+        return stop_reason
 
     def _prepared(self, folder: Path, recipe: Recipe) -> bool:
-        """Put a run's folder in order; whether its training is done already."""
+        """Prepare a run's folder; return whether its training is done already."""
         file = folder / "recipe.yaml"
-        if file.exists() and not _same(json.loads(file.read_text()), to_values(recipe)):
-            self.say(f"{folder.name}: its settings have changed, so it begins anew")
-            shutil.rmtree(folder)
+        if file.exists() and (changed := _changes(json.loads(file.read_text()), recipe)):
+            aside = _free(lab_folder() / SET_ASIDE / folder.name)
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            folder.rename(aside)
+            self.say(
+                f"{folder.name}: begins again, because its settings have changed ({'; '.join(changed)}); see {aside}"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         step = checkpointed(folder)
         set_aside(folder, evaluates=False)
@@ -153,14 +162,14 @@ class Lab:
 
         variables = {"VERL_FILE_LOGGER_PATH": str(folder / f"verl-{number}.jsonl")}
         command = ["train", str(folder / "recipe.yaml")]
-        ending = self._process(
+        stop_reason = self._process(
             command, folder / f"log-{number}", variables, watched=folder / "metrics.jsonl", note=note
         )
         note()
-        return ending
+        return stop_reason
 
     def _rate(self) -> float:
-        """DAPO's learning rate: the best of those tried, or until they were, the usual one."""
+        """GRPO's learning rate: the best of those tried, or until they were, the usual one."""
         return tuned_rate(self.results) or float(SHARED["update"]["lr"])
 
     # ---- processes
@@ -223,17 +232,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether two recipes train alike; for how long, and whether they evaluate first, may differ."""
+def _changes(begun: Mapping[str, Any], recipe: Recipe) -> list[str]:
+    """Name the settings in which two recipes train otherwise; their length and their first evaluation may differ."""
+    return [change for change in differences(begun, recipe, {}) if not change.startswith(MAY_DIFFER)]
 
-    def shape(values: dict[str, Any]) -> dict[str, Any]:
-        verl = {key: value for key, value in values["verl"].items() if key != "trainer.val_before_train"}
-        return {**values, "verl": verl, "run": None}
 
-    return shape(old) == dict(json.loads(json.dumps(shape(new))))
+def _free(path: Path) -> Path:
+    """Return the path, or the same with the first number that isn't taken."""
+    names = (path.with_name(f"{path.name}.{number}") for number in count(1))
+    return next(name for name in chain([path], names) if not name.exists())
 
 
 def _slim(folder: Path) -> None:
-    """Of a finished run keep the models; verl's own files, to go on from, aren't needed any more."""
+    """Remove verl's own checkpoint files of a finished run; its models stay."""
     for file in (folder / "checkpoints").glob("global_step_*/**/*.pt"):
         file.unlink()

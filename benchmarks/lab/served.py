@@ -1,4 +1,4 @@
-"""Rollouts of a model that a run has saved, served here by transformers (`benchmarks.taught.local`), not by the engine
+"""Rollouts of a model that a run has saved, served here by transformers (`benchmarks.toy.local`), not by the engine
 that trains. Repair is off, and every task has a random stream of its own, the same for all models."""
 
 from __future__ import annotations
@@ -7,11 +7,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.lab.worlds import World
-from benchmarks.taught.local import LocalPolicy
-from benchmarks.taught.workshop import offered
-from cleaner_rl.rollout import Chat, Completion, Finish, Policy, RolloutBudget, Sampling, TokenModel, Toolbox, rollout
-from cleaner_rl.rollout import finish as finished
+from benchmarks.lab.environments import ToyEnvironment
+from benchmarks.toy.local import LocalPolicy
+from benchmarks.toy.sandboxes import offered
+from cleaner_rl.rollout import (
+    ChatRenderer,
+    Completion,
+    Engine,
+    Finish,
+    RolloutBudget,
+    Sampling,
+    TokenModel,
+    ToolEnv,
+    rollout,
+)
+from cleaner_rl.rollout import grade_and_purify as finished
 from cleaner_rl.tasks import Grader, MathGrader, MathPool, Task
 from cleaner_rl.tools import ToolSet, call_format, derive_seed
 from cleaner_rl.trajectory import Ids, Key, Scores, Seeds, TokenSpan, Trajectory
@@ -22,8 +32,8 @@ AT_ONCE = 64
 class Begun:
     """A policy whose first words in a rollout are given to it."""
 
-    def __init__(self, policy: Policy, words_T: Ids) -> None:  # noqa: N803 - the shape is part of the name
-        self._policy, self._words = policy, words_T
+    def __init__(self, engine: Engine, words_T: Ids) -> None:  # noqa: N803 - the shape is part of the name
+        self._policy, self._words = engine, words_T
         self._begun = False
 
     async def sample(
@@ -51,20 +61,20 @@ class Begun:
 
 def rolled(
     model: Path,
-    world: World,
+    environment: ToyEnvironment,
     tasks: Sequence[Task],
     turns: int,
     stream: str,
     begin: Callable[[Task], str] | None = None,
 ) -> list[Trajectory[TokenSpan]]:
     """One rollout of each task. `begin` writes a first turn that the model doesn't choose."""
-    return asyncio.run(_rolled(LocalPolicy(model), model, world, tasks, turns, stream, begin))
+    return asyncio.run(_rolled(LocalPolicy(model), model, environment, tasks, turns, stream, begin))
 
 
 async def _rolled(
-    policy: Policy,
+    engine: Engine,
     model: Path,
-    world: World,
+    environment: ToyEnvironment,
     tasks: Sequence[Task],
     turns: int,
     stream: str,
@@ -72,37 +82,37 @@ async def _rolled(
 ) -> list[Trajectory[TokenSpan]]:
     from transformers import AutoTokenizer
 
-    regime = world.regime
-    chat = Chat(AutoTokenizer.from_pretrained(model), ToolSet(regime.prompt.tool))
-    budget = RolloutBudget(turns=turns, tokens=world.window)
+    regime = environment.regime
+    chat = ChatRenderer(AutoTokenizer.from_pretrained(model), ToolSet(regime.prompt.tool))
+    budget = RolloutBudget(turns=turns, tokens=environment.window)
     free = asyncio.Semaphore(AT_ONCE)
     with MathPool(1) as pool:
         graders: dict[str, Grader] = {"math": MathGrader(pool)}
-        async with offered([world.folder / "site"], regime.tool) as (toolbox,):
+        async with offered([environment.folder / "site"], regime.tool) as (tool_env,):
 
             async def one(task: Task) -> Trajectory[TokenSpan]:
                 async with free:
-                    begun = policy if begin is None else Begun(policy, chat.written(begin(task)).ids)
+                    begun = engine if begin is None else Begun(engine, chat.written(begin(task)).ids)
                     seeds = Seeds(derive_seed(0, stream), task.id, 0)
-                    return await _one(task, begun, chat, world, toolbox, graders, budget, seeds)
+                    return await _one(task, begun, chat, environment, tool_env, graders, budget, seeds)
 
             return list(await asyncio.gather(*[one(task) for task in tasks]))
 
 
 async def _one(
     task: Task,
-    policy: Policy,
-    chat: Chat,
-    world: World,
-    toolbox: Toolbox,
+    engine: Engine,
+    chat: ChatRenderer,
+    environment: ToyEnvironment,
+    tool_env: ToolEnv,
     graders: dict[str, Grader],
     budget: RolloutBudget,
     seeds: Seeds,
 ) -> Trajectory[TokenSpan]:
-    prompt = world.regime.prompt
-    model = TokenModel(policy, chat, call_format(prompt.call_format), window=world.window)
+    prompt = environment.regime.prompt
+    model = TokenModel(engine, chat, call_format(prompt.call_format), window=environment.window)
     key = Key("served", 0, task.id, 0)
     made = await rollout(
-        task, key, prompt=prompt, model=model, toolbox=toolbox, seeds=seeds, budget=budget, purifier=None
+        task, key, prompt=prompt, model=model, tool_env=tool_env, seeds=seeds, budget=budget, purifier=None
     )
-    return await finished(made, task, model=model, toolbox=toolbox, graders=graders, seeds=seeds)
+    return await finished(made, task, model=model, tool_env=tool_env, graders=graders, seeds=seeds)

@@ -1,9 +1,9 @@
-"""From runs to what can be said of them: curves, steps and tokens to DAPO's accuracy, intervals over seeds.
+"""Summarizes runs: curves, steps and tokens to GRPO's final accuracy, ranges over seeds.
 
-- *Final* is the median of the evaluations in a run's last third: one odd evaluation moves nothing.
-- A run's *target* is the final accuracy of DAPO with the same seed, which began with the same model.
+- *Final* is the median of the evaluations in a run's last third, so that one outlier changes nothing.
+- A run's *target* is the final accuracy of GRPO with the same seed, which begins with the same model.
 - A run *reaches* it where the mean of three neighbouring evaluations first does, on straight lines between them.
-- A ratio is to DAPO's own figure with the same seed: to where it first was at its final accuracy, which on a level
+- A ratio is to GRPO's own figure with the same seed: to where it first was at its final accuracy, which on a level
   curve may be early, or to all of its run. What is given of seeds is their mean, the least and the most.
 
 Tokens are all that were sampled in training: attempts of lookaheads, rollouts that RoC left out, groups refilled.
@@ -18,13 +18,13 @@ from pathlib import Path
 from statistics import median
 from typing import TypeAlias
 
-from benchmarks.lab.arms import ARMS, BASELINE, TUNING
+from benchmarks.lab.methods import BASELINE, METHODS, TUNING
 from benchmarks.lab.results import RESULTS, Result, read_all
 
 LAST = 6
-"""Steps of training at a run's end."""
+"""Number of training steps at a run's end."""
 EARLY = 20
-"""Steps in which most is learnt."""
+"""Number of steps in which most is learned."""
 Points: TypeAlias = list[tuple[float, float]]
 X: TypeAlias = Callable[[Result, int], float]
 """What a curve is drawn against, at a step."""
@@ -109,34 +109,34 @@ def spread(values: Sequence[float | None]) -> Spread:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One arm in one regime, over its finished seeds."""
+    """One method in one environment, over its finished seeds."""
 
-    arm: str
+    method: str
     regime: str
     accuracy: Spread
     errors: Spread
     first_call: Spread
     raw_errors: Spread
     recovery: Spread
-    one_reward: Spread
-    """The share of groups that all of training could learn nothing from."""
+    zero_variance: Spread
+    """The share of zero-variance groups over all of training."""
     works_if_right: Spread
-    """In the others, early on: right rollouts, as they are trained on, whose first call works."""
+    """In the other groups, early in training: right rollouts, as trained on, whose first call works."""
     works_if_wrong: Spread
     steps: Spread
-    """To the target."""
+    """Steps to the target."""
     step_ratio: Spread
     tokens: Spread
     token_ratio: Spread
     step_share: Spread
-    """Of all of DAPO's run."""
+    """Relative to GRPO's whole run."""
     token_share: Spread
     worst: float | None
-    """The least difference to DAPO's accuracy at equal tokens, means over seeds."""
+    """The worst difference to GRPO's accuracy at equal tokens, of means over seeds."""
     worst_seed: float | None
-    """The same of single seeds."""
+    """The same of the worst seed."""
     seconds: Spread
-    """A step."""
+    """Seconds per step."""
 
     @property
     def seeds(self) -> int:
@@ -145,27 +145,27 @@ class Summary:
 
 
 def summaries(results: Sequence[Result], regime: str) -> list[Summary]:
-    """Of all arms with a finished run in a regime, in the order of the table of arms."""
+    """Summarize all methods with a finished run in an environment, in their order."""
     finished = [each for each in results if each.run.regime == regime and each.finished]
-    baseline = {each.run.seed: each for each in finished if each.run.arm == BASELINE}
-    arms = {name: [each for each in finished if each.run.arm == name] for name in ARMS}
-    tuning = {arm.name for arm in TUNING}
-    return [_summary(name, regime, runs, baseline) for name, runs in arms.items() if runs and (name not in tuning)]
+    baseline = {each.run.seed: each for each in finished if each.run.method == BASELINE}
+    methods = {name: [each for each in finished if each.run.method == name] for name in METHODS}
+    tuning = {method.name for method in TUNING}
+    return [_summary(name, regime, runs, baseline) for name, runs in methods.items() if runs and (name not in tuning)]
 
 
-def _summary(arm: str, regime: str, runs: Sequence[Result], baseline: dict[int, Result]) -> Summary:
+def _summary(method: str, regime: str, runs: Sequence[Result], baseline: dict[int, Result]) -> Summary:
     paired = [(each, baseline[each.run.seed]) for each in runs if each.run.seed in baseline]
     to_steps = [(_to_target(run, other, steps), _to_target(other, other, steps)) for run, other in paired]
     to_tokens = [(_to_target(run, other, tokens), _to_target(other, other, tokens)) for run, other in paired]
     return Summary(
-        arm=arm,
+        method=method,
         regime=regime,
         accuracy=spread([final(each) for each in runs]),
         errors=spread([final(each, "errors") for each in runs]),
         first_call=spread([_first_call(each) for each in runs]),
         raw_errors=spread([mean([y for _, y in training_curve(each, "raw_errors")][-LAST:]) for each in runs]),
         recovery=spread([each.recovery.get(each.steps, {}).get("right") for each in runs]),
-        one_reward=spread([mean([y for _, y in training_curve(each, "groups_of_one_reward")]) for each in runs]),
+        zero_variance=spread([mean([y for _, y in training_curve(each, "zero_variance_groups")]) for each in runs]),
         works_if_right=spread([_early(each, "works_if_right") for each in runs]),
         works_if_wrong=spread([_early(each, "works_if_wrong") for each in runs]),
         steps=spread([own for own, _ in to_steps]),
@@ -203,14 +203,16 @@ def worst_difference(runs: Sequence[Result], others: Sequence[Result]) -> float 
     return min(differences, default=None)
 
 
-def with_room(results: Sequence[Result]) -> list[Result]:
-    """The same runs, evaluated with more turns than they were trained with; those that were."""
-    return [replace(each, evaluation=each.room) for each in results if each.room]
+def with_larger_budget(results: Sequence[Result]) -> list[Result]:
+    """Return the runs whose models were evaluated with more turns, with those evaluations."""
+    return [replace(each, evaluation=each.larger_budget) for each in results if each.larger_budget]
 
 
 def tuned_rate(folder: Path = RESULTS) -> float | None:
-    """The learning rate at which DAPO ended best; None until all were tried."""
-    tried = {each.run.arm: each for each in read_all(folder) if each.run.arm in {arm.name for arm in TUNING}}
+    """Return the learning rate with GRPO's best final accuracy; None until all were tried."""
+    tried = {
+        each.run.method: each for each in read_all(folder) if each.run.method in {method.name for method in TUNING}
+    }
     if len(tried) < len(TUNING) or not all(each.finished for each in tried.values()):
         return None
     return max(tried.values(), key=final).rate

@@ -1,4 +1,4 @@
-"""Figures as words and tables of Markdown."""
+"""Formats figures as text and as Markdown tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.lab.summary import Points, Spread, Summary
 
 
 def ranged(found: Spread, words: Callable[[float], str] = lambda value: f"{value:.2f}") -> str:
-    """The mean, with the least and the most of the seeds, and how many of them never came to it."""
+    """Format the mean with the range over seeds, and how many seeds never reached it."""
     if found.mean is None:
         return "never"
     apart = [f"{words(min(found.values))}–{words(max(found.values))}"] if len(found.values) > 1 else []
@@ -18,32 +18,32 @@ def ranged(found: Spread, words: Callable[[float], str] = lambda value: f"{value
 
 
 def worst(each: Summary) -> str:
-    """The least difference at equal tokens: of means over seeds, and of single seeds."""
+    """Format the worst difference at equal tokens: of the mean over seeds, and of the worst seed."""
     found = signed(each.worst)
     return f"{found} ({signed(each.worst_seed)})" if each.seeds > 1 and found else found
 
 
 def percent(value: float) -> str:
-    """A share."""
+    """Format a share."""
     return f"{100 * value:.1f} %"
 
 
 def course(points: Points, words: Callable[[float], str]) -> str:
-    """Its values, one after the other."""
+    """Format the values of a curve in order."""
     return " → ".join(words(value) for _, value in points)
 
 
 def points_apart(one: float | None, other: float | None) -> str:
-    """The first minus the second."""
+    """Format the first minus the second."""
     return signed(None if one is None or other is None else one - other)
 
 
 def signed(value: float | None) -> str:
-    """A difference of shares; nothing if there is none."""
+    """Format a difference of shares; an empty text if there is none."""
     return "" if value is None else f"{100 * value:+.1f} points"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Of Markdown."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -5,5 +5,5 @@ ours, on the same prompts. The learning rate is 0, so both meet the same weights
 give the same batch. Nothing else changes between them, and what the machine does meanwhile hits both.
 
 - `parts`: what verl's processes load: who takes which step, the sandbox as a tool of verl's, the grader as its reward.
-- `python -m benchmarks.stock FOLDER`: the run, on a folder of `benchmarks.taught`, and its figures.
+- `python -m benchmarks.stock FOLDER`: the run, on a folder of `benchmarks.toy`, and its figures.
 """

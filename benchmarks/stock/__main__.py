@@ -33,7 +33,7 @@ WARM = 1
 def main(
     folder: Path, pairs: int, prompts: int, rollouts: int, turns: int, alone: bool, as_json: bool, save: Path | None
 ) -> None:
-    """Compare on a FOLDER of `benchmarks.taught`. Needs the engines; takes minutes."""
+    """Compare on a FOLDER of `benchmarks.toy`. Needs the engines; takes minutes."""
     settings: dict[str, Any] = {
         "pairs": pairs,
         "prompts": prompts,
@@ -99,7 +99,7 @@ def _recipe(
     parts = {"path": "pkg://benchmarks.stock.parts"}
     return {
         "name": "stock",
-        "method": "dapo",
+        "method": "grpo",
         "model": {"path": str(world / "model"), "dtype": "float32"},
         "tasks": {
             "train": [_twice(world / "train.parquet", place, pairs, prompts)],

@@ -22,10 +22,10 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.tasks import MathPool, RewardScale, from_verl, grade, load_prompt
 from cleaner_rl.tools import ToolSet, call_format, feedback
-from cleaner_rl.train.manager import CleanerManager
-from cleaner_rl.train.plan import Plan, read_plan
-from cleaner_rl.train.sampler import CleanerSampler
-from cleaner_rl.train.workshop import workshop
+from cleaner_rl.train.launch.plan import RunPlan, read_plan
+from cleaner_rl.train.verl.manager import CleanerManager
+from cleaner_rl.train.verl.runner import shared_runner
+from cleaner_rl.train.verl.sampler import CleanerSampler
 from cleaner_rl.trajectory import Key
 
 RUN = "CLEANER_STOCK_RUN"
@@ -41,7 +41,7 @@ def ours(step: int) -> bool:
 
 
 class TurnManager(CleanerManager):
-    """Hands every other step to verl's own loop."""
+    """ToolSession every other step to verl's own loop."""
 
     def generate_sequences(self, prompts: Any) -> None:
         """Start the rollouts of a batch."""
@@ -113,7 +113,7 @@ def written(folder: Path) -> list[Line]:
 # ---- the same tool, parser and grader for verl's loop
 
 
-def _plan() -> Plan:
+def _plan() -> RunPlan:
     return read_plan(os.environ[RUN])
 
 
@@ -144,9 +144,9 @@ class SandboxTool(BaseTool):  # type: ignore[misc]
     ) -> tuple[ToolResponse, float, dict[str, Any]]:
         """Run one call."""
         calls = call_format(self._prompt.call_format).parse(parameters["text"], ToolSet(self._prompt.tool)).calls
-        shop = await workshop(_plan(), self._tokenizer)
-        async with shop.toolbox.open(Key("stock", 0, instance_id, 0)) as hands:
-            (result,) = await hands.run([calls[parameters["place"]]])
+        runner = await shared_runner(_plan(), self._tokenizer, None)  # type: ignore[arg-type]  # nothing is sampled
+        async with runner.tool_env.open(Key("stock", 0, instance_id, 0)) as tool_session:
+            (result,) = await tool_session.run([calls[parameters["place"]]])
         return ToolResponse(text=feedback(result)), 0.0, {}
 
 

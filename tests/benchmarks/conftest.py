@@ -1,5 +1,5 @@
 """Fixtures of another folder's tests, too."""
 
-from tests.taught_site import site
+from tests.toy_site import site
 
 __all__ = ["site"]

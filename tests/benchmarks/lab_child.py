@@ -42,15 +42,15 @@ def train(recipe: dict[str, object]) -> None:
 
 
 def evaluate(folder: Path, step: int) -> None:
-    from cleaner_rl.trajectory import Ending, Key
+    from cleaner_rl.trajectory import Key, Phase, RolloutInfo, StopReason
     from cleaner_rl.trajectory.store import ParquetWriter
     from tests.builders import answered, failed, trajectory, worked
 
     with ParquetWriter(folder / "trajectories") as writer:
         for number, turns in enumerate([(failed(), worked(), answered()), (worked(), answered())]):
             one = trajectory(*turns, success=bool(number))
-            key = Key(f"{folder.name}-evaluation", step, f"task-{number}", 0)
-            writer.write(replace(one, key=key, ending=Ending.ANSWERED, extra={"sampled": 30}))
+            key = Key(folder.name, step, f"task-{number}", 0, Phase.EVALUATION)
+            writer.write(replace(one, key=key, stop_reason=StopReason.ANSWERED, info=RolloutInfo(sampled=30)))
 
 
 def once(folder: Path, variable: str, step: int, happens: Callable[[], object]) -> None:

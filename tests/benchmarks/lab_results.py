@@ -11,7 +11,7 @@ BEGUN = {"works_if_right": 0.9, "works_if_wrong": 0.3}
 
 
 def result(
-    arm: str,
+    method: str,
     seed: int = 0,
     regime: str = "drift",
     *,
@@ -26,8 +26,8 @@ def result(
             "sampled_tokens": tokens,
             "seconds": 6.0,
             "raw_errors": 0.5,
-            "graft_gap": 1.0,
-            "groups_of_one_reward": 0.25,
+            "logprob_gap": 1.0,
+            "zero_variance_groups": 0.25,
             **BEGUN,
         }
         for step in range(1, steps + 1)
@@ -47,7 +47,7 @@ def result(
         for step in range(0, steps + 1, 5)
     }
     recovery = {0: {"right": 0.5}, steps: {"right": 0.4}}
-    return Result(Run(regime, arm, seed), steps, 0.2, training, evaluation, recovery, rate=rate)
+    return Result(Run(regime, method, seed), steps, 0.2, training, evaluation, recovery, rate=rate)
 
 
 def rising(to: float, until: int) -> Callable[[int], float]:

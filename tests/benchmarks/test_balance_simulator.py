@@ -15,6 +15,7 @@ from benchmarks.balance_rivals import LeastRequests, RoundRobin, StaticSplit, St
 from benchmarks.balance_simulator import simulate
 from benchmarks.balance_world import CAP, MEAN, Script, Speed, Turn, bound, scripts
 from cleaner_rl.rollout.balance import Scheduler
+from tests.profile import examples
 
 # A step takes 10 s, and 1 s more for each sequence; a token of prefill takes 2 s.
 PLAIN = Speed(step=10, sequence=1, context=0, token=2, attention=0)
@@ -132,7 +133,7 @@ def test_no_run_beats_the_bound_or_loses_work(
     assert ran.makespan * replicas >= ran.busy * (1 - 1e-9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30), st.floats(0, 100)), min_size=1, max_size=20))
 def test_the_kv_cache_never_overflows(requests: list[tuple[int, int, float]]) -> None:
     replica = Replica(FULL, room=64)

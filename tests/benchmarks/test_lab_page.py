@@ -11,11 +11,11 @@ from benchmarks.lab.results import Result, read_all
 from tests.benchmarks.lab_results import result, rising
 
 RESULTS: list[Result] = [
-    *(result("dapo", seed, accuracy=rising(0.8, 60)) for seed in (0, 1, 2)),
+    *(result("grpo", seed, accuracy=rising(0.8, 60)) for seed in (0, 1, 2)),
     *(result("hindsight", seed, accuracy=rising(0.95, 20)) for seed in (0, 1, 2)),
     *(result("saar", seed, accuracy=rising(0.95, 40)) for seed in (0, 1)),
     result("masked", accuracy=rising(0.5, 60)),
-    result("dapo-lr-3e-04", accuracy=rising(0.6, 30), steps=30),
+    result("grpo-lr-3e-04", accuracy=rising(0.6, 30), steps=30),
 ]
 
 
@@ -39,76 +39,76 @@ def test_without_results_the_page_says_so() -> None:
 
 def test_the_headline_names_the_best_and_gives_its_range() -> None:
     headline = blocks(RESULTS)["headline"]
-    assert "**hindsight, all 0.10 (0.10–0.10)**" in headline
-    assert "SAAR, with the turns that it is trained with: 0." in headline
-    assert not any(words in headline for words in ("In slips", "6 turns", "SmolLM2"))
+    assert "hindsight on all makes **0.10 (0.10–0.10)** failed calls" in headline
+    assert "- **SAAR** needs 0." in headline
+    assert not any(words in headline for words in ("Slips", "6 turns", "SmolLM2"))
 
 
-def test_the_headline_gives_the_best_arms_figures_with_room_and_every_arms_in_slips() -> None:
-    roomy = [replace(each, room=each.evaluation) for each in RESULTS]
+def test_the_headline_gives_the_best_method_with_a_larger_budget_and_every_method_in_slips() -> None:
+    larger = [replace(each, larger_budget=each.evaluation) for each in RESULTS]
     slips = [
-        result(arm, regime="slips", accuracy=rising(to, 20))
-        for arm, to in {"dapo": 0.9, "hindsight": 0.85, "saar": 0.7}.items()
+        result(method, regime="slips", accuracy=rising(to, 20))
+        for method, to in {"grpo": 0.9, "hindsight": 0.85, "saar": 0.7}.items()
     ]
-    *_, with_room, saar, in_slips = blocks([*roomy, *slips])["headline"].splitlines()
-    assert "end at 73.3 % (73.3 %–73.3 %) (DAPO) and 95.0 % (95.0 %–95.0 %) (hindsight, all)" in with_room
-    assert saar.startswith("- SAAR")
-    assert "of hindsight, all to DAPO at equal tokens was -5.0 points" in in_slips
+    *_, with_larger_budget, saar, in_slips = blocks([*larger, *slips])["headline"].splitlines()[:-2]
+    assert "reach 73.3 % (73.3 %–73.3 %) (GRPO) and 95.0 % (95.0 %–95.0 %) (hindsight on all)" in with_larger_budget
+    assert saar.startswith("- **SAAR**")
+    assert "of hindsight on all to GRPO at equal tokens is -5.0 points" in in_slips
     assert "; of SAAR, -20.0 points" in in_slips
 
 
 def test_the_headline_has_a_real_models_word_on_the_best() -> None:
-    real = [result(arm, accuracy=rising(0.7, 5), steps=5, regime="smollm2") for arm in ("dapo", "hindsight")]
-    line = blocks([*RESULTS, *real])["headline"].splitlines()[-1]
-    assert "5 steps, 64 tasks: held-out accuracy 40.0 % → 70.0 % with DAPO" in line
+    real = [result(method, accuracy=rising(0.7, 5), steps=5, regime="smollm2") for method in ("grpo", "hindsight")]
+    line = blocks([*RESULTS, *real])["headline"].splitlines()[-3]
+    assert "over 5 steps (one seed, 64 tasks, standard error about 6 points): 40.0 % → 70.0 % with GRPO" in line
 
 
 def test_figures_are_told_by_how_many_names_have_changed() -> None:
-    row = next(line for line in blocks(RESULTS)["changed-names"].splitlines() if line.startswith("| hindsight, all"))
-    assert row == "| hindsight, all | 3 | 95.0 % | 90.0 % | 94.0 % | 80.0 % | 93.0 % | 70.0 % |"
+    row = next(line for line in blocks(RESULTS)["changed-names"].splitlines() if line.startswith("| hindsight on all"))
+    assert row == "| hindsight on all | 3 | 95.0 % | 90.0 % | 94.0 % | 80.0 % | 93.0 % | 70.0 % |"
 
 
-def test_controls_stand_behind_the_arms_that_they_change_with_the_same_seed() -> None:
-    rows = [line for line in blocks(RESULTS)["controls"].splitlines() if line.startswith("| ") and " %" in line]
+def test_ablations_come_after_the_methods_that_they_change_with_the_same_seed() -> None:
+    rows = [line for line in blocks(RESULTS)["ablations"].splitlines() if line.startswith("| ") and " %" in line]
     assert [row.split(" | ")[:2] for row in rows] == [
-        ["| DAPO", "1"],
-        ["| hindsight, all", "1"],
-        ["| DAPO, failed turns masked", "1"],
+        ["| GRPO", "1"],
+        ["| hindsight on all", "1"],
+        ["| GRPO, failed turns masked", "1"],
     ]
 
 
-def test_saars_controls_have_a_table_of_their_own() -> None:
+def test_saars_ablations_have_a_table_of_their_own() -> None:
     saars = result("saar-k1", accuracy=rising(0.7, 60))
     found = blocks([*RESULTS, saars])
-    assert "SAAR, K = 1" in found["saar-controls"]
-    assert "SAAR, K = 1" not in found["controls"]
+    assert "SAAR, K = 1" in found["saar-ablations"]
+    assert "SAAR, K = 1" not in found["ablations"]
 
 
-def test_an_arm_without_a_tool_has_no_first_calls() -> None:
+def test_a_method_without_tools_has_no_first_calls() -> None:
     without = result("no-tool", accuracy=rising(0.4, 60))
     for each in without.evaluation.values():
         del each["first_call_works"]
     found = blocks([*RESULTS, without])
-    row = next(line for line in found["controls"].splitlines() if line.startswith("| no tool"))
-    assert row.startswith("| no tool | 1 | 40.0 % | never |")
-    assert "no tool" not in found["taught"]
+    row = next(line for line in found["ablations"].splitlines() if line.startswith("| no tools"))
+    assert row.startswith("| no tools | 1 | 40.0 % | never |")
+    assert "no tools" not in found["learning-signal"]
 
 
 def test_a_real_models_evaluations_are_told_one_by_one() -> None:
-    real = result("dapo", accuracy=rising(0.7, 15), steps=15, regime="smollm2")
+    real = result("grpo", accuracy=rising(0.7, 15), steps=15, regime="smollm2")
     row = blocks([real])["smollm2"].splitlines()[2]
-    assert row.startswith("| DAPO | 40.0 % → 50.0 % → 60.0 % → 70.0 % |")
+    assert row.startswith("| GRPO | 40.0 % → 50.0 % → 60.0 % → 70.0 % |")
 
 
 def test_what_is_missing_is_named() -> None:
     missing = blocks(RESULTS)["not-run"]
     assert "`saar` (seed 2)" in missing
-    assert "`dapo`" not in missing.split("slips")[0]
+    assert "`grpo`" not in missing.split("slips")[0]
 
 
-def test_two_runs_of_one_arm_with_one_seed_are_compared() -> None:
+def test_two_runs_of_one_method_with_one_seed_are_compared() -> None:
     apart = blocks(RESULTS)["agreement"]
-    assert "no step differs" in apart
+    assert "the same at every step" in apart
     assert "over 6 evaluations" in apart
 
 
@@ -122,10 +122,10 @@ def test_a_page_is_written_with_its_plots(tmp_path: Path) -> None:
     plot = (images / "lab-drift.svg").read_bytes()
     write_pages([page], RESULTS, images)
 
-    assert first.startswith("Before.\n<!-- lab:drift -->\n| arm |")
+    assert first.startswith("Before.\n<!-- lab:drift -->\n| method |")
     assert first.endswith("\n<!-- /lab:drift -->\nAfter.\n")
     assert page.read_text(encoding="utf-8") == first
     assert (images / "lab-drift.svg").read_bytes() == plot
     assert b"Held-out accuracy" in plot
-    assert (images / "lab-controls.svg").exists()
+    assert (images / "lab-ablations.svg").exists()
     assert (images / "lab-curve.svg").exists()

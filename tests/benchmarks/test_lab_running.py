@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from benchmarks.lab.reading import evaluations
 from benchmarks.lab.recipes import Run
 from benchmarks.lab.results import Result, read_all
 from benchmarks.lab.running import Lab
-from cleaner_rl.train.abandoned import checkpointed
+from cleaner_rl.train.launch.rewind import checkpointed
 
 RUN = Run("drift", "saar", 0)
 STEPS = 12
@@ -23,7 +24,7 @@ STEPS = 12
 @pytest.fixture(autouse=True)
 def _places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEANER_LAB", str(tmp_path / "lab"))
-    monkeypatch.setenv("CLEANER_TAUGHT", str(tmp_path / "taught"))
+    monkeypatch.setenv("CLEANER_TOY", str(tmp_path / "toy"))
     monkeypatch.setattr(running, "POLL_SECONDS", 0.05)
 
 
@@ -108,19 +109,40 @@ def test_a_run_that_is_stopped_leaves_what_it_has_and_goes_on_by_the_same_comman
 def test_a_run_that_fails_again_and_again_doesnt_hold_up_the_others(tmp_path: Path) -> None:
     broken = lab(tmp_path)
     broken.program = (sys.executable, "-c", "raise SystemExit(3)")
-    other = Run("drift", "dapo", 0)
+    other = Run("drift", "grpo", 0)
     broken.work([RUN, other], 1)
     assert broken.failed == [RUN, other]
 
 
-def test_other_settings_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_settings_begin_again_and_delete_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHILD_FAILS_AT", "8")
+    monkeypatch.setattr(running, "TRIES", 1)
+    lab(tmp_path).work([RUN], 1)
+    metrics = (tmp_path / "lab" / RUN.name / "metrics.jsonl").read_text()
+    monkeypatch.delenv("CHILD_FAILS_AT")
+    said: list[str] = []
+    lab(tmp_path, said, changes={"update": {"lr": 1e-3}}).work([RUN], 1)
+    aside = tmp_path / "lab" / "set-aside" / RUN.name
+    changed = "its settings have changed (update.lr was 0.0003, is 0.001)"
+    assert f"drift-saar-0: begins again, because {changed}; see {aside}" in said
+    assert (aside / "metrics.jsonl").read_text() == metrics
+    whole(only(tmp_path))
+
+
+def test_a_run_from_before_a_setting_existed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHILD_FAILS_AT", "8")
     monkeypatch.setattr(running, "TRIES", 1)
     lab(tmp_path).work([RUN], 1)
     monkeypatch.delenv("CHILD_FAILS_AT")
+    file = tmp_path / "lab" / RUN.name / "recipe.yaml"
+    values = json.loads(file.read_text())
+    del values["purify"]["max_logprob_gap"], values["faults"]
+    values["faults"] = {"stall_minutes": 5}
+    file.write_text(json.dumps(values))
     said: list[str] = []
-    lab(tmp_path, said, changes={"update": {"lr": 1e-3}}).work([RUN], 1)
-    assert "drift-saar-0: its settings have changed, so it begins anew" in said
+    lab(tmp_path, said).work([RUN], 1)
+    assert any(words.startswith("drift-saar-0: from step 5 of") for words in said)
+    assert not (tmp_path / "lab" / "set-aside").exists()
     whole(only(tmp_path))
 
 

@@ -6,69 +6,77 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.lab.arms import ARMS, CONTROLS, HALF, REQUIRED, STEPS, TUNING
+from benchmarks.lab.environments import COLD_STARTS, toy_environment
+from benchmarks.lab.methods import ABLATIONS, HALF, METHODS, REQUIRED, STEPS, TUNING
 from benchmarks.lab.order import SEEDS, order
 from benchmarks.lab.recipes import SHARED, Run, recipe_of
 from benchmarks.lab.results import RESULTS, kept, read_all
 from benchmarks.lab.summary import tuned_rate
-from benchmarks.lab.worlds import COLD_STARTS, world
 from cleaner_rl.train import Method, Recipe, overrides
 
 
-def recipe(arm: str, seed: int = 0, regime: str = "drift") -> Recipe:
-    return recipe_of(Run(regime, arm, seed), world(regime, seed), 3e-4, STEPS)
+def recipe(method: str, seed: int = 0, regime: str = "drift") -> Recipe:
+    return recipe_of(Run(regime, method, seed), toy_environment(regime, seed), 3e-4, STEPS)
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_every_arm_is_a_recipe(arm: str) -> None:
-    made = recipe(arm)
-    assert overrides(made, world("drift", 0).folder)
-    assert made.budget.evaluation_turns in (0, recipe("dapo").budget.turns)
-    assert (made.run.steps, made.name) == (STEPS, f"drift-{arm}-0")
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_a_recipe(method: str) -> None:
+    made = recipe(method)
+    assert overrides(made, toy_environment("drift", 0).folder)
+    assert made.budget.evaluation_turns in (0, recipe("grpo").budget.turns)
+    assert (made.run.steps, made.name) == (STEPS, f"drift-{method}-0")
 
 
-def test_required_arms_differ_in_method_and_its_settings_alone() -> None:
-    dapo = recipe("dapo")
-    for arm in REQUIRED:
-        made = recipe(arm.name)
-        assert replace(made, name=dapo.name, method=Method.DAPO, purify=dapo.purify, roc=dapo.roc) == dapo
-    assert {recipe(arm.name).method for arm in REQUIRED} == set(Method) - {Method.HINDSIGHT_ROC, Method.NO_TOOLS}
+def test_required_methods_differ_in_method_and_its_settings_alone() -> None:
+    grpo = recipe("grpo")
+    for method in REQUIRED:
+        made = recipe(method.name)
+        assert replace(made, name=grpo.name, method=Method.GRPO, purify=grpo.purify, roc=grpo.roc) == grpo
+    assert {recipe(method.name).method for method in REQUIRED} == {
+        Method.GRPO,
+        Method.ROC,
+        Method.SAAR,
+        Method.HINDSIGHT,
+        Method.SAAR_ROC,
+    }
 
 
 def test_at_least_one_negative_is_kept() -> None:
     assert recipe("roc").roc.min_negative == recipe("saar-roc").roc.min_negative == 1
-    assert recipe("roc").sampled == 2 * recipe("dapo").sampled
+    assert recipe("roc").sampled == 2 * recipe("grpo").sampled
 
 
-def test_no_two_arms_are_the_same() -> None:
-    # Tuning repeats DAPO at its own rate: two runs of one arm with one seed.
-    made = [replace(recipe(arm.name), name="") for arm in (*REQUIRED, *CONTROLS)]
+def test_no_two_methods_are_the_same() -> None:
+    # Tuning repeats GRPO at its own rate: two runs of one method with one seed.
+    made = [replace(recipe(method.name), name="") for method in (*REQUIRED, *ABLATIONS)]
     assert all(one != other for index, one in enumerate(made) for other in made[:index])
-    assert replace(recipe("dapo-lr-3e-04"), name="") == made[0]
+    assert replace(recipe("grpo-lr-3e-04"), name="") == made[0]
 
 
-def test_arms_of_a_seed_begin_with_the_same_model_and_seeds_with_others() -> None:
-    assert {recipe(arm.name, 1).model.path for arm in REQUIRED} == {str(world("drift", 1).folder / "model")}
-    assert len({recipe("dapo", seed).model.path for seed in SEEDS}) == min(COLD_STARTS, len(SEEDS)) >= 2
-    assert len({recipe("dapo", seed).seed for seed in SEEDS}) == len(SEEDS) >= 3
+def test_methods_of_a_seed_begin_with_the_same_model_and_seeds_with_others() -> None:
+    assert {recipe(method.name, 1).model.path for method in REQUIRED} == {
+        str(toy_environment("drift", 1).folder / "model")
+    }
+    assert len({recipe("grpo", seed).model.path for seed in SEEDS}) == min(COLD_STARTS, len(SEEDS)) >= 2
+    assert len({recipe("grpo", seed).seed for seed in SEEDS}) == len(SEEDS) >= 3
 
 
 def test_the_headline_comes_first_and_everything_once() -> None:
     runs = order()
     assert len(set(runs)) == len(runs)
-    assert {run.arm for run in runs[: len(TUNING)]} == {arm.name for arm in TUNING}
+    assert {run.method for run in runs[: len(TUNING)]} == {method.name for method in TUNING}
     headline = runs[len(TUNING) : len(TUNING) + len(REQUIRED) * len(SEEDS)]
-    assert set(headline) == {Run("drift", arm.name, seed) for arm in REQUIRED for seed in SEEDS}
-    assert {Run("slips", arm.name, seed) for arm in REQUIRED for seed in SEEDS} <= set(runs)
-    assert {run.arm for run in runs} == set(ARMS)
+    assert set(headline) == {Run("drift", method.name, seed) for method in REQUIRED for seed in SEEDS}
+    assert {Run("slips", method.name, seed) for method in REQUIRED for seed in SEEDS} <= set(runs)
+    assert {run.method for run in runs} == set(METHODS)
 
 
 def test_schedules_turn_at_the_middle() -> None:
     from cleaner_rl.purify import Schedule
 
     late, early = (
-        recipe("saar-late").purify.policy().probability,
-        recipe("saar-then-hindsight").purify.policy().probability,
+        recipe("saar-late").purify.config().probability,
+        recipe("saar-then-hindsight").purify.config().probability,
     )
     assert isinstance(late, Schedule)
     assert isinstance(early, Schedule)
@@ -81,10 +89,10 @@ def test_a_key_that_recipes_have_since_then_leaves_finished_runs_finished() -> N
     finished = [each.run for each in read_all() if each.finished]
     assert finished
     for run in finished:
-        made = recipe_of(run, world(run.regime, run.seed), rate, run.steps)
+        made = recipe_of(run, toy_environment(run.regime, run.seed), rate, run.steps)
         assert kept(run, made), run
         assert not kept(run, replace(made, seed=made.seed + 1)), run
 
 
 def test_all_models_of_a_run_stay_to_be_measured() -> None:
-    assert overrides(recipe("dapo"), world("drift", 0).folder)["trainer.max_actor_ckpt_to_keep"] is None
+    assert overrides(recipe("grpo"), toy_environment("drift", 0).folder)["trainer.max_actor_ckpt_to_keep"] is None

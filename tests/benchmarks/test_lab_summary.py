@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.lab import summary
-from benchmarks.lab.arms import RATES, TUNING
+from benchmarks.lab.environments import toy_environment
+from benchmarks.lab.methods import RATES, TUNING
 from benchmarks.lab.plots import band
 from benchmarks.lab.recipes import recipe_of
 from benchmarks.lab.results import kept, read_all, write
 from benchmarks.lab.summary import reached, summaries, tuned_rate, worst_difference
-from benchmarks.lab.worlds import world
 from tests.benchmarks.lab_results import result, rising
 
-DAPO = result("dapo", accuracy=rising(0.8, 60))
+GRPO = result("grpo", accuracy=rising(0.8, 60))
 FAST = result("hindsight", accuracy=rising(0.9, 20), tokens=500.0)
 
 
@@ -38,13 +38,13 @@ def test_a_higher_target_is_never_reached_earlier(values: list[float], target: f
     assert high is None or (low is not None and low <= high)
 
 
-def test_ratios_are_to_dapo_with_the_same_seed() -> None:
-    other = result("dapo", 1, accuracy=rising(0.6, 30))
+def test_ratios_are_to_grpo_with_the_same_seed() -> None:
+    other = result("grpo", 1, accuracy=rising(0.6, 30))
     slow = result("hindsight", 1, accuracy=rising(0.65, 60))
 
-    (dapo, ours) = summaries([DAPO, FAST, other, slow], "drift")
+    (grpo, ours) = summaries([GRPO, FAST, other, slow], "drift")
 
-    assert (dapo.arm, ours.arm) == ("dapo", "hindsight")
+    assert (grpo.method, ours.method) == ("grpo", "hindsight")
     fast_ratio, slow_ratio = ours.step_ratio.values
     assert fast_ratio < 0.35
     assert slow_ratio > 1.2
@@ -54,7 +54,7 @@ def test_ratios_are_to_dapo_with_the_same_seed() -> None:
 
 
 def test_a_seed_that_never_reaches_it_is_counted_as_such() -> None:
-    (_, ours) = summaries([DAPO, result("saar", accuracy=rising(0.5, 60))], "drift")
+    (_, ours) = summaries([GRPO, result("saar", accuracy=rising(0.5, 60))], "drift")
     assert ours.steps.values == ()
     assert ours.steps.seeds == 1
 
@@ -62,36 +62,36 @@ def test_a_seed_that_never_reaches_it_is_counted_as_such() -> None:
 def test_a_run_without_its_last_evaluation_is_in_no_summary() -> None:
     broken = result("saar", accuracy=rising(0.9, 20))
     broken.evaluation.pop(60)
-    assert [each.arm for each in summaries([DAPO, broken], "drift")] == ["dapo"]
+    assert [each.method for each in summaries([GRPO, broken], "drift")] == ["grpo"]
 
 
 def test_one_odd_evaluation_moves_no_end() -> None:
-    odd = result("dapo", accuracy=lambda step: 0.2 if step == 55 else 0.8)
+    odd = result("grpo", accuracy=lambda step: 0.2 if step == 55 else 0.8)
     assert summary.final(odd) == pytest.approx(0.8)
 
 
 def test_what_one_seed_loses_another_does_not_hide() -> None:
     ahead = result("saar", accuracy=lambda step: rising(0.8, 60)(step) + 0.1)
     behind = result("saar", 1, accuracy=lambda step: rising(0.8, 60)(step) - 0.1)
-    (_, ours) = summaries([DAPO, result("dapo", 1, accuracy=rising(0.8, 60)), ahead, behind], "drift")
+    (_, ours) = summaries([GRPO, result("grpo", 1, accuracy=rising(0.8, 60)), ahead, behind], "drift")
     assert ours.worst == pytest.approx(0.0)
     assert ours.worst_seed == pytest.approx(-0.1)
 
 
 def test_a_model_that_was_not_measured_at_the_end_has_no_recovery_there() -> None:
-    begun = result("dapo", accuracy=rising(0.8, 60))
+    begun = result("grpo", accuracy=rising(0.8, 60))
     begun.recovery.pop(60)
-    (dapo,) = summaries([begun], "drift")
-    assert dapo.recovery.values == ()
+    (grpo,) = summaries([begun], "drift")
+    assert grpo.recovery.values == ()
 
 
 def test_the_worst_difference_is_at_equal_tokens() -> None:
     late = result("saar", accuracy=lambda step: 0.3 if step == 30 else rising(0.8, 60)(step))
-    worst = worst_difference([late], [DAPO])
+    worst = worst_difference([late], [GRPO])
     assert worst is not None
     assert worst == pytest.approx(0.3 - 0.6)
     dear = result("roc", accuracy=rising(0.8, 60), tokens=2_000.0)
-    assert (worst_difference([dear], [DAPO]) or 0) < -0.1
+    assert (worst_difference([dear], [GRPO]) or 0) < -0.1
 
 
 def test_a_band_spans_the_seeds_where_all_have_come_to() -> None:
@@ -103,15 +103,15 @@ def test_a_band_spans_the_seeds_where_all_have_come_to() -> None:
 
 def test_the_learning_rate_is_the_best_of_all_once_all_were_tried(tmp_path: Path) -> None:
     ends = (0.5, 0.7, 0.6)
-    for arm, rate, end in zip(TUNING, RATES, ends, strict=True):
+    for method, rate, end in zip(TUNING, RATES, ends, strict=True):
         assert tuned_rate(tmp_path) is None
-        one = result(arm.name, accuracy=rising(end, 30), steps=30, rate=rate)
-        write(one, recipe_of(one.run, world("drift", 0), rate, 30), tmp_path)
+        one = result(method.name, accuracy=rising(end, 30), steps=30, rate=rate)
+        write(one, recipe_of(one.run, toy_environment("drift", 0), rate, 30), tmp_path)
     assert tuned_rate(tmp_path) == RATES[1]
 
 
 def test_what_was_written_is_read_again_and_counts_as_done_for_the_same_settings_alone(tmp_path: Path) -> None:
-    recipe = recipe_of(FAST.run, world("drift", 0), 2e-4, 60)
+    recipe = recipe_of(FAST.run, toy_environment("drift", 0), 2e-4, 60)
     write(FAST, recipe, tmp_path)
 
     (again,) = read_all(tmp_path)
@@ -119,5 +119,5 @@ def test_what_was_written_is_read_again_and_counts_as_done_for_the_same_settings
     assert summary.final(again) == pytest.approx(summary.final(FAST))
     assert (again.rate, again.finished) == (2e-4, True)
     assert kept(FAST.run, recipe, tmp_path)
-    assert not kept(FAST.run, recipe_of(FAST.run, world("drift", 0), 1e-4, 60), tmp_path)
+    assert not kept(FAST.run, recipe_of(FAST.run, toy_environment("drift", 0), 1e-4, 60), tmp_path)
     assert "/" not in (tmp_path / "drift-hindsight-0.json").read_text().split('"machine"')[0].replace("cleaner/", "")

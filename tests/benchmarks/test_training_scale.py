@@ -32,12 +32,12 @@ def test_a_group_that_is_drawn_again_costs_its_sampling_again_and_no_update() ->
     assert more == pytest.approx(run.steps[0][0] * step.sampling / DAY)
 
 
-def test_the_docs_say_how_much_more_the_lab_s_control_sampled() -> None:
-    def tokens(arm: str, last: int) -> float:
-        steps = json.loads((RESULTS / f"drift-{arm}-0.json").read_text())["figures"]["training"]
+def test_the_docs_say_how_much_more_dynamic_sampling_sampled_in_the_lab() -> None:
+    def tokens(method: str, last: int) -> float:
+        steps = json.loads((RESULTS / f"drift-{method}-0.json").read_text())["figures"]["training"]
         return sum(float(steps[str(step)]["sampled_tokens"]) for step in range(1, last + 1))
 
-    early, all_of_it = (tokens("dapo-dynamic", last) / tokens("dapo", last) for last in (20, 60))
+    early, all_of_it = (tokens("grpo-dynamic", last) / tokens("grpo", last) for last in (20, 60))
     assert f"{early:.1f} times the tokens in the first 20 steps, {all_of_it:.1f} times over all 60" in SCALE.read_text()
 
 

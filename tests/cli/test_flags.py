@@ -1,7 +1,4 @@
-"""The command line as a whole: its options are frozen, and one name means one thing everywhere.
-
-`python -m tests.cli.test_flags` writes the list anew, after a change that is meant.
-"""
+"""The command line as a whole: its options are frozen, and one name means one thing everywhere."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import COMMANDS, main
+from tests import frozen
 
 FROZEN = Path(__file__).with_name("flags.txt")
 DIFFER = {
@@ -61,7 +59,7 @@ def listed() -> str:
 
 
 def test_the_options_are_those_that_are_written_down() -> None:
-    assert listed() == FROZEN.read_text(), "if that is meant: python -m tests.cli.test_flags, and the changelog"
+    frozen.check(FROZEN, listed())
 
 
 def test_one_name_is_of_one_kind_everywhere() -> None:
@@ -110,7 +108,3 @@ def test_tab_completes(words: list[str], found: str) -> None:
 def test_the_list_of_commands_is_in_order_and_has_their_lines() -> None:
     assert list(COMMANDS) == sorted(COMMANDS)
     assert all(later.line[-1] in ".?" for later in COMMANDS.values())
-
-
-if __name__ == "__main__":
-    FROZEN.write_text(listed())

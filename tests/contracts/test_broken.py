@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,12 +18,12 @@ from cleaner_rl.contracts.log_adapters import LogAdapterContract
 from cleaner_rl.contracts.similarity import SimilarityContract
 from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
-from cleaner_rl.purify.logs.formats.openai import OpenAIFormat
+from cleaner_rl.logs.formats.openai import OpenAIFormat
 from cleaner_rl.tasks import Grade, Message, Outcome, Row, Source, Task
 from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format
 from tests.contracts.test_ours import TestHermes as Hermes
-from tests.purify.logs.cases import CASES
-from tests.purify.logs.rendering import RENDERED
+from tests.logs.cases import CASES
+from tests.logs.rendering import RENDERED
 from tests.tasks.builders import task
 
 
@@ -235,6 +236,36 @@ class LosesTurns(OpenAIFormat):
         return replace(chat, turns=[None for _ in chat.turns])
 
 
+class LeavesText(OpenAIFormat):
+    """Its rows have each call as JSON text."""
+
+    def chat(self, trajectory: Any) -> Any:
+        chat = super().chat(trajectory)
+        for message in chat.messages:
+            if "tool_calls" in message:
+                message["tool_calls"] = list(map(json.dumps, message["tool_calls"]))
+        return chat
+
+
+class SaysItsCalls(OpenAIFormat):
+    """Its rows have the calls in the words of the model."""
+
+    def chat(self, trajectory: Any) -> Any:
+        chat = super().chat(trajectory)
+        for message in chat.messages:
+            message["content"] += json.dumps(message.pop("tool_calls", ""))
+        return chat
+
+
+class Renames(OpenAIFormat):
+    def chat(self, trajectory: Any) -> Any:
+        chat = super().chat(trajectory)
+        names = {"tool": "machine"}
+        for message in chat.messages:
+            message["role"] = names.get(message["role"], message["role"])
+        return chat
+
+
 class Trusts(OpenAIFormat):
     def read(self, record: Any, *arguments: Any) -> Any:
         for message in record["messages"]:
@@ -248,6 +279,9 @@ ADAPTERS: dict[str, tuple[type[OpenAIFormat], str]] = {
     "says nothing": (SaysNothing, "are_its_turns"),
     "writes raw": (WritesRaw, "read_again_and_undone"),
     "loses turns": (LosesTurns, "can_be_trained_on"),
+    "renames": (Renames, "can_be_trained_on"),
+    "leaves text": (LeavesText, "calls_of_a_row_are_calls"),
+    "says its calls": (SaysItsCalls, "calls_of_a_row_are_calls"),
     "trusts": (Trusts, "nothing_worse"),
 }
 

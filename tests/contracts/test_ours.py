@@ -16,15 +16,15 @@ from cleaner_rl.contracts.log_adapters import OTHERS, LogAdapterContract
 from cleaner_rl.contracts.similarity import SimilarityContract
 from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
+from cleaner_rl.logs import LogFormat, log_format
 from cleaner_rl.purify import code_similarity, similarity_measures
-from cleaner_rl.purify.logs import LogFormat, log_format
-from cleaner_rl.rollout import SessionToolbox, StatelessToolbox, Toolbox
+from cleaner_rl.rollout import SessionToolEnv, StatelessToolEnv, ToolEnv
 from cleaner_rl.sandbox import SessionRequest
 from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader, MathPool, Source, Task, dataset_names
 from cleaner_rl.tasks.datasets.sources import SOURCES
 from cleaner_rl.tools import CallFormat, ToolSpec, call_format, python_tool
-from tests.purify.logs.cases import CASES
-from tests.purify.logs.rendering import RENDERED
+from tests.logs.cases import CASES
+from tests.logs.rendering import RENDERED
 from tests.rollout.scripted import node
 from tests.tasks.builders import LocalExecutor, code_task, fenced, task
 from tests.tasks.test_datasets import ROWS
@@ -163,13 +163,13 @@ class TestStateless(ToolContract):
         return python_tool()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Toolbox]:
+    async def running(self) -> AsyncIterator[ToolEnv]:
         async with node() as sandbox:
-            yield StatelessToolbox(sandbox)
+            yield StatelessToolEnv(sandbox)
 
 
 class TestSession(TestStateless):
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Toolbox]:
+    async def running(self) -> AsyncIterator[ToolEnv]:
         async with node() as sandbox:
-            yield SessionToolbox(sandbox, SessionRequest(preload="bare"))
+            yield SessionToolEnv(sandbox, SessionRequest(preload="bare"))

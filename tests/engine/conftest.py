@@ -5,6 +5,7 @@ A vLLM server takes most of a minute to start, so there is one for each model, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,16 @@ import pytest
 from benchmarks.serving import Served, serve
 
 NEEDED = ("torch", "transformers", "ray", "verl", "vllm")
+SHORT = re.compile(
+    r"""
+    test_examples\.py::                                    # the training loop on one page
+    | train/test_compat\.py::                                # every hook of verl's that we use
+    | train/test_training\.py::(?!.*\[hindsight\])          # one real run: ids, masks and log-probs as trained
+    | rollout/test_vllm\.py::(?!.*(smollm2|is_killed))      # exactness on one small server
+    """,
+    re.VERBOSE,
+)
+"""The tests of the short profile; the others are slow."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent not in item.path.parents:
             continue
         item.add_marker(pytest.mark.engine)
+        if not SHORT.search(item.nodeid):
+            item.add_marker(pytest.mark.slow)
         # The engines warn about themselves and each other.
         item.add_marker(pytest.mark.filterwarnings("ignore"))
         if missing:

@@ -38,7 +38,7 @@ def simulated(problems: int, samples: int, lift: float = 0.0, seed: int = 0) -> 
                     lookahead=40 * (failed - left),
                     tool_seconds=0.05 * calls,
                     seconds=float(generator.gamma(2.0, 2.0)),
-                    ending="answered" if generator.random() < 0.9 else "turn_limit",
+                    stop_reason="answered" if generator.random() < 0.9 else "turn_limit",
                 )
             )
     return made

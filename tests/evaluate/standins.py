@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cleaner_rl.rollout import Completion, Finish, RolloutBudget, Sampling, StatelessToolbox, TokenModel
-from cleaner_rl.rollout.many import Bench
+from cleaner_rl.rollout import Completion, Finish, RolloutBudget, RolloutRunner, Sampling, StatelessToolEnv, TokenModel
 from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig
 from cleaner_rl.tasks import ChoiceGrader, Grader, Message, Task, load_prompt
 from cleaner_rl.tools import call_format
-from cleaner_rl.trajectory import Ids, Scores
+from cleaner_rl.trajectory import Ids, Scores, TokenSpan
 from tests.rollout.chats import chat, tokenizer
 from tests.rollout.scripted import call
 
@@ -65,10 +64,12 @@ def seldom_mends(context: str, seed: int) -> str:
 
 
 @asynccontextmanager
-async def bench(policy: RulePolicy, graders: dict[str, Grader] | None = None) -> AsyncIterator[Bench]:
-    model = TokenModel(policy, chat(), call_format("hermes"), window=20_000)
+async def runner(
+    engine: RulePolicy, graders: dict[str, Grader] | None = None
+) -> AsyncIterator[RolloutRunner[TokenSpan]]:
+    model = TokenModel(engine, chat(), call_format("hermes"), window=20_000)
     async with Node(NodeConfig(slots=2, preload=(BARE,))) as node:
-        toolbox = StatelessToolbox(node, Limits(cpu_seconds=1.0))
+        tool_env = StatelessToolEnv(node, Limits(cpu_seconds=1.0))
         budget = RolloutBudget(turns=5, tokens=4_000)
         judges = graders if graders is not None else {"choice": ChoiceGrader()}
-        yield Bench(model, toolbox, load_prompt("stateless"), judges, budget)
+        yield RolloutRunner(model, tool_env, load_prompt("stateless"), judges, budget, concurrency=4)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.evaluate import Arm, Evaluation, Rate, RecoveryResult, Repair, ResultsError, compare, score_set
+from cleaner_rl.evaluate import Evaluation, Rate, RecoveryResult, Repair, ResultsError, RunScore, compare, score_set
 from cleaner_rl.evaluate.report import write_report
 from tests.evaluate.builders import evaluation, sample
 
@@ -27,12 +27,12 @@ def test_repair_off_is_compared_problem_by_problem() -> None:
 
 
 def test_recovery_is_compared_by_kind_and_over_all() -> None:
-    def arm(right: int) -> Arm:
-        return Arm({}, {}, mended={"a": Rate(right, 2), "b": Rate(2, 2)})
+    def run(right: int) -> RunScore:
+        return RunScore({}, {}, repaired={"a": Rate(right, 2), "b": Rate(2, 2)})
 
     before, after = model([True, False]), model([True, False])
-    before = replace(before, recovery=RecoveryResult(arm(0), {"name": arm(0), "gone": arm(1)}))
-    after = replace(after, recovery=RecoveryResult(arm(2), {"name": arm(1)}))
+    before = replace(before, recovery=RecoveryResult(run(0), {"name": run(0), "gone": run(1)}))
+    after = replace(after, recovery=RecoveryResult(run(2), {"name": run(1)}))
     found = compare(before, after).recovery
     assert {kind: each.value for kind, each in found.items()} == {"name": 0.25, "all": 0.5}
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.evaluate import measure
-from cleaner_rl.purify import PurifyPolicy, repair
-from cleaner_rl.trajectory import Ending, TextSpan, Trajectory
+from cleaner_rl.purify import PurifyConfig, repair
+from cleaner_rl.trajectory import RolloutInfo, StopReason, TextSpan, Trajectory
 from tests.builders import (
     AMPLE,
     FAULT,
@@ -28,13 +28,13 @@ from tests.builders import (
 
 def test_a_rollout_without_repair() -> None:
     turns = (failed(), failed("print(z)"), worked(), failed("1/0"), answered())
-    rollout = replace(trajectory(*turns, success=True), ending=Ending.ANSWERED, extra={"seconds": 1.5})
+    rollout = replace(trajectory(*turns, success=True), stop_reason=StopReason.ANSWERED, info=RolloutInfo(seconds=1.5))
     found = measure(rollout)
     assert found.right is True
     assert (found.turns, found.calls, found.failed_first, found.failed_left) == (5, 4, 3, 3)
     assert (found.episodes, found.recovered) == (2, 1), "two failures in a row are one episode; the last stays open"
     assert found.sampled == sum(len(turn.text.encode()) for turn in turns), "one token a byte; no observation counts"
-    assert (found.lookahead, found.seconds, found.ending) == (0, 1.5, "answered")
+    assert (found.lookahead, found.seconds, found.stop_reason) == (0, 1.5, "answered")
 
 
 @pytest.mark.parametrize("mends", [True, False])
@@ -43,18 +43,18 @@ def test_with_repair_the_first_attempt_and_what_is_left_differ(mends: bool) -> N
     tool = ScriptedTool() if mends else ScriptedTool({"print(1)": error()})
     history = trajectory()
     model = ScriptedModel([attempt] * 3)
-    mended = asyncio.run(
+    repaired = asyncio.run(
         repair(
             history,
             broken,
             sample=model.sample,
             execute=tool.execute,
-            policy=PurifyPolicy(attempts=3),
+            config=PurifyConfig(attempts=3),
             budget=AMPLE,
             seeds=SEEDS,
         )
     )
-    found = measure(replace(history, turns=(*mended.turns, answered()), success=True))
+    found = measure(replace(history, turns=(*repaired.turns, answered()), success=True))
     assert (found.calls, found.failed_first) == (1, 1)
     assert found.failed_left == (0 if mends else 4)
     assert (found.episodes, found.recovered) == (1, int(mends))
@@ -72,7 +72,7 @@ def test_tool_seconds_are_all_that_ran() -> None:
 def test_a_fault_is_neither_right_nor_wrong() -> None:
     broken = trajectory(observed(drafted(written("print(1)")), FAULT), success=False)
     assert (measure(broken).right, measure(broken).fault) == (None, "no node answered")
-    ended = replace(trajectory(answered()), ending=Ending.FAULT, extra={"fault": "the engine is gone"})
+    ended = replace(trajectory(answered()), stop_reason=StopReason.FAULT, info=RolloutInfo(fault="the engine is gone"))
     assert (measure(ended).right, measure(ended).fault) == (None, "the engine is gone")
     ungraded = trajectory(answered())
     assert measure(ungraded).right is None
@@ -80,8 +80,8 @@ def test_a_fault_is_neither_right_nor_wrong() -> None:
 
 
 def test_a_dropped_rollout_cannot_be_left_out_of_a_score() -> None:
-    with pytest.raises(ValueError, match="keeps failures"):
-        measure(replace(trajectory(failed()), ending=Ending.DROPPED))
+    with pytest.raises(ValueError, match="failures"):
+        measure(replace(trajectory(failed()), stop_reason=StopReason.DROPPED))
 
 
 def test_text_is_measured_in_characters_and_says_so() -> None:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.evaluate.recovery import KIND, KINDS, Failure, failures, recovered, score_recovery, unwritable, written
+from cleaner_rl.evaluate.recovery import KINDS, Failure, failures, recovered, score_recovery, unwritable, written
 from cleaner_rl.evaluate.recovery.failures import numbers
 from cleaner_rl.evaluate.recovery.scoring import DID_NOT_FAIL
 from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunRequest
 from cleaner_rl.tasks import Message, Task, load_prompt, prompt_names
 from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, python_tool
 from cleaner_rl.tools.formats import CALL_FORMATS
-from cleaner_rl.trajectory import AnyTrajectory, Ending
+from cleaner_rl.trajectory import AnyTrajectory, RolloutInfo, StopReason
 from tests.builders import FAULT, answered, drafted, error, failed, observed, trajectory, worked
 from tests.builders import written as fenced
 
@@ -115,7 +115,9 @@ def test_programs_hold_the_tasks_own_numbers() -> None:
 
 def began(kind: str, *turns: object, success: bool | None = True, name: str = "p") -> AnyTrajectory:
     made = trajectory(*turns, success=success)  # type: ignore[arg-type]
-    return replace(made, key=replace(made.key, task=name), extra={KIND: kind}, ending=Ending.ANSWERED)
+    return replace(
+        made, key=replace(made.key, task=name), info=RolloutInfo(injected=kind), stop_reason=StopReason.ANSWERED
+    )
 
 
 def test_what_followed_the_failure() -> None:
@@ -148,11 +150,11 @@ def test_figures_by_kind_and_over_all() -> None:
             recovered(began("type", worked(), answered(), name="b")),
         ]
     )
-    values = {kind: {name: each.value for name, each in arm.figures.items()} for kind, arm in result.kinds.items()}
+    values = {kind: {name: each.value for name, each in run.figures.items()} for kind, run in result.kinds.items()}
     assert values["name"] == {"retried": 0.5, "ran_next": 0.5, "recovery": 0.5, "pass@1": 0.5}
     assert values["type"] == {"retried": 1.0, "ran_next": 0.0, "recovery": 1.0, "pass@1": 1.0}
     assert result.kinds["type"].faults == {DID_NOT_FAIL: 1}
-    assert result.overall.mended["a"].right == 2
+    assert result.overall.repaired["a"].right == 2
     assert result.overall.figures["recovery"].value == 0.5, "a: 2 of 2, b: 0 of 1"
 
 

@@ -10,7 +10,7 @@ from tests.evaluate.builders import evaluation, sample, simulated
 
 
 def test_figures_of_a_set_small_enough_to_count() -> None:
-    arm = score(
+    run = score(
         [
             sample("a", 0, True, calls=2, failed_first=1, failed_left=1, episodes=1, recovered=1, sampled=10),
             sample("a", 1, False, calls=2, failed_first=2, failed_left=0, episodes=1, recovered=0, sampled=30),
@@ -18,8 +18,8 @@ def test_figures_of_a_set_small_enough_to_count() -> None:
             sample("b", 1, True, sampled=70),
         ]
     )
-    values = {name: estimate.value for name, estimate in arm.figures.items()}
-    assert arm.problems == {"a": Rate(1, 2), "b": Rate(2, 2)}
+    values = {name: estimate.value for name, estimate in run.figures.items()}
+    assert run.problems == {"a": Rate(1, 2), "b": Rate(2, 2)}
     assert values["pass@1"] == 0.75
     assert values["pass@2"] == 1.0
     assert values["errors_first"] == 0.75, "a: 1.5 per trajectory, b: 0"
@@ -46,9 +46,9 @@ def test_a_fault_is_absent_and_counted_apart() -> None:
 
 
 def test_pass_at_k_rests_on_problems_with_enough_samples() -> None:
-    arm = score([*(sample("a", n, n == 0) for n in range(4)), *(sample("b", n, True) for n in range(3))])
-    assert arm.figures["pass@2"].problems == 2
-    assert (arm.figures["pass@4"].value, arm.figures["pass@4"].problems) == (1.0, 1)
+    run = score([*(sample("a", n, n == 0) for n in range(4)), *(sample("b", n, True) for n in range(3))])
+    assert run.figures["pass@2"].problems == 2
+    assert (run.figures["pass@4"].value, run.figures["pass@4"].problems) == (1.0, 1)
 
 
 def test_repair_is_compared_problem_by_problem() -> None:
@@ -62,9 +62,9 @@ def test_repair_is_compared_problem_by_problem() -> None:
 
 
 def test_nothing_judged_gives_no_figure_rather_than_a_zero() -> None:
-    arm = score([sample("a", 0, None, fault="node gone")])
-    assert "pass@1" not in arm.figures
-    assert arm.faults == {"node gone": 1}
+    run = score([sample("a", 0, None, fault="node gone")])
+    assert "pass@1" not in run.figures
+    assert run.faults == {"node gone": 1}
 
 
 def test_the_same_samples_give_the_same_figures_in_any_order() -> None:

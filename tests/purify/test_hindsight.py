@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.purify import LeftAlone, PurifyPolicy, Reason, SplicePolicy, Which, hindsight, settle
+from cleaner_rl.purify import LeftAlone, PurifyConfig, PurifyScope, Reason, RepairConfig, apply_purification, hindsight
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import (
     Edit,
-    Ending,
-    Granularity,
-    Mode,
+    RepairKind,
+    RepairMode,
     Scores,
+    StopReason,
     TextSpan,
     TokenSpan,
     Trajectory,
     Turn,
-    raw,
+    sampled_turns,
     undo,
     without_rescoring,
 )
@@ -34,7 +34,7 @@ from tests.builders import (
     written,
 )
 
-POLICY = SplicePolicy()
+POLICY = RepairConfig()
 SLIP = failed("print(1 + y)", "I add. ")
 FIX = worked("print(1 + 1)", "Now right. ")
 OTHER = worked("import math\nfor i in range(3): math.sqrt(i)", "Another way. ")
@@ -51,8 +51,8 @@ def test_a_mended_failure_is_collapsed_onto_its_correction() -> None:
     assert purified.left_alone == ()
     graft, last = purified.trajectory.turns
     assert (graft.reasoning, graft.action, graft.observation) == (SLIP.reasoning, FIX.action, FIX.observation)
-    assert edit_of(graft).mode is Mode.HINDSIGHT
-    assert edit_of(graft).granularity is Granularity.GRAFT
+    assert edit_of(graft).mode is RepairMode.HINDSIGHT
+    assert edit_of(graft).kind is RepairKind.GRAFT
     assert edit_of(graft).original == (SLIP, FIX)
     assert last == rollout.turns[2]
     assert not any(turn.failed for turn in purified.trajectory.turns)
@@ -61,7 +61,7 @@ def test_a_mended_failure_is_collapsed_onto_its_correction() -> None:
 def test_an_unlike_correction_replaces_the_reasoning_too() -> None:
     replaced = hindsight(trajectory(SLIP, OTHER), POLICY).trajectory.turns[0]
     assert replaced.reasoning == OTHER.reasoning
-    assert edit_of(replaced).granularity is Granularity.REPLACE
+    assert edit_of(replaced).kind is RepairKind.REPLACE
 
 
 def test_a_chain_of_failures_is_compared_by_its_first_and_kept_whole() -> None:
@@ -70,7 +70,7 @@ def test_a_chain_of_failures_is_compared_by_its_first_and_kept_whole() -> None:
     assert len(purified.trajectory.turns) == 3
     chain = edit_of(purified.trajectory.turns[1])
     assert chain.original == (SLIP, second, FIX)
-    assert chain.granularity is Granularity.GRAFT
+    assert chain.kind is RepairKind.GRAFT
     assert purified.trajectory.turns[1].reasoning == SLIP.reasoning
     assert [turn.edit is None for turn in purified.trajectory.turns] == [True, False, True]
 
@@ -81,18 +81,18 @@ def test_two_chains_are_two_edits_and_undo_gives_the_original_back_in_any_order(
     assert [index for index, _ in clean.edits] == [0, 2]
     assert undo(undo(clean, 2), 0) == rollout
     assert undo(undo(clean, 0), 3) == rollout
-    assert [piece.turn for piece in raw(clean)] == list(rollout.turns)
-    assert [len(piece.context) for piece in raw(clean)] == list(range(7))
+    assert [piece.turn for piece in sampled_turns(clean)] == list(rollout.turns)
+    assert [len(piece.context) for piece in sampled_turns(clean)] == list(range(7))
 
 
 def test_what_nobody_mended_stays_as_it_is() -> None:
     rollout = trajectory(SLIP, SLIP, answered())
     purified = hindsight(rollout, POLICY)
     assert purified.trajectory == rollout
-    assert purified.left_alone == (LeftAlone(0, Reason.UNMENDED), LeftAlone(1, Reason.UNMENDED))
-    assert hindsight(trajectory(worked(), SLIP), POLICY).left_alone == (LeftAlone(1, Reason.UNMENDED),)
+    assert purified.left_alone == (LeftAlone(0, Reason.UNCORRECTED), LeftAlone(1, Reason.UNCORRECTED))
+    assert hindsight(trajectory(worked(), SLIP), POLICY).left_alone == (LeftAlone(1, Reason.UNCORRECTED),)
     unrun = drafted(written("print(3)"))
-    assert hindsight(trajectory(SLIP, unrun), POLICY).left_alone == (LeftAlone(0, Reason.UNMENDED),)
+    assert hindsight(trajectory(SLIP, unrun), POLICY).left_alone == (LeftAlone(0, Reason.UNCORRECTED),)
 
 
 def two(first: str, second: str, *results: ToolResult) -> Turn[TokenSpan]:
@@ -119,8 +119,8 @@ def test_later_failures_of_a_chain_are_collapsed_even_if_the_first_must_stay() -
 
 def test_s2_a_trajectory_with_a_fault_is_not_touched() -> None:
     for rollout in (
-        replace(trajectory(SLIP, FIX), ending=Ending.FAULT),
-        replace(trajectory(SLIP, FIX), ending=Ending.DROPPED),
+        replace(trajectory(SLIP, FIX), stop_reason=StopReason.FAULT),
+        replace(trajectory(SLIP, FIX), stop_reason=StopReason.DROPPED),
         trajectory(SLIP, FIX, failed(result=FAULT)),
     ):
         purified = hindsight(rollout, POLICY)
@@ -142,7 +142,7 @@ def test_s24_stale_reasoning_is_noted_in_the_correction_and_in_later_turns() -> 
     assert edit_of(grafted.turns[1]).stale == ("NameError",)
     assert edit_of(hindsight(trajectory(before, SLIP, FIX), POLICY).trajectory.turns[1]).stale == ()
     assert edit_of(hindsight(trajectory(SLIP, FIX, answered()), POLICY).trajectory.turns[0]).stale == ()
-    strict = SplicePolicy(refuse_stale=True)
+    strict = RepairConfig(refuse_stale=True)
     refused = hindsight(trajectory(SLIP, confession), strict)
     assert refused.left_alone == (LeftAlone(0, Reason.STALE),)
     assert len(refused.trajectory.turns) == 2
@@ -154,7 +154,7 @@ def test_a_re_scored_trajectory_is_refused_until_its_scores_are_dropped() -> Non
     assert FIX.action.sampled is not None
     scored = replace(FIX, action=replace(FIX.action, rescored=Scores(FIX.action.sampled.logprobs)))
     rollout = trajectory(SLIP, scored)
-    with pytest.raises(ValueError, match=r"^this trajectory was re-scored already; take `without_rescoring` of it"):
+    with pytest.raises(ValueError, match="`without_rescoring`"):
         hindsight(rollout, POLICY)
     assert undo(hindsight(without_rescoring(rollout), POLICY).trajectory, 0) == trajectory(SLIP, FIX)
 
@@ -169,28 +169,28 @@ def test_text_and_tokens_are_purified_alike() -> None:
     text = Trajectory(TextSpan("What is 1+1?\n"), tuple(map(as_text, turns)))
     purified, tokens = hindsight(text, POLICY), hindsight(trajectory(*turns), POLICY)
     assert purified.trajectory.text == tokens.trajectory.text
-    assert [(i, e.granularity, e.similarity, e.stale) for i, e in purified.trajectory.edits] == [
-        (i, e.granularity, e.similarity, e.stale) for i, e in tokens.trajectory.edits
+    assert [(i, e.kind, e.similarity, e.stale) for i, e in purified.trajectory.edits] == [
+        (i, e.kind, e.similarity, e.stale) for i, e in tokens.trajectory.edits
     ]
 
 
 def test_s19_failures_can_be_left_raw() -> None:
     rollout = trajectory(SLIP, FIX, answered())
-    only = PurifyPolicy(which=Which.SUCCESSFUL)
+    only = PurifyConfig(scope=PurifyScope.SUCCESSFUL)
     wrong, right = replace(rollout, success=False), replace(rollout, success=True)
-    assert settle(wrong, only, Mode.HINDSIGHT) == wrong
-    assert len(settle(right, only, Mode.HINDSIGHT).turns) == 2
-    assert len(settle(wrong, PurifyPolicy(), Mode.HINDSIGHT).turns) == 2
-    with pytest.raises(ValueError, match=r"^which='successful' needs graded trajectories"):
-        settle(rollout, only, Mode.HINDSIGHT)
+    assert apply_purification(wrong, only, RepairMode.HINDSIGHT) == wrong
+    assert len(apply_purification(right, only, RepairMode.HINDSIGHT).turns) == 2
+    assert len(apply_purification(wrong, PurifyConfig(), RepairMode.HINDSIGHT).turns) == 2
+    with pytest.raises(ValueError, match="scope='successful'"):
+        apply_purification(rollout, only, RepairMode.HINDSIGHT)
 
 
 def test_s19_a_failed_live_rollout_is_raw_up_to_its_first_failure() -> None:
     graft = hindsight(trajectory(SLIP, FIX), POLICY).trajectory.turns[0]
-    live = replace(graft, edit=replace(edit_of(graft), mode=Mode.LIVE))
-    kept = replace(SLIP, edit=Edit(Mode.LIVE, Granularity.NONE, (SLIP,)))
+    live = replace(graft, edit=replace(edit_of(graft), mode=RepairMode.SAAR))
+    kept = replace(SLIP, edit=Edit(RepairMode.SAAR, RepairKind.NONE, (SLIP,)))
     rollout = trajectory(worked(), kept, live, answered(), success=False)
-    only = PurifyPolicy(which=Which.SUCCESSFUL)
-    assert settle(rollout, only, Mode.LIVE).turns == (worked(), kept, SLIP)
-    assert settle(replace(rollout, success=True), only, Mode.LIVE).turns == rollout.turns
-    assert settle(rollout, PurifyPolicy(), Mode.LIVE) is rollout
+    only = PurifyConfig(scope=PurifyScope.SUCCESSFUL)
+    assert apply_purification(rollout, only, RepairMode.SAAR).turns == (worked(), kept, SLIP)
+    assert apply_purification(replace(rollout, success=True), only, RepairMode.SAAR).turns == rollout.turns
+    assert apply_purification(rollout, PurifyConfig(), RepairMode.SAAR) is rollout

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.purify import (
-    Budget,
     Draft,
-    PurifyPolicy,
+    OnUnrepaired,
+    PurifyConfig,
+    RepairBudget,
+    RepairConfig,
+    RepairOutcome,
     SampleRequest,
-    SplicePolicy,
-    Unrepaired,
-    Verdict,
     hindsight,
     repair,
     rescore,
@@ -34,9 +34,9 @@ from cleaner_rl.trajectory import (
     Trajectory,
     Turn,
     Vocabulary,
-    raw,
     read_text,
     read_tokens,
+    sampled_turns,
     token_span,
     undo,
 )
@@ -177,8 +177,8 @@ THRESHOLDS = st.sampled_from([0.0, 0.5, 0.8, 1.1])
 @given(WORLDS, st.lists(steps(), max_size=6), THRESHOLDS, st.randoms(use_true_random=False))
 def test_hindsight(world: World, script: list[Step], threshold: float, order: object) -> None:
     rollout = replace(world.prompt(), turns=tuple(world.observed(world.drafted(step), step) for step in script))
-    policy = SplicePolicy(threshold=threshold)
-    purified = hindsight(rollout, policy)
+    config = RepairConfig(threshold=threshold)
+    purified = hindsight(rollout, config)
     clean = purified.trajectory
     check_aligned(world, clean)
     # A fully repaired trajectory holds no failure, and what is left alone is all that failed.
@@ -186,11 +186,11 @@ def test_hindsight(world: World, script: list[Step], threshold: float, order: ob
     assert sum(len(edit.original) - 1 for _, edit in clean.edits) == len(rollout.turns) - len(clean.turns)
     # The same on text: the text of the splice is the splice of the texts. Only where reasoning ends inside a token,
     # the token belongs to the action; then the two differ by those characters and nothing else.
-    text = hindsight(as_text(rollout), policy).trajectory
-    assert [edit.granularity for _, edit in text.edits] == [edit.granularity for _, edit in clean.edits]
+    text = hindsight(as_text(rollout), config).trajectory
+    assert [edit.kind for _, edit in text.edits] == [edit.kind for _, edit in clean.edits]
     assert [edit.similarity for _, edit in text.edits] == [edit.similarity for _, edit in clean.edits]
     for (index, edit), turn in zip(clean.edits, (clean.turns[i] for i, _ in clean.edits), strict=True):
-        kept = edit.original[0] if edit.granularity == "graft" else edit.original[-1]
+        kept = edit.original[0] if edit.kind == "graft" else edit.original[-1]
         assert edit.original[-1].action is not None
         assert turn.text == kept.reasoning.text + edit.original[-1].action.text
         assert clean.turns[index] is turn
@@ -200,29 +200,33 @@ def test_hindsight(world: World, script: list[Step], threshold: float, order: ob
         while undone.edits:
             undone = undo(undone, order.choice(undone.edits)[0])  # type: ignore[attr-defined]
         assert undone == rollout
-        assert [piece.turn for piece in raw(version)] == list(rollout.turns)
-        assert [piece.context for piece in raw(version)] == [rollout.turns[:i] for i in range(len(rollout.turns))]
-    assert hindsight(rollout, policy) == purified
+        assert [piece.turn for piece in sampled_turns(version)] == list(rollout.turns)
+        assert [piece.context for piece in sampled_turns(version)] == [
+            rollout.turns[:i] for i in range(len(rollout.turns))
+        ]
+    assert hindsight(rollout, config) == purified
 
 
-UNREPAIRED = st.sampled_from(Unrepaired)
+UNREPAIRED = st.sampled_from(OnUnrepaired)
 
 
 @settings(deadline=None)
 @given(
     WORLDS, st.lists(st.tuples(steps(), st.lists(steps(), min_size=3, max_size=3)), max_size=4), THRESHOLDS, UNREPAIRED
 )
-def test_live(world: World, script: list[tuple[Step, list[Step]]], threshold: float, unrepaired: Unrepaired) -> None:
-    policy = PurifyPolicy(splice=SplicePolicy(threshold=threshold), unrepaired=unrepaired)
-    once = rolled_out(World(world.name), script, policy)
-    assert rolled_out(World(world.name), script, policy) == once, "the same seed gives the same bytes"
+def test_live(
+    world: World, script: list[tuple[Step, list[Step]]], threshold: float, on_unrepaired: OnUnrepaired
+) -> None:
+    config = PurifyConfig(repair=RepairConfig(threshold=threshold), on_unrepaired=on_unrepaired)
+    once = rolled_out(World(world.name), script, config)
+    assert rolled_out(World(world.name), script, config) == once, "the same seed gives the same bytes"
     clean, sampled, verdicts = once
     check_aligned(world, clean)
     check_rescored(clean)
-    if set(verdicts) <= {Verdict.REPAIRED}:
+    if set(verdicts) <= {RepairOutcome.REPAIRED}:
         assert not any(turn.failed for turn in clean.turns)
     # Everything that was sampled is there, once, in order, each in the context it was sampled in.
-    pieces = list(raw(clean))
+    pieces = list(sampled_turns(clean))
     assert [piece.turn.text for piece in pieces] == [turn.text for _, turn in sampled]
     prompt = clean.prompt.text
     for piece, (context, _) in zip(pieces, sampled, strict=True):
@@ -230,14 +234,14 @@ def test_live(world: World, script: list[tuple[Step, list[Step]]], threshold: fl
         assert context.startswith(prompt)
 
 
-Rolled = tuple[Trajectory[TokenSpan], list[tuple[str, Turn[TokenSpan]]], list[Verdict]]
+Rolled = tuple[Trajectory[TokenSpan], list[tuple[str, Turn[TokenSpan]]], list[RepairOutcome]]
 
 
-def rolled_out(world: World, script: list[tuple[Step, list[Step]]], policy: PurifyPolicy) -> Rolled:
+def rolled_out(world: World, script: list[tuple[Step, list[Step]]], config: PurifyConfig) -> Rolled:
     """A rollout by the script, repaired live; also each sampled turn with the text before it, and each verdict."""
     history = world.prompt()
     sampled: list[tuple[str, Turn[TokenSpan]]] = []
-    verdicts: list[Verdict] = []
+    verdicts: list[RepairOutcome] = []
     for step, corrections in script:
         turn = world.observed(world.drafted(step), step)
         sampled.append((history.text, turn))
@@ -256,13 +260,13 @@ def rolled_out(world: World, script: list[tuple[Step, list[Step]]], policy: Puri
             async def execute(turn: Turn[TokenSpan], done: list[Step] = attempted) -> Turn[TokenSpan]:
                 return world.observed(turn, done[-1])
 
-            budget = Budget(100_000, 100_000, 100_000)
+            budget = RepairBudget(100_000, 100_000, 100_000)
             seeds = Seeds(1, "task", 0)
-            mended = asyncio.run(
-                repair(history, turn, sample=sample, execute=execute, policy=policy, budget=budget, seeds=seeds)
+            repaired = asyncio.run(
+                repair(history, turn, sample=sample, execute=execute, config=config, budget=budget, seeds=seeds)
             )
-            turns = mended.turns
-            verdicts.append(mended.verdict)
+            turns = repaired.turns
+            verdicts.append(repaired.verdict)
         history = replace(history, turns=history.turns + turns)
     return history, sampled, verdicts
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.purify import (
+    RepairConfig,
     ReplayFaultError,
     ReplayVerdict,
-    SplicePolicy,
     hindsight,
-    prove,
     replay,
+    verify_by_replay,
 )
 from cleaner_rl.purify.replay import ExecuteCall
 from cleaner_rl.tools import Status, ToolCall, ToolResult
@@ -107,7 +107,7 @@ def test_s2_a_fault_during_a_replay_says_nothing() -> None:
 
         yield execute
 
-    with pytest.raises(ReplayFaultError, match="no node answered; replay it again"):
+    with pytest.raises(ReplayFaultError, match="no node answered"):
         asyncio.run(replay(trajectory(*asyncio.run(record("print(1)"))), down))
 
 
@@ -115,18 +115,18 @@ def test_hindsight_on_a_session_is_proven_or_undone() -> None:
     independent = trajectory(
         *asyncio.run(record("print(y)", "y = 1\nprint(y)", "print(y)", "print(z)", "z = 5\nprint(z)"))
     )
-    clean = hindsight(independent, SplicePolicy()).trajectory
+    clean = hindsight(independent, RepairConfig()).trajectory
     assert len(clean.edits) == 2
-    proof = asyncio.run(prove(clean, Interpreter().fresh))
+    proof = asyncio.run(verify_by_replay(clean, Interpreter().fresh))
     assert proof.replay.verdict is ReplayVerdict.SAME
     assert proof.trajectory is clean
     # The failed cell set `y` before it raised, and the correction needs it.
     dependent = trajectory(
         *asyncio.run(record("print(q)", "q = 1\nprint(q)", "y = 1\nprint(z)", "print(y)")), answered()
     )
-    collapsed = hindsight(dependent, SplicePolicy()).trajectory
+    collapsed = hindsight(dependent, RepairConfig()).trajectory
     assert len(collapsed.edits) == 2
-    disproof = asyncio.run(prove(collapsed, Interpreter().fresh))
+    disproof = asyncio.run(verify_by_replay(collapsed, Interpreter().fresh))
     assert disproof.replay.verdict is ReplayVerdict.DIFFERENT
     assert disproof.replay.difference is not None
     assert disproof.replay.difference.turn == 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cleaner_rl.resample import Group, Quality
+from cleaner_rl.resample import Quality, RolloutGroup
 from cleaner_rl.tools import Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Tally, TextSpan, Trajectory, Turn
+from cleaner_rl.trajectory import Edit, Key, RepairKind, RepairMode, StopReason, Tally, TextSpan, Trajectory, Turn
 
 OK, ERROR, TIMEOUT, FAULT = Status.OK, Status.ERROR, Status.TIMEOUT, Status.FAULT
 CLEAN = Quality(Tally(0, 1), Tally(0, 1))
@@ -20,9 +20,9 @@ def turn(*statuses: Status, attempt: int = 0, output: str = "") -> Turn[TextSpan
 
 
 def edited(
-    mode: Mode, *original: Turn[TextSpan], granularity: Granularity = Granularity.GRAFT, result: Status = OK
+    mode: RepairMode, *original: Turn[TextSpan], kind: RepairKind = RepairKind.GRAFT, result: Status = OK
 ) -> Turn[TextSpan]:
-    return replace(turn(result), edit=Edit(mode, granularity, original))
+    return replace(turn(result), edit=Edit(mode, kind, original))
 
 
 def rollout(
@@ -32,9 +32,9 @@ def rollout(
     step: int = 0,
     reward: float | None = 1.0,
     success: bool | None = None,
-    ending: Ending = Ending.ANSWERED,
+    stop_reason: StopReason = StopReason.ANSWERED,
 ) -> Trajectory[TextSpan]:
-    return Trajectory(TextSpan("?"), turns, Key("run", step, task, number), reward, success, ending)
+    return Trajectory(TextSpan("?"), turns, Key("run", step, task, number), reward, success, stop_reason)
 
 
 def quality(failed: int, calls: int, residual: int | None = None, penalty: float = 0.0) -> Quality:
@@ -48,9 +48,9 @@ def group(
     rollouts: Sequence[int] | None = None,
     task: str = "t",
     step: int = 0,
-) -> Group:
+) -> RolloutGroup:
     size = len(rewards)
-    return Group(
+    return RolloutGroup(
         task,
         step,
         rewards,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.resample import PlainPolicy, RocPolicy
+from cleaner_rl.resample import PlainConfig, RocConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods" / "grpo-roc.md").read_text()
 
@@ -19,10 +19,10 @@ def test_the_example_runs_and_keeps_what_the_page_says(capsys: pytest.CaptureFix
 
 
 def test_the_table_has_the_defaults() -> None:
-    policy = RocPolicy()
-    assert f"| `RocPolicy.keep` | {policy.keep} |" in PAGE
-    assert f"| `min_positive`, `min_negative` | {policy.min_positive}, {policy.min_negative} |" in PAGE
-    assert f"| `positives` | `{policy.positives}` |" in PAGE
-    assert f"| `softness` | {policy.softness} |" in PAGE
-    assert f"| `quality_of` | `{policy.quality_of}` |" in PAGE
-    assert f"| `PlainPolicy.minimum` | {PlainPolicy().minimum} |" in PAGE
+    config = RocConfig()
+    assert f"| `RocConfig.keep` | {config.keep} |" in PAGE
+    assert f"| `min_positive`, `min_negative` | {config.min_positive}, {config.min_negative} |" in PAGE
+    assert f"| `positives` | `{config.positives}` |" in PAGE
+    assert f"| `softness` | {config.softness} |" in PAGE
+    assert f"| `quality_of` | `{config.quality_of}` |" in PAGE
+    assert f"| `PlainConfig.minimum` | {PlainConfig().minimum} |" in PAGE

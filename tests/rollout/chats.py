@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from cleaner_rl.rollout import Chat
+from cleaner_rl.rollout import ChatRenderer
 from cleaner_rl.tools import ToolSet, python_tool
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -41,5 +41,5 @@ def tokenizer(template: str, frames: bool = True) -> Any:
 
 
 @cache
-def chat(template: str = "qwen3", frames: bool = True, **options: bool) -> Chat:
-    return Chat(tokenizer(template, frames), TOOLS, options=options)
+def chat(template: str = "qwen3", frames: bool = True, **options: bool) -> ChatRenderer:
+    return ChatRenderer(tokenizer(template, frames), TOOLS, options=options)

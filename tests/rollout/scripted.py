@@ -95,8 +95,8 @@ class BrokenScores(ScriptedPolicy):
         raise EngineFaultError("the engine is gone")
 
 
-def token_model(policy: ScriptedPolicy, window: int = 20_000, sampling: Sampling | None = None) -> TokenModel:
-    return TokenModel(policy, chat(), call_format("hermes"), window=window, sampling=sampling or Sampling())
+def token_model(engine: ScriptedPolicy, window: int = 20_000, sampling: Sampling | None = None) -> TokenModel:
+    return TokenModel(engine, chat(), call_format("hermes"), window=window, sampling=sampling or Sampling())
 
 
 @asynccontextmanager

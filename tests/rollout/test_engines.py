@@ -21,13 +21,22 @@ from cleaner_rl.rollout import (
     Finish,
     Purifier,
     Sampling,
-    StatelessToolbox,
-    finish,
+    StatelessToolEnv,
+    grade_and_purify,
     rollout,
 )
-from cleaner_rl.rollout.engines import Address, ChatModel, Connection, Engine, SglangPolicy, VllmPolicy, connect, http
+from cleaner_rl.rollout.engines import (
+    Address,
+    ChatModel,
+    Connection,
+    EngineKind,
+    SglangEngine,
+    VllmEngine,
+    connect,
+    http,
+)
 from cleaner_rl.tasks import ChoiceGrader
-from cleaner_rl.trajectory import Ending, TextSpan, Trajectory, residual_tally
+from cleaner_rl.trajectory import StopReason, TextSpan, Trajectory, residual_tally
 from tests.rollout.chats import TOOLS, tokenizer
 from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, logprobs_of
 from tests.rollout.test_loop import FakeSandbox
@@ -78,15 +87,15 @@ async def sglang_stand_in(request: web.Request) -> web.Response:
 async def test_sglang_samples_and_scores_by_its_documented_contract() -> None:
     ids = np.arange(50, 90, dtype=np.int32)
     async with standing_in("/generate", sglang_stand_in) as url, Address(url) as address:
-        policy = SglangPolicy(address)
+        engine = SglangEngine(address)
         options: dict[str, Any] = {"seed": 3, "sampling": Sampling(), "request": "x"}
-        cut = await policy.sample(ids, max_tokens=4, stop_ids=(), **options)
+        cut = await engine.sample(ids, max_tokens=4, stop_ids=(), **options)
         assert (cut.ids_T.tolist(), cut.finish, cut.version) == ([3, 4, 5, 6], Finish.LENGTH, 12)
         assert cut.logprobs_T is not None
         assert np.array_equal(cut.logprobs_T, logprobs_of(ids, cut.ids_T))
-        ended = await policy.sample(ids, max_tokens=9, stop_ids=(5,), **options)
+        ended = await engine.sample(ids, max_tokens=9, stop_ids=(5,), **options)
         assert (ended.ids_T.tolist(), ended.finish) == ([3, 4, 5], Finish.STOP)
-        scores = await policy.score(ids[:7], ids[7:], request="x")
+        scores = await engine.score(ids[:7], ids[7:], request="x")
         assert np.array_equal(scores.logprobs, logprobs_of(ids[:7], ids[7:]))
         assert scores.version == 12
 
@@ -104,12 +113,12 @@ async def test_sglang_that_aborts_or_answers_otherwise_is_a_fault() -> None:
 
     ids = np.arange(5, 9, dtype=np.int32)
     async with standing_in("/generate", handler) as url, Address(url) as address:
-        policy = SglangPolicy(address)
+        engine = SglangEngine(address)
         for reason in ("out of memory", "another form"):
             with pytest.raises(EngineFaultError, match=reason):
-                await policy.sample(ids, max_tokens=1, stop_ids=(), seed=1, sampling=Sampling(), request="x")
-        with pytest.raises(EngineFaultError, match="did not give the log-probs"):
-            await policy.score(ids[:3], ids[3:], request="x")
+                await engine.sample(ids, max_tokens=1, stop_ids=(), seed=1, sampling=Sampling(), request="x")
+        with pytest.raises(EngineFaultError, match="log-probs"):
+            await engine.score(ids[:3], ids[3:], request="x")
 
 
 @asynchronous
@@ -127,11 +136,11 @@ async def test_a_busy_or_broken_engine_is_asked_again_and_a_refusal_is_not() -> 
         await address.post("/x", {})
         assert asked == 4
         statuses = [400]
-        with pytest.raises(EngineFaultError, match="answered 400: because"):
+        with pytest.raises(EngineFaultError, match="400: because"):
             await address.post("/x", {})
         assert asked == 5
     async with Address("http://127.0.0.1:9", patience=0.5) as nowhere:
-        with pytest.raises(EngineFaultError, match=r"no engine answers.*gave up after 0.5 s"):
+        with pytest.raises(EngineFaultError, match=r"127\.0\.0\.1:9.*0\.5 s"):
             await nowhere.post("/x", {})
 
 
@@ -144,14 +153,14 @@ async def test_who_waits_for_an_engine_is_told_so_once(
         with pytest.raises(EngineFaultError):
             await nowhere.post("/x", {})
     (said,) = [record.getMessage() for record in caplog.records if record.name == http.__name__]
-    assert said.startswith("no engine answers at http://127.0.0.1:9")
-    assert said.endswith("waiting for it, up to 2 s")
+    assert "http://127.0.0.1:9" in said
+    assert "2 s" in said
 
 
 @asynchronous
 async def test_a_chat_api_has_one_address() -> None:
-    several = Connection(("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"), "some-model", Engine.CHAT)
-    with pytest.raises(ChatError, match="asked at one address"):
+    several = Connection(("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"), "some-model", EngineKind.CHAT)
+    with pytest.raises(ChatError, match="one address"):
         async with connect(several, STATELESS):
             pass
 
@@ -175,8 +184,8 @@ async def test_vllm_that_breaks_on_the_rows_of_its_cache_is_asked_for_all_of_the
 
     ids = np.arange(5, 25, dtype=np.int32)
     async with standing_in("/inference/v1/generate", handler) as url, Address(url) as address:
-        policy = VllmPolicy(address)
-        scores = await policy.score(ids[:6], ids[6:], request="x")
+        engine = VllmEngine(address)
+        scores = await engine.score(ids[:6], ids[6:], request="x")
         assert np.array_equal(scores.logprobs, logprobs_of(ids[:1], ids[1:])[5:])
         assert skipped == [False, True]
 
@@ -213,7 +222,7 @@ async def test_vllm_scores_a_suffix_with_either_of_its_model_runners(
 
     ids = np.arange(5, 11 + suffix, dtype=np.int32)
     async with standing_in("/inference/v1/generate", handler) as url, Address(url) as address:
-        scores = await VllmPolicy(address).score(ids[:6], ids[6:], request="x")
+        scores = await VllmEngine(address).score(ids[:6], ids[6:], request="x")
         assert np.allclose(scores.logprobs, logprobs_of(ids[:1], ids[1:])[5:])
 
 
@@ -248,14 +257,16 @@ async def test_a_chat_api_gives_text_trajectories_that_are_repaired_and_graded()
     )
     async with standing_in("/v1/chat/completions", service.answer) as url, Address(f"{url}/v1") as address:
         model = ChatModel(address, "some-model", TOOLS, window=8_000)
-        toolbox = StatelessToolbox(FakeSandbox())
+        tool_env = StatelessToolEnv(FakeSandbox())
         purifier = Purifier()
-        made = await rollout(TASK, KEY, prompt=STATELESS, model=model, toolbox=toolbox, seeds=SEEDS, purifier=purifier)
-        graders = {"choice": ChoiceGrader()}
-        trajectory = await finish(
-            made, TASK, model=model, toolbox=toolbox, graders=graders, seeds=SEEDS, purifier=purifier
+        made = await rollout(
+            TASK, KEY, prompt=STATELESS, model=model, tool_env=tool_env, seeds=SEEDS, purifier=purifier
         )
-    assert trajectory.ending is Ending.ANSWERED
+        graders = {"choice": ChoiceGrader()}
+        trajectory = await grade_and_purify(
+            made, TASK, model=model, tool_env=tool_env, graders=graders, seeds=SEEDS, purifier=purifier
+        )
+    assert trajectory.stop_reason is StopReason.ANSWERED
     assert trajectory.success
     assert isinstance(trajectory.prompt, TextSpan)
     assert residual_tally(trajectory).failed == 0
@@ -279,7 +290,7 @@ async def test_a_chat_api_gives_text_trajectories_that_are_repaired_and_graded()
 async def test_a_chat_api_is_asked_below_v1_unless_its_address_has_a_path(path: str, given: str) -> None:
     service = ChatApi({"content": "Yes."})
     async with standing_in(f"{path}/chat/completions", service.answer) as url:
-        connection = Connection((f"{url}{given}",), "some-model", Engine.CHAT, patience=0)
+        connection = Connection((f"{url}{given}",), "some-model", EngineKind.CHAT, patience=0)
         async with connect(connection, STATELESS) as model:
             context = Trajectory(model.begin(STATELESS.messages(TASK)), key=KEY)
             assert (await model.sample(SampleRequest(context, 1, 400, 0))).turn.text == "Yes."

@@ -11,13 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cleaner_rl.purify import PurifyPolicy, Unrepaired
-from cleaner_rl.rollout import EngineFaultError, Purifier, RolloutBudget, Sampling, StatelessToolbox, rollout
+from cleaner_rl.purify import OnUnrepaired, PurifyConfig
+from cleaner_rl.rollout import EngineFaultError, Purifier, RolloutBudget, Sampling, StatelessToolEnv, rollout
 from cleaner_rl.rollout.model import RescoringRefusedError
-from cleaner_rl.rollout.toolbox import Hands
+from cleaner_rl.rollout.tool_env import ToolSession
 from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.tools import Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import Ending, Granularity, Key, TokenSpan, Trajectory, raw, residual_tally
+from cleaner_rl.trajectory import (
+    Key,
+    RepairKind,
+    RolloutInfo,
+    StopReason,
+    TokenSpan,
+    Trajectory,
+    residual_tally,
+    sampled_turns,
+)
 from tests.rollout.scripted import (
     KEY,
     SEEDS,
@@ -33,7 +42,7 @@ from tests.rollout.scripted import (
 )
 from tests.sandbox.serving import asynchronous, until
 
-LIVE = Purifier()
+SAAR = Purifier()
 
 
 class FakeSandbox:
@@ -51,15 +60,15 @@ class FakeSandbox:
         raise AssertionError("nobody asked for a session")
 
 
-async def rolled(policy: ScriptedPolicy, sandbox: Any = None, **options: Any) -> Trajectory[TokenSpan]:
+async def rolled(config: ScriptedPolicy, sandbox: Any = None, **options: Any) -> Trajectory[TokenSpan]:
     window = options.pop("window", 20_000)
     return await rollout(
         TASK,
         KEY,
         prompt=STATELESS,
-        model=token_model(policy, window),
+        model=token_model(config, window),
         seeds=SEEDS,
-        **{"toolbox": StatelessToolbox(sandbox or FakeSandbox()), **options},
+        **{"tool_env": StatelessToolEnv(sandbox or FakeSandbox()), **options},
     )
 
 
@@ -73,16 +82,16 @@ def assert_exact(trajectory: Trajectory[TokenSpan]) -> None:
 
 @asynchronous
 async def test_each_request_holds_exactly_the_ids_of_the_history() -> None:
-    policy = ScriptedPolicy([call("print(6 * 7)"), call("print('é' * 3)"), "It is C."])
+    config = ScriptedPolicy([call("print(6 * 7)"), call("print('é' * 3)"), "It is C."])
     async with node() as sandbox:
-        trajectory = await rolled(policy, sandbox)
-    assert trajectory.ending is Ending.ANSWERED
+        trajectory = await rolled(config, sandbox)
+    assert trajectory.stop_reason is StopReason.ANSWERED
     assert [turn.results[0].output for turn in trajectory.turns[:2]] == ["42\n", "ééé\n"]
-    for index, asked in enumerate(policy.asked):
+    for index, asked in enumerate(config.asked):
         before = replace(trajectory, turns=trajectory.turns[:index])
         assert asked.prompt == before.ids().tolist()
         assert asked.seed == SEEDS.request(index)
-        assert asked.request == "run/3/test/1/1"
+        assert asked.request == "run/training/3/test/1/1"
     assert "<tool_response>\n42\n</tool_response>" in trajectory.text
     assert_exact(trajectory)
 
@@ -90,33 +99,33 @@ async def test_each_request_holds_exactly_the_ids_of_the_history() -> None:
 @asynchronous
 async def test_a_failure_is_repaired_and_the_next_turn_sees_a_clean_history() -> None:
     fixed = call("x = 3\nprint(x)", "I see.\n")
-    policy = ScriptedPolicy([call("x = 3\nprint(y)"), "Hm, no call.", call("print(z)"), fixed, "C."])
+    config = ScriptedPolicy([call("x = 3\nprint(y)"), "Hm, no call.", call("print(z)"), fixed, "C."])
     async with node() as sandbox:
-        trajectory = await rolled(policy, sandbox, purifier=LIVE)
-    assert trajectory.ending is Ending.ANSWERED
+        trajectory = await rolled(config, sandbox, purifier=SAAR)
+    assert trajectory.stop_reason is StopReason.ANSWERED
     turn, answer = trajectory.turns
     assert turn.edit is not None
-    assert turn.edit.granularity is Granularity.GRAFT
+    assert turn.edit.kind is RepairKind.GRAFT
     assert turn.results[0].output == "3\n"
     assert answer.text == "C.<|im_end|>"
     assert residual_tally(trajectory).failed == 0
     # The clean history is what the next request held, and all of it is scored where it stands.
-    assert policy.asked[-1].prompt == replace(trajectory, turns=(turn,)).ids().tolist()
+    assert config.asked[-1].prompt == replace(trajectory, turns=(turn,)).ids().tolist()
     assert_exact(trajectory)
     # Every turn that was sampled is in the ledger, after the context that its request held.
-    sampled = list(raw(trajectory))
+    sampled = list(sampled_turns(trajectory))
     assert [each.turn.attempt for each in sampled] == [0, 1, 2, 3, 0]
-    for each, asked in zip(sampled, policy.asked, strict=True):
+    for each, asked in zip(sampled, config.asked, strict=True):
         context = replace(trajectory, turns=each.context)
         assert context.ids().tolist() == asked.prompt
-    assert [asked.seed for asked in policy.asked[1:4]] == [SEEDS.request(0, attempt) for attempt in (1, 2, 3)]
+    assert [asked.seed for asked in config.asked[1:4]] == [SEEDS.request(0, attempt) for attempt in (1, 2, 3)]
 
 
 @asynchronous
 async def test_re_scoring_asks_for_the_grafted_tokens_alone() -> None:
-    policy = ScriptedPolicy([call("error"), call("errors"), "C."])
-    trajectory = await rolled(policy, purifier=LIVE)
-    ((prefix, suffix),) = policy.scored
+    config = ScriptedPolicy([call("error"), call("errors"), "C."])
+    trajectory = await rolled(config, purifier=SAAR)
+    ((prefix, suffix),) = config.scored
     turn = trajectory.turns[0]
     assert turn.action is not None
     assert suffix == turn.action.ids.tolist()
@@ -125,12 +134,12 @@ async def test_re_scoring_asks_for_the_grafted_tokens_alone() -> None:
 
 @asynchronous
 async def test_without_repair_or_off_the_coin_nothing_is_edited() -> None:
-    for purifier in (None, Purifier(policy=PurifyPolicy(probability=0.0))):
-        policy = ScriptedPolicy([call("error"), call("fine"), "C."])
-        trajectory = await rolled(policy, purifier=purifier)
+    for purifier in (None, Purifier(config=PurifyConfig(probability=0.0))):
+        config = ScriptedPolicy([call("error"), call("fine"), "C."])
+        trajectory = await rolled(config, purifier=purifier)
         assert len(trajectory.turns) == 3
         assert not trajectory.edits
-        assert not policy.scored
+        assert not config.scored
 
 
 @asynchronous
@@ -138,52 +147,54 @@ async def test_re_scoring_after_another_sampling_is_refused_with_the_reason() ->
     model = token_model(ScriptedPolicy(["C."]), sampling=Sampling(temperature=0.7))
 
     async def under(purifier: Purifier) -> Trajectory[TokenSpan]:
-        toolbox = StatelessToolbox(FakeSandbox())
-        return await rollout(TASK, KEY, prompt=STATELESS, model=model, toolbox=toolbox, seeds=SEEDS, purifier=purifier)
+        tool_env = StatelessToolEnv(FakeSandbox())
+        return await rollout(
+            TASK, KEY, prompt=STATELESS, model=model, tool_env=tool_env, seeds=SEEDS, purifier=purifier
+        )
 
     with pytest.raises(RescoringRefusedError, match="another distribution"):
-        await under(LIVE)
+        await under(SAAR)
     unscored = await under(Purifier(rescore=False))
-    assert unscored.ending is Ending.ANSWERED
+    assert unscored.stop_reason is StopReason.ANSWERED
 
 
-@pytest.mark.parametrize("purifier", [None, LIVE])
+@pytest.mark.parametrize("purifier", [None, SAAR])
 @asynchronous
 async def test_s2_a_fault_ends_the_rollout_and_is_never_repaired(purifier: Purifier | None) -> None:
-    policy = ScriptedPolicy([call("fault"), "C."])
-    trajectory = await rolled(policy, purifier=purifier)
-    assert trajectory.ending is Ending.FAULT
+    config = ScriptedPolicy([call("fault"), "C."])
+    trajectory = await rolled(config, purifier=purifier)
+    assert trajectory.stop_reason is StopReason.FAULT
     assert not trajectory.usable
-    assert len(policy.asked) == 1
-    assert trajectory.extra["fault"]
+    assert len(config.asked) == 1
+    assert trajectory.info.fault
 
 
 @asynchronous
 async def test_s2_a_fault_under_an_attempt_ends_it_too() -> None:
-    policy = ScriptedPolicy([call("error"), call("fault"), "C."])
-    trajectory = await rolled(policy, purifier=LIVE)
-    assert trajectory.ending is Ending.FAULT
-    assert len(policy.asked) == 2
-    assert trajectory.extra["fault"]
+    config = ScriptedPolicy([call("error"), call("fault"), "C."])
+    trajectory = await rolled(config, purifier=SAAR)
+    assert trajectory.stop_reason is StopReason.FAULT
+    assert len(config.asked) == 2
+    assert trajectory.info.fault
 
 
 @asynchronous
 async def test_an_engine_that_breaks_is_a_fault_and_what_came_before_is_kept() -> None:
-    policy = ScriptedPolicy([call("fine"), EngineFaultError("no replica answers")])
-    trajectory = await rolled(policy)
-    assert trajectory.ending is Ending.FAULT
-    assert trajectory.extra["fault"] == "no replica answers"
+    config = ScriptedPolicy([call("fine"), EngineFaultError("no replica answers")])
+    trajectory = await rolled(config)
+    assert trajectory.stop_reason is StopReason.FAULT
+    assert trajectory.info.fault == "no replica answers"
     assert len(trajectory.turns) == 1
 
 
 @asynchronous
 async def test_s3_a_malformed_call_gets_feedback_and_a_repair() -> None:
     broken = 'So.\n<tool_call>\n{"name": "python", "arguments": {"code": "print(1)}\n</tool_call>'
-    policy = ScriptedPolicy([broken, call("print(1)"), "C."])
+    config = ScriptedPolicy([broken, call("print(1)"), "C."])
     raw_one = await rolled(ScriptedPolicy([broken, "C."]))
     assert raw_one.turns[0].results[0].status is Status.MALFORMED
     assert "not valid JSON" in raw_one.turns[0].observation.text  # type: ignore[union-attr]
-    repaired = await rolled(policy, purifier=LIVE)
+    repaired = await rolled(config, purifier=SAAR)
     assert residual_tally(repaired).failed == 0
 
 
@@ -210,13 +221,13 @@ async def test_calls_of_a_turn_run_side_by_side_on_a_stateless_tool() -> None:
             return await super().run(request)
 
     trajectory = await rolled(ScriptedPolicy([call("a") + call("b", ""), "C."]), Meeting())
-    assert trajectory.ending is Ending.ANSWERED
+    assert trajectory.stop_reason is StopReason.ANSWERED
 
 
 @asynchronous
 async def test_s12_an_attempt_without_a_call_switches_nothing_off() -> None:
-    policy = ScriptedPolicy([call("error"), "No.", "No.", "No.", call("error"), call("fine"), "C."])
-    trajectory = await rolled(policy, purifier=LIVE)
+    config = ScriptedPolicy([call("error"), "No.", "No.", "No.", call("error"), call("fine"), "C."])
+    trajectory = await rolled(config, purifier=SAAR)
     first, second, _ = trajectory.turns
     assert first.failed
     assert first.edit is not None
@@ -228,25 +239,25 @@ async def test_s12_an_attempt_without_a_call_switches_nothing_off() -> None:
 
 @asynchronous
 async def test_s13_a_repair_in_the_last_turn_is_kept_and_no_call_dangles() -> None:
-    policy = ScriptedPolicy([call("fine"), call("error"), call("fixed"), "C."])
-    trajectory = await rolled(policy, budget=RolloutBudget(turns=2), purifier=LIVE)
-    assert trajectory.ending is Ending.TURN_LIMIT
+    config = ScriptedPolicy([call("fine"), call("error"), call("fixed"), "C."])
+    trajectory = await rolled(config, budget=RolloutBudget(turns=2), purifier=SAAR)
+    assert trajectory.stop_reason is StopReason.TURN_LIMIT
     assert len(trajectory.turns) == 2
     assert all(turn.results and turn.observation is not None for turn in trajectory.turns)
     assert trajectory.turns[1].verified
 
 
-@pytest.mark.parametrize("unrepaired", [Unrepaired.KEEP_ATTEMPTS, Unrepaired.KEEP_FIRST])
+@pytest.mark.parametrize("on_unrepaired", [OnUnrepaired.KEEP_ATTEMPTS, OnUnrepaired.KEEP_FIRST])
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 5, 6])
 @asynchronous
-async def test_a_history_holds_as_many_turns_with_repair_as_without(turns: int, unrepaired: Unrepaired) -> None:
+async def test_a_history_holds_as_many_turns_with_repair_as_without(turns: int, on_unrepaired: OnUnrepaired) -> None:
     never = [call("error")]
     budget = RolloutBudget(turns=turns)
     without = await rolled(ScriptedPolicy(never), budget=budget)
-    purifier = Purifier(policy=PurifyPolicy(unrepaired=unrepaired))
+    purifier = Purifier(config=PurifyConfig(on_unrepaired=on_unrepaired))
     with_repair = await rolled(ScriptedPolicy(never), budget=budget, purifier=purifier)
     assert len(without.turns) == len(with_repair.turns) == turns
-    assert without.ending is with_repair.ending is Ending.TURN_LIMIT
+    assert without.stop_reason is with_repair.stop_reason is StopReason.TURN_LIMIT
 
 
 class ForgetfulTools:
@@ -258,7 +269,7 @@ class ForgetfulTools:
         self._changes, self._status, self.runs = changes, status, 0
 
     @asynccontextmanager
-    async def open(self, key: Key) -> AsyncIterator[Hands]:
+    async def open(self, key: Key) -> AsyncIterator[ToolSession]:
         yield self
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
@@ -274,34 +285,36 @@ WORKED = ToolResult(Status.OK, "as ever")
 HALF_FAILED = [call("fine") + call("error"), call("error"), "It is C."]
 
 
-@pytest.mark.parametrize("unrepaired", [Unrepaired.KEEP_ATTEMPTS, Unrepaired.KEEP_FIRST])
+@pytest.mark.parametrize("on_unrepaired", [OnUnrepaired.KEEP_ATTEMPTS, OnUnrepaired.KEEP_FIRST])
 @asynchronous
-async def test_s2_a_fault_while_the_state_is_made_again_ends_the_rollout(unrepaired: Unrepaired) -> None:
+async def test_s2_a_fault_while_the_state_is_made_again_ends_the_rollout(on_unrepaired: OnUnrepaired) -> None:
     tools = ForgetfulTools(changes=3, status=Status.FAULT)  # after the turn and an attempt
-    purifier = Purifier(policy=PurifyPolicy(attempts=1, unrepaired=unrepaired))
-    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), toolbox=tools, purifier=purifier)
-    assert trajectory.ending is Ending.FAULT
-    assert trajectory.extra["fault"] == "gone"
+    purifier = Purifier(config=PurifyConfig(attempts=1, on_unrepaired=on_unrepaired))
+    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), tool_env=tools, purifier=purifier)
+    assert trajectory.stop_reason is StopReason.FAULT
+    assert trajectory.info.fault == "gone"
 
 
 @asynchronous
 async def test_a_history_says_what_the_state_was_made_of() -> None:
     tools = ForgetfulTools(changes=3, status=Status.OK)
-    purifier = Purifier(policy=PurifyPolicy(attempts=1))
-    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), toolbox=tools, purifier=purifier)
-    assert trajectory.ending is Ending.ANSWERED
+    purifier = Purifier(config=PurifyConfig(attempts=1))
+    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), tool_env=tools, purifier=purifier)
+    assert trajectory.stop_reason is StopReason.ANSWERED
     (failed, _) = trajectory.turns
     assert [result.output for result in failed.results] == ["other", ""]
     assert failed.observation is not None
     assert "other" in failed.observation.text
-    assert next(raw(trajectory)).turn.results[0] == WORKED  # what was sampled, and what that gave, stays in the ledger
+    assert (
+        next(sampled_turns(trajectory)).turn.results[0] == WORKED
+    )  # what was sampled, and what that gave, stays in the ledger
 
 
 @asynchronous
 async def test_a_dropped_rollout_says_so() -> None:
-    purifier = Purifier(policy=PurifyPolicy(unrepaired=Unrepaired.DROP))
+    purifier = Purifier(config=PurifyConfig(on_unrepaired=OnUnrepaired.DROP))
     trajectory = await rolled(ScriptedPolicy([call("error")]), purifier=purifier)
-    assert trajectory.ending is Ending.DROPPED
+    assert trajectory.stop_reason is StopReason.DROPPED
     assert not trajectory.usable
 
 
@@ -311,60 +324,60 @@ async def test_s14_no_request_is_longer_than_the_window_whatever_is_tried() -> N
     ended = set()
     start = len(token_model(ScriptedPolicy(["C."])).begin(STATELESS.messages(TASK)))
     for window in range(start - 2, start + 700, 13):
-        policy = ScriptedPolicy(replies)
-        trajectory = await rolled(policy, window=window, purifier=LIVE)
-        ended.add(trajectory.ending)
-        assert all(len(asked.prompt) + asked.max_tokens <= window for asked in policy.asked)
-        assert all(asked.max_tokens > 0 for asked in policy.asked)
+        config = ScriptedPolicy(replies)
+        trajectory = await rolled(config, window=window, purifier=SAAR)
+        ended.add(trajectory.stop_reason)
+        assert all(len(asked.prompt) + asked.max_tokens <= window for asked in config.asked)
+        assert all(asked.max_tokens > 0 for asked in config.asked)
         assert len(trajectory) <= max(window, start)
-    assert ended == {Ending.FAULT, Ending.TOKEN_LIMIT, Ending.ANSWERED}
+    assert ended == {StopReason.FAULT, StopReason.TOKEN_LIMIT, StopReason.ANSWERED}
 
 
 @asynchronous
 async def test_the_response_keeps_its_budget_and_ends_with_a_sampled_token_or_whole() -> None:
     replies: list[Reply] = [call("error"), call("fine"), call("fine"), "It is C."]
     for tokens in range(1, 420, 7):
-        for purifier in (None, LIVE):
+        for purifier in (None, SAAR):
             trajectory = await rolled(
                 ScriptedPolicy(replies), budget=RolloutBudget(tokens=tokens, lookahead=150), purifier=purifier
             )
             assert len(trajectory) - len(trajectory.prompt) <= tokens
-            if trajectory.ending is Ending.TOKEN_LIMIT and trajectory.turns:
+            if trajectory.stop_reason is StopReason.TOKEN_LIMIT and trajectory.turns:
                 last = trajectory.turns[-1]
                 assert bool(last.results) or not last.observation
 
 
 @asynchronous
 async def test_a_prompt_that_does_not_fit_is_nobodys_failure() -> None:
-    policy = ScriptedPolicy(["C."])
-    trajectory = await rolled(policy, window=10)
-    assert trajectory.ending is Ending.FAULT
-    assert "fills the model's window" in str(trajectory.extra["fault"])
-    assert not policy.asked
+    config = ScriptedPolicy(["C."])
+    trajectory = await rolled(config, window=10)
+    assert trajectory.stop_reason is StopReason.FAULT
+    assert "fills the model's window" in trajectory.info.fault
+    assert not config.asked
 
 
 @asynchronous
 async def test_an_answer_in_time_stays_one_however_long_the_tools_take_to_close() -> None:
-    class ClosesLate(StatelessToolbox):
+    class ClosesLate(StatelessToolEnv):
         @asynccontextmanager
-        async def open(self, key: Key) -> AsyncIterator[Hands]:
-            async with super().open(key) as hands:
-                yield hands
+        async def open(self, key: Key) -> AsyncIterator[ToolSession]:
+            async with super().open(key) as tool_session:
+                yield tool_session
             await asyncio.sleep(1.0)
 
-    toolbox = ClosesLate(FakeSandbox())
-    trajectory = await rolled(ScriptedPolicy(["C."]), toolbox=toolbox, budget=RolloutBudget(seconds=0.8))
-    assert trajectory.ending is Ending.ANSWERED
+    tool_env = ClosesLate(FakeSandbox())
+    trajectory = await rolled(ScriptedPolicy(["C."]), tool_env=tool_env, budget=RolloutBudget(seconds=0.8))
+    assert trajectory.stop_reason is StopReason.ANSWERED
 
 
 @asynchronous
 async def test_the_wall_clock_ends_a_request_that_never_answers() -> None:
-    policy = ScriptedPolicy([call("fine"), None])
+    config = ScriptedPolicy([call("fine"), None])
     before = tasks_left()
-    trajectory = await rolled(policy, budget=RolloutBudget(seconds=0.3))
-    assert trajectory.ending is Ending.TIME_LIMIT
+    trajectory = await rolled(config, budget=RolloutBudget(seconds=0.3))
+    assert trajectory.stop_reason is StopReason.TIME_LIMIT
     assert len(trajectory.turns) == 1
-    assert policy.waiting == 0
+    assert config.waiting == 0
     assert tasks_left() == before
 
 
@@ -373,10 +386,10 @@ async def test_s22_a_rollout_leaves_no_task_however_it_ends() -> None:
     async with node() as sandbox:
         before = tasks_left()
         for replies in ([call("print(1)") * 3, "C."], [EngineFaultError("x")], [call("error"), call("print(1)"), "C."]):
-            await rolled(ScriptedPolicy(replies), sandbox, purifier=LIVE)
+            await rolled(ScriptedPolicy(replies), sandbox, purifier=SAAR)
         assert tasks_left() == before
-        policy = ScriptedPolicy([call("import time; time.sleep(60)") * 2])
-        task = asyncio.create_task(rolled(policy, sandbox))
+        config = ScriptedPolicy([call("import time; time.sleep(60)") * 2])
+        task = asyncio.create_task(rolled(config, sandbox))
         await until(lambda: sandbox.status.busy == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -387,22 +400,22 @@ async def test_s22_a_rollout_leaves_no_task_however_it_ends() -> None:
 
 @asynchronous
 async def test_a_cancelled_rollout_gives_its_request_up() -> None:
-    policy = ScriptedPolicy([None])
+    config = ScriptedPolicy([None])
     before = tasks_left()
-    task = asyncio.create_task(rolled(policy))
-    await until(lambda: policy.waiting == 1)
+    task = asyncio.create_task(rolled(config))
+    await until(lambda: config.waiting == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert policy.waiting == 0
+    assert config.waiting == 0
     assert tasks_left() == before
 
 
 @asynchronous
 async def test_the_same_seeds_give_the_same_trajectory() -> None:
     def bare(trajectory: Trajectory[TokenSpan]) -> Trajectory[TokenSpan]:
-        return replace(trajectory, extra={})
+        return replace(trajectory, info=RolloutInfo())
 
     replies: list[Reply] = [call("error"), call("error"), call("fine"), "C."]
-    one, two = [await rolled(ScriptedPolicy(replies), purifier=LIVE) for _ in range(2)]
+    one, two = [await rolled(ScriptedPolicy(replies), purifier=SAAR) for _ in range(2)]
     assert bare(one) == bare(two)

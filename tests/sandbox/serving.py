@@ -19,9 +19,9 @@ from aiohttp.test_utils import TestServer
 
 from cleaner_rl.sandbox import Node
 from cleaner_rl.sandbox.service.app import App
-from cleaner_rl.sandbox.service.config import ServiceConfig
-from cleaner_rl.sandbox.service.front import Server, build
 from cleaner_rl.sandbox.service.observe import CallLog
+from cleaner_rl.sandbox.service.server import Server, build
+from cleaner_rl.sandbox.service.supervisor import ServiceConfig
 
 P = ParamSpec("P")
 SECONDS = 60.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cleaner_rl.sandbox.inside import folders
+from cleaner_rl.sandbox.inside.layers import remove_folder
 from tests.sandbox.nesting import nested
 
 
 def test_folders_go_however_deep_they_are(tmp_path: Path) -> None:
     top = tmp_path / "top"
     nested(top)
-    folders.remove(str(top))
+    remove_folder(str(top))
     assert not list(tmp_path.iterdir())
 
 
@@ -26,7 +26,7 @@ def test_links_go_and_what_they_lead_to_stays(tmp_path: Path) -> None:
     (top / "inner" / "hard").hardlink_to(outside / "file")
     (top / "nowhere").symlink_to("missing")
     os.mkfifo(top / "pipe")
-    folders.remove(str(top))
+    remove_folder(str(top))
     assert not top.exists()
     assert (outside / "file").read_text() == "kept"
     assert (outside / "inner").stat().st_mode & 0o777 == 0o750
@@ -39,10 +39,10 @@ def test_what_was_closed_to_its_owner_goes(tmp_path: Path) -> None:
     (inner / "file").touch()
     for folder in (inner / "folder", inner, tmp_path / "top"):
         folder.chmod(0)
-    folders.remove(str(tmp_path / "top"))
+    remove_folder(str(tmp_path / "top"))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
-    folders.remove(str(tmp_path / "missing"))
+    remove_folder(str(tmp_path / "missing"))
     assert not list(tmp_path.iterdir())

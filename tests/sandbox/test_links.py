@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cleaner_rl.sandbox import links
-from cleaner_rl.sandbox.links import SessionLink
-from cleaner_rl.sandbox.zygotes import SlotDiedError
+from cleaner_rl.sandbox.node import links
+from cleaner_rl.sandbox.node.links import SessionLink
+from cleaner_rl.sandbox.node.zygotes import SlotDiedError
 from tests.sandbox.serving import asynchronous
 from tests.sandbox.test_zygotes import Supervisor, cancel_then_end, end_then_cancel, meets, open_descriptors
 
@@ -24,7 +24,7 @@ async def test_a_cell_that_ends_just_when_it_is_cancelled_leaves_no_descriptor(
 
 
 @asynchronous
-async def test_a_supervisor_that_dies_between_a_cells_end_and_its_standing_leaves_no_descriptor() -> None:
+async def test_a_supervisor_that_dies_between_a_cells_end_and_its_status_leaves_no_descriptor() -> None:
     before = open_descriptors()
     supervisor = Supervisor(SessionLink)
     assert isinstance(supervisor.slot, SessionLink)
@@ -49,7 +49,7 @@ async def test_a_supervisor_that_does_not_say_where_it_stands_is_given_up() -> N
         lambda link: link.rollback(0),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(links, "STANDING_SECONDS", 0.01)
+        patch.setattr(links, "STATUS_SECONDS", 0.01)
         for number, wait in enumerate(waits):
             supervisor = Supervisor(SessionLink)
             assert isinstance(supervisor.slot, SessionLink)

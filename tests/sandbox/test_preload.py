@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner_rl.sandbox import BARE, SCIENCE, PreloadSet
-from cleaner_rl.sandbox.preload import choose
+from cleaner_rl.sandbox.node.preload import choose
 
 WEB = PreloadSet("web", packages=("requests",))
 

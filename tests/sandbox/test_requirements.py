@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from cleaner_rl.cli.sandbox import sandbox
 from cleaner_rl.sandbox import BARE, SCIENCE, Node, NodeConfig, RunRequest
-from cleaner_rl.sandbox.preload import choose
-from cleaner_rl.sandbox.requirements import RequirementsError, install
+from cleaner_rl.sandbox.node.preload import choose
+from cleaner_rl.sandbox.node.requirements import RequirementsError, install_set
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -51,9 +51,9 @@ def requirements(folder: Path) -> Path:
 
 
 def test_a_set_is_installed_once_and_chosen_by_what_programs_import(folder: Path, requirements: Path) -> None:
-    made = install("sums", requirements, folder / "cache")
+    made = install_set("sums", requirements, folder / "cache")
     assert (made.modules, made.packages) == (("tinysums",), ("tiny_sums",))
-    assert install("sums", requirements, folder / "cache") == made
+    assert install_set("sums", requirements, folder / "cache") == made
     sets = (BARE, SCIENCE, made)
     assert [choose(code, sets).name for code in ("import os", "import numpy", "from tinysums import double")] == [
         "bare",
@@ -72,10 +72,10 @@ def test_a_set_is_installed_once_and_chosen_by_what_programs_import(folder: Path
 
 
 def test_a_changed_file_is_another_set(folder: Path, requirements: Path) -> None:
-    first = install("sums", requirements, folder / "cache")
+    first = install_set("sums", requirements, folder / "cache")
     wheel(folder, "tiny_more", "tinymore", "x = 1\n")
     requirements.write_text(requirements.read_text() + "tiny_more\n")
-    second = install("sums", requirements, folder / "cache")
+    second = install_set("sums", requirements, folder / "cache")
     assert second.site != first.site
     assert second.modules == ("tinymore", "tinysums")
 
@@ -84,10 +84,10 @@ def test_what_can_not_be_installed_is_said_with_what_to_do_and_leaves_nothing(fo
     wrong = folder / "wrong.txt"
     wrong.write_text(f"--no-index\n--find-links {folder}\nno-such-package-at-all\n")
     with pytest.raises(RequirementsError, match=r"(?s)Try it by hand: .*pip install.*no-such-package-at-all"):
-        install("wrong", wrong, folder / "cache")
+        install_set("wrong", wrong, folder / "cache")
     assert [path.name for path in (folder / "cache").iterdir() if path.suffix != ".lock"] == []
     with pytest.raises(RequirementsError, match="can't be read"):
-        install("absent", folder / "absent.txt", folder / "cache")
+        install_set("absent", folder / "absent.txt", folder / "cache")
 
 
 @pytest.mark.parametrize("option", ["data", "science=requirements.txt"])

@@ -16,8 +16,9 @@ from pathlib import Path
 import pyseccomp
 import pytest
 
-from cleaner_rl.sandbox import BARE, Layer, NodeConfig, Tier, seccomp
+from cleaner_rl.sandbox import BARE, Layer, NodeConfig, Tier
 from cleaner_rl.sandbox.inside import kernel
+from cleaner_rl.sandbox.isolation import seccomp
 from tests.sandbox.conftest import Driver, needs
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

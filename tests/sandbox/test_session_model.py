@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cleaner_rl.sandbox import Cell, Limits, SessionRequest
 from cleaner_rl.tools import Status
+from tests.profile import examples
 from tests.sandbox.conftest import Driver
 
 pytestmark = pytest.mark.timeout(300)
@@ -133,7 +134,9 @@ def model(cells: list[str]) -> list[str]:
     return shown
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(15, short=3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(OPERATION, min_size=2, max_size=9))
 @example([("run", ["f.write('unflushed')"]), ("run", ["x = x + 1", "1/0"]), ("run", ["print(open('log').read())"])])
 @example([("run", [STATEMENTS[28]]), ("run", [STATEMENTS[29], "os._exit(4)"]), ("run", [STATEMENTS[29]])])

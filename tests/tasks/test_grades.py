@@ -47,7 +47,7 @@ def test_counting_keeps_faults_apart() -> None:
 def test_our_graders_are_loaded_with_what_they_are_made_of() -> None:
     made = {"choice": {}, "math": {"pool": None}, "code": {"execute": None}}
     assert [type(GRADERS.load(name, **made[name])) for name in GRADERS.ours] == [ChoiceGrader, CodeGrader, MathGrader]
-    with pytest.raises(PluginError, match=r"'math' of cleaner-rl .* can't be made without arguments: .*'pool'"):
+    with pytest.raises(PluginError, match=r"'math' of cleaner-rl .*'pool'"):
         GRADERS.load("math")
 
 
@@ -59,11 +59,11 @@ def test_g1_a_grader_that_raises_is_a_fault_with_its_name() -> None:
     broken: dict[str, Grader] = {"math": Broken()}
     judged = asyncio.run(grade(task(), "\\boxed{5}", broken))
     assert judged.outcome is Outcome.FAULT
-    assert judged.reason == "The grader 'math' raised ZeroDivisionError."
+    assert "ZeroDivisionError" in str(judged.reason)
 
 
 def test_an_unknown_grader_is_an_error_of_the_setup() -> None:
-    with pytest.raises(LookupError, match="needs the grader 'math'; available: 'choice'"):
+    with pytest.raises(LookupError, match=r"'math'.*'choice'"):
         asyncio.run(grade(task(), "", {"choice": ChoiceGrader()}))
 
 

@@ -294,9 +294,9 @@ def test_a_call_hands_over_the_arguments_as_they_are(argument: object, more: dic
 @given(JSON_VALUES, JSON_VALUES)
 def test_arguments_that_json_would_change_are_refused(one: object, other: object) -> None:
     for changed in ((one, other), {1: one}, {"a": [{True: other}]}, [one, {"b": (other,)}]):
-        with pytest.raises(ValueError, match="can't carry the arguments"):
+        with pytest.raises(ValueError, match="arguments"):
             call_case([changed], {}, None)
-        with pytest.raises(ValueError, match="can't carry the arguments"):
+        with pytest.raises(ValueError, match="arguments"):
             call_case([], {"k": changed}, None)
 
 

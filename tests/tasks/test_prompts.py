@@ -48,7 +48,7 @@ def test_ones_own_file_is_read_by_its_path(tmp_path: Path) -> None:
     source = Path(str(load_prompt.__globals__["_FOLDER"])) / "stateless.toml"
     file = tmp_path / "mine.toml"
     file.write_text(source.read_text().replace("[answer]", "[answers]"))
-    with pytest.raises(ValueError, match="lacks the key 'answer'"):
+    with pytest.raises(ValueError, match="'answer'"):
         load_prompt(file)
     file.write_text(source.read_text())
     assert load_prompt(str(file)).name == "mine"
@@ -61,7 +61,7 @@ def test_ones_own_file_needs_only_what_differs_from_its_base(tmp_path: Path) -> 
     assert (prompt.name, prompt.tool_options) == ("shop", {"database": "shop.duckdb"})
     assert (prompt.tool, prompt.system, prompt.tool_kind) == (base.tool, base.system, "sql")
     file.write_text('base = "nothing"')
-    with pytest.raises(LookupError, match="there is no prompt 'nothing'"):
+    with pytest.raises(LookupError, match="'nothing'"):
         load_prompt(file)
 
 
@@ -80,17 +80,17 @@ def test_a_base_may_have_a_base_which_is_looked_for_beside_it(tmp_path: Path) ->
     assert (prompt.name, prompt.system, prompt.tool.name) == ("second", "First.", "ask")
     assert (prompt.tool_options, prompt.answer_format) == ({"database": "a.duckdb"}, base.answer_format)
     (tmp_path / "first.toml").write_text('base = "inner/second.toml"\n')
-    with pytest.raises(ValueError, match="is a base of itself"):
+    with pytest.raises(ValueError, match="itself"):
         load_prompt(tmp_path / "inner" / "second.toml")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tool = 5", "'tool' is not"),
-        ('answer = "x"', "'answer' is not"),
-        ("system = 5", "'system' is not"),
-        ("= 3", "no TOML"),
+        ("tool = 5", "'tool'"),
+        ('answer = "x"', "'answer'"),
+        ("system = 5", "'system'"),
+        ("= 3", "TOML"),
     ],
 )
 def test_a_value_of_another_kind_is_named_with_its_file(text: str, said: str, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_value_of_another_kind_is_named_with_its_file(text: str, said: str, tm
 
 
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LookupError, match="available: fenced, no-tool, session, sql, stateless"):
+    with pytest.raises(LookupError, match="fenced, no-tool, session, sql, stateless"):
         load_prompt("papers")
 
 

@@ -71,15 +71,15 @@ def test_a_row_of_somebody_else_is_refused_with_the_column() -> None:
 def test_a_task_is_immutable_and_asks_something() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         task().truth = "6"  # type: ignore[misc]
-    with pytest.raises(ValueError, match="needs an id"):
+    with pytest.raises(ValueError, match=r"\bid\b"):
         task(name="")
-    with pytest.raises(ValueError, match="asks nothing"):
+    with pytest.raises(ValueError, match="nothing"):
         task(question=" ")
 
 
 @pytest.mark.parametrize(("passed", "tries"), [(-1, 8), (9, 8), (0, 0)])
 def test_an_impossible_rate_is_refused(passed: int, tries: int) -> None:
-    with pytest.raises(ValueError, match="can't have passed"):
+    with pytest.raises(ValueError, match="passed"):
         PassRate(passed, tries)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cleaner_rl.tools import ToolSet, ToolSpec, python_tool
@@ -19,7 +21,7 @@ def test_a_tool_set_is_a_mapping_in_order() -> None:
 
 def test_an_unknown_tool_of_an_empty_set_is_told_so() -> None:
     call = ToolSet().read("python", {}, 0, 1)
-    assert call.problem == "There is no tool named 'python'. Available: none."
+    assert "'python'" in str(call.problem)
     assert call.code == ""
 
 
@@ -27,7 +29,7 @@ def test_python_tool_requires_its_program() -> None:
     spec = python_tool("run", "source")
     assert spec.required == ("source",)
     assert spec.type_of("source") == "string"
-    assert spec.problem_with({}) == "The call of tool 'run' lacks the argument 'source'."
+    assert re.search("'run'.*'source'", str(spec.problem_with({})))
     assert spec.problem_with({"source": "1"}) is None
     assert spec.code_of({"source": "1"}) == "1"
 

@@ -37,7 +37,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_formats_are_found_by_name_and_a_wrong_name_lists_them() -> None:
     assert {"hermes", "xml", "fenced"} <= set(call_format_names())
-    with pytest.raises(ValueError, match=r"no call format is named 'nope'; installed: .*fenced, hermes, xml"):
+    with pytest.raises(ValueError, match=r"'nope'.*fenced, hermes, xml"):
         call_format("nope")
 
 
@@ -85,7 +85,7 @@ def test_s3_a_call_that_breaks_off_is_a_failure_with_feedback(name: str) -> None
 
 def test_s4_a_call_without_code_is_malformed_and_never_the_empty_program(name: str) -> None:
     (call,) = call_format(name).parse(WRITERS[name]("  \n"), TOOLS).calls
-    assert call.problem == "The argument 'code' of tool 'python' is empty: there is nothing to run."
+    assert "'code' of tool 'python' is empty" in str(call.problem)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_hermes_says_what_is_wrong(body: str, problem: str) -> None:
 def test_hermes_wants_the_closing_tag_right_after_the_json() -> None:
     text = '<tool_call>{"name": "python", "arguments": {"code": "1"}} trailing</tool_call> after'
     (call,) = call_format("hermes").parse(text, TOOLS).calls
-    assert call.problem == "The tool call has no closing </tool_call> right after its JSON."
+    assert "no closing </tool_call>" in str(call.problem)
     assert text[call.end :] == " after"
     assert call.code == "1"
 
@@ -197,7 +197,7 @@ def test_xml_unreadable_call_ends_where_the_next_begins_and_keeps_its_code() -> 
 
 def test_fenced_needs_a_tool_that_runs_programs_and_valid_text() -> None:
     (call,) = call_format("fenced").parse(fenced("1"), ToolSet(SEARCH)).calls
-    assert call.problem == "There is no tool that runs programs."
+    assert "no tool" in str(call.problem)
     (open_call,) = call_format("fenced").parse("```python\n1", ToolSet(SEARCH)).calls
     assert open_call.end == len("```python\n1")
     (broken,) = call_format("fenced").parse(fenced("'\ud800'"), TOOLS).calls

@@ -65,20 +65,14 @@ def test_nobody_replaces_what_we_ship() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        (
-            "bad",
-            r"the thing 'bad' of others \(things_of_others:Bad\) is a Bad without 'keys'; mend others, or uninstall it",
-        ),
-        ("number", "is a int, not a class or a function"),
-        ("picky", "can't be made without arguments: OSError: no disk"),
-        ("missing", "can't be imported: AttributeError: .* has no attribute 'Missing'"),
-        ("breaks", "can't be imported: ModuleNotFoundError: No module named 'no_such_module'; mend others"),
-        ("module", "can't be loaded: a module is named, and nothing in it; mend others"),
-        (
-            "part",
-            r"the thing 'part' of cleaner-rl \(collections\) can't be loaded: a module is named, and nothing in it$",
-        ),
-        ("none", "no thing is named 'none'; installed: bad, breaks, good, missing, module, number, ours, part, picky"),
+        ("bad", r"'bad' of others \(things_of_others:Bad\).*'keys'"),
+        ("number", "int"),
+        ("picky", "OSError: no disk"),
+        ("missing", "AttributeError: .*'Missing'"),
+        ("breaks", "ModuleNotFoundError: No module named 'no_such_module'.*others"),
+        ("module", "module.*others"),
+        ("part", r"'part' of cleaner-rl \(collections\).*module"),
+        ("none", "'none'.*bad, breaks, good, missing, module, number, ours, part, picky"),
     ],
 )
 def test_what_is_wrong_with_a_plugin_is_told(name: str, told: str) -> None:
@@ -88,12 +82,12 @@ def test_what_is_wrong_with_a_plugin_is_told(name: str, told: str) -> None:
 
 @pytest.mark.usefixtures("_others")
 def test_options_that_it_does_not_take_are_named() -> None:
-    with pytest.raises(PluginError, match="can't be made with speed: TypeError"):
+    with pytest.raises(PluginError, match="speed: TypeError"):
         KIND.load("picky", speed=3)
 
 
 @pytest.mark.usefixtures("_others")
 def test_two_packages_with_one_name_are_both_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "two", "more", {"cleaner_rl.things": {"good": "collections:UserDict"}}, {}, monkeypatch)
-    with pytest.raises(PluginError, match="two packages bring a thing named 'good': more and others; uninstall one"):
+    with pytest.raises(PluginError, match=r"'good'.*more and others"):
         KIND.load("good")

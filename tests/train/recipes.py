@@ -6,7 +6,7 @@ from typing import Any
 
 MINIMAL: dict[str, Any] = {
     "name": "example",
-    "method": "cleaner+roc",
+    "method": "saar+roc",
     "model": {"path": "some/model"},
     "tasks": {"train": ["train.parquet"]},
 }

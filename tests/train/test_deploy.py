@@ -21,17 +21,16 @@ from click.testing import CliRunner
 from benchmarks.training_scale import table
 from cleaner_rl.cli import main
 from cleaner_rl.cli.sandbox import serve
-from cleaner_rl.cli.serving import open_sandbox
-from cleaner_rl.sandbox import NodeConfig
+from cleaner_rl.sandbox import NodeConfig, open_sandbox
 from cleaner_rl.sandbox.service import ServiceConfig
 from cleaner_rl.train import Recipe, read_recipe
-from cleaner_rl.train.node import node_config
-from cleaner_rl.train.recipe import Sandbox
+from cleaner_rl.train.launch.node import node_config
+from cleaner_rl.train.recipe.settings import SandboxSettings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY, RECIPES = ROOT / "deploy", ROOT / "recipes"
 SCRIPTS = [*DEPLOY.rglob("*.sh"), *DEPLOY.rglob("*.sbatch")]
-STARTS = {"one-node": "cleaner-4b", "eight-nodes": "rstar2-14b"}
+STARTS = {"one-node": "saar-4b", "eight-nodes": "rstar2-14b"}
 # KubeRay's types, ray.io/v1: what it would refuse, or drop without a word.
 JOB = {"entrypoint", "backoffLimit", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "rayClusterSpec"}
 CLUSTER = {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
@@ -210,7 +209,7 @@ def test_a_node_is_told_how_many_its_sessions_may_be_and_how_much_they_may_hold(
         told.extend((config.node.sessions, config.node.session_memory_mb))
         raise OSError("enough")
 
-    monkeypatch.setattr("cleaner_rl.cli.sandbox.bind", bind)
+    monkeypatch.setattr("cleaner_rl.sandbox.service.supervisor.bind", bind)
     CliRunner().invoke(main, ["sandbox", "serve", "--sessions", "512", "--session-memory-mb", "300"])
     assert told == [512, 300]
 
@@ -233,7 +232,7 @@ def test_a_node_has_two_slots_for_each_core_that_it_was_given(monkeypatch: pytes
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8})
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert NodeConfig().slots == 6
-    assert node_config(Sandbox()).slots == 6
+    assert node_config(SandboxSettings()).slots == 6
 
     @asynccontextmanager
     async def node(config: NodeConfig) -> AsyncIterator[NodeConfig]:
@@ -244,7 +243,7 @@ def test_a_node_has_two_slots_for_each_core_that_it_was_given(monkeypatch: pytes
             assert isinstance(config, NodeConfig)
             return config.slots
 
-    monkeypatch.setattr("cleaner_rl.cli.serving.Node", node)
+    monkeypatch.setattr("cleaner_rl.sandbox.start.Node", node)
     assert [asyncio.run(slots_of_a_commands_own_node(asked)) for asked in (None, 5)] == [6, 5]
 
 

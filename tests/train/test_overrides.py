@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cleaner_rl.train.choices import Method
-from cleaner_rl.train.overrides import as_arguments, environment, overrides
-from cleaner_rl.train.reading import to_recipe
+from cleaner_rl.train.recipe.enums import Method
+from cleaner_rl.train.recipe.load import to_recipe
+from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
 from tests.train.recipes import values
 
 FOLDER = Path("/runs/example")
@@ -16,10 +16,14 @@ CPU = {"model": {"path": "m", "dtype": "float32"}, "device": {"kind": "cpu", "pe
 
 def test_methods_differ_in_the_method_alone() -> None:
     """Baselines run with the very same settings of verl's, down to the sampler and its poll."""
-    everything = [overrides(to_recipe(values(method=method)), FOLDER) for method in Method]
+    everything = [
+        overrides(to_recipe(values(method=method, batch={"dynamic_sampling": method is not Method.GRPO})), FOLDER)
+        for method in Method
+    ]
     for settings in everything:
-        # The engine's window must hold the lookahead, where there is one.
+        # The engine's window must hold the lookahead, where there is one; GRPO has no dynamic sampling.
         del settings["actor_rollout_ref.rollout.max_model_len"]
+        del settings["algorithm.filter_groups.enable"]
     assert all(settings == everything[0] for settings in everything)
 
 
@@ -35,7 +39,7 @@ def test_verls_own_settings_have_the_last_word(spelling: dict[str, object]) -> N
 
 
 def test_the_docs_configuration_of_verls_is_passed_on() -> None:
-    page = (Path(__file__).parents[2] / "docs/how-to/verl.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/train.md").read_text()
     block = page.partition("```yaml\n")[2].partition("```")[0]
     settings = overrides(to_recipe(values(**yaml.safe_load(block))), FOLDER)
     assert settings["actor_rollout_ref.rollout.max_num_seqs"] == 256

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox.signals import ended_by_signals
-from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import _alone_in
+from cleaner_rl.sandbox.processes import ended_by_signals
+from cleaner_rl.train.launch.start import _alone_in
+from cleaner_rl.train.recipe.settings import RecipeError
 from cleaner_rl.trajectory.store.files import only_writer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux's")
 RUN = """
 import sys
 from pathlib import Path
-from cleaner_rl.sandbox.signals import ended_by_signals
-from cleaner_rl.train.reading import to_recipe
-from cleaner_rl.train.start import _run
+from cleaner_rl.sandbox.processes import ended_by_signals
+from cleaner_rl.train.recipe.load import to_recipe
+from cleaner_rl.train.launch.start import _run
 from tests.train.recipes import values
 
 child = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
@@ -67,7 +67,7 @@ def test_verl_ends_with_the_run(run: tuple[subprocess.Popen[str], int], number: 
 def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     with (
         only_writer(tmp_path / ".lock"),
-        pytest.raises(RecipeError, match="another process writes to"),
+        pytest.raises(RecipeError, match="another process"),
         _alone_in(tmp_path),
     ):
         pass

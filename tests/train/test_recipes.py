@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.purify import Which
+from cleaner_rl.purify import PurifyScope
 from cleaner_rl.train import Method, parts, read_recipe
 
 FOLDER = Path(__file__).parents[2] / "recipes"
@@ -19,7 +19,7 @@ RECIPES = sorted(FOLDER.glob("*.yaml"))
 
 @pytest.fixture(autouse=True)
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TAUGHT", "/worlds/drift")
+    monkeypatch.setenv("TOY", "/toy/drift")
     monkeypatch.setenv("DAPO", "/models/dapo")
 
 
@@ -36,32 +36,32 @@ def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
 def test_the_smoke_test_is_short_and_touches_every_part() -> None:
     recipe = read_recipe(FOLDER / "smoke-gpu.yaml")
     assert (recipe.run.steps, recipe.device.nodes * recipe.device.per_node, recipe.device.kind) == (5, 1, "gpu")
-    assert recipe.method.live
+    assert recipe.method.saar
     assert recipe.method.resamples
     assert 0 < recipe.run.save_every <= recipe.run.steps
     assert 0 < recipe.run.evaluate_every <= recipe.run.steps
     # Thirty tasks, each once an epoch.
     assert recipe.run.epochs * (30 // recipe.batch.prompts) >= recipe.run.steps
-    assert "Not run: no GPU here" in (FOLDER / "smoke-gpu.yaml").read_text()
+    assert "Not tested on a GPU" in (FOLDER / "smoke-gpu.yaml").read_text()
 
 
 @pytest.mark.parametrize("method", ["dapo", "no-tools"])
 @pytest.mark.parametrize("size", ["4b", "7b"])
 def test_a_baseline_differs_in_the_method_alone(size: str, method: str) -> None:
-    ours, baseline = read_recipe(FOLDER / f"cleaner-{size}.yaml"), read_recipe(FOLDER / f"{method}-{size}.yaml")
+    ours, baseline = read_recipe(FOLDER / f"saar-{size}.yaml"), read_recipe(FOLDER / f"{method}-{size}.yaml")
     assert baseline.method == method
-    assert replace(baseline, name=ours.name, method=Method.CLEANER) == ours
+    assert replace(baseline, name=ours.name, method=Method.SAAR) == ours
 
 
 def test_hindsight_differs_in_the_method_and_in_leaving_failed_rollouts_raw() -> None:
-    ours, paper = read_recipe(FOLDER / "hindsight-4b.yaml"), read_recipe(FOLDER / "cleaner-4b.yaml")
-    assert (ours.method, ours.purify.which) == (Method.HINDSIGHT, Which.SUCCESSFUL)
-    raw = replace(ours.purify, which=paper.purify.which)
+    ours, paper = read_recipe(FOLDER / "hindsight-4b.yaml"), read_recipe(FOLDER / "saar-4b.yaml")
+    assert (ours.method, ours.purify.scope) == (Method.HINDSIGHT, PurifyScope.SUCCESSFUL)
+    raw = replace(ours.purify, scope=paper.purify.scope)
     assert replace(ours, name=paper.name, method=paper.method, purify=raw) == paper
 
 
 def test_the_papers_figures_are_the_recipes() -> None:
-    small, large = read_recipe(FOLDER / "cleaner-4b.yaml"), read_recipe(FOLDER / "cleaner-7b.yaml")
+    small, large = read_recipe(FOLDER / "saar-4b.yaml"), read_recipe(FOLDER / "saar-7b.yaml")
     assert (small.update.lr, large.update.lr) == (2e-6, 1e-6)
     assert (small.purify.probability, large.purify.probability) == (1.0, 0.7)
     for recipe in (small, large):
@@ -74,7 +74,7 @@ def test_the_papers_figures_are_the_recipes() -> None:
 
 @pytest.mark.parametrize(
     ("name", "positions"),
-    [("cleaner-4b", 262_144), ("cleaner-7b", 32_768), ("rstar2-14b", 32_768), ("smoke-gpu", 32_768)],
+    [("saar-4b", 262_144), ("saar-7b", 32_768), ("rstar2-14b", 32_768), ("smoke-gpu", 32_768)],
 )
 def test_a_rollout_fits_into_the_positions_of_its_model(name: str, positions: int) -> None:
     """As the models' own configurations on the hub have them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cleaner_rl.train.router import EvenRouter
+from cleaner_rl.train.verl.router import EvenRouter
 
 SERVERS = {"a": "handle of a", "b": "handle of b"}
 

@@ -4,28 +4,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, read_verl, write_verl
-from cleaner_rl.train.recipe import Stage
-from cleaner_rl.train.stages import filtered, pass_rates
-from cleaner_rl.trajectory import Ending, Key
+from cleaner_rl.train.recipe.settings import StageSettings
+from cleaner_rl.train.recipe.stages import filtered, pass_rates
+from cleaner_rl.trajectory import Key, Phase, StopReason
 from cleaner_rl.trajectory.store import ParquetWriter
 from tests.builders import answered, trajectory
 
 TASKS = [Task(f"t/{number}", (Message("user", "?"),), "math", "1") for number in range(4)]
-HARD = Stage("hard", steps=1, max_pass_rate=0.99)
+HARD = StageSettings("hard", steps=1, max_pass_rate=0.99)
 
 
 def test_rates_are_those_of_what_was_drawn_in_training(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path) as writer:
-        for number, (run, success, ending) in enumerate(
+        for number, (phase, success, stop_reason) in enumerate(
             [
-                ("a", True, Ending.ANSWERED),
-                ("a", False, Ending.ANSWERED),
-                ("a", None, Ending.FAULT),
-                ("a-evaluation", True, Ending.ANSWERED),
+                (Phase.TRAINING, True, StopReason.ANSWERED),
+                (Phase.TRAINING, False, StopReason.ANSWERED),
+                (Phase.TRAINING, None, StopReason.FAULT),
+                (Phase.EVALUATION, True, StopReason.ANSWERED),
             ]
         ):
             one = trajectory(answered(), success=success)
-            writer.write(replace(one, key=Key(run, 1, "t/0", number), ending=ending))
+            writer.write(replace(one, key=Key("a", 1, "t/0", number, phase), stop_reason=stop_reason))
 
     assert pass_rates(tmp_path) == {"t/0": PassRate(1, 2)}
 

@@ -14,16 +14,15 @@ from cleaner_rl.sandbox import NodeConfig
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, write_verl
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.train import start
-from cleaner_rl.train.checks import check_data, check_rows, check_sizes, check_window
-from cleaner_rl.train.choices import DeviceKind
-from cleaner_rl.train.cold_start import cold_start_folder, cold_start_overrides, trained_model
-from cleaner_rl.train.folders import run_folder
-from cleaner_rl.train.node import node_config
-from cleaner_rl.train.plan import Plan, agent_loops, read_plan
-from cleaner_rl.train.reading import read_recipe, to_recipe
-from cleaner_rl.train.recipe import RecipeError
-from cleaner_rl.train.start import INSTALL, command, parts, sandbox, train
+from cleaner_rl.train.launch import start
+from cleaner_rl.train.launch.cold_start import cold_start_folder, cold_start_overrides, trained_model
+from cleaner_rl.train.launch.node import node_config
+from cleaner_rl.train.launch.plan import RunPlan, agent_loops, read_plan
+from cleaner_rl.train.launch.start import INSTALL, check, command, parts, sandbox, train
+from cleaner_rl.train.recipe.checks import check_data, check_rows, check_sizes, check_window
+from cleaner_rl.train.recipe.enums import DeviceKind
+from cleaner_rl.train.recipe.load import read_recipe, to_recipe
+from cleaner_rl.train.recipe.settings import RecipeError, run_folder
 from tests.train.recipes import MINIMAL, values
 
 
@@ -61,8 +60,8 @@ def test_addresses_are_taken_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "setting", "reason"),
     [
-        ("cleaner-4b", "device.per_node=3", "which 3 devices can't take"),
-        ("rstar2-14b", "sandbox.addresses=[]", "serves this machine alone"),
+        ("saar-4b", "device.per_node=3", "which 3 devices can't compute"),
+        ("rstar2-14b", "sandbox.addresses=[]", "serves only this machine"),
     ],
 )
 def test_a_dry_run_refuses_what_training_would(name: str, setting: str, reason: str) -> None:
@@ -74,30 +73,43 @@ def test_a_dry_run_refuses_what_training_would(name: str, setting: str, reason: 
 
 
 def test_a_dry_run_refuses_the_folder_of_another_recipe(tmp_path: Path) -> None:
-    recipe = Path(__file__).parents[2] / "recipes" / "cleaner-4b.yaml"
+    recipe = Path(__file__).parents[2] / "recipes" / "saar-4b.yaml"
     read = read_recipe(recipe, [f"run.folder={tmp_path}"])
-    Plan(read, (), run_folder(read)).write()
+    RunPlan(read, (), run_folder(read)).write()
     command = ["train", str(recipe), "--dry-run", "--set", f"run.folder={tmp_path}", "--set", "method=dapo"]
-    assert 'method was "cleaner", is "dapo"' in CliRunner().invoke(main, command).stderr
+    assert 'method was "saar", is "dapo"' in CliRunner().invoke(main, command).stderr
     assert CliRunner().invoke(main, [*command, "--set", "name=dapo"]).exit_code == 0
 
 
+def test_a_check_gives_what_a_dry_run_prints_and_refuses_overrides_of_a_recipe() -> None:
+    file = Path(__file__).parents[2] / "recipes" / "saar-4b.yaml"
+    found = check(file, ["run.steps=10"])
+    assert found.verl_settings["saar-4b"]["trainer.total_training_steps"] == 10
+    assert found.missing_files == [
+        "data/open-agentrl-30k.parquet",
+        "data/aime2024.parquet",
+        "data/aime2025.parquet",
+    ]
+    with pytest.raises(RecipeError, match="override a recipe file"):
+        check(read_recipe(file), ["run.steps=10"])
+
+
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
-    plan = Plan(to_recipe(MINIMAL), ("http://127.0.0.1:1",), tmp_path)
+    plan = RunPlan(to_recipe(MINIMAL), ("http://127.0.0.1:1",), tmp_path)
     plan.write()
     assert read_plan(str(tmp_path)) == plan
-    assert "cleaner_rl.train.agent.CleanerAgentLoop" in agent_loops(tmp_path).read_text()
+    assert "cleaner_rl.train.verl.agent_loop.CleanerAgentLoop" in agent_loops(tmp_path).read_text()
 
 
 def test_without_engines_training_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda name: None if name == "verl" else object())
-    with pytest.raises(RecipeError, match="not installed here: verl"):
+    monkeypatch.setattr("cleaner_rl.train.launch.start.find_spec", lambda name: None if name == "verl" else object())
+    with pytest.raises(RecipeError, match=r"not installed.*: verl"):
         train(to_recipe(MINIMAL))
 
 
 @pytest.mark.parametrize(("kind", "remedy"), [("gpu", "pip install"), ("cpu", "install.sh FOLDER.*FOLDER/bin")])
 def test_what_to_install_depends_on_the_device(kind: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda _: None)
+    monkeypatch.setattr("cleaner_rl.train.launch.start.find_spec", lambda _: None)
     model = {"path": "some/model", "dtype": "float32"}
     with pytest.raises(RecipeError, match=remedy):
         train(to_recipe(values(model=model, device={"kind": kind})))
@@ -107,13 +119,15 @@ def test_what_to_install_depends_on_the_device(kind: str, remedy: str, monkeypat
     ("attention", "refusal"),
     [
         ("flash_attention_2", r"not installed here: flash_attn;.*model\.attention=sdpa"),
-        ("sdpa", "not here: train.parquet"),
+        ("sdpa", "exist: train.parquet"),
     ],
 )
 def test_without_flash_attn_a_gpu_trains_with_torchs_attention_only(
     attention: str, refusal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda name: None if name == "flash_attn" else object())
+    monkeypatch.setattr(
+        "cleaner_rl.train.launch.start.find_spec", lambda name: None if name == "flash_attn" else object()
+    )
     recipe = to_recipe(values(model={"path": "some/model", "attention": attention}))
     with pytest.raises(RecipeError, match=refusal):
         train(recipe)
@@ -133,12 +147,12 @@ def test_the_engine_to_install_is_the_one_that_was_tried() -> None:
 def test_files_that_arent_here_are_named_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cleaner_rl.train.start.find_spec", lambda _: object())
+    monkeypatch.setattr("cleaner_rl.train.launch.start.find_spec", lambda _: object())
     here = tmp_path / "here.parquet"
     here.touch()
     tasks = {"train": [str(here), "gone.parquet", "hdfs://far/away.parquet"], "held_out": ["test.parquet"]}
     recipe = to_recipe(values(tasks=tasks, run={"folder": str(tmp_path / "runs")}))
-    with pytest.raises(RecipeError, match=r"^not here: gone.parquet, test.parquet;"):
+    with pytest.raises(RecipeError, match=r"^these files don.t exist: gone.parquet, test.parquet;"):
         train(recipe)
     assert not (tmp_path / "runs").exists()
 
@@ -146,7 +160,7 @@ def test_files_that_arent_here_are_named_before_anything_starts(
 def test_demonstrations_are_needed_until_the_cold_start_is_made(tmp_path: Path) -> None:
     cold, tasks = {"demonstrations": ["sft.parquet"]}, {"train": [str(tmp_path)]}
     recipe = to_recipe(values(cold_start=cold, tasks=tasks, run={"folder": str(tmp_path)}))
-    with pytest.raises(RecipeError, match=r"not here: sft.parquet"):
+    with pytest.raises(RecipeError, match=r"exist: sft.parquet"):
         check_data(recipe)
     cold_start_folder(recipe).mkdir()
     (cold_start_folder(recipe) / "done").touch()
@@ -158,7 +172,7 @@ def test_tasks_that_dont_fill_a_batch_are_refused(tmp_path: Path) -> None:
     write_verl(tmp_path / "few.parquet", few, load_prompt("stateless"), "cleaner")
     tasks = {"train": [str(tmp_path / "few.parquet")]}
     check_rows(to_recipe(values(tasks=tasks, batch={"prompts": 3, "mini_batch": 3})))
-    with pytest.raises(RecipeError, match=r"3 tasks, fewer than the batch\.prompts=4"):
+    with pytest.raises(RecipeError, match=r"3 tasks.*batch\.prompts=4"):
         check_rows(to_recipe(values(tasks=tasks, batch={"prompts": 4, "mini_batch": 4})))
 
 
@@ -179,17 +193,17 @@ def test_a_stage_whose_bounds_leave_too_few_tasks_is_refused(tmp_path: Path, mon
     monkeypatch.setattr(start, "pass_rates", lambda _: {"t/0": PassRate(2, 2)})
     monkeypatch.setattr(start, "_model_of", lambda _: tmp_path)
 
-    with pytest.raises(RecipeError, match="1 tasks, fewer"):
+    with pytest.raises(RecipeError, match="1 tasks"):
         start._train_stages(recipe)
     assert trained == ["example-all"]
 
 
 def test_a_dry_run_says_which_files_are_missing_and_goes_on() -> None:
-    recipe = Path(__file__).parents[2] / "recipes" / "cleaner-4b.yaml"
+    recipe = Path(__file__).parents[2] / "recipes" / "saar-4b.yaml"
     shown = CliRunner().invoke(main, ["train", str(recipe), "--dry-run"])
     assert shown.exit_code == 0
     assert "data/open-agentrl-30k.parquet, data/aime2024.parquet" in shown.stderr
-    assert "Not here" not in shown.stdout
+    assert "don't exist yet" not in shown.stdout
 
 
 def test_a_start_leaves_the_metrics_of_those_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,9 +242,15 @@ def test_runs_that_differ_in_their_method_alone_share_a_cold_start() -> None:
     assert cold_start_folder(first) == cold_start_folder(second) != cold_start_folder(other)
 
 
+def test_a_cold_start_keeps_its_folder_through_releases() -> None:
+    """A new setting of the model or the cold start would give every finished cold start another name."""
+    recipe = to_recipe(values(cold_start={"demonstrations": ["sft.parquet"]}))
+    assert cold_start_folder(recipe).name == "cold-start-198f23fd"
+
+
 def test_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_starts() -> None:
     check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 4})))
-    with pytest.raises(RecipeError, match="512 sequences, which 8 devices can't take 48 at a time"):
+    with pytest.raises(RecipeError, match="512 sequences, which 8 devices can't compute 48 at a time"):
         check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 48})))
 
 
@@ -238,11 +258,11 @@ def test_a_window_that_the_model_has_no_positions_for_is_refused_before_anything
     (tmp_path / "config.json").write_text('{"model_type": "qwen2", "max_position_embeddings": 1000}')
     model, update = {"path": str(tmp_path)}, {"overlong_buffer": 0}
     tokens = {"prompt_tokens": 100, "response_tokens": 600, "lookahead_tokens": 400}
-    with pytest.raises(RecipeError, match=r"lookahead_tokens=400 come to 1100 tokens, but .* positions for 1000"):
+    with pytest.raises(RecipeError, match=r"lookahead_tokens=400 are 1100 tokens, but .* positions for 1000"):
         check_window(to_recipe(values(model=model, budget=tokens, update=update)))
-    check_window(to_recipe(values(model=model, budget=tokens, update=update, method="dapo")))
+    check_window(to_recipe(values(model=model, budget=tokens, update=update, method="grpo")))
     stages = [{"name": "long", "steps": 1, "response_tokens": 901}]
-    with pytest.raises(RecipeError, match=r"budget.response_tokens=901 come to 1001"):
-        check_window(to_recipe(values(model=model, budget=tokens, update=update, method="dapo", stages=stages)))
+    with pytest.raises(RecipeError, match=r"budget.response_tokens=901 are 1001"):
+        check_window(to_recipe(values(model=model, budget=tokens, update=update, method="grpo", stages=stages)))
     longer = {"+actor_rollout_ref.model.override_config.max_position_embeddings": 2000}
     check_window(to_recipe(values(model=model, budget=tokens, update=update, verl=longer)))

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 
 from cleaner_rl.trajectory import TextSpan, TokenSpan, Trajectory, Turn, encode
 from tests.generators import bpe_with_special_tokens, text_trajectories
+from tests.profile import examples
 
 
 def tokenize(text: str) -> list[int]:
     return bpe_with_special_tokens()[0].encode(text).ids
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(text_trajectories)
 def test_only_the_spans_change(trajectory: Trajectory[TextSpan]) -> None:
     encoded = encode(trajectory, tokenize)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cleaner_rl.tools import Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import Edit, Granularity, Key, Mode, TextSpan, TokenSpan, Trajectory, Turn, token_span
+from cleaner_rl.trajectory import Edit, Key, RepairKind, RepairMode, TextSpan, TokenSpan, Trajectory, Turn, token_span
 from cleaner_rl.trajectory.store import JsonlWriter, ParquetWriter, read
 
 STATUSES = {1: [Status.OK, Status.ERROR], 2: [Status.TIMEOUT, Status.FAULT, Status.ERROR], 10: [Status.OK]}
@@ -32,7 +32,7 @@ def turn(status: Status, edit: Edit[TokenSpan] | None = None) -> Turn[TokenSpan]
 
 
 def trajectories() -> list[Trajectory[TokenSpan]]:
-    repaired = turn(Status.OK, Edit(Mode.LIVE, Granularity.GRAFT, (turn(Status.ERROR), turn(Status.OK)), 0.75))
+    repaired = turn(Status.OK, Edit(RepairMode.SAAR, RepairKind.GRAFT, (turn(Status.ERROR), turn(Status.OK)), 0.75))
     made = [
         Trajectory(token_span("prompt", [1, 2]), tuple(map(turn, statuses)), Key("a run", step, "t", 0), reward=0.5)
         for step, statuses in STATUSES.items()

@@ -24,6 +24,7 @@ from tests.generators import (
     texts,
     written_turns,
 )
+from tests.profile import examples
 
 HERMES = call_format("hermes")
 TOOLS = ToolSet(python_tool())
@@ -58,7 +59,7 @@ def written_with(draw: st.DrawFn) -> tuple[Vocabulary, list[int], str]:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(text=texts(20) | st.sampled_from(CORPUS))
 def test_decoding_is_the_tokenizers_own(name: str, text: str) -> None:
     tokenizer, vocabulary = TOKENIZERS[name]()
@@ -72,7 +73,7 @@ def test_markers_are_one_token_or_several() -> None:
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_tokens_decode_as_their_bytes_do(name: str, data: st.DataObject) -> None:
     vocabulary = VOCABULARIES[name]()
@@ -118,7 +119,7 @@ def test_no_tokens_are_no_text() -> None:
     assert (decoded.text, decoded.offsets.tolist(), decoded.boundary(0)) == ("", [0], 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(written_with())
 def test_s17_a_marker_of_several_tokens_is_never_cut(written: tuple[Vocabulary, list[int], str]) -> None:
     vocabulary, numbers, text = written
@@ -224,5 +225,4 @@ def test_s16_the_boundary_is_found_in_linear_time(broken: bool) -> None:
         return min(times)
 
     cpu_seconds(1_000)
-    assert cpu_seconds(40_000) < 3 * cpu_seconds(20_000)
-    assert cpu_seconds(2_000) < 0.27, "a tenth of what decoding every prefix took"
+    assert cpu_seconds(40_000) < 24 * cpu_seconds(5_000) + 0.05, "8 times the tokens; 64 times if it were quadratic"

@@ -7,10 +7,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner_rl.purify import SplicePolicy, hindsight
-from cleaner_rl.purify.live import NO_CORRECTION
+from cleaner_rl.purify import RepairConfig, hindsight
+from cleaner_rl.purify.saar import NO_CORRECTION
 from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, Edit, Ending, Granularity, Key, Mode, Scores, TokenSpan, Trajectory
+from cleaner_rl.trajectory import (
+    AnyTrajectory,
+    Edit,
+    Key,
+    RepairKind,
+    RepairMode,
+    RolloutInfo,
+    Scores,
+    StopReason,
+    TokenSpan,
+    Trajectory,
+)
 from cleaner_rl.trajectory.store import ParquetWriter
 from tests.builders import answered, failed, trajectory, worked
 
@@ -24,21 +35,21 @@ MEGABYTE = "x" * 2**20
 def grafted(rollout: int = 0, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:
     """A failure and its correction, made one in hindsight."""
     found = hindsight(
-        trajectory(failed("print(y)\nprint(3)"), worked("print(2)\nprint(3)"), answered()), SplicePolicy(threshold=0.0)
+        trajectory(failed("print(y)\nprint(3)"), worked("print(2)\nprint(3)"), answered()), RepairConfig(threshold=0.0)
     )
     return keyed(found.trajectory, run, step, task, rollout, 1.0)
 
 
 def replaced(rollout: int = 1, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:
     """The same, with the reasoning replaced."""
-    found = hindsight(trajectory(failed(), worked(), answered()), SplicePolicy(threshold=2.0))
+    found = hindsight(trajectory(failed(), worked(), answered()), RepairConfig(threshold=2.0))
     return keyed(found.trajectory, run, step, task, rollout, 1.0)
 
 
-def unmended(rollout: int = 3, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:
+def uncorrected(rollout: int = 3, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:
     """A failure for which a lookahead found no correction."""
     turn = failed()
-    edit = Edit(Mode.LIVE, Granularity.NONE, (turn, replace(failed(), attempt=1)), refusal=NO_CORRECTION)
+    edit = Edit(RepairMode.SAAR, RepairKind.NONE, (turn, replace(failed(), attempt=1)), refusal=NO_CORRECTION)
     return keyed(trajectory(replace(turn, edit=edit), answered()), run, step, task, rollout, 0.0)
 
 
@@ -62,7 +73,7 @@ def clean(rollout: int = 2, task: str = "sum", step: int = 0, run: str = "saar")
 def broken(rollout: int = 3, task: str = "sum", step: int = 0, run: str = "saar") -> Trajectory[TokenSpan]:
     """A failure that stands."""
     turns = (failed(), failed(result=ToolResult(Status.TIMEOUT)))
-    return replace(keyed(trajectory(*turns), run, step, task, rollout, 0.0), ending=Ending.TURN_LIMIT)
+    return replace(keyed(trajectory(*turns), run, step, task, rollout, 0.0), stop_reason=StopReason.TURN_LIMIT)
 
 
 def hostile(rollout: int = 4) -> Trajectory[TokenSpan]:
@@ -70,8 +81,10 @@ def hostile(rollout: int = 4) -> Trajectory[TokenSpan]:
     printed = ToolResult(Status.OK, HOSTILE + MEGABYTE, stderr=HOSTILE)
     turn = replace(worked(f"print({HOSTILE!r})", HOSTILE), results=(printed,))
     bad = failed(HOSTILE, HOSTILE, ToolResult(Status.ERROR, HOSTILE, explanation=HOSTILE))
-    found = hindsight(trajectory(bad, turn, answered(HOSTILE)), SplicePolicy(threshold=2.0)).trajectory
-    return replace(keyed(found, "<b>run</b>\u202e", 0, HOSTILE, rollout, 1.0), extra={HOSTILE: HOSTILE})
+    found = hindsight(trajectory(bad, turn, answered(HOSTILE)), RepairConfig(threshold=2.0)).trajectory
+    return replace(
+        keyed(found, "<b>run</b>\u202e", 0, HOSTILE, rollout, 1.0), info=RolloutInfo(other={HOSTILE: HOSTILE})
+    )
 
 
 def keyed(
@@ -79,7 +92,7 @@ def keyed(
 ) -> Trajectory[TokenSpan]:
     """With its name and how it ended."""
     key = Key(run, step, task, rollout)
-    return replace(found, key=key, reward=reward, success=reward > 0, ending=Ending.ANSWERED)
+    return replace(found, key=key, reward=reward, success=reward > 0, stop_reason=StopReason.ANSWERED)
 
 
 def write(folder: Path, trajectories: Iterable[AnyTrajectory]) -> Path:
@@ -94,8 +107,10 @@ def small(folder: Path) -> Path:
     """A run's folder with two runs, two steps, metrics, and what resampling said of one group."""
     told = {"kept": True, "why": "a success, among the 2 cleanest of 3", "penalty": 0.5, "advantage": 0.86}
     group = [grafted(), replaced(), clean(), broken()]
-    group[0] = replace(group[0], extra={"roc": told})
-    group[3] = replace(group[3], extra={"roc": {**told, "kept": False, "why": "a failure, not drawn: 0 of 1 are kept"}})
+    group[0] = replace(group[0], info=RolloutInfo(roc=told))
+    group[3] = replace(
+        group[3], info=RolloutInfo(roc={**told, "kept": False, "why": "a failure, not drawn: 0 of 1 are kept"})
+    )
     others = [clean(0, "other", 1), broken(1, "other", 1), clean(0, "sum", 0, "grpo"), broken(1, "sum", 1, "grpo")]
     write(folder / "trajectories", [*group, *others])
     lines = [{"run": "saar", "step": step, "metrics": {"reward": step / 4, "actor/entropy": 1.0}} for step in range(4)]

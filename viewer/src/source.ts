@@ -6,6 +6,8 @@ export interface Source {
   readonly exported: boolean;
   /** How many trajectories of its list an exported file doesn't hold. */
   readonly leftOut: number;
+  /** The repaired turn that an exported file opens on; null if it has none. */
+  readonly opening: { id: string; turn: number } | null;
   overview(): Promise<Overview>;
   list(parameters: Parameters, signal?: AbortSignal): Promise<Page>;
   trajectory(id: string): Promise<Trajectory>;
@@ -15,6 +17,7 @@ export interface Source {
 class Server implements Source {
   readonly exported = false;
   readonly leftOut = 0;
+  readonly opening = null;
   overview(): Promise<Overview> { return this.ask("api/overview", {}); }
   list(parameters: Parameters, signal?: AbortSignal): Promise<Page> { return this.ask("api/list", parameters, signal); }
   trajectory(id: string): Promise<Trajectory> { return this.ask("api/trajectory", { id }); }
@@ -36,7 +39,11 @@ interface Exported {
 class Embedded implements Source {
   readonly exported = true;
   readonly leftOut: number;
-  constructor(private readonly data: Exported) { this.leftOut = data.total - data.rows.length; }
+  readonly opening: { id: string; turn: number } | null;
+  constructor(private readonly data: Exported) {
+    this.leftOut = data.total - data.rows.length;
+    this.opening = firstRepair(data);
+  }
   async overview(): Promise<Overview> { return this.data.overview; }
   async trajectory(id: string): Promise<Trajectory> { return this.data.trajectories[id] ?? missing(id); }
   async tokens(id: string): Promise<Tokens> { return this.data.tokens[id] ?? missing(id); }
@@ -55,8 +62,8 @@ class Embedded implements Source {
     const has = (text: string, part: string) => text.toLowerCase().includes(part.toLowerCase());
     const edits = row.grafts + row.replacements;
     const chosen: Record<string, boolean> = {
-      any: edits > 0, graft: row.grafts > 0, replace: row.replacements > 0, unmended: row.unmended > 0,
-      none: edits + row.unmended === 0,
+      any: edits > 0, graft: row.grafts > 0, replace: row.replacements > 0, uncorrected: row.uncorrected > 0,
+      none: edits + row.uncorrected === 0,
     };
     for (const [name, value] of Object.entries(wanted)) {
       if (!value) continue;
@@ -64,10 +71,11 @@ class Embedded implements Source {
       const number = column ? (row as unknown as Record<string, number | null>)[column] : undefined;
       if (bound && (number === null || number === undefined || (bound === "min" ? number < +value : number > +value))) return false;
       if (name === "run" && row.run_id !== value) return false;
+      if (name === "phase" && row.phase !== value) return false;
       if (name === "task" && !has(row.task, value)) return false;
       if (name === "group" && row.task !== value) return false;
       if (name === "edits" && !chosen[value]) return false;
-      if (name === "ending" && row.ending !== value) return false;
+      if (name === "stop_reason" && row.stop_reason !== value) return false;
       if (name === "status" && !row.statuses.includes(value)) return false;
       if (name === "outcome" && ({ solved: true, failed: false, ungraded: null } as Record<string, unknown>)[value] !== row.success) return false;
       if (name === "kept" && ({ yes: true, no: false, unknown: null } as Record<string, unknown>)[value] !== row.kept) return false;
@@ -78,6 +86,14 @@ class Embedded implements Source {
     }
     return true;
   }
+}
+
+function firstRepair(data: Exported): { id: string; turn: number } | null {
+  for (const { id } of data.rows) {
+    const turn = data.trajectories[id].turns.findIndex((each) => each.edit !== null && each.edit.kind !== "none");
+    if (turn >= 0) return { id, turn };
+  }
+  return null;
 }
 
 /** What `search.py` looks at: the prompt, the turns, and those that an edit took away. */

@@ -26,7 +26,7 @@ function token(span: TokenSpan, place: number, colouring: Colouring): HTMLElemen
   const text = span.texts?.[place];
   const [logprob, sampled] = [span.logprobs?.[place], span.sampled?.[place]];
   const lost = logprob != null && sampled != null ? sampled - logprob : null;
-  const parts = [`id ${span.ids[place]}`, span.learnt ? "learnt from" : "not learnt from"];
+  const parts = [`id ${span.ids[place]}`, span.learnt ? "in the loss" : "not in the loss"];
   if (logprob != null) parts.push(`log-prob ${decimal(logprob, 3)} (p ${decimal(Math.exp(logprob), 3)})`);
   if (span.moved) parts.push(sampled == null ? "moved by an edit" : `moved by an edit: sampled at ${decimal(sampled, 3)}`);
   const element = h("span", { class: `token ${span.moved ? "moved" : ""}`, title: parts.join(" · ") }, text === undefined ? `${span.ids[place]} ` : visible(text));
@@ -55,7 +55,7 @@ function summary(span: TokenSpan): string {
 
 export const COLOURINGS: [Colouring, string, string][] = [
   ["off", "Text", ""],
-  ["mask", "Loss mask", "Tinted tokens are learnt from; underlined ones were moved by an edit."],
+  ["mask", "Loss mask", "Tinted tokens are in the loss; underlined ones were moved by an edit."],
   ["logprobs", "Log-probs", "The stronger the colour, the less likely the token in the context in which it stands. Struck: not known."],
   ["gap", "Gap", "Only moved tokens: orange lost log-prob by moving, blue gained."],
 ];

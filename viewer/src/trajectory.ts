@@ -61,7 +61,7 @@ function head(found: Trajectory): HTMLElement {
       h("div", { class: "steps" }, step(found.siblings[place - 1], "Previous", "previous"), step(found.siblings[place + 1], "Next", "next"))),
     h("p", { class: "badges" },
       outcome(found), badge(`reward ${decimal(found.reward)}`, "plain"),
-      found.ending !== null && badge(found.ending.replace("_", " "), found.ending === "answered" ? "plain" : "bad"),
+      found.stop_reason !== null && badge(found.stop_reason.replace("_", " "), found.stop_reason === "answered" ? "plain" : "bad"),
       roc?.kept !== undefined && badge(roc.kept ? "kept by RoC" : "not kept by RoC", roc.kept ? "good" : "plain"),
       h("span", { class: "muted" }, `${visible(found.run_id)} · step ${count(key.step)} · ${plural(found.turns.length, "turn")} · ${count(found.length)} ${found.unit}`)),
     roc?.why && h("p", { class: "muted small" }, `RoC: ${visible(roc.why)}.`));
@@ -88,17 +88,17 @@ function group(found: Trajectory): HTMLElement | null {
         h("span", { class: "number" }, `#${each.rollout}`),
         h("span", { class: `dot ${each.success === null ? "none" : each.success ? "good" : "bad"}`, title: each.success ? "solved" : "not solved" }),
         h("span", { class: "reward" }, decimal(each.reward)),
-        h("span", { class: "what" }, each.failed > 0 && badge(plural(each.failed, "error"), "bad"), edits(each)),
+        h("span", { class: "what" }, each.failed > 0 && badge(plural(each.failed, "failed call"), "bad"), edits(each)),
         each.kept !== null && h("span", { class: each.kept ? "kept" : "left" }, each.kept ? "kept" : "left out")),
       each.roc?.why && h("p", { class: "why" }, visible(each.roc.why), each.roc.penalty != null && ` · penalty ${decimal(each.roc.penalty)}`, each.roc.advantage != null && ` · advantage ${decimal(each.roc.advantage)}`)))));
 }
 
 function facts(found: Trajectory): HTMLElement {
-  const { roc: _, ...extra } = found.extra;
+  const { roc: _, other, ...info } = found.info;
   const lines: [string, string][] = [
-    ["Run", found.run_id], ["Step", count(found.key.step)], ["Task", found.key.task], ["Rollout", String(found.key.rollout)],
+    ["Run", found.run_id], ["Phase", found.key.phase], ["Step", count(found.key.step)], ["Task", found.key.task], ["Rollout", String(found.key.rollout)],
     ["Length", `${count(found.length)} ${found.unit}`], ["Stored at", found.id],
-    ...Object.entries(extra).map(([name, value]): [string, string] => [name, typeof value === "string" ? value : JSON.stringify(value)]),
+    ...Object.entries({ ...info, ...(other as Record<string, unknown> | undefined) }).map(([name, value]): [string, string] => [name, typeof value === "string" ? value : JSON.stringify(value)]),
   ];
   return h("section", { class: "card", "aria-label": "Facts" }, h("h2", {}, "Facts"),
     h("dl", {}, lines.map(([name, value]) => [h("dt", {}, visible(name)), h("dd", {}, value.length > 300 ? long(value, "") : visible(value))])));

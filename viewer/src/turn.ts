@@ -8,7 +8,7 @@ import type { Call, Edit, Result, Turn } from "./types";
 const DECISIONS = {
   graft: "The failed call was replaced by its verified correction; the reasoning stayed.",
   replace: "The correction is unlike the failed call, so its reasoning was taken over too.",
-  none: "No correction was let in; the failure stands.",
+  none: "No correction was accepted; the failed call stays.",
 };
 const VIEWS = [["changes", "Changes"], ["after", "After"], ["before", "Before"]] as const;
 let nextName = 0;
@@ -16,7 +16,7 @@ let nextName = 0;
 export function turnLook(turn: Turn): { kind: string; label: string } {
   const calls = turn.calls.map((call) => call.name).filter(Boolean).join(", ");
   const what = turn.calls.length > 0 ? calls || "call" : "answer";
-  if (turn.edit && turn.edit.granularity !== "none") return { kind: "edit", label: `${what}, ${turn.edit.granularity === "graft" ? "grafted" : "replaced"}` };
+  if (turn.edit && turn.edit.kind !== "none") return { kind: "edit", label: `${what}, ${turn.edit.kind === "graft" ? "grafted" : "replaced"}` };
   if (turn.results.some((result) => result.blame === "infrastructure")) return { kind: "none", label: `${what}, fault` };
   if (turn.failed) return { kind: "bad", label: `${what}, failed` };
   return { kind: turn.calls.length > 0 ? "good" : "none", label: what };
@@ -28,14 +28,14 @@ export function turnCard(turn: Turn, index: number, link: string, tokens: HTMLEl
   const title = h("h2", { id: `title-${index}` }, h("a", { href: link, "aria-label": `Turn ${index}, link to it` }, `Turn ${index}`));
   const card = h("section", { class: `turn card ${look.kind}`, id: `turn-${index}`, tabindex: "-1", "aria-labelledby": `title-${index}` },
     h("header", {}, title,
-      edit && edit.granularity !== "none" && badge(edit.granularity === "graft" ? "graft" : "replacement", "edit"),
-      edit && badge(edit.mode, "plain"),
-      turn.failed && badge("failed", "bad"),
+      edit && edit.kind !== "none" && badge(edit.kind === "graft" ? "repaired: graft" : "repaired: replacement", "edit"),
+      edit && badge(edit.mode === "saar" ? "SAAR" : edit.mode, "plain"),
+      turn.failed && badge("failed call", "bad"),
       h("span", { class: "muted small" }, lengthOf(turn))));
   if (tokens !== null) card.append(...tokens);
-  else if (edit && edit.granularity !== "none" && edit.original.length > 0) card.append(edited(turn, edit, index));
+  else if (edit && edit.kind !== "none" && edit.original.length > 0) card.append(edited(turn, edit, index));
   else card.append(...content(turn));
-  if (edit && tokens === null) card.append(...ledger(edit));
+  if (edit && tokens === null) card.append(...sampled(edit));
   return card;
 }
 
@@ -92,10 +92,10 @@ function edited(turn: Turn, edit: Edit, index: number): HTMLElement {
   show("changes");
   return h("div", { class: "edited" },
     h("div", { class: "decision" },
-      h("p", {}, DECISIONS[edit.granularity]),
+      h("p", {}, DECISIONS[edit.kind]),
       h("dl", { class: "inline" },
         h("dt", {}, "Similarity"), h("dd", {}, decimal(edit.similarity, 3), edit.measure && h("span", { class: "muted" }, ` ${visible(edit.measure)}`)),
-        h("dt", {}, "Log-prob gap"), h("dd", {}, edit.gap === null ? "not known" : `${decimal(edit.gap, 3)} nats a token`),
+        h("dt", {}, "Log-prob gap"), h("dd", {}, edit.logprob_gap === null ? "not known" : `${decimal(edit.logprob_gap, 3)} nats per token`),
         edit.stale.length > 0 && [h("dt", {}, "Still mentions"), h("dd", {}, visible(edit.stale.join(", ")))])),
     h("fieldset", { class: "segmented" }, h("legend", { class: "hidden" }, `Turn ${index}: what to show`),
       VIEWS.map(([view, label]) => h("label", {}, h("input", { type: "radio", name, value: view, checked: view === "changes", onchange: () => show(view) }), h("span", {}, label)))),
@@ -105,7 +105,7 @@ function edited(turn: Turn, edit: Edit, index: number): HTMLElement {
 function changes(before: Turn, after: Turn, edit: Edit): HTMLElement[] {
   const parts: HTMLElement[] = [];
   const [thought, now] = [before.reasoning.text.trim(), after.reasoning.text.trim()];
-  if (thought || now) parts.push(h("div", { class: "reasoning" }, edit.granularity === "replace" ? proseDiff(thought, now) : long(now, "prose")));
+  if (thought || now) parts.push(h("div", { class: "reasoning" }, edit.kind === "replace" ? proseDiff(thought, now) : long(now, "prose")));
   parts.push(h("div", { class: "call" }, h("h3", {}, visible(after.calls[0]?.name || "call")), codeDiff(program(before), program(after), "Program, before and after")));
   parts.push(h("div", { class: "fates" },
     h("div", {}, h("h4", {}, "Before"), before.results.map(came)),
@@ -118,16 +118,16 @@ function program(turn: Turn): string {
 }
 
 /** What an edit stands for, folded. */
-function ledger(edit: Edit): HTMLElement[] {
+function sampled(edit: Edit): HTMLElement[] {
   const parts: HTMLElement[] = [];
-  if (edit.granularity === "none") parts.push(h("p", { class: "note" }, DECISIONS.none, edit.refusal && ` Why: ${visible(edit.refusal)}.`));
+  if (edit.kind === "none") parts.push(h("p", { class: "note" }, DECISIONS.none, edit.refusal && ` Why: ${visible(edit.refusal)}.`));
   if (edit.original.length > 0) {
     const failed = edit.original.filter((each) => each.failed).length;
     parts.push(h("details", { class: "ledger" },
-      h("summary", {}, `What was really sampled here: ${plural(edit.original.length, "turn")}, ${failed} failed`),
+      h("summary", {}, `What the model sampled here: ${plural(edit.original.length, "turn")}, ${failed} failed`),
       h("ol", {}, edit.original.map((each) => h("li", {},
         h("p", { class: "badges" }, h("strong", {}, each.attempt > 0 ? `Attempt ${each.attempt}` : "In the rollout"), each.failed ? badge("failed", "bad") : badge("worked", "good")),
-        content(each), each.edit && ledger(each.edit))))));
+        content(each), each.edit && sampled(each.edit))))));
   }
   return parts;
 }

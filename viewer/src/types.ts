@@ -15,11 +15,11 @@ export interface Overview {
 
 export interface Roc { kept?: boolean; why?: string; penalty?: number | null; advantage?: number | null }
 export interface Row {
-  id: string; run_id: string; run: string; step: number; task: string; rollout: number;
-  reward: number | null; success: boolean | null; ending: string | null;
+  id: string; run_id: string; run: string; phase: string; step: number; task: string; rollout: number;
+  reward: number | null; success: boolean | null; stop_reason: string | null;
   turns: number; length: number; tokens: boolean; calls: number; failed: number;
-  grafts: number; replacements: number; unmended: number;
-  similarity: number | null; gap: number | null; kept: boolean | null;
+  grafts: number; replacements: number; uncorrected: number;
+  similarity: number | null; logprob_gap: number | null; kept: boolean | null;
   statuses: string[]; prompt: string; answer: string; roc?: Roc | null;
 }
 export interface Page {
@@ -35,16 +35,16 @@ export interface Result {
   explanation: string; output_length: number | null; seconds: number | null;
 }
 export interface Edit {
-  mode: "live" | "hindsight"; granularity: "graft" | "replace" | "none";
-  similarity: number | null; measure: string; refusal: string; stale: string[]; gap: number | null; original: Turn[];
+  mode: "saar" | "hindsight"; kind: "graft" | "replace" | "none";
+  similarity: number | null; measure: string; refusal: string; stale: string[]; logprob_gap: number | null; original: Turn[];
 }
 export interface Turn {
   reasoning: Text; action: Text | null; observation: Text | null; calls: Call[]; results: Result[];
   attempt: number; failed: boolean; length: number; edit: Edit | null; moved?: string[];
 }
 export interface Trajectory {
-  id: string; run_id: string; key: { run: string; step: number; task: string; rollout: number };
-  reward: number | null; success: boolean | null; ending: string | null; extra: Record<string, unknown>;
+  id: string; run_id: string; key: { run: string; phase: string; step: number; task: string; rollout: number };
+  reward: number | null; success: boolean | null; stop_reason: string | null; info: Record<string, unknown>;
   length: number; unit: string; prompt: Text; turns: Turn[]; rollouts: number; siblings: Row[];
 }
 

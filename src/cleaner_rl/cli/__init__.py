@@ -1,4 +1,4 @@
-"""The command `cleaner`: thin, one group; each room's commands join it as the room is built.
+"""The command `cleaner`: options in, one call of a public function, words out.
 
 Commands are imported when they are named, so that `cleaner --help` loads no server and no engine.
 """
@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Later] = {
     "plugins": Later(
         "cleaner_rl.cli.plugins", "Call formats, graders, tools and more: what is installed, and is it whole?"
     ),
-    "purify": Later("cleaner_rl.cli.purify", "Repair logs of agents that exist, and make training data of them."),
+    "purify": Later("cleaner_rl.cli.purify", "Repair agent logs, and write training data."),
     "rollout": Later(
         "cleaner_rl.cli.rollout",
         "Let a model work on tasks, with repair, into a store of trajectories.",
@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, Later] = {
         "cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them.", "sandbox"
     ),
     "train": Later("cleaner_rl.cli.train", "Train a model by a recipe, on verl.", "verl"),
-    "verify": Later("cleaner_rl.cli.verify", "Replay a store's calls, and say which give what it says."),
+    "verify": Later("cleaner_rl.cli.verify", "Run the calls of a store again, and compare the results."),
     "view": Later("cleaner_rl.cli.view", "See trajectories, what was changed in them, and runs, in a browser."),
 }
 

@@ -1,34 +1,25 @@
-"""`cleaner demo`: a failure, repaired live, as one page. It needs nothing but the core, no model and no network."""
+"""`cleaner demo`: failed calls, repaired while the rollout runs, as one page. It needs the core alone, and no model."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 
-from cleaner_rl.cli.demo_script import SCENES, NumberGrader, Scene, ScriptedModel
 from cleaner_rl.cli.words import said
-from cleaner_rl.purify import PurifyPolicy, SplicePolicy
-from cleaner_rl.rollout import Purifier, StatelessToolbox, finish, rollout
-from cleaner_rl.rollout.toolbox import Sandbox, Session
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest, SessionRequest, TierError, ZygoteError
-from cleaner_rl.tasks import load_prompt
-from cleaner_rl.tools import ExceptionInfo, Status, ToolResult
-from cleaner_rl.trajectory import Granularity, Key, Seeds, TextSpan, Trajectory, Turn, residual_tally
-from cleaner_rl.view.export import address_in_page, page_from
+from cleaner_rl.rollout import PlainProcesses, demo_rollouts
+from cleaner_rl.sandbox import BARE, Node, NodeConfig, TierError, ZygoteError
+from cleaner_rl.trajectory import RepairKind, TextSpan, Trajectory, Turn, residual_tally
+from cleaner_rl.view import page_from
 
-SECONDS = 10.0
 KINDS = {
-    Granularity.GRAFT: "graft: its reasoning stays, its program is replaced",
-    Granularity.REPLACE: "replacement: its reasoning and its program are replaced",
+    RepairKind.GRAFT: "graft: its reasoning stays, its program is replaced",
+    RepairKind.REPLACE: "replacement: its reasoning and its program are replaced",
 }
 
 
@@ -54,36 +45,26 @@ def demo(out: Path, opens: bool) -> None:
     except OSError as error:
         raise click.ClickException(f"the page can't be written: {said(error)}") from None
     left = sum((residual_tally(each).failed for each in trajectories), 0)
-    click.echo(f"\nFailed calls that are left to learn from: {left}. What was there instead is kept beside it:")
+    click.echo(f"\nFailed calls left in the training data: {left}. The page keeps what was there before:")
     click.echo(f"  {out.resolve()} ({out.stat().st_size >> 10} kB, needs no server)")
     click.echo("Next: `cleaner doctor` says what this machine can do, `cleaner --help` what else there is.")
-    address = f"{out.resolve().as_uri()}#/trajectory?id={quote(address_in_page(0), safe='')}"
-    if opens and not webbrowser.open(address):
+    if opens and not webbrowser.open(out.resolve().as_uri()):
         click.echo("No browser was found here: open the page yourself.", err=True)
 
 
 async def _play() -> list[Trajectory[TextSpan]]:
+    made = []
     async with _sandbox() as sandbox:
-        return [await _one(scene, sandbox) for scene in SCENES]
-
-
-async def _one(scene: Scene, sandbox: Sandbox) -> Trajectory[TextSpan]:
-    prompt, task = load_prompt("fenced"), scene.task
-    model, toolbox = ScriptedModel(scene.says, prompt), StatelessToolbox(sandbox)
-    purifier = Purifier(policy=PurifyPolicy(splice=SplicePolicy(threshold=0.6)))
-    key, seeds = Key("demo", 0, task.id, 0), Seeds(0, task.id, 0)
-    rolled = await rollout(task, key, prompt=prompt, model=model, toolbox=toolbox, seeds=seeds, purifier=purifier)
-    graded = await finish(
-        rolled, task, model=model, toolbox=toolbox, graders={"number": NumberGrader()}, seeds=seeds, purifier=purifier
-    )
-    _tell(graded)
-    return graded
+        async for trajectory in demo_rollouts(sandbox):
+            _tell(trajectory)
+            made.append(trajectory)
+    return made
 
 
 def _tell(trajectory: Trajectory[TextSpan]) -> None:
     name = trajectory.key.task
     if not trajectory.usable:
-        raise click.ClickException(f"{name}: the sandbox broke: {trajectory.extra.get('fault')}")
+        raise click.ClickException(f"{name}: the sandbox broke: {trajectory.info.fault}")
     for turn in trajectory.turns:
         if turn.edit is None:
             continue
@@ -92,11 +73,9 @@ def _tell(trajectory: Trajectory[TextSpan]) -> None:
         for attempt in attempts:
             if attempt.failed:
                 click.echo(f"{'':14} attempt   {_error(attempt)}")
-        click.echo(
-            f"{'':14} repaired  {KINDS.get(turn.edit.granularity, 'no')} (similarity {turn.edit.similarity:.2f})"
-        )
+        click.echo(f"{'':14} repaired  {KINDS.get(turn.edit.kind, 'no')} (similarity {turn.edit.similarity:.2f})")
     outcome = "right" if trajectory.success else "wrong"
-    click.echo(f"{'':14} answered  {trajectory.extra.get('answer')}, {outcome}")
+    click.echo(f"{'':14} answered  {trajectory.info.answer}, {outcome}")
 
 
 def _error(turn: Turn[TextSpan]) -> str:
@@ -105,7 +84,7 @@ def _error(turn: Turn[TextSpan]) -> str:
 
 
 @asynccontextmanager
-async def _sandbox() -> AsyncIterator[Sandbox]:
+async def _sandbox() -> AsyncIterator[Node | PlainProcesses]:
     """The real one; where there can be none, plain processes, for these few programs of our own."""
     async with contextlib.AsyncExitStack() as stack:
         try:
@@ -117,27 +96,3 @@ async def _sandbox() -> AsyncIterator[Sandbox]:
             return
         click.echo(f"A scripted model, the real loop, the real sandbox (isolation {node.status.tier.name}).\n")
         yield node
-
-
-class PlainProcesses:
-    """A stand-in for a sandbox that isolates nothing: for programs that we wrote ourselves, and for no others."""
-
-    async def run(self, request: RunRequest) -> RunOutcome:
-        """Run a program in an interpreter of its own."""
-        ran = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-I", "-c", request.code],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        if not ran.returncode:
-            return RunOutcome(ToolResult(Status.OK, ran.stdout))
-        kind, _, message = ran.stderr.strip().splitlines()[-1].partition(": ")
-        exception = ExceptionInfo(kind, message, traceback=ran.stderr)
-        return RunOutcome(ToolResult(Status.ERROR, ran.stdout, exception=exception))
-
-    async def open_session(self, request: SessionRequest | None = None) -> Session:
-        """There are none."""
-        raise NotImplementedError

@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from cleaner_rl.cli.options import AT_LEAST_0, COUNT
-from cleaner_rl.rollout.engines import Engine
+from cleaner_rl.rollout import Connection, EngineKind, RolloutRunner, Sampling, TokenModel
 
 model = click.option(
     "--model",
     required=True,
-    help="Folder or hub name, for its tokenizer; with --engine chat the service's name for it.",
+    help="Folder or hub name of the model, for its tokenizer. With --engine chat, the service's name of the model.",
 )
 engine = click.option(
     "--engine",
-    type=click.Choice([each.value for each in Engine]),
+    type=click.Choice([each.value for each in EngineKind]),
     default="vllm",
     show_default=True,
-    help="What serves at --url; chat: any OpenAI-compatible API, text only.",
+    help="Engine behind --url. chat is any OpenAI-compatible API, text only.",
 )
-token = click.option("--token", envvar="CLEANER_ENGINE_TOKEN", help="For --url, if the engine wants one.")
+token = click.option("--token", envvar="CLEANER_ENGINE_TOKEN", help="Token for --url, if the engine needs one.")
 temperature = click.option(
-    "--temperature", type=AT_LEAST_0, default=1.0, show_default=True, help="1 to sample from the model itself."
+    "--temperature",
+    type=AT_LEAST_0,
+    default=1.0,
+    show_default=True,
+    help="Sampling temperature; 1 samples from the model itself.",
 )
-window = click.option("--window", type=COUNT, help="The model's context, in tokens; default: what the server says.")
-turns = click.option("--turns", type=COUNT, default=16, show_default=True, help="The most of one rollout.")
-slots = click.option("--slots", type=COUNT, help="Of the sandbox that is started here.")
+window = click.option("--window", type=COUNT, help="Context window in tokens. Default: what the server says.")
+turns = click.option("--turns", type=COUNT, default=16, show_default=True, help="Turn budget of one rollout.")
+slots = click.option("--slots", type=COUNT, help="Programs that the sandbox started here runs at the same time.")
 concurrency = click.option(
-    "--concurrency", type=COUNT, default=64, show_default=True, help="Rollouts at the same time."
+    "--concurrency", type=COUNT, default=64, show_default=True, help="Rollouts that run at the same time."
 )
 patience = click.option(
     "--patience",
     type=AT_LEAST_0,
     default=300.0,
     show_default=True,
-    help="Seconds that a request waits for an engine or a sandbox that is away.",
+    help="Seconds that a request waits for an engine or a sandbox that does not answer.",
 )
+
+
+def connection(chosen: dict[str, Any]) -> Connection:
+    """Return the model that the options name."""
+    return Connection(
+        chosen["url"],
+        chosen["model"],
+        EngineKind(chosen["engine"]),
+        window=chosen["window"],
+        sampling=Sampling(chosen["temperature"], chosen["top_p"], chosen.get("top_k")),
+        token=chosen["token"],
+        patience=chosen["patience"],
+    )
+
+
+def sandbox(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return which sandbox the options name, as arguments of `open_sandbox`."""
+    return {
+        "urls": chosen["sandbox"],
+        "token": chosen["sandbox_token"],
+        "patience": chosen["patience"],
+        "slots": chosen["slots"],
+        "sessions": chosen["concurrency"],
+    }
+
+
+def show_notes(runner: RolloutRunner[Any]) -> None:
+    """Print what a person should know of the model's chat template."""
+    for note in runner.model.chat.notes if isinstance(runner.model, TokenModel) else ():
+        click.echo(f"note: {note}", err=True)

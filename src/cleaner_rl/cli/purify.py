@@ -4,104 +4,126 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from importlib.util import find_spec
-from typing import Any
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
 
 import click
 
 from cleaner_rl.cli import options as shared
-from cleaner_rl.cli.purify_report import as_text
-from cleaner_rl.cli.purify_run import OtherRunError, Task, alone, begin, run
-from cleaner_rl.cli.replay_settings import NO_SANDBOX, Replaying, Words
 from cleaner_rl.cli.words import said
-from cleaner_rl.purify import ReplayFaultError, SplicePolicy, Which, similarity_measures
-from cleaner_rl.purify.logs.containers import LogError
-from cleaner_rl.purify.logs.formats import Reading, log_format_names
-from cleaner_rl.purify.logs.plans import PIECE_BYTES, Plan, plan
-from cleaner_rl.purify.logs.sft import SftKind
-from cleaner_rl.purify.logs.summary import Summary, total
-from cleaner_rl.purify.logs.work import Job
+from cleaner_rl.logs import (
+    Progress,
+    PurifyError,
+    PurifySettings,
+    Reading,
+    SftKind,
+    Stage,
+    WorkerKilledError,
+    log_format_names,
+)
+from cleaner_rl.logs import purify as purify_logs
+from cleaner_rl.purify import PurifyScope, RepairConfig, ReplayFaultError, similarity_measures
+from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, Words, checker
 from cleaner_rl.tools import call_format_names
 
-WHERE = ("ray_address", "sandbox", "sandbox_token")
-"""Options that say where it is done: a run may go on elsewhere."""
+DEFAULTS = PurifySettings()
 GO_ON = "What is done is kept: run the same command to go on"
 FORMATS = click.Choice(log_format_names())
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--out", required=True, help="Folder of the results; a run that was broken off goes on there.")
-@click.option("--from", "form", type=FORMATS, help="Format of the logs; found out by their content if not given.")
-@click.option("--calls", type=click.Choice(call_format_names()), help="Format of calls that stand in text.")
-@click.option("--python-tool", multiple=True, metavar="NAME", help="A tool that runs Python, beside the usual names.")
-@click.option("--run", "run_name", default="log", show_default=True, help="Name of the run in the store.")
-@click.option("--convert-only", is_flag=True, help="Repair nothing.")
+@click.option("--out", required=True, help="Folder for the results. A run that was interrupted goes on there.")
+@click.option("--from", "form", type=FORMATS, help="Format of the logs. Default: detected by content.")
+@click.option(
+    "--calls", type=click.Choice(call_format_names()), help="Format of calls in text. Default: hermes or xml, detected."
+)
+@click.option("--python-tool", multiple=True, metavar="NAME", help="Another tool that runs Python; repeatable.")
+@click.option(
+    "--run", "run_name", default=DEFAULTS.reading.run, show_default=True, help="Name of the run in the store."
+)
+@click.option("--convert-only", is_flag=True, help="Convert the logs and repair nothing.")
 @click.option(
     "--threshold",
     type=shared.SHARE,
-    default=0.5,
+    default=RepairConfig().threshold,
     show_default=True,
-    help="Similarity from which on only the action is taken.",
+    help="Similarity at or above which a repair keeps the original reasoning and replaces only the call.",
 )
 @click.option(
     "--measure",
     type=click.Choice(similarity_measures()),
-    default="difflib",
+    default=RepairConfig().measure,
     show_default=True,
-    help="How similar two programs are.",
+    help="Measure of similarity between the failed program and its correction.",
 )
-@click.option("--refuse-stale", is_flag=True, help="Leave alone what would keep talking of an error that is gone.")
+@click.option("--refuse-stale", is_flag=True, help="Refuse a repair whose reasoning mentions the removed error.")
 @click.option(
-    "--which",
-    type=click.Choice([each.value for each in Which]),
-    default="all",
+    "--scope",
+    type=click.Choice([each.value for each in PurifyScope]),
+    default=DEFAULTS.scope.value,
     show_default=True,
-    help="Whose are repaired.",
+    help="Which trajectories are repaired.",
 )
 @click.option(
-    "--sft", type=click.Choice([each.value for each in SftKind]), help="Also write rows for supervised training."
+    "--sft",
+    type=click.Choice([each.value for each in SftKind]),
+    help="Also write rows for supervised fine-tuning, as files of this kind.",
 )
-@click.option("--clean-only", is_flag=True, help="In these rows: only trajectories without a failed call.")
-@click.option("--same", is_flag=True, help="Also write the logs in the format that they came in.")
+@click.option("--clean-only", is_flag=True, help="For --sft: only trajectories without a failed call.")
+@click.option("--same", is_flag=True, help="Also write the purified logs in the format that they came in.")
 @click.option(
     "--verify",
     is_flag=True,
-    help="Replay the Python of each trajectory; drop what doesn't give the same, from the store too.",
+    help="Replay the Python of each trajectory. Undo repairs that change results; drop logs that are untrue.",
 )
 @click.option(
     "--session/--fresh",
     default=None,
-    help="For --verify: one interpreter a trajectory, or one a call; default: one a call; if that differs, the other.",
+    help="For --verify: one interpreter per trajectory, or one per call. Default: per call, then per trajectory.",
 )
 @click.option(
     "--words",
     type=click.Choice([each.value for each in Words]),
-    default="trimmed",
+    default=ReplaySettings().words.value,
     show_default=True,
-    help="For --verify.",
+    help="For --verify: compare printed text exactly, or without line breaks at its end.",
 )
 @shared.sandbox
 @shared.sandbox_token
 @click.option(
-    "--roc", metavar="KEEP", type=click.IntRange(min=2), help="Keep so many attempts of each task, by GRPO-RoC."
+    "--roc",
+    metavar="KEEP",
+    type=click.IntRange(min=2),
+    help="Keep this many attempts of each task, chosen by GRPO-RoC.",
 )
-@click.option("--seed", default=0, show_default=True, help="For --roc.")
-@click.option("--jobs", type=shared.COUNT, default=1, show_default=True, help="Processes.")
-@click.option("--ray", "on_ray", is_flag=True, help="On a Ray cluster, by Ray Data.")
+@click.option("--seed", default=DEFAULTS.seed, show_default=True, help="For --roc: seed of the choice.")
+@click.option("--jobs", type=shared.COUNT, default=1, show_default=True, help="Number of processes.")
+@click.option("--ray", "on_ray", is_flag=True, help="Run on a Ray cluster, through Ray Data.")
 @shared.ray_address
 @click.option(
-    "--piece-mb", type=shared.COUNT, default=PIECE_BYTES >> 20, show_default=True, help="Size of a unit of work."
+    "--piece-mb",
+    type=shared.COUNT,
+    default=DEFAULTS.piece_bytes >> 20,
+    show_default=True,
+    help="Size of a unit of work.",
 )
 @shared.as_json
-def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: bool, **options: Any) -> None:
-    """Repair logs of agents: collapse each failed call onto the agent's own working correction.
+def purify(
+    paths: tuple[str, ...],
+    out: str,
+    as_json: bool,
+    jobs: int,
+    on_ray: bool,
+    ray_address: str | None,
+    **options: Any,
+) -> None:
+    """Repair agent logs: replace each failed call with the agent's own working correction, and write training data.
 
-    Reads JSONL, JSON and Parquet of OpenAI's messages, verl's rollout dumps, verifiers' traces, Inspect's .eval logs,
-    ATIF, and our own store; from files, folders or object stores. What can't be read or judged goes through as it is.
+    Reads JSONL, JSON and Parquet of OpenAI messages, verl rollout dumps, verifiers traces, Inspect .eval logs, ATIF,
+    and our own store; from files, folders or object stores. A record that can't be read is passed through unchanged. A
+    turn whose outcome is unsure is never edited.
 
     \b
     Examples:
@@ -109,85 +131,87 @@ def purify(paths: tuple[str, ...], out: str, as_json: bool, jobs: int, on_ray: b
       cleaner purify run.eval --out clean --same --verify --fresh
       cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
     """
+    settings = _settings(options)
     try:
-        made = _plan(paths, out, options)
-        with alone(out):
-            summaries = _purified(made, out, jobs, on_ray, {**options, "paths": list(paths)})
-    except (LogError, OtherRunError) as error:
+        with _Bars() as bars:
+            result = purify_logs(
+                paths,
+                out,
+                settings,
+                jobs=jobs,
+                on_ray=on_ray,
+                ray_address=ray_address,
+                check=_check(options, settings),
+                progress=bars.show,
+            )
+    except (WorkerKilledError, ReplayFaultError) as error:
+        hint = "" if isinstance(error, SandboxMissingError) else f". {GO_ON}"
+        raise click.ClickException(f"{error}{hint}") from None
+    except PurifyError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(said(error)) from None
-    except ReplayFaultError as error:
-        raise click.ClickException(f"{error}. {GO_ON}") from None
-    except BrokenProcessPool:
-        raise click.ClickException(f"a process was killed, perhaps for want of memory. {GO_ON}") from None
-    summary = total(summaries)
-    if as_json:
-        click.echo(json.dumps({**summary.as_json(), "skipped_files": list(made.skipped), "out": out}))
-    else:
-        click.echo(as_text(summary, made.skipped, out))
+    click.echo(json.dumps(result.to_json()) if as_json else result.as_text())
 
 
-def _purified(made: Plan, out: str, jobs: int, on_ray: bool, options: dict[str, Any]) -> list[Summary]:
-    """Do what is left to do; the summaries of all units."""
-    job = _job(options)
-    known = begin(out, made, {name: value for name, value in options.items() if name not in WHERE})
-    tasks = [Task(unit, job, out, _replaying(options, job)) for unit in made.units if unit.number not in known]
-    if options["roc"] is not None:
-        from cleaner_rl.cli.purify_roc import choose
-
-        with _bar("choosing", len(made.units)) as step:
-            tasks = choose(made.units, tasks, job, options["roc"], options["seed"], jobs, step)
-    summaries = list(known.values())
-    with _bar("purifying", len(tasks)) as step:
-
-        def done(summary: Summary) -> None:
-            summaries.append(summary)
-            step(1)
-
-        if on_ray:
-            from cleaner_rl.cli.purify_ray import run_on_ray
-
-            run_on_ray(tasks, options["ray_address"], done)
-        else:
-            run(tasks, jobs, done)
-    return summaries
-
-
-def _plan(paths: tuple[str, ...], out: str, options: dict[str, Any]) -> Plan:
-    with _bar("looking", None) as step:
-        return plan(paths, options["form"], options["piece_mb"] << 20, lambda _: step(1), out)
-
-
-def _job(options: dict[str, Any]) -> Job:
-    policy = SplicePolicy(options["threshold"], options["measure"], options["refuse_stale"])
-    reading = Reading(tuple(options["python_tool"]), options["calls"], options["run_name"])
-    return Job(
-        reading,
-        None if options["convert_only"] else policy,
-        Which(options["which"]),
-        same=options["same"],
+def _settings(options: dict[str, Any]) -> PurifySettings:
+    repair = RepairConfig(options["threshold"], options["measure"], options["refuse_stale"])
+    return PurifySettings(
+        log_format=options["form"],
+        reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),
+        repair=None if options["convert_only"] else repair,
+        scope=PurifyScope(options["scope"]),
         sft=None if options["sft"] is None else SftKind(options["sft"]),
         clean_only=options["clean_only"],
+        same=options["same"],
+        roc=options["roc"],
+        seed=options["seed"],
+        piece_bytes=options["piece_mb"] << 20,
     )
 
 
-def _replaying(options: dict[str, Any], job: Job) -> Replaying | None:
+def _check(options: dict[str, Any], settings: PurifySettings) -> ReplayCheck | None:
     if not options["verify"]:
         return None
-    if find_spec("aiohttp") is None:
-        raise click.ClickException(NO_SANDBOX)
-    words = Words(options["words"])
-    return Replaying(
-        options["session"], words, nodes=options["sandbox"], token=options["sandbox_token"], reading=job.reading
+    return checker(
+        ReplaySettings(
+            options["session"],
+            Words(options["words"]),
+            nodes=options["sandbox"],
+            token=options["sandbox_token"],
+            reading=settings.reading,
+        )
     )
 
 
-@contextmanager
-def _bar(label: str, length: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal; of unknown length, only a count."""
-    if length is None:
-        yield lambda _: None
-        return
-    with click.progressbar(length=length, label=f"{label:10}", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        yield bar.update
+class _Bars:
+    """Shows a progress bar for each stage on a terminal; a context manager."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._stage: Stage | None = None
+        self._bar: Any = None
+
+    def show(self, progress: Progress) -> None:
+        if progress.total is None:
+            return  # a bar needs a length
+        if progress.stage is not self._stage:
+            self._stack.close()
+            self._stage = progress.stage
+            self._bar = self._stack.enter_context(
+                click.progressbar(
+                    length=progress.total,
+                    label=f"{progress.stage:10}",
+                    file=sys.stderr,
+                    hidden=not sys.stderr.isatty(),
+                )
+            )
+        self._bar.update(progress.done - self._bar.pos)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +14,13 @@ import click
 
 from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
-from cleaner_rl.cli.rollout_watch import Watch
-from cleaner_rl.purify import Phase, PurifyPolicy, SplicePolicy, Unrepaired, Which
-from cleaner_rl.rollout import (
-    Purifier,
-    RolloutBudget,
-    Sampling,
-    TokenModel,
-    toolbox_of,
-)
-from cleaner_rl.rollout.engines import Connection, Engine, connect
-from cleaner_rl.rollout.graders import standard_graders
-from cleaner_rl.rollout.journal import Journal
-from cleaner_rl.rollout.many import Bench, roll_out
-from cleaner_rl.tasks import MathPool, RewardScale, Task, load_named, load_prompt
-from cleaner_rl.trajectory import Key, Mode
+from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig
+from cleaner_rl.rollout import Purifier, RolloutBudget, RolloutSummary, collect, open_runner
+from cleaner_rl.sandbox import open_sandbox
+from cleaner_rl.tasks import RewardScale, Task, load_sets
+from cleaner_rl.trajectory import RepairKind, RepairMode
 
-REPAIR = {"off": None, "on": Mode.LIVE, "live": Mode.LIVE, "hindsight": Mode.HINDSIGHT}
+REPAIR = {"off": None, "saar": RepairMode.SAAR, "hindsight": RepairMode.HINDSIGHT}
 ELSEWHERE = (
     "url",
     "token",
@@ -51,7 +43,7 @@ ELSEWHERE = (
     "--url",
     multiple=True,
     required=True,
-    help="Address of a replica; repeatable. Of a chat API with its path, if that isn't /v1.",
+    help="Address of a replica; repeatable. For a chat API, with its path if that is not /v1.",
 )
 @model_options.engine
 @click.option(
@@ -59,74 +51,84 @@ ELSEWHERE = (
     "output",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the run; one that exists is gone on with.",
+    help="Folder of the run. An existing folder is resumed.",
 )
 @click.option("--samples", type=COUNT, default=1, show_default=True, help="Rollouts of each task.")
-@click.option("--limit", type=COUNT, help="Only the first so many tasks.")
+@click.option("--limit", type=COUNT, help="Use only the first tasks, this many.")
 @click.option(
     "--repair",
     type=click.Choice(list(REPAIR)),
-    default="live",
+    default="saar",
     show_default=True,
-    help="While it runs, afterwards, or not.",
+    help="Repair method: off, SAAR while the rollout runs, or hindsight afterwards.",
 )
 @options.prompt
 @model_options.temperature
-@click.option("--top-p", type=SHARE, default=1.0, show_default=True, help="1 to sample from the whole distribution.")
-@click.option("--top-k", type=COUNT, help="Default: all tokens.")
+@click.option(
+    "--top-p", type=SHARE, default=1.0, show_default=True, help="Nucleus sampling; 1 samples from all tokens."
+)
+@click.option("--top-k", type=COUNT, help="Sample from the most likely tokens, this many. Default: all tokens.")
 @model_options.turns
 @click.option(
-    "--tokens", type=COUNT, default=16_384, show_default=True, help="The most of all turns, observations included."
+    "--tokens",
+    type=COUNT,
+    default=16_384,
+    show_default=True,
+    help="Most tokens of all turns together, observations included.",
 )
-@click.option("--seconds", type=SECONDS, help="Wall time of one rollout; those that run into it are not graded.")
+@click.option("--seconds", type=SECONDS, help="Wall-time limit of one rollout. Rollouts that reach it are not graded.")
 @click.option(
     "--lookahead", default=16_384, show_default=True, help="Tokens that the repairs of one rollout may sample."
 )
 @model_options.window
-@click.option("--attempts", type=COUNT, default=3, show_default=True, help="Corrections that a repair samples at most.")
+@click.option("--attempts", type=COUNT, default=3, show_default=True, help="Most corrections that one repair samples.")
 @click.option(
     "--threshold", type=SHARE, default=0.5, show_default=True, help="Similarity from which only the action is replaced."
 )
 @click.option(
-    "--which",
-    type=click.Choice([each.value for each in Which]),
+    "--scope",
+    type=click.Choice([each.value for each in PurifyScope]),
     default="all",
     show_default=True,
-    help="Whose trajectories are purified.",
+    help="Which trajectories are purified: all, or those with a right answer.",
 )
 @click.option(
-    "--unrepaired",
-    type=click.Choice([each.value for each in Unrepaired]),
+    "--on-unrepaired",
+    type=click.Choice([each.value for each in OnUnrepaired]),
     default="keep_attempts",
     show_default=True,
-    help="What becomes of a failure that no attempt mended.",
+    help="What happens to a failed call that no attempt corrected.",
 )
 @click.option(
-    "--probability", type=SHARE, default=1.0, show_default=True, help="Share of the trajectories that is purified."
+    "--probability", type=SHARE, default=1.0, show_default=True, help="Share of the trajectories that are purified."
 )
 @click.option(
     "--rescore/--no-rescore",
     default=True,
     show_default=True,
-    help="Log-probs of moved tokens where they stand now; without, none to train on.",
+    help="Compute log-probs of moved tokens in their new context. Without them, such rollouts can't be trained on.",
 )
 @click.option(
     "--reward",
     type=click.Choice([each.value for each in RewardScale]),
     default="signed",
     show_default=True,
-    help="-1 and 1, or 0 and 1.",
+    help="Rewards of wrong and right answers: signed is -1 and 1, unit is 0 and 1.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--run", "run_name", default="rollout", show_default=True, help="Name of the run in the store.")
-@click.option("--step", default=0, show_default=True, help="Training step of the model.")
+@click.option("--step", default=0, show_default=True, help="Training step of the model, for the store.")
 @options.sandbox
 @options.sandbox_token
 @model_options.slots
 @model_options.token
 @model_options.concurrency
 @click.option(
-    "--retries", type=click.IntRange(min=0), default=2, show_default=True, help="Of a rollout that ended in a fault."
+    "--retries",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="How often a rollout that ended in an infrastructure fault is retried.",
 )
 @model_options.patience
 @options.as_json
@@ -144,105 +146,94 @@ def rollout(**chosen: Any) -> None:
     """
     output: Path = chosen["output"]
     with serving.explained():
-        tasks = _tasks(options.names_of(chosen["sets"]), chosen["limit"], chosen["seed"])
-        _settle(output, {name: value for name, value in chosen.items() if name not in ELSEWHERE})
-        with Journal(output / "trajectories") as journal:
-            watch = asyncio.run(_run(tasks, journal, output, chosen))
-    click.echo(json.dumps(watch.summary()) if chosen["as_json"] else watch.table(output))
-    if watch.all_faults:
+        loaded = load_sets(options.names_of(chosen["sets"]), seed=chosen["seed"])
+        tasks = [task for each in loaded.values() for task in each.tasks][: chosen["limit"]]
+        summary = asyncio.run(_collect(tasks, output, chosen))
+    click.echo(json.dumps(summary.to_json()) if chosen["as_json"] else _table(summary, output))
+    if summary.only_faults:
         raise click.ClickException(
-            f"every rollout ended in a fault, first: {watch.all_faults}. Mend it; the same command tries again under "
-            "another --out"
+            f"every rollout ended in a fault; the most frequent one: {summary.only_faults}. Repair its cause, then run "
+            "the same command with another --out"
         )
 
 
-async def _run(tasks: list[Task], journal: Journal, output: Path, chosen: dict[str, Any]) -> Watch:
-    prompt = load_prompt(chosen["prompt"])
-    connection = Connection(
-        chosen["url"],
-        chosen["model"],
-        Engine(chosen["engine"]),
-        window=chosen["window"],
-        sampling=Sampling(chosen["temperature"], chosen["top_p"], chosen["top_k"]),
-        token=chosen["token"],
-        patience=chosen["patience"],
-    )
-    nodes = serving.open_sandbox(
-        chosen["sandbox"],
-        token=chosen["sandbox_token"],
-        patience=chosen["patience"],
-        slots=chosen["slots"],
-        sessions=chosen["concurrency"],
-    )
-    async with nodes as sandbox, connect(connection, prompt) as model:
-        with MathPool() as pool:
-            toolbox = toolbox_of(prompt, sandbox)
-            purifier = _purifier(chosen)
-            bench = Bench(
-                model,
-                toolbox,
-                prompt,
-                standard_graders(sandbox, pool),
-                RolloutBudget(chosen["turns"], chosen["tokens"], chosen["seconds"], chosen["lookahead"]),
-                purifier,
-                RewardScale(chosen["reward"]),
-                chosen["seed"],
-                chosen["retries"],
+async def _collect(tasks: list[Task], output: Path, chosen: dict[str, Any]) -> RolloutSummary:
+    async with (
+        open_sandbox(**model_options.sandbox(chosen)) as sandbox,
+        open_runner(
+            model_options.connection(chosen),
+            chosen["prompt"],
+            sandbox,
+            budget=RolloutBudget(chosen["turns"], chosen["tokens"], chosen["seconds"], chosen["lookahead"]),
+            purifier=_purifier(chosen),
+            scale=RewardScale(chosen["reward"]),
+            seed=chosen["seed"],
+            retries=chosen["retries"],
+            concurrency=chosen["concurrency"],
+        ) as runner,
+    ):
+        model_options.show_notes(runner)
+        with _bar(len(tasks) * chosen["samples"]) as progress:
+            return await collect(
+                runner,
+                tasks,
+                output,
+                samples=chosen["samples"],
+                run=chosen["run_name"],
+                step=chosen["step"],
+                settings={name: value for name, value in chosen.items() if name not in ELSEWHERE},
+                progress=progress,
             )
-            if isinstance(model, TokenModel):
-                if purifier is not None and purifier.rescore:
-                    model.gate(Key(), purifier.max_gap)  # refused at once where it would be refused later
-                for note in model.chat.notes:
-                    click.echo(f"note: {note}", err=True)
-                model.chat.save_tokenizer(output)
-            jobs = [
-                (task, Key(chosen["run_name"], chosen["step"], task.id, number))
-                for task in tasks
-                for number in range(chosen["samples"])
-            ]
-            keys = {key for _, key in jobs}
-            before = (trajectory for trajectory in journal.stored() if trajectory.key in keys)
-            with Watch(len(jobs), before) as watch:
-                await roll_out(jobs, bench.one, journal, concurrency=chosen["concurrency"], done=watch.add)
-            return watch
 
 
 def _purifier(chosen: dict[str, Any]) -> Purifier | None:
     mode = REPAIR[chosen["repair"]]
     if mode is None:
         return None
-    policy = PurifyPolicy(
+    config = PurifyConfig(
         attempts=chosen["attempts"],
-        splice=SplicePolicy(threshold=chosen["threshold"]),
+        repair=RepairConfig(threshold=chosen["threshold"]),
         probability=chosen["probability"],
-        which=Which(chosen["which"]),
-        unrepaired=Unrepaired(chosen["unrepaired"]),
+        scope=PurifyScope(chosen["scope"]),
+        on_unrepaired=OnUnrepaired(chosen["on_unrepaired"]),
     )
-    return Purifier(mode, policy, Phase.TRAINING, chosen["rescore"])
+    return Purifier(mode, config, rescore=chosen["rescore"])
 
 
-def _tasks(sets: list[str], limit: int | None, seed: int) -> list[Task]:
-    tasks: dict[str, Task] = {}
-    for named in sets:
-        for task in load_named(named, seed=seed)[1].tasks:
-            if task.id in tasks:
-                raise ValueError(f"two tasks have the id '{task.id}'; name each set once, and give own tasks own ids")
-            tasks[task.id] = task
-    return list(tasks.values())[:limit]
+@contextmanager
+def _bar(length: int) -> Iterator[Callable[[RolloutSummary], None]]:
+    """A progress bar on a terminal."""
+
+    def shown(summary: RolloutSummary | None) -> str:
+        if summary is None:
+            return ""
+        speed = summary.new_tokens / summary.seconds if summary.seconds else 0.0
+        failed = summary.failed_calls / max(summary.rollouts, 1)
+        return f"{speed:,.0f} tokens/s, {failed:.2f} failed calls each, {_repairs(summary)} repairs"
+
+    with click.progressbar(
+        length=length, label="rollouts", file=sys.stderr, hidden=not sys.stderr.isatty(), item_show_func=shown
+    ) as bar:
+        yield lambda summary: bar.update(summary.rollouts - bar.pos, summary)
 
 
-def _settle(output: Path, options: dict[str, Any]) -> None:
-    """Keep what a run was begun with, and hold those to it who go on with it."""
-    file = output / "settings.json"
-    now = json.loads(json.dumps(options, default=str))
-    if not file.exists():
-        output.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".settings.{os.getpid()}")
-        unfinished.write_text(json.dumps(now, indent=1) + "\n")
-        os.replace(unfinished, file)
-        return
-    before = json.loads(file.read_text())
-    changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-    if changed:
-        listed = ", ".join(f"{name} ({before.get(name)} then, {now.get(name)} now)" for name in changed)
-        raise ValueError(f"{output} was begun with other settings: {listed}; choose another --out, or go on with these")
+def _repairs(summary: RolloutSummary) -> int:
+    return summary.edits[RepairKind.GRAFT] + summary.edits[RepairKind.REPLACE]
+
+
+def _table(summary: RolloutSummary, output: Path) -> str:
+    figures = summary.to_json()
+    accuracy = "-" if figures["accuracy"] is None else f"{figures['accuracy']:.3f} of {summary.graded} graded"
+    stopped = ", ".join(f"{number} {name}" for name, number in sorted(summary.stop_reasons.items())) or "none"
+    lines = [
+        f"rollouts      {summary.rollouts} ({summary.new} now): {stopped}",
+        f"accuracy      {accuracy}",
+        f"failed calls  {figures['errors_per_trajectory'] or 0:.3f} per trajectory "
+        f"({figures['first_attempt_errors_per_trajectory'] or 0:.3f} before repair), {summary.calls} calls",
+        f"repairs       {figures['grafts']} grafts, {figures['replacements']} replacements, "
+        f"{figures['unrepaired']} failures without a correction",
+        f"speed         {figures['tokens_per_second'] or 0:,.0f} tokens/s over {summary.seconds:.1f} s",
+        f"store         {output / 'trajectories'}",
+    ]
+    lines += [f"fault         {number} × {reason}" for reason, number in summary.faults.most_common(5)]
+    return "\n".join(lines)

@@ -1,20 +1,18 @@
-"""What the commands that run a model have in common: a sandbox of their own or somebody's, and errors in one line."""
+"""What can go wrong outside of the program, in one line: for the commands that run a model."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from cleaner_rl.cli.words import said
 from cleaner_rl.rollout import ChatError, EngineFaultError
-from cleaner_rl.rollout.toolbox import Sandbox
-from cleaner_rl.sandbox import Node, NodeConfig, TierError, ZygoteError
-from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient
+from cleaner_rl.sandbox import SandboxUnavailableError
+from cleaner_rl.sandbox.client import RequestRefusedError
 from cleaner_rl.tasks import DatasetError
-from cleaner_rl.trajectory.store.files import BusyError
+from cleaner_rl.trajectory.store import BusyError
 
 EXPECTED = (
     BusyError,
@@ -25,30 +23,10 @@ EXPECTED = (
     LookupError,
     OSError,
     RequestRefusedError,
+    SandboxUnavailableError,
     ValueError,
 )
-"""What can go wrong outside of the program; each says what to do."""
-
-
-@asynccontextmanager
-async def open_sandbox(
-    urls: Sequence[str], *, token: str | None, patience: float, slots: int | None, sessions: int
-) -> AsyncIterator[Sandbox]:
-    """The nodes behind these addresses, or one that is started here."""
-    if urls:
-        async with SandboxClient(urls, token=token, patience=patience) as client:
-            yield client
-        return
-    usual = NodeConfig()
-    config = replace(usual, slots=slots or usual.slots, sessions=max(usual.sessions, sessions))
-    async with AsyncExitStack() as stack:
-        try:
-            node = await stack.enter_async_context(Node(config))
-        except (TierError, ZygoteError) as error:
-            raise click.ClickException(
-                f"no sandbox starts here: {error}; `cleaner doctor` says why, --sandbox names one elsewhere"
-            ) from None
-        yield node
+"""Each says what happened and what to do."""
 
 
 @contextmanager

@@ -1,25 +1,19 @@
-"""`cleaner verify`: does a store still say the truth?"""
+"""`cleaner verify`: run the calls of a store again."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
-from typing import Any
 
 import click
 
 from cleaner_rl.cli import options as shared
-from cleaner_rl.cli.replay_settings import NO_SANDBOX, Replaying, Words
-from cleaner_rl.purify import ReplayFaultError, ReplayVerdict
-from cleaner_rl.purify.logs.formats import Reading
-from cleaner_rl.tools import ToolResult, call_format_names
-from cleaner_rl.trajectory.store import StoreError, read
-
-TOGETHER = 64
-SHOWN = 200
+from cleaner_rl.logs import Reading
+from cleaner_rl.purify import ReplayFaultError
+from cleaner_rl.replay import ReplayReport, ReplaySettings, Words
+from cleaner_rl.replay import verify as verify_store
+from cleaner_rl.tools import call_format_names
+from cleaner_rl.trajectory.store import StoreError
 
 
 @click.command()
@@ -27,17 +21,21 @@ SHOWN = 200
 @click.option(
     "--session/--fresh",
     default=None,
-    help="One interpreter a trajectory, or a call; default: as recorded; logs one a call; if that differs, the other.",
+    help="One interpreter per trajectory, or one per call. Default: as recorded; for logs, both are tried.",
 )
 @click.option(
-    "--words", type=click.Choice([each.value for each in Words]), default="trimmed", show_default=True, help="Of logs."
+    "--words",
+    type=click.Choice([each.value for each in Words]),
+    default=ReplaySettings().words.value,
+    show_default=True,
+    help="For logs: compare printed text exactly, or without line breaks at its end.",
 )
-@click.option("--echo/--no-echo", default=None, help="Show the value of a last expression; default: in sessions.")
-@click.option("--python-tool", multiple=True, metavar="NAME", help="Of logs: a tool that runs Python.")
+@click.option("--echo/--no-echo", default=None, help="Show the value of a last expression. Default: only in sessions.")
+@click.option("--python-tool", multiple=True, metavar="NAME", help="For logs: a tool that runs Python; repeatable.")
 @click.option(
     "--calls",
     type=click.Choice(call_format_names()),
-    help="Of logs: the format of calls that stand in text, as it was imported with.",
+    help="For logs: format of calls in text, if `cleaner purify` was given one.",
 )
 @shared.sandbox
 @shared.sandbox_token
@@ -53,77 +51,38 @@ def verify(
     sandbox_token: str | None,
     as_json: bool,
 ) -> None:
-    """Replay the Python of a store's trajectories, cell by cell, and say which give what they say they gave.
+    """Run the calls of a store's trajectories again, and say which give what the store says they gave.
 
-    Exits with 1 if any is different. What is nondeterministic (two replays disagree with each other) can be neither
-    proven nor refuted; it is counted.
+    Exits with 1 if a trajectory is different. A trajectory is nondeterministic if two replays differ from each other:
+    then its results can be neither confirmed nor refuted.
 
     \b
     Examples:
       cleaner verify runs/7/trajectories
       cleaner verify clean/store --fresh --json
     """
-    try:
-        from cleaner_rl.cli.replaying import Replayer
-    except ImportError:
-        raise click.ClickException(NO_SANDBOX) from None
-    reading = Reading(tuple(python_tool), calls)
-    settings = Replaying(session, Words(words), echo, sandbox, sandbox_token, reading)
-    counts: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    different: list[dict[str, Any]] = []
+    settings = ReplaySettings(session, Words(words), echo, sandbox, sandbox_token, Reading(tuple(python_tool), calls))
     shown = sys.stderr.isatty()
+
+    def progress(done: int) -> None:
+        if shown:
+            click.echo(f"\rreplayed {done:,}", nl=False, err=True)
+
     try:
-        with (
-            Replayer(settings) as replayer,
-            click.progressbar(_batches(store), label="replaying", file=sys.stderr, hidden=not shown) as batches,
-        ):
-            for batch in batches:
-                for trajectory, found in zip(batch, replayer.replay_all(batch), strict=True):
-                    counts[str(found.verdict)] += 1
-                    if found.verdict == ReplayVerdict.DIFFERENT:
-                        different.append({"key": _key(trajectory), **_told(found)})
-                    elif found.reason:
-                        reasons[found.reason] += 1
+        report = verify_store(store, settings, progress=progress)
     except (StoreError, ReplayFaultError) as error:
         raise click.ClickException(str(error)) from None
-    if as_json:
-        click.echo(json.dumps({"verdicts": counts, "not_replayable": reasons, "different": different}))
-    else:
-        _print(counts, reasons, different)
-    sys.exit(1 if different else 0)
+    finally:
+        if shown:
+            click.echo(err=True)
+    click.echo(json.dumps(report.to_json()) if as_json else _text(report))
+    sys.exit(1 if report.different else 0)
 
 
-def _batches(store: str) -> Iterator[list[Any]]:
-    trajectories = read(store)
-    while batch := list(islice(trajectories, TOGETHER)):
-        yield batch
-
-
-def _key(trajectory: Any) -> str:
-    key = trajectory.key
-    return f"{key.run}/{key.step}/{key.task}/{key.rollout}"
-
-
-def _told(found: Any) -> dict[str, Any]:
-    if found.difference is None:
-        return {"why": found.reason}
-    one = found.difference
-    return {"turn": one.turn, "call": one.call, "recorded": _shown(one.recorded), "replayed": _shown(one.replayed)}
-
-
-def _shown(result: ToolResult) -> dict[str, Any]:
-    exception = result.exception
-    text = {"output": result.output[:SHOWN], "stderr": result.stderr[:SHOWN], "explanation": result.explanation}
-    if exception is not None:
-        text["exception"] = f"{exception.type}: {exception.message[:SHOWN]}"
-    return {"status": result.status, **{name: value for name, value in text.items() if value}}
-
-
-def _print(counts: Counter[str], reasons: Counter[str], different: list[dict[str, Any]]) -> None:
-    for verdict, count in counts.most_common():
-        click.echo(f"{count:8,} {verdict}")
-    for reason, count in reasons.most_common():
-        click.echo(f"{count:8,} not replayable: {reason}")
-    for each in different:
-        click.echo(f"different: {each.pop('key')}: {json.dumps(each, ensure_ascii=False)}")
+def _text(report: ReplayReport) -> str:
+    lines = [f"{count:8,} {verdict}" for verdict, count in report.verdicts.most_common()]
+    lines += [f"{count:8,} not replayable: {reason}" for reason, count in report.not_replayable.most_common()]
+    for each in report.different:
+        told = each.to_json()
+        lines.append(f"different: {told.pop('key')}: {json.dumps(told, ensure_ascii=False)}")
+    return "\n".join(lines)

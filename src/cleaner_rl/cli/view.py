@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import click
 
 from cleaner_rl.cli.options import PORT
 from cleaner_rl.cli.words import said
-from cleaner_rl.view import DEMO
-
-if TYPE_CHECKING:
-    from cleaner_rl.view.library import Library
-    from cleaner_rl.view.sources import StoreFile
+from cleaner_rl.view import DEMO, LARGEST_PAGE, BadQueryError, NothingToShowError, serve
+from cleaner_rl.view import export as write_page
 
 
 @click.command()
@@ -29,7 +23,7 @@ if TYPE_CHECKING:
     "--export",
     "export",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write one HTML file instead of serving.",
+    help="Write one HTML file instead of serving; it opens on the first repair.",
 )
 @click.option(
     "--query",
@@ -52,51 +46,40 @@ def view(path: Path | None, port: int, opens: bool, export: Path | None, query: 
     """
     if demo == (path is not None):
         raise click.UsageError("give a path, or --demo for the sample")
+    if query and export is None:
+        raise click.UsageError("--query chooses what is exported: give --export FILE too, or filter in the page's list")
+    shown = DEMO if path is None else path
     try:
-        from cleaner_rl.view.export import page_of
-        from cleaner_rl.view.library import Library
-        from cleaner_rl.view.query import LARGEST_PAGE, BadQueryError, parse
-        from cleaner_rl.view.server import bind, serve
-        from cleaner_rl.view.sources import NothingToShowError
+        if export is None:
+            serve(shown, port, ready=lambda address, shared: _ready(address, shared, opens), progress=_progress)
+        else:
+            _export(shown, export, dict(parse_qsl(query)))
     except ImportError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'cleaner-rl[view]'") from None
-    parameters = dict(parse_qsl(query))
-    try:
-        parse(parameters)
-        with Library(DEMO if path is None else path) as library:
-            if export is not None:
-                with _bar(library) as done:
-                    library.update(done)
-                problems = library.overview()["problems"]
-                for each in problems:
-                    click.echo(f"left out: {each['name']}: {each['problem']}", err=True)
-                if len(problems) == len(library.sources.files) > 0:
-                    raise click.ClickException("nothing could be read, so no page was written")
-                made = page_of(library, parameters)
-                export.write_bytes(made.page)
-                click.echo(f"{export}: {len(made.page):,} bytes, {made.shown:,} of {made.total:,} trajectories")
-                if made.shown < made.total:
-                    click.echo(f"for others, --query takes size= (up to {LARGEST_PAGE}) and page= (from 0)", err=True)
-                return
-            listening = bind(port)
-            address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-            click.echo(f"{address}  (Ctrl-C ends it)")
-            if not library.index.shared:
-                click.echo("another viewer has this store's index; this one makes its own, in memory", err=True)
-            if opens:
-                webbrowser.open(address)
-            with _bar(library) as done:
-                serve(library, listening, done)
     except (NothingToShowError, BadQueryError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(said(error)) from None
 
 
-@contextmanager
-def _bar(library: Library) -> Iterator[Callable[[StoreFile], None]]:
-    """A bar on a terminal, of the bytes that aren't in the index yet."""
-    size = sum(file.size for file in library.index.stale(library.sources))
-    hidden = not sys.stderr.isatty() or not size
-    with click.progressbar(length=size, label="index", file=sys.stderr, hidden=hidden) as bar:
-        yield lambda file: bar.update(file.size)
+def _export(path: Path, out: Path, query: dict[str, str]) -> None:
+    made = write_page(path, out, query, progress=_progress)
+    for name, problem in made.left_out.items():
+        click.echo(f"left out: {name}: {problem}", err=True)
+    click.echo(f"{out}: {made.size:,} bytes, {made.shown:,} of {made.total:,} trajectories")
+    if made.shown < made.total:
+        click.echo(f"for others, --query takes size= (up to {LARGEST_PAGE}) and page= (from 0)", err=True)
+
+
+def _ready(address: str, shared: bool, opens: bool) -> None:
+    click.echo(f"{address}  (Ctrl-C ends it)")
+    if not shared:
+        click.echo("another viewer has this store's index; this one makes its own, in memory", err=True)
+    if opens:
+        webbrowser.open(address)
+
+
+def _progress(done: int, total: int) -> None:
+    """One line on a terminal, which is written over."""
+    if sys.stderr.isatty():
+        click.echo(f"\rindex {100 * done // max(1, total)} %", nl=done == total, err=True)

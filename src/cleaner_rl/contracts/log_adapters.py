@@ -1,23 +1,24 @@
-"""What every format of a log must do."""
+"""The contract of log adapters: what every log format must do."""
 
 from __future__ import annotations
 
 import copy
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from cleaner_rl.purify import SplicePolicy
-from cleaner_rl.purify.logs import LogFormat, Reading, clean
-from cleaner_rl.purify.logs.messages import Unreadable
-from cleaner_rl.trajectory import TextSpan, Trajectory, undo
+from cleaner_rl.logs import Conversation, LogFormat, Reading, Record, Unreadable, clean
+from cleaner_rl.purify import RepairConfig
+from cleaner_rl.trajectory import TextSpan, Trajectory, Turn, undo
 from cleaner_rl.trajectory.store import ParquetWriter, read
 
 READING = Reading()
+ROLES = ("system", "developer", "user", "assistant", "tool")
+"""The speakers that chat templates know."""
 OTHERS: tuple[Any, ...] = (
     None,
     "text",
@@ -28,23 +29,23 @@ OTHERS: tuple[Any, ...] = (
     {"prompt": [{"role": "user", "content": "?"}], "completion": [], "reward": 1.0, "example_id": 1},
     {"schema_version": "ATIF-v1.4", "session_id": "1", "agent": {"name": "a", "version": "1"}, "steps": []},
 )
-"""What isn't yours: no record at all, and small ones of the formats that come with the package."""
+"""What isn't a record of the adapter: no record at all, and small ones of the formats that come with the package."""
 MANGLED = 200
 
 
 class LogAdapterContract:
-    """Subclass it, name the subclass `Test…`, and give `make` and `records`."""
+    """Tests a log adapter. Subclass it, name the subclass `Test…`, and give `make` and `records`."""
 
     def make(self) -> LogFormat:
-        """The format."""
+        """Return the format."""
         raise NotImplementedError
 
     def records(self) -> Sequence[dict[str, Any]]:
-        """Some records, at least one of them with a call that failed and its correction."""
+        """Return some records, at least one of them with a call that failed and its correction."""
         raise NotImplementedError
 
     def others(self) -> Sequence[Any]:
-        """What must not be taken for a record of this format."""
+        """Return what must not be taken for a record of this format."""
         return OTHERS
 
     def test_it_knows_its_own_records_and_no_others(self) -> None:
@@ -86,7 +87,7 @@ class LogAdapterContract:
         edited = 0
         for record in self.records():
             trajectory = made.read(record, 0, READING)
-            cleaned = clean(trajectory, SplicePolicy()).trajectory
+            cleaned = clean(trajectory, RepairConfig()).trajectory
             edited += len(cleaned.edits)
             again = made.read(made.write(cleaned), 0, READING)
             now, then = ([turn.text for turn in each.turns] for each in (cleaned, again))
@@ -94,24 +95,29 @@ class LogAdapterContract:
             for index, _ in reversed(cleaned.edits):
                 cleaned = undo(cleaned, index)
             assert made.write(cleaned) == record, "undone, the record is not the one that was read"
-        assert edited, "nothing was repaired: give a record whose failure the next call mends"
+        assert edited, "nothing was repaired: give a record with a failed call and, right after it, the correction"
 
     def test_it_can_be_trained_on(self) -> None:
-        """As messages of OpenAI's form, each turn's words in one of them."""
-        made = self.make()
-        for record in self.records():
-            trajectory = made.read(record, 0, READING)
-            chat = made.chat(trajectory)
+        """An SFT row has messages of OpenAI's form, and each turn's words are in one of them."""
+        for trajectory, chat in self._chats():
             assert len(chat.turns) == len(chat.messages), "each message is a turn's, or nobody's (None)"
             said = [turn for turn in chat.turns if turn is not None]
             assert said == list(range(len(trajectory.turns))), f"{len(trajectory.turns)} turns became messages {said}"
             for message, turn in zip(chat.messages, chat.turns, strict=True):
-                assert isinstance(message.get("role"), str), f"a message without a role: {message}"
-                assert (message["role"] == "assistant") or turn is None, f"a turn is said by {message['role']!r}"
+                role = message.get("role")
+                assert role in ROLES, f"no chat template knows the role {role!r}; use one of {', '.join(ROLES)}"
+                assert role == "assistant" or turn is None, f"a turn is said by {role!r}"
             json.dumps(chat.messages)
 
+    def test_the_calls_of_a_row_are_calls(self) -> None:
+        """A call that is still text of the log's own form would teach the model a form that no chat template knows."""
+        for trajectory, chat in self._chats():
+            for message, number in zip(chat.messages, chat.turns, strict=True):
+                if number is not None and number < len(trajectory.turns):
+                    _check_calls(trajectory.turns[number], message, f"the SFT row of turn {number}")
+
     def test_a_broken_record_is_unreadable_and_nothing_worse(self) -> None:
-        """Half of a log is always odd: fields missing, of another type, empty."""
+        """Real logs have odd records: fields are missing, empty, or of another type."""
         made = self.make()
         random = Random(0)
         records = self.records()
@@ -126,9 +132,33 @@ class LogAdapterContract:
             except Exception as error:
                 text = json.dumps(record)[:300]
                 raise AssertionError(f"it raised {error!r}; raise Unreadable, in words, instead: {text}") from error
-            assert made.write(trajectory) == record, f"a broken record was mended: {json.dumps(record)[:300]}"
+            assert made.write(trajectory) == record, f"a broken record came back otherwise: {json.dumps(record)[:300]}"
             with suppress(Unreadable):
                 made.chat(trajectory)
+
+    def _chats(self) -> Iterator[tuple[Trajectory[TextSpan], Conversation]]:
+        made = self.make()
+        for record in self.records():
+            trajectory = made.read(record, 0, READING)
+            yield trajectory, made.chat(trajectory)
+
+
+def _check_calls(turn: Turn[TextSpan], message: Record, where: str) -> None:
+    """Fail if a message holds its turn's calls neither as OpenAI has them nor as `<tool_call>` blocks in its text."""
+    calls = message.get("tool_calls") or []
+    for call in calls:
+        told = f'{where} has a call that is no {{"function": {{"name": …, "arguments": JSON text}}}}: {call!r}'
+        function = call.get("function") if isinstance(call, dict) else None
+        assert isinstance(function, dict), told
+        assert isinstance(function.get("name"), str), told
+        assert isinstance(function.get("arguments"), str), told
+    if calls:
+        names = [call["function"]["name"] for call in calls]
+        assert names == [call.name for call in turn.calls], f"{where} has the calls {names}"
+    elif turn.calls:
+        text = str(message.get("content") or "")
+        found = READING.tools.text_form([text], None)
+        assert found is not None, f"{where} has its calls neither in `tool_calls` nor as <tool_call> blocks: {text!r}"
 
 
 def _stored(trajectory: Trajectory[TextSpan]) -> Trajectory[TextSpan]:

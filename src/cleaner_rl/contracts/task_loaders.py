@@ -41,7 +41,7 @@ class TaskLoaderContract:
         assert len(set(names)) == len(names), f"two rows have one name: {sorted(names)}"
 
     def test_a_task_depends_on_its_row_and_the_seed_alone(self) -> None:
-        """Not on the rows before it, and not on where it stands."""
+        """Not on the rows before it, and not on its own position."""
         tasks = self._tasks()
         assert self._tasks() == tasks, "the same rows became other tasks the second time"
         alone = [self._read(row, number) for number, row in enumerate(reversed(self.rows()), 1)]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from cleaner_rl.rollout import Toolbox
+from cleaner_rl.rollout import ToolEnv
 from cleaner_rl.tools import Status, ToolCall, ToolResult, ToolSet, ToolSpec, feedback
 from cleaner_rl.trajectory import Key
 
@@ -28,25 +28,25 @@ class ToolContract:
     slow: Arguments | None = None
     """Of a call that takes minutes, where there is one."""
 
-    def make(self) -> Toolbox:
+    def make(self) -> ToolEnv:
         """The tool."""
         raise NotImplementedError
 
     def spec(self) -> ToolSpec:
-        """What the model is told of it: `load_prompt("your.toml").tool`."""
+        """What the model reads about it: `load_prompt("your.toml").tool`."""
         raise NotImplementedError
 
-    def running(self) -> AbstractAsyncContextManager[Toolbox]:
+    def running(self) -> AbstractAsyncContextManager[ToolEnv]:
         """The tool with whatever it needs around it, such as a server."""
         return _just(self.make())
 
     def test_each_call_is_answered_in_its_order(self) -> None:
         """A failure beside a success, and a call that can't be read."""
 
-        async def check(tool: Toolbox) -> None:
+        async def check(tool: ToolEnv) -> None:
             calls = [self._call(self.works), self._call(self.fails), self._unreadable(), self._call(self.works)]
-            async with tool.open(Key()) as hands:
-                results = await hands.run(calls)
+            async with tool.open(Key()) as tool_session:
+                results = await tool_session.run(calls)
                 assert len(results) == len(calls), f"{len(calls)} calls got {len(results)} results"
                 ok, failed, refused, again = results
                 assert ok.status is Status.OK, f"the call that works gave {_told(ok)}"
@@ -55,16 +55,16 @@ class ToolContract:
                     f"a call that can't be read gets `call.refusal`, not {_told(refused)}"
                 )
                 assert again.observed == ok.observed, "a call after one that failed still runs, and gives the same"
-                assert await hands.run([]) == [], "no calls, no results"
+                assert await tool_session.run([]) == [], "no calls, no results"
 
         self._check(check)
 
     def test_a_failure_says_what_is_wrong(self) -> None:
-        """A model mends what it is told of."""
+        """A model can only correct what it reads."""
 
-        async def check(tool: Toolbox) -> None:
-            async with tool.open(Key()) as hands:
-                (failed,) = await hands.run([self._call(self.fails)])
+        async def check(tool: ToolEnv) -> None:
+            async with tool.open(Key()) as tool_session:
+                (failed,) = await tool_session.run([self._call(self.fails)])
             assert feedback(failed).strip(), "the failure has no words for the model"
             assert failed.exception or failed.explanation or failed.stderr or failed.output, (
                 "the failure is only a status"
@@ -75,7 +75,7 @@ class ToolContract:
     def test_the_same_calls_give_the_same(self) -> None:
         """In two fresh rollouts: replays prove trajectories by it. No durations, ids or addresses in what it says."""
 
-        async def check(tool: Toolbox) -> None:
+        async def check(tool: ToolEnv) -> None:
             calls = [self._call(each) for each in (self.works, self.fails, self.writes, self.reads) if each is not None]
             first, second = [await _fresh(tool, calls) for _ in range(2)]
             for call, one, other in zip(calls, first, second, strict=True):
@@ -86,29 +86,29 @@ class ToolContract:
     def test_it_goes_back_to_before_the_last_turn(self) -> None:
         """A failed turn is undone before its correction runs; so is what worked in it."""
 
-        async def check(tool: Toolbox) -> None:
+        async def check(tool: ToolEnv) -> None:
             if self.writes is None or self.reads is None:
                 assert not tool.stateful, "a tool with state needs `writes` and `reads`, to see whether it goes back"
                 return
             write, read, fail = (self._call(each) for each in (self.writes, self.reads, self.fails))
-            async with tool.open(Key()) as hands:
-                (before,) = await hands.run([read])
+            async with tool.open(Key()) as tool_session:
+                (before,) = await tool_session.run([read])
                 for turn in ([write], [write, fail], [write, fail, write]):
-                    await hands.run(turn)
-                    await hands.rollback()
-                    (now,) = await hands.run([read])
+                    await tool_session.run(turn)
+                    await tool_session.rollback()
+                    (now,) = await tool_session.run([read])
                     assert now.observed == before.observed, f"after going back, reading gave {_told(now)}"
-                (written,) = await hands.run([write])
+                (written,) = await tool_session.run([write])
                 assert written.status is Status.OK, f"the call that writes gave {_told(written)}"
-                (after,) = await hands.run([read])
+                (after,) = await tool_session.run([read])
                 assert (after.observed != before.observed) == tool.stateful, (
                     f"stateful is {tool.stateful}, and reading after a write gave {_told(after)}"
                 )
-                await hands.run([fail])
-                (still,) = await hands.run([read])
+                await tool_session.run([fail])
+                (still,) = await tool_session.run([read])
                 assert still.observed == after.observed, f"a call that failed left something behind: {_told(still)}"
-                await hands.rollback()
-                (kept,) = await hands.run([read])
+                await tool_session.rollback()
+                (kept,) = await tool_session.run([read])
                 assert kept.observed == after.observed, f"going back went further than one turn: {_told(kept)}"
 
         self._check(check)
@@ -116,7 +116,7 @@ class ToolContract:
     def test_rollouts_do_not_see_each_other(self) -> None:
         """Many are open at once."""
 
-        async def check(tool: Toolbox) -> None:
+        async def check(tool: ToolEnv) -> None:
             read = self._call(self.reads or self.works)
             async with tool.open(Key(rollout=0)) as one, tool.open(Key(rollout=1)) as other:
                 (before,) = await other.run([read])
@@ -130,16 +130,16 @@ class ToolContract:
     def test_a_rollout_that_is_cancelled_leaves_at_once(self) -> None:
         """The wall time of a rollout ends it in the middle of a call; the next one works."""
 
-        async def check(tool: Toolbox) -> None:
+        async def check(tool: ToolEnv) -> None:
             if self.slow is None:
                 return
             slow = self._call(self.slow)
             begun = asyncio.Event()
 
             async def rollout() -> None:
-                async with tool.open(Key()) as hands:
+                async with tool.open(Key()) as tool_session:
                     begun.set()
-                    await hands.run([slow])
+                    await tool_session.run([slow])
 
             task = asyncio.create_task(rollout())
             await begun.wait()
@@ -162,7 +162,7 @@ class ToolContract:
     def _unreadable(self) -> ToolCall:
         return ToolSet(self.spec()).read("no_such_tool", {}, 0, 0)
 
-    def _check(self, check: Callable[[Toolbox], Awaitable[None]]) -> None:
+    def _check(self, check: Callable[[ToolEnv], Awaitable[None]]) -> None:
         async def whole() -> None:
             async with self.running() as tool:
                 await check(tool)
@@ -171,13 +171,13 @@ class ToolContract:
 
 
 @asynccontextmanager
-async def _just(tool: Toolbox) -> AsyncIterator[Toolbox]:
+async def _just(tool: ToolEnv) -> AsyncIterator[ToolEnv]:
     yield tool
 
 
-async def _fresh(tool: Toolbox, calls: Sequence[ToolCall]) -> list[ToolResult]:
-    async with tool.open(Key()) as hands:
-        return [(await hands.run([call]))[0] for call in calls]
+async def _fresh(tool: ToolEnv, calls: Sequence[ToolCall]) -> list[ToolResult]:
+    async with tool.open(Key()) as tool_session:
+        return [(await tool_session.run([call]))[0] for call in calls]
 
 
 def _told(result: ToolResult) -> str:

@@ -1,54 +1,70 @@
-"""How good a model is, and how sure one can be of it.
+"""Evaluation: how good a model is, with confidence intervals.
 
-- `passing`, `bootstrap`, `paired`: pass@k, intervals over problems, and two runs compared problem by problem.
-- `measures`: what one trajectory says · `scores`: many of them to figures · `results`: the figures as plain data.
-- `running`: a model over sets of problems, with repair and without · `cache`: what is finished is not done again.
-- `comparison`: two evaluations · `recovery`: how a model gets over failures · `report`: JSON, Markdown and a page.
+- `run`: `evaluate`, a model over sets of problems, with repair and without · `cache`: what is finished is kept.
+- `measures`: figures of one trajectory · `scores`: pass@k and other figures · `results`: the figures as plain data.
+- `bootstrap`, `paired`: intervals over problems, and two runs compared problem by problem.
+- `comparison`: two evaluations · `recovery`: how a model recovers from failures · `report`: JSON, Markdown and a page.
+- `training_report`: what a training run did, step by step.
 
-The figure to claim is the one with repair off: what the model does alone.
+Report the figure with repair off: it is what the model does by itself.
 
-Limits: a score is of a model with its prompt, its tool and its budgets; the settings stand beside it.
+Limits: a score is of a model with its prompt, its tool and its budgets; the settings are reported beside it.
 """
 
 from cleaner_rl.evaluate.bootstrap import Estimate, Figure, estimates, mean
 from cleaner_rl.evaluate.comparison import Comparison, compare
 from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.paired import Difference, difference, sign_flip
-from cleaner_rl.evaluate.passing import ks, pass_at_k
+from cleaner_rl.evaluate.recovery import unwritable
+from cleaner_rl.evaluate.report import comparison_text, summary_text, write_comparison, write_report
 from cleaner_rl.evaluate.results import (
-    Arm,
     Evaluation,
     Rate,
     RecoveryResult,
     Repair,
     ResultsError,
+    RunScore,
     SetResult,
     read_results,
 )
-from cleaner_rl.evaluate.scores import score, score_set
+from cleaner_rl.evaluate.run import AnotherModelError, EvalPlan, RunMode, evaluate, load_plan, refuse_another_model
+from cleaner_rl.evaluate.scores import ks, pass_at_k, score, score_set
+from cleaner_rl.evaluate.training_report import train_report
 
 __all__ = [
-    "Arm",
+    "AnotherModelError",
     "Comparison",
     "Difference",
     "Estimate",
+    "EvalPlan",
     "Evaluation",
     "Figure",
     "Rate",
     "RecoveryResult",
     "Repair",
     "ResultsError",
+    "RunMode",
+    "RunScore",
     "Sample",
     "SetResult",
     "compare",
+    "comparison_text",
     "difference",
     "estimates",
+    "evaluate",
     "ks",
+    "load_plan",
     "mean",
     "measure",
     "pass_at_k",
     "read_results",
+    "refuse_another_model",
     "score",
     "score_set",
     "sign_flip",
+    "summary_text",
+    "train_report",
+    "unwritable",
+    "write_comparison",
+    "write_report",
 ]

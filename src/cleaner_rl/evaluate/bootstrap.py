@@ -42,29 +42,29 @@ CELLS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure, with the interval that covers its true value at the level asked for."""
+    """A figure with its confidence interval at the level asked for."""
 
     value: float | None
-    """None where nothing was there to measure."""
+    """None if there was nothing to measure."""
     low: float | None = None
     high: float | None = None
     problems: int = 0
-    """Problems that it rests on."""
+    """Number of problems behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is to be estimated: a ratio of totals over problems, both in the order of the problems."""
+    """A figure to be estimated: a ratio of totals over problems, both in the order of the problems."""
 
     numerators: Sequence[float]
     denominators: Sequence[float] | None = None
-    """0 where a problem has nothing to say; None: 1 for each."""
+    """0 for a problem without data; None: 1 for each."""
     share: bool = False
     """Whether each problem's ratio is between 0 and 1, so that it is known how far off an unseen one may be."""
 
 
 def estimates(figures: Sequence[Figure], *, seed: int = 0, draws: int = DRAWS, level: float = LEVEL) -> list[Estimate]:
-    """An estimate for each figure. The seed is the draw's alone; figures with the same problems share their draws."""
+    """Estimate each figure. The seed is for these draws only; figures with the same problems share their draws."""
     if not figures:
         return []
     numerators = np.array([figure.numerators for figure in figures], np.float64).T
@@ -81,7 +81,7 @@ def estimates(figures: Sequence[Figure], *, seed: int = 0, draws: int = DRAWS, l
 def mean(
     values: Sequence[float], *, share: bool = False, seed: int = 0, draws: int = DRAWS, level: float = LEVEL
 ) -> Estimate:
-    """The mean of one value for each problem."""
+    """Return the mean of one value per problem, with its confidence interval."""
     return estimates([Figure(values, share=share)], seed=seed, draws=draws, level=level)[0]
 
 

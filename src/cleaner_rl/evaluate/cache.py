@@ -17,12 +17,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from cleaner_rl.evaluate.measures import fault_of
-from cleaner_rl.rollout.journal import Journal
+from cleaner_rl.rollout import Journal
 from cleaner_rl.tasks import Task
 from cleaner_rl.trajectory import AnyTrajectory
-
-ASKED = "asked"
-"""The entry of `Trajectory.extra` with the fingerprint of the task."""
 
 
 def fingerprint(values: Mapping[str, object]) -> str:
@@ -49,7 +46,7 @@ def open_cache(folder: Path, settings: Mapping[str, object], tasks: Mapping[str,
     asked = {name: _asked(task) for name, task in tasks.items()}
 
     def counts(trajectory: AnyTrajectory) -> bool:
-        same = trajectory.extra.get(ASKED) == asked.get(trajectory.key.task, "")
+        same = trajectory.info.asked == asked.get(trajectory.key.task, "")
         return same and not fault_of(trajectory)
 
     return Journal(own, counts)
@@ -57,7 +54,7 @@ def open_cache(folder: Path, settings: Mapping[str, object], tasks: Mapping[str,
 
 def marked(trajectory: AnyTrajectory, task: Task) -> AnyTrajectory:
     """A rollout that says what it was asked."""
-    return replace(trajectory, extra={**trajectory.extra, ASKED: _asked(task)})
+    return replace(trajectory, info=replace(trajectory.info, asked=_asked(task)))
 
 
 def _asked(task: Task) -> str:

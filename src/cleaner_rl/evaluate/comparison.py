@@ -1,6 +1,6 @@
 """Two evaluations of the same problems: what changed from the first to the second, and whether it is more than chance.
 
-Claims rest on repair off, so that is what is compared first; repair on and recovery stand beside it.
+Claims rest on repair off, so that is what is compared first; repair on and recovery are reported beside it.
 
 Limits: many comparisons at once make some p-values small by chance; none is corrected for that here.
 """
@@ -28,15 +28,15 @@ class Comparison:
     recovery: Mapping[str, Difference]
     """Failures recovered from, by kind, and over `all`."""
     notes: tuple[str, ...] = ()
-    """What keeps this from being like with like."""
+    """Differences between the two evaluations that make them hard to compare."""
 
     def to_json(self) -> dict[str, object]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return asdict(self)
 
 
 def compare(before: Evaluation, after: Evaluation, *, seed: int = 0) -> Comparison:
-    """What changed, problem by problem, in the sets that both have."""
+    """Compare two evaluations, problem by problem, in the sets that both have."""
     firsts, seconds = ({each.name: each for each in evaluation.sets} for evaluation in (before, after))
     common = [name for name in firsts if name in seconds]
     if not common:
@@ -47,9 +47,9 @@ def compare(before: Evaluation, after: Evaluation, *, seed: int = 0) -> Comparis
 
     def by_set(repair: Repair) -> dict[str, Difference]:
         return {
-            name: difference(firsts[name].arms[repair].rates, seconds[name].arms[repair].rates, seed=seed)
+            name: difference(firsts[name].runs[repair].rates, seconds[name].runs[repair].rates, seed=seed)
             for name in common
-            if repair in firsts[name].arms and repair in seconds[name].arms
+            if repair in firsts[name].runs and repair in seconds[name].runs
         }
 
     notes = [*_settings(before, after), *(note for name in common for note in _missing(firsts[name], seconds[name]))]
@@ -69,7 +69,7 @@ def _recovery(before: Evaluation, after: Evaluation, seed: int) -> dict[str, Dif
     first, second = before.recovery, after.recovery
     pairs = {kind: (first.kinds[kind], second.kinds[kind]) for kind in first.kinds if kind in second.kinds}
     pairs["all"] = first.overall, second.overall
-    return {kind: difference(_shares(a.mended), _shares(b.mended), seed=seed) for kind, (a, b) in pairs.items()}
+    return {kind: difference(_shares(a.repaired), _shares(b.repaired), seed=seed) for kind, (a, b) in pairs.items()}
 
 
 def _shares(rates: Mapping[str, Rate]) -> dict[str, Fraction]:
@@ -86,7 +86,7 @@ def _settings(before: Evaluation, after: Evaluation) -> list[str]:
 
 
 def _missing(first: SetResult, second: SetResult) -> list[str]:
-    if Repair.OFF not in first.arms or Repair.OFF not in second.arms:
+    if Repair.OFF not in first.runs or Repair.OFF not in second.runs:
         return [f"{first.name}: one of the two was not run with repair off"]
-    left_out = first.arms[Repair.OFF].problems.keys() ^ second.arms[Repair.OFF].problems.keys()
+    left_out = first.runs[Repair.OFF].problems.keys() ^ second.runs[Repair.OFF].problems.keys()
     return [f"{first.name}: {len(left_out)} problems are in one of the two only, and are left out"] if left_out else []

@@ -38,7 +38,7 @@ class Difference:
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    """Of the two-sided sign-flip test: how often equal runs differ at least as much."""
+    """p-value of the two-sided sign-flip test: how often equal runs differ at least as much."""
     problems: int = 0
     better: int = 0
     worse: int = 0
@@ -49,7 +49,7 @@ class Difference:
 def difference(
     before: Mapping[str, Fraction], after: Mapping[str, Fraction], *, seed: int = 0, level: float = LEVEL
 ) -> Difference:
-    """How a run's rates by problem differ from an earlier run's."""
+    """Compare a run's rates by problem with an earlier run's."""
     common = sorted(before.keys() & after.keys())
     gains = [after[problem] - before[problem] for problem in common]
     if not gains:
@@ -63,7 +63,7 @@ def difference(
 
 
 def sign_flip(gains: Sequence[Fraction], *, seed: int = 0, largest: int = LARGEST) -> tuple[float, bool]:
-    """The two-sided p-value, and whether it is exact."""
+    """Return the two-sided p-value, and whether it is exact."""
     scale = lcm(*(gain.denominator for gain in gains))
     steps = [abs(int(gain * scale)) for gain in gains if gain]
     observed = abs(int(sum(gains, Fraction(0)) * scale))

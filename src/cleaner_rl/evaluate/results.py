@@ -22,14 +22,14 @@ FORMAT = 1
 
 
 class ResultsError(ValueError):
-    """A file that holds no results, or not in a form that this release knows."""
+    """A file holds no results, or not in a form that this release knows."""
 
 
 class Repair(StrEnum):
     """Whether failures were repaired while the model was judged."""
 
     OFF = "off"
-    """The model alone: what a claim rests on."""
+    """The model by itself: report this figure."""
     ON = "on"
 
 
@@ -43,67 +43,67 @@ class Rate:
 
     @property
     def share(self) -> Fraction:
-        """Right among judged."""
+        """Return the share of right answers among those graded."""
         return Fraction(self.right, self.judged)
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """One way of running a set of problems, in figures."""
+class RunScore:
+    """The scores of one run mode on a set of problems."""
 
     problems: Mapping[str, Rate]
     figures: Mapping[str, Estimate]
     faults: Mapping[str, int] = field(default_factory=dict)
     """Samples that are in no figure, by what broke."""
-    endings: Mapping[str, int] = field(default_factory=dict)
+    stop_reasons: Mapping[str, int] = field(default_factory=dict)
     """Why the judged samples ended."""
-    mended: Mapping[str, Rate] = field(default_factory=dict)
-    """Of the recovery benchmark: by problem, failures recovered from among those put in."""
+    repaired: Mapping[str, Rate] = field(default_factory=dict)
+    """For the recovery benchmark: by problem, how many of the injected failures the model recovered from."""
 
     @property
     def rates(self) -> dict[str, Fraction]:
-        """The share of right answers by problem."""
+        """Return the share of right answers by problem."""
         return {problem: rate.share for problem, rate in self.problems.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class SetResult:
-    """A set of problems, run without repair, with it, or both."""
+    """The results of a set of problems: without repair, with it, or both."""
 
     name: str
     samples: int
-    """Asked for, for each problem."""
+    """Samples per problem that were asked for."""
     unit: str
-    """Of lengths: tokens, or characters where a server gives only text."""
-    arms: Mapping[Repair, Arm]
+    """Unit of lengths: tokens, or characters if a server returns only text."""
+    runs: Mapping[Repair, RunScore]
     difference: Difference | None = None
     """pass@1 with repair minus without, where both were run."""
 
     @property
     def judged(self) -> int:
-        """Problems that every figure rests on: of the others, faults left no sample in one of the arms."""
-        return min(len(arm.problems) for arm in self.arms.values())
+        """Return the number of problems behind every figure; the others have a run in which faults left no sample."""
+        return min(len(run.problems) for run in self.runs.values())
 
     @property
     def run(self) -> int:
-        """Problems that were run, judged or not."""
-        arms = self.arms.values()
-        ends = (sum(rate.judged for rate in arm.problems.values()) + sum(arm.faults.values()) for arm in arms)
+        """Return the number of problems that were run, graded or not."""
+        runs = self.runs.values()
+        ends = (sum(rate.judged for rate in run.problems.values()) + sum(run.faults.values()) for run in runs)
         return max(ends) // self.samples
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What the model did after failures that were put into its mouth; repair is always off."""
+    """What the model did after injected failures; repair is always off."""
 
-    overall: Arm
-    kinds: Mapping[str, Arm]
+    overall: RunScore
+    kinds: Mapping[str, RunScore]
     """By kind of failure. `problems` counts final answers, as everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All that one model was measured at."""
+    """All results of one model."""
 
     model: str
     settings: Mapping[str, object]
@@ -113,18 +113,18 @@ class Evaluation:
 
     @property
     def faults(self) -> Counter[str]:
-        """Samples that are in no figure, by what broke, over all that was run."""
-        arms = [arm for each in self.sets for arm in each.arms.values()]
-        arms += [] if self.recovery is None else [self.recovery.overall]
-        return sum((Counter(arm.faults) for arm in arms), Counter())
+        """Return the samples that are in no figure, by what broke, over all that was run."""
+        runs = [run for each in self.sets for run in each.runs.values()]
+        runs += [] if self.recovery is None else [self.recovery.overall]
+        return sum((Counter(run.faults) for run in runs), Counter())
 
     def to_json(self) -> dict[str, object]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
-        """What `to_json` gave."""
+        """Read what `to_json` returned."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             found = values.get("format") if isinstance(values, Mapping) else None
             raise ResultsError(f"these are no results of format {FORMAT} (found: {found}); run `cleaner eval` again")
@@ -135,13 +135,13 @@ class Evaluation:
             sets=tuple(map(_set, values["sets"])),
             recovery=recovery
             and RecoveryResult(
-                _arm(recovery["overall"]), {kind: _arm(each) for kind, each in recovery["kinds"].items()}
+                _run(recovery["overall"]), {kind: _run(each) for kind, each in recovery["kinds"].items()}
             ),
         )
 
 
 def read_results(path: Path) -> Evaluation:
-    """The results in a file, or in the folder that `cleaner eval` wrote."""
+    """Read the results from a file, or from the folder that `cleaner eval` wrote."""
     file = path / "results.json" if path.is_dir() else path
     try:
         return Evaluation.from_json(json.loads(file.read_text(encoding="utf-8")))
@@ -158,16 +158,16 @@ def _set(values: Mapping[str, Any]) -> SetResult:
         name=values["name"],
         samples=values["samples"],
         unit=values["unit"],
-        arms={Repair(name): _arm(arm) for name, arm in values["arms"].items()},
+        runs={Repair(name): _run(run) for name, run in values["runs"].items()},
         difference=values["difference"] and Difference(**values["difference"]),
     )
 
 
-def _arm(values: Mapping[str, Any]) -> Arm:
-    return Arm(
+def _run(values: Mapping[str, Any]) -> RunScore:
+    return RunScore(
         problems={problem: Rate(**rate) for problem, rate in values["problems"].items()},
         figures={name: Estimate(**estimate) for name, estimate in values["figures"].items()},
         faults=values["faults"],
-        endings=values["endings"],
-        mended={problem: Rate(**rate) for problem, rate in values["mended"].items()},
+        stop_reasons=values["stop_reasons"],
+        repaired={problem: Rate(**rate) for problem, rate in values["repaired"].items()},
     )

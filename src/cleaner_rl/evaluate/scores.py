@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from math import comb
 from statistics import fmean
 
 from cleaner_rl.evaluate.bootstrap import Figure, estimates
 from cleaner_rl.evaluate.measures import Sample
 from cleaner_rl.evaluate.paired import difference
-from cleaner_rl.evaluate.passing import ks, pass_at_k
-from cleaner_rl.evaluate.results import Arm, Rate, Repair, SetResult
+from cleaner_rl.evaluate.results import Rate, Repair, RunScore, SetResult
 
 PER_TRAJECTORY: dict[str, Callable[[Sample], float]] = {
     "errors_first": lambda sample: sample.failed_first,
@@ -47,8 +47,8 @@ SHARES: dict[str, tuple[Callable[[Sample], float], Callable[[Sample], float]]] =
 Problems = dict[str, list[Sample]]
 
 
-def score(samples: Iterable[Sample], *, seed: int = 0) -> Arm:
-    """The figures of one way of running a set."""
+def score(samples: Iterable[Sample], *, seed: int = 0) -> RunScore:
+    """Compute the scores of one run mode on a set."""
     problems: Problems = defaultdict(list)
     faults: Counter[str] = Counter()
     for sample in samples:
@@ -59,25 +59,25 @@ def score(samples: Iterable[Sample], *, seed: int = 0) -> Arm:
     problems = dict(sorted(problems.items()))
     rates = {task: Rate(sum(bool(each.right) for each in some), len(some)) for task, some in problems.items()}
     figures = {**_passing(list(rates.values())), **_per_trajectory(problems), **_shares(problems)}
-    endings = Counter(sample.ending for some in problems.values() for sample in some)
-    return Arm(
+    stop_reasons = Counter(sample.stop_reason for some in problems.values() for sample in some)
+    return RunScore(
         problems=rates,
         figures=dict(zip(figures, estimates(list(figures.values()), seed=seed), strict=True)),
         faults=dict(faults.most_common()),
-        endings=dict(endings.most_common()),
+        stop_reasons=dict(stop_reasons.most_common()),
     )
 
 
-def score_set(name: str, arms: dict[Repair, Sequence[Sample]], samples: int, *, seed: int = 0) -> SetResult:
-    """A set of problems in all the ways that it was run."""
-    scored = {repair: score(some, seed=seed) for repair, some in arms.items()}
+def score_set(name: str, runs: dict[Repair, Sequence[Sample]], samples: int, *, seed: int = 0) -> SetResult:
+    """Compute the results of a set of problems in all modes in which it was run."""
+    scored = {repair: score(some, seed=seed) for repair, some in runs.items()}
     off, on = scored.get(Repair.OFF), scored.get(Repair.ON)
-    tokens = all(sample.tokens for some in arms.values() for sample in some)
+    tokens = all(sample.tokens for some in runs.values() for sample in some)
     return SetResult(
         name=name,
         samples=samples,
         unit="tokens" if tokens else "characters",
-        arms=scored,
+        runs=scored,
         difference=difference(off.rates, on.rates, seed=seed) if off and on else None,
     )
 
@@ -110,3 +110,21 @@ def _shares(problems: Problems) -> dict[str, Figure]:
         )
         for name, (part, whole) in SHARES.items()
     }
+
+
+def pass_at_k(right: int, samples: int, k: int) -> float:
+    """Return the unbiased estimate of Chen et al. (2021) for one problem: 1 - C(n-c, k) / C(n, k).
+
+    In whole numbers up to one correctly rounded division: nothing overflows and nothing cancels.
+    """
+    if not 0 <= right <= samples or not 1 <= k <= samples:
+        raise ValueError(
+            f"pass@{k} of {right} right among {samples}: it needs 0 <= right <= samples and 1 <= k <= samples"
+        )
+    ways = comb(samples, k)
+    return (ways - comb(samples - right, k)) / ways
+
+
+def ks(samples: int) -> tuple[int, ...]:
+    """Return the values of k to report for a number of samples: powers of two, and the number itself."""
+    return (*(1 << power for power in range(samples.bit_length()) if 1 << power < samples), samples)

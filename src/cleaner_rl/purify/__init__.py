@@ -1,59 +1,77 @@
-"""SAAR and hindsight: rewrite a failed turn with the model's own verified correction. Functions in, trajectories out.
+"""Repairs failed turns with the model's own verified corrections, by SAAR or in hindsight. It runs nothing itself.
 
-- `policies`: every choice, with the paper's value as default.
-- `similarity`: how alike the failed and the verified code are.
-- `splice`: one rule for both ways: graft the action where the code is alike, else replace the reasoning too.
-- `live`: SAAR as in the paper, a lookahead while the rollout runs.
-- `hindsight`: our own, afterwards, onto the correction that the trajectory already holds.
-- `rescore`: log-probs under the clean context, and how far they are from the lookahead's.
-- `replay`: whether a trajectory's calls still give what it says they gave.
-- `stale`: reasoning that talks of an error which no longer stands before it.
+- `saar`: SAAR (Similarity-Aware Adaptive Rollback) as in the paper, a lookahead while the rollout runs.
+- `hindsight`: our own method, after the rollout, with the correction that the trajectory already holds.
+- `splice`: makes the turn that replaces a failure, by one rule for both methods: a graft of the action if the code is
+  similar, else a replacement of reasoning and action.
+- `coverage`: what a correction must do again, so that nothing is lost with a removed turn.
+- `similarity`: how similar the failed and the verified code are.
+- `rescore`: log-probs in the repaired context, and how far they are from those of the lookahead.
+- `replay`: whether a trajectory's calls give the recorded results again.
+- `stale`: reasoning that mentions an error that the repair removed.
+- `config`: every setting, with the paper's value as default.
 
-Limits: a correction is verified to run, not to be right; whether the answer is, the grader says. What a graft hides
-(its tokens were sampled after an error that the trainer never sees) is measured as a gap, not removed.
+Limits: a correction is verified to run, not to be right; the grader says whether the answer is right. The tokens of a
+graft were sampled after an error that the trainer never sees; the effect is measured as a gap and not removed.
 """
 
-from cleaner_rl.purify.hindsight import LeftAlone, Purified, Reason, hindsight, settle
-from cleaner_rl.purify.live import Budget, Draft, Repair, SampleRequest, Verdict, repair
-from cleaner_rl.purify.policies import Phase, PurifyPolicy, Schedule, SplicePolicy, Unrepaired, Which
-from cleaner_rl.purify.replay import Difference, Replay, ReplayFaultError, ReplayVerdict, prove, replay
-from cleaner_rl.purify.rescore import gap_gate, refuse_wide_gaps, rescore
-from cleaner_rl.purify.similarity import Measure, Similarity, similarity_measures
+from cleaner_rl.purify.config import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule
+from cleaner_rl.purify.hindsight import LeftAlone, Purified, Reason, apply_purification, hindsight, left_of, note_stale
+from cleaner_rl.purify.replay import (
+    ExecuteCall,
+    Replay,
+    ReplayDifference,
+    ReplayFaultError,
+    ReplayVerdict,
+    replay,
+    verify_by_replay,
+    without_hindsight,
+)
+from cleaner_rl.purify.rescore import Score, gap_gate, refuse_wide_gaps, rescore
+from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, RepairResult, SampleRequest, repair
+from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Measure, Similarity, similarity_measures
 from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
-from cleaner_rl.trajectory import gap
+from cleaner_rl.trajectory import Phase, logprob_gap
 
 __all__ = [
-    "Budget",
-    "Difference",
+    "SIMILARITY_MEASURES",
     "Draft",
+    "ExecuteCall",
+    "Gate",
     "LeftAlone",
     "Measure",
+    "OnUnrepaired",
     "Phase",
     "Purified",
-    "PurifyPolicy",
+    "PurifyConfig",
+    "PurifyScope",
     "Reason",
-    "Repair",
+    "RepairBudget",
+    "RepairConfig",
+    "RepairOutcome",
+    "RepairResult",
     "Replay",
+    "ReplayDifference",
     "ReplayFaultError",
     "ReplayVerdict",
     "SampleRequest",
     "Schedule",
+    "Score",
     "Similarity",
-    "SplicePolicy",
-    "Unrepaired",
-    "Verdict",
-    "Which",
+    "apply_purification",
     "code_similarity",
-    "gap",
     "gap_gate",
     "hindsight",
-    "prove",
+    "left_of",
+    "logprob_gap",
+    "note_stale",
     "refuse_wide_gaps",
     "repair",
     "replay",
     "rescore",
-    "settle",
     "similarity_measures",
     "stale_mentions",
+    "verify_by_replay",
+    "without_hindsight",
 ]

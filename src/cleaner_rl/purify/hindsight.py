@@ -1,12 +1,12 @@
-"""Hindsight: collapse a failure, or a chain of them, onto the correction that the same trajectory already holds.
+"""Repairs failures in hindsight: with the self-correction that the same trajectory already holds.
 
-The rollout goes through its errors within its normal budget; nothing is sampled for this. The same function serves
-training and logs that already exist. What it takes away stays in the edit, so `undo` gives the original back.
+The rollout goes through its errors within its normal budget, and nothing is sampled for the repair. The same function
+serves training and logs that already exist. The edit keeps what a repair takes out, so `undo` gives the original back.
 
-Limits: the correction is the first turn after the failures whose calls are all ok. That it mends *them* is an
-assumption, which similarity weighs (an unlike correction replaces the reasoning too) and nothing proves. On a stateful
-tool a failed cell may have left something behind that the correction needs: `prove` replays the result and undoes it if
-it differs.
+Limits: the correction is the first turn after the failures whose calls are all ok. That it corrects *them* is an
+assumption. Similarity weighs it (a correction that is not similar replaces the reasoning too), and nothing proves it.
+On a stateful tool a failed call may have left something behind that the correction needs: `verify_by_replay` replays
+the result and undoes the repair if it differs.
 """
 
 from __future__ import annotations
@@ -16,49 +16,68 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic
 
-from cleaner_rl.purify.policies import PurifyPolicy, SplicePolicy, Which
+from cleaner_rl.purify.config import PurifyConfig, PurifyScope, RepairConfig
+from cleaner_rl.purify.coverage import covers
 from cleaner_rl.purify.splice import splices
 from cleaner_rl.purify.stale import later_mentions
-from cleaner_rl.tools import Status, ToolResult
-from cleaner_rl.trajectory import Edit, Mode, Trajectory, Turn, cut_before_repairs
-from cleaner_rl.trajectory.spans import S
+from cleaner_rl.tools import ToolResult
+from cleaner_rl.trajectory import Edit, RepairMode, S, Trajectory, Turn, cut_before_repairs
 
 
 class Reason(StrEnum):
-    """Why a failed turn was left alone."""
+    """Why a failed turn was left alone, that is, not repaired."""
 
-    UNMENDED = "unmended"
+    UNCORRECTED = "uncorrected"
     """No turn with working calls follows before the model turns to something else or stops."""
     PARTIAL = "partial"
-    """Some of its calls worked, and the correction doesn't repeat them: collapsing it would lose their results."""
+    """Some of its calls worked, and the correction doesn't run them again: a repair would lose their results."""
     STALE = "stale"
-    """The correction's reasoning talks of the error, and the policy refuses that."""
+    """The correction's reasoning mentions the error, and the config refuses that."""
     UNSUCCESSFUL = "unsuccessful"
-    """The task was not solved, and the policy leaves such rollouts raw."""
+    """The task was not solved, and the config leaves such trajectories as they are."""
     UNDONE = "undone"
-    """A replay of what hindsight made gave something else, so the trajectory is as it was."""
+    """A replay of the repaired trajectory gave something else, so the repair was undone."""
     UNUSABLE = "unusable"
-    """The trajectory ended in a fault or was dropped: it is not to be used at all."""
+    """The trajectory ended in a fault or was dropped, and is not to be used at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """A failed turn of the result that hindsight did not touch, and why."""
+    """A failed turn that hindsight did not repair, and why."""
 
     turn: int
+    """Its index in the repaired trajectory."""
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Purified(Generic[S]):
-    """The collapsed trajectory, and what was left alone in it."""
+    """A repaired trajectory, and the failed turns that were left alone in it."""
 
     trajectory: Trajectory[S]
     left_alone: tuple[LeftAlone, ...]
 
 
-def hindsight(trajectory: Trajectory[S], policy: SplicePolicy) -> Purified[S]:
-    """Collapse every failure that the model itself mended later. Re-score last: a re-scored trajectory is refused."""
+def hindsight(trajectory: Trajectory[S], config: RepairConfig) -> Purified[S]:
+    """Repair every failed turn that the model itself corrected later in the trajectory.
+
+    Re-score last: a trajectory that was re-scored already is refused with a ValueError.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from cleaner_rl.purify import RepairConfig, hindsight
+        >>> from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, python_tool
+        >>> from cleaner_rl.trajectory import TextSpan, Trajectory, read_text
+        >>> def turn(code, status, output):
+        ...     said = read_text(f"I add.\\n```python\\n{code}\\n```", call_format("fenced"), ToolSet(python_tool()))
+        ...     return replace(said, results=(ToolResult(status, output),), observation=TextSpan(output))
+        >>> failed, worked = turn("print(1 + y)", Status.ERROR, "NameError"), turn("print(1 + 1)", Status.OK, "2")
+        >>> purified = hindsight(Trajectory(TextSpan("1 + 1?"), (failed, worked)), RepairConfig())
+        >>> [(each.code.strip(), each.edit.kind.value) for each in purified.trajectory.turns]
+        [('print(1 + 1)', 'graft')]
+        >>> purified.left_alone
+        ()
+    """
     if any(span.is_rescored for turn in trajectory.turns for span in turn.spans()):
         raise ValueError(
             "this trajectory was re-scored already; take `without_rescoring` of it, then re-score once, last"
@@ -71,33 +90,40 @@ def hindsight(trajectory: Trajectory[S], policy: SplicePolicy) -> Purified[S]:
     while position < len(trajectory.turns):
         chain = _chain(trajectory.turns, position)
         position += len(chain)
-        chain, reason = _collapse(chain, policy)
+        chain, reason = _repaired(chain, config)
         left += left_of(chain, reason, len(turns))
         turns += chain
     return Purified(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
 
 
 def left_of(turns: Sequence[Turn[S]], reason: Reason, first: int = 0) -> tuple[LeftAlone, ...]:
-    """Each failed turn, as left alone for this reason; `first` is the place of the first of these turns."""
+    """Return each failed turn as left alone for this reason; `first` is the index of the first of these turns."""
     return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 
 
-def settle(trajectory: Trajectory[S], policy: PurifyPolicy, mode: Mode) -> Trajectory[S]:
-    """The trajectory to train on, once it is graded: what the policy's `which` and the way to purify make of it.
+def apply_purification(trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode) -> Trajectory[S]:
+    """Return the trajectory to train on, once it is graded, by the config's `scope` and the repair mode.
 
-    Under `successful`, a failed rollout stays raw: whole if it was rolled out raw, and cut after its first failure if
-    it was repaired live, because what followed that was sampled after a correction that is not to be trained on.
+    With the scope `successful`, a rollout that did not solve its task is not repaired. After SAAR it is cut after its
+    first failure, because what follows was sampled after a correction that is not to be trained on.
+
+    Examples:
+        >>> from cleaner_rl.purify import PurifyConfig, apply_purification
+        >>> from cleaner_rl.trajectory import RepairMode, TextSpan, Trajectory
+        >>> unsolved = Trajectory(TextSpan("1 + 1?"), success=False)
+        >>> apply_purification(unsolved, PurifyConfig(scope="successful"), RepairMode.HINDSIGHT) == unsolved
+        True
     """
-    if policy.which is Which.SUCCESSFUL:
+    if config.scope is PurifyScope.SUCCESSFUL:
         if trajectory.success is None:
-            raise ValueError("which='successful' needs graded trajectories; set `success` first")
+            raise ValueError("scope='successful' needs graded trajectories; set `success` first")
         if not trajectory.success:
             return cut_before_repairs(trajectory)
-    return trajectory if mode is Mode.LIVE else hindsight(trajectory, policy.splice).trajectory
+    return trajectory if mode is RepairMode.SAAR else hindsight(trajectory, config.repair).trajectory
 
 
 def _chain(turns: tuple[Turn[S], ...], start: int) -> tuple[Turn[S], ...]:
-    """One turn that did not fail; or failures in a row, with the turn after them if that one works."""
+    """Return one turn that did not fail; or failures in a row, with the turn after them if that one works."""
     end = start
     while end < len(turns) and turns[end].failed:
         end += 1
@@ -106,33 +132,24 @@ def _chain(turns: tuple[Turn[S], ...], start: int) -> tuple[Turn[S], ...]:
     return turns[start:end]
 
 
-def _collapse(chain: tuple[Turn[S], ...], policy: SplicePolicy) -> tuple[tuple[Turn[S], ...], Reason]:
-    """The chain with as many of its last failures collapsed as can be, and why the others stay."""
+def _repaired(chain: tuple[Turn[S], ...], config: RepairConfig) -> tuple[tuple[Turn[S], ...], Reason]:
+    """Return the chain with as many of its last failures repaired as can be, and why the others stay."""
     correction = chain[-1]
     if not correction.verified:
-        return chain, Reason.UNMENDED
+        return chain, Reason.UNCORRECTED
     last = first = len(chain) - 1
-    while first and _is_covered(chain[first - 1], correction):
+    while first and covers(correction, chain[first - 1], rolled_back=False):
         first -= 1
     if first == last:
         return chain, Reason.PARTIAL
-    turn = next(splices(Mode.HINDSIGHT, chain[first:], policy))
-    if policy.refuse_stale and turn.edit is not None and turn.edit.stale:
+    turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config))
+    if config.refuse_stale and turn.edit is not None and turn.edit.stale:
         return chain, Reason.STALE
     return (*chain[:first], turn), Reason.PARTIAL
 
 
-def _is_covered(failed: Turn[S], correction: Turn[S]) -> bool:
-    """Whether what worked in a failed turn is done again by the correction, so that nothing is lost with it."""
-    redone = {call.code for call in correction.calls}
-    worked = (
-        call.code for call, result in zip(failed.calls, failed.results, strict=True) if result.status is Status.OK
-    )
-    return all(code in redone for code in worked)
-
-
 def note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
-    """Add to each edit what *later* turns say of its errors: they were sampled while those still stood there."""
+    """Add to each edit the words of *later* turns that mention its errors: these turns were sampled after them."""
     later = later_mentions([turn.reasoning.text for turn in turns], [_taken_away(turn.edit) for turn in turns])
     noted = []
     for turn, words in zip(turns, later, strict=True):
@@ -144,7 +161,7 @@ def note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
 
 
 def _taken_away(edit: Edit[S] | None) -> list[ToolResult]:
-    """The failures that an edit in hindsight stands for."""
-    if edit is None or edit.mode is not Mode.HINDSIGHT:
+    """Return the failures that an edit in hindsight stands for."""
+    if edit is None or edit.mode is not RepairMode.HINDSIGHT:
         return []
     return [result for turn in edit.original for result in turn.results if result.failed]

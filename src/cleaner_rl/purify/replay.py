@@ -1,4 +1,4 @@
-"""Whether a trajectory's calls still give what it says they gave.
+"""Replays a trajectory: runs its calls again and compares the results with those that it recorded.
 
 Results are compared as they are: status, output, exception and line. Nothing is normalised; a program that prints the
 time is nondeterministic, and is called so.
@@ -13,26 +13,25 @@ from enum import StrEnum
 from typing import Generic, TypeAlias
 
 from cleaner_rl.tools import ToolCall, ToolResult
-from cleaner_rl.trajectory import Mode, Trajectory, undo
-from cleaner_rl.trajectory.spans import S
+from cleaner_rl.trajectory import RepairMode, S, Trajectory, undo
 
 ExecuteCall: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 Fresh: TypeAlias = Callable[[], AbstractAsyncContextManager[ExecuteCall]]
-"""Opens a fresh environment: a new session, or nothing at all for a tool without state."""
+"""Opens a fresh environment: a new session, or nothing for a tool without state."""
 
 
 class ReplayVerdict(StrEnum):
-    """What a replay found."""
+    """The verdict of a replay."""
 
     SAME = "same"
     DIFFERENT = "different"
     NONDETERMINISTIC = "nondeterministic"
-    """Two fresh replays disagree with each other, so the recorded results can be neither proven nor refuted."""
+    """Two replays differ from each other, so the recorded results can be neither confirmed nor refuted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """The first call whose replayed result is another than the recorded one."""
+class ReplayDifference:
+    """The first call whose replayed result differs from the recorded one."""
 
     turn: int
     call: int
@@ -42,10 +41,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The verdict, and the first difference where there is one."""
+    """The verdict of a replay, and the first difference if there is one."""
 
     verdict: ReplayVerdict
-    difference: Difference | None = None
+    difference: ReplayDifference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +60,14 @@ class ReplayFaultError(RuntimeError):
 
 
 async def replay(trajectory: Trajectory[S], fresh: Fresh) -> Replay:
-    """Run all calls again, cell by cell, in a fresh environment; a second time only if the first disagrees."""
+    """Run all calls again in a fresh environment, and once more if the results differ from the recorded ones."""
     recorded = [
         (turn, call, result) for turn, each in enumerate(trajectory.turns) for call, result in enumerate(each.results)
     ]
     first = await _run(trajectory, fresh)
     difference = next(
         (
-            Difference(turn, call, result, again)
+            ReplayDifference(turn, call, result, again)
             for (turn, call, result), again in zip(recorded, first, strict=True)
             if result.observed != again.observed
         ),
@@ -81,17 +80,17 @@ async def replay(trajectory: Trajectory[S], fresh: Fresh) -> Replay:
     return Replay(ReplayVerdict.DIFFERENT if agree else ReplayVerdict.NONDETERMINISTIC, difference)
 
 
-async def prove(trajectory: Trajectory[S], fresh: Fresh) -> Proof[S]:
-    """Replay what hindsight made of a trajectory on a stateful tool; where it isn't the same, undo every edit."""
+async def verify_by_replay(trajectory: Trajectory[S], fresh: Fresh) -> Proof[S]:
+    """Replay a trajectory that was repaired in hindsight, and undo its repairs if it doesn't give the same."""
     found = await replay(trajectory, fresh)
     return Proof(trajectory if found.verdict is ReplayVerdict.SAME else without_hindsight(trajectory), found)
 
 
 def without_hindsight(trajectory: Trajectory[S]) -> Trajectory[S]:
-    """The trajectory before any edit in hindsight."""
+    """Return the trajectory without its repairs in hindsight."""
     # From the last to the first, so that the positions of those still to be undone stay right.
     for index, edit in reversed(trajectory.edits):
-        if edit.mode is Mode.HINDSIGHT:
+        if edit.mode is RepairMode.HINDSIGHT:
             trajectory = undo(trajectory, index)
     return trajectory
 

@@ -1,30 +1,33 @@
-"""One rule for both ways: what the turn looks like that stands for a failure and its verified correction."""
+"""Makes the turn that stands for a failure and its verified correction, by one rule for SAAR and hindsight.
+
+A graft keeps the reasoning of the failed turn and takes the action of the correction. A replacement takes both from the
+correction. Tokens are joined at the boundaries that were recorded when they were sampled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cleaner_rl.purify.policies import SplicePolicy
+from cleaner_rl.purify.config import RepairConfig
 from cleaner_rl.purify.similarity import similarity
 from cleaner_rl.purify.stale import stale_mentions
-from cleaner_rl.trajectory import Edit, Granularity, Mode, Turn
-from cleaner_rl.trajectory.spans import S
+from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, S, Turn
 
 
-def splices(mode: Mode, original: tuple[Turn[S], ...], policy: SplicePolicy) -> Iterator[Turn[S]]:
-    """The turns that may stand for `original` (a failure, perhaps more of them, the verified correction), best first.
+def splices(mode: RepairMode, original: tuple[Turn[S], ...], config: RepairConfig) -> Iterator[Turn[S]]:
+    """Yield the turns that may stand for `original` (one or more failures, then the verified correction), best first.
 
-    Similarity is between the first failure and what was verified in the end, whatever lies between. Where the code is
-    alike, a graft comes first and a replacement is what remains if the graft is refused; else only a replacement.
+    Similarity is measured between the first failure and the correction. If it reaches the threshold, a graft comes
+    first, and a replacement is left in case the graft is refused. Otherwise there is only a replacement.
     """
     failed, correction = original[0], original[-1]
-    alike = similarity(failed.code, correction.code, policy.measure)
+    alike = similarity(failed.code, correction.code, config.measure)
     failures = [result for turn in original for result in turn.results if result.failed]
-    granularities = [Granularity.REPLACE]
-    if alike.value >= policy.threshold:
-        granularities.insert(0, Granularity.GRAFT)
-    for granularity in granularities:
-        grafted = granularity is Granularity.GRAFT
+    kinds = [RepairKind.REPLACE]
+    if alike.value >= config.threshold:
+        kinds.insert(0, RepairKind.GRAFT)
+    for kind in kinds:
+        grafted = kind is RepairKind.GRAFT
         # The original reasoning was written before there was an error to talk of.
         stale = () if grafted else stale_mentions(correction.reasoning.text, failures)
         yield Turn(
@@ -33,5 +36,5 @@ def splices(mode: Mode, original: tuple[Turn[S], ...], policy: SplicePolicy) -> 
             correction.observation,
             correction.calls,
             correction.results,
-            edit=Edit(mode, granularity, original, alike.value, alike.measure, stale=stale),
+            edit=Edit(mode, kind, original, alike.value, alike.measure, stale=stale),
         )

@@ -1,8 +1,8 @@
-"""Reasoning that talks of an error which no longer stands before it.
+"""Finds reasoning that mentions an error which a repair has taken out.
 
-A replacement adopts reasoning that was written after the failure, often "the error was …", into a history where there
-was none. It is reported with the edit, and refused if the policy says so; it is never rewritten, because nobody but the
-model may write what the model learns to say.
+A replacement puts reasoning that was written after the failure, often "the error was …", into a history without one.
+It is reported with the edit, and refused if the config says so. It is never rewritten, because only the model may write
+what the model learns to say.
 
 Limits: the words are a heuristic, for a report. It decides no success and no failure. English phrases only; what the
 removed exceptions were called and said is found in any language.
@@ -34,16 +34,16 @@ SHORTEST_MESSAGE = 6
 
 
 def stale_mentions(reasoning: str, failures: Sequence[ToolResult]) -> tuple[str, ...]:
-    """The words in which reasoning refers to these failures, in order of appearance; empty if it doesn't seem to."""
+    """Return the words in which reasoning mentions these failures, in order of appearance; empty if there are none."""
     found = [(match.start(), match[0]) for match in PHRASES.finditer(reasoning)]
     found += [(place, name) for name in _names(failures) if (place := reasoning.find(name)) >= 0]
     return tuple(dict.fromkeys(words for _, words in sorted(found)))
 
 
 def later_mentions(reasonings: Sequence[str], failures: Sequence[Sequence[ToolResult]]) -> Iterator[tuple[str, ...]]:
-    """For the failures of each turn: the names and messages that the reasoning of later turns holds, first ones first.
+    """Yield for the failures of each turn the names and messages that the reasoning of later turns mentions, in order.
 
-    A name is looked for once in all of it, however many turns failed with it.
+    A name is looked for once in all of the reasoning, however many turns failed with it.
     """
     text = "".join(reasonings)
     ends = list(accumulate(map(len, reasonings)))
@@ -58,7 +58,7 @@ def later_mentions(reasonings: Sequence[str], failures: Sequence[Sequence[ToolRe
 
 
 def _names(failures: Sequence[ToolResult]) -> list[str]:
-    """What these failures' exceptions are called, and what they say."""
+    """Return the types and messages of these failures' exceptions."""
     names: dict[str, None] = {}
     for exception in (failure.exception for failure in failures):
         if exception is not None:
@@ -69,7 +69,7 @@ def _names(failures: Sequence[ToolResult]) -> list[str]:
 
 
 def _next_place(name: str, text: str, ends: Sequence[int], start: int) -> int:
-    """Where a name stands next, within one of the parts that have these ends; the end of it all if it doesn't."""
+    """Return where a name stands next, within one part; the length of the text if it doesn't."""
     while (place := text.find(name, start)) >= 0:
         if place + len(name) <= ends[bisect_right(ends, place)]:
             return place

@@ -1,22 +1,22 @@
-"""Which rollouts of a group are learnt from: GRPO-RoC and the filters around it, as pure functions.
+"""Select the rollouts of a group that are trained on: GRPO-RoC and the filters around it, as pure functions.
 
-- `quality`: how clean a rollout is, from the results of its calls and its ledger.
+- `quality`: how clean a rollout is, from the results of its calls and its edits.
 - `roc`: the cleanest successes and a fair sample of the failures, at an exact size.
-- `groups`: absent faults → size and equal rewards → RoC → advantages; then whole groups to a batch.
-- `verdicts`: why each rollout was kept or not, in words, for the store and the viewer.
-- `draws`: one random number for each rollout, the same in whatever order they come.
+- `groups`: excludes faults, checks size and variance, applies RoC, computes advantages, fills batches of whole groups.
+- `roc_verdicts`: why each rollout was kept or not, in words, for the store and the viewer.
+- `draws`: one random number per rollout, which does not depend on the order of arrival.
 
 It works on repaired groups like on raw ones, so SAAR or hindsight and RoC combine.
 
-Limits: it samples nothing: what is handed back for refill, the caller samples. Ranks and padding are the caller's too
-(see `groups`).
+Limits: it samples nothing. The caller samples the groups in `refill`, and takes care of ranks and padding (see
+`groups`).
 """
 
 from cleaner_rl.resample.groups import (
-    Batch,
-    Group,
-    PlainPolicy,
+    GroupBatch,
+    PlainConfig,
     RefillReason,
+    RolloutGroup,
     Selection,
     advantages,
     fill_batch,
@@ -25,20 +25,21 @@ from cleaner_rl.resample.groups import (
     select,
 )
 from cleaner_rl.resample.quality import Quality, QualityOf, assess, format_penalty
-from cleaner_rl.resample.roc import Positives, RocPolicy, resample
-from cleaner_rl.resample.verdicts import RocVerdict, verdicts
+from cleaner_rl.resample.roc import PositiveSelection, RocConfig, resample
+from cleaner_rl.resample.roc_verdicts import WENT_BACK, RocVerdict, verdicts
 from cleaner_rl.trajectory import Tally
 
 __all__ = [
-    "Batch",
-    "Group",
-    "PlainPolicy",
-    "Positives",
+    "WENT_BACK",
+    "GroupBatch",
+    "PlainConfig",
+    "PositiveSelection",
     "Quality",
     "QualityOf",
     "RefillReason",
-    "RocPolicy",
+    "RocConfig",
     "RocVerdict",
+    "RolloutGroup",
     "Selection",
     "Tally",
     "advantages",

@@ -21,7 +21,7 @@ from cleaner_rl.trajectory import AnyTrajectory, Tally, first_attempt_tally, res
 
 
 class QualityOf(StrEnum):
-    """Which tally decides; the other one breaks its ties."""
+    """The tally that decides; the other one breaks ties."""
 
     FIRST_ATTEMPT = "first_attempt"
     RESIDUAL = "residual"
@@ -29,7 +29,7 @@ class QualityOf(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What resampling knows about how a rollout came by its answer."""
+    """How clean a rollout is: its failed calls before and after repairs, and its format."""
 
     first_attempt: Tally = Tally()
     residual: Tally = Tally()
@@ -37,12 +37,12 @@ class Quality:
 
 
 def assess(trajectory: AnyTrajectory, answers: int = 1) -> Quality:
-    """The quality of a rollout, repaired or not, in which `answers` final answers were found."""
+    """Return the quality of a rollout, repaired or not, in which `answers` final answers were found."""
     return Quality(first_attempt_tally(trajectory), residual_tally(trajectory), format_penalty(answers))
 
 
 def format_penalty(answers: int) -> float:
-    """0 for exactly one final answer, 1 for none, and of several the share that is too many: 1/2, 2/3, 3/4, ..."""
+    """Return 0 for exactly one final answer, 1 for none, and (n - 1) / n for n of them."""
     if answers < 0:
         raise ValueError(f"{answers} answers can't be; count the final answers that were found, 0 if none was")
     return (answers - 1) / answers if answers else 1.0

@@ -19,25 +19,25 @@ from cleaner_rl.resample.draws import draws
 from cleaner_rl.resample.quality import Quality, QualityOf, penalties
 
 
-class Positives(StrEnum):
+class PositiveSelection(StrEnum):
     """How successes are chosen."""
 
     CLEANEST = "cleanest"
-    """Those with the least penalty: the released script."""
+    """Successes with the lowest penalty, as in the released script."""
     WEIGHTED = "weighted"
-    """Drawn without replacement, the likelier the cleaner: some variety among the successes stays."""
+    """Successes drawn without replacement, cleaner ones with a higher probability: this keeps some variety."""
 
 
 @dataclass(frozen=True, slots=True)
-class RocPolicy:
+class RocConfig:
     """How a group is resampled; the defaults are the released script's where it has the setting."""
 
     keep: int = 16
-    """Rollouts kept of a group. The released script samples 32."""
+    """Rollouts kept per group. The released script samples 32."""
     min_positive: int = 2
     min_negative: int = 2
-    """Kept at least of each side, where it has that many."""
-    positives: Positives = Positives.CLEANEST
+    """Rollouts kept at least of each side, if it has that many."""
+    positives: PositiveSelection = PositiveSelection.CLEANEST
     quality_of: QualityOf = QualityOf.FIRST_ATTEMPT
     """Ours: the released script knows no repairs, so both tallies were the same."""
     softness: float = 0.1
@@ -56,41 +56,41 @@ class RocPolicy:
         if not self.softness > 0:
             raise ValueError(f"softness={self.softness} gives a clean success infinite weight; take one above 0")
         # A recipe file gives plain words; a misspelt one must not pass for the default.
-        object.__setattr__(self, "positives", Positives(self.positives))
+        object.__setattr__(self, "positives", PositiveSelection(self.positives))
         object.__setattr__(self, "quality_of", QualityOf(self.quality_of))
 
 
 def resample(
-    positive: Sequence[bool], qualities: Sequence[Quality], rollouts: Sequence[int], policy: RocPolicy, seed: int
+    positive: Sequence[bool], qualities: Sequence[Quality], rollouts: Sequence[int], config: RocConfig, seed: int
 ) -> list[int]:
-    """The indices of exactly `policy.keep` rollouts, ascending.
+    """Return the indices of exactly `config.keep` rollouts, ascending.
 
     `rollouts` are their numbers in the group, each a different one: the same rollouts are kept in whatever order they
     come.
     """
-    if len(positive) < policy.keep:
-        raise ValueError(f"{len(positive)} rollouts can't be resampled to {policy.keep}; sample more, or keep fewer")
+    if len(positive) < config.keep:
+        raise ValueError(f"{len(positive)} rollouts can't be resampled to {config.keep}; sample more, or keep fewer")
     draw = draws(seed, rollouts)
     shuffled = sorted(range(len(draw)), key=draw.__getitem__)
     positives = [index for index in shuffled if positive[index]]
     negatives = [index for index in shuffled if not positive[index]]
-    kept = positives_kept(len(positives), len(negatives), policy)
-    keys = penalties([qualities[index] for index in positives], policy.quality_of)
-    if policy.positives is Positives.WEIGHTED:
-        softness = policy.softness
+    kept = positives_kept(len(positives), len(negatives), config)
+    keys = penalties([qualities[index] for index in positives], config.quality_of)
+    if config.positives is PositiveSelection.WEIGHTED:
+        softness = config.softness
         keys = [(_arrival(draw[positives[i]], softness + penalty), other) for i, (penalty, other) in enumerate(keys)]
     # The sort is stable: ties stay as they were shuffled.
     ranked = sorted(range(len(positives)), key=keys.__getitem__)
-    return sorted([positives[place] for place in ranked[:kept]] + negatives[: policy.keep - kept])
+    return sorted([positives[place] for place in ranked[:kept]] + negatives[: config.keep - kept])
 
 
-def positives_kept(positives: int, negatives: int, policy: RocPolicy) -> int:
+def positives_kept(positives: int, negatives: int, config: RocConfig) -> int:
     """How many of the kept are successes: the group's own share of them, a half rounded up, and both minima."""
     total = positives + negatives
-    share = (2 * policy.keep * positives + total) // (2 * total)
+    share = (2 * config.keep * positives + total) // (2 * total)
     # Neither minimum can undo the other, since both together fit into `keep`.
-    share = max(share, min(policy.min_positive, positives))
-    return min(share, policy.keep - min(policy.min_negative, negatives))
+    share = max(share, min(config.min_positive, positives))
+    return min(share, config.keep - min(config.min_negative, negatives))
 
 
 def _arrival(draw: int, mean: float) -> float:

@@ -1,43 +1,76 @@
-"""Rollouts: a model and its tools work on a task, turn by turn, and what comes of it is a trajectory.
+"""Rollouts: a model and its tools work on a task, turn by turn, and the result is a trajectory.
 
-- `policy`: who serves the model, ids in, ids out · `chat`: its template as ids · `model`: both as one.
-- `toolbox`: where calls run · `toolboxes`: which of them a prompt's tool names · `guarded`: tools that raise.
-- `loop`: sample, parse, execute, repair, observe. Begin reading there.
-- `settings`: what a rollout may use, and how it is purified · `finish`: grade, settle, re-score.
+- `runner`: `RolloutRunner`, the one object that commands, trainers and examples use; begin here.
+- `loop`: one rollout: sample, parse, execute, repair, observe · `grading`: grade, purify, re-score.
+- `run_folder`: rollouts of many tasks into a folder · `journal`: the growing store of such a folder.
+- `engine`: what serves the model, ids in and out · `chat_renderer`: the chat template as ids · `model`: both as one.
+- `tool_env`: where calls run · `tool_plugins`: which environment a prompt's tool names, and tools of other packages.
+- `settings`: what a rollout may use, and how it is purified · `graders`: the graders that are installed.
+- `engines` (vLLM, SGLang, chat APIs over HTTP) and `balance` (several replicas as one) have their own interfaces.
+- `demo`: the rollouts of `cleaner demo`, by a scripted model.
 
 Limits: see the modules.
 """
 
-from cleaner_rl.rollout.chat import Chat, ChatError
-from cleaner_rl.rollout.finish import answer, finish
+from cleaner_rl.rollout.chat_renderer import ChatError, ChatRenderer
+from cleaner_rl.rollout.demo import PlainProcesses, demo_rollouts
+from cleaner_rl.rollout.engine import (
+    Completion,
+    Connection,
+    Engine,
+    EngineFaultError,
+    EngineKind,
+    EngineRefusedError,
+    Finish,
+    Sampling,
+)
+from cleaner_rl.rollout.graders import standard_graders
+from cleaner_rl.rollout.grading import answer, calls_of, grade_and_purify
+from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model, RescoringRefusedError, TokenModel
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Finish, Policy, Sampling
+from cleaner_rl.rollout.run_folder import RolloutSummary, begin, collect
+from cleaner_rl.rollout.runner import RolloutRunner, finished, open_runner
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
-from cleaner_rl.rollout.toolbox import Hands, SessionToolbox, StatelessToolbox, Toolbox
-from cleaner_rl.rollout.toolboxes import TOOLS, toolbox_of
+from cleaner_rl.rollout.tool_env import Sandbox, Session, SessionToolEnv, StatelessToolEnv, ToolEnv, ToolSession
+from cleaner_rl.rollout.tool_plugins import TOOLS, tool_env_of
 
 __all__ = [
     "TOOLS",
-    "Chat",
     "ChatError",
+    "ChatRenderer",
     "Completion",
+    "Connection",
+    "Engine",
     "EngineFaultError",
+    "EngineKind",
     "EngineRefusedError",
     "Finish",
-    "Hands",
+    "Journal",
     "Model",
-    "Policy",
+    "PlainProcesses",
     "Purifier",
     "RescoringRefusedError",
     "RolloutBudget",
+    "RolloutRunner",
+    "RolloutSummary",
     "Sampling",
-    "SessionToolbox",
-    "StatelessToolbox",
+    "Sandbox",
+    "Session",
+    "SessionToolEnv",
+    "StatelessToolEnv",
     "TokenModel",
-    "Toolbox",
+    "ToolEnv",
+    "ToolSession",
     "answer",
-    "finish",
+    "begin",
+    "calls_of",
+    "collect",
+    "demo_rollouts",
+    "finished",
+    "grade_and_purify",
+    "open_runner",
     "rollout",
-    "toolbox_of",
+    "standard_graders",
+    "tool_env_of",
 ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
-from cleaner_rl.rollout.toolbox import Sandbox
-from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.requests import RunRequest
+from cleaner_rl.rollout.tool_env import Sandbox
+from cleaner_rl.sandbox.protocol import Limits, RunRequest
 from cleaner_rl.tasks import GRADERS, ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool
 from cleaner_rl.tools import ToolResult
 
@@ -37,7 +36,7 @@ class Graders(Mapping[str, Grader]):
 
 
 def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
-    """Ours, and those of other installed packages."""
+    """Return our graders and those of other installed packages."""
 
     async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
         return [outcome.result for outcome in await asyncio.gather(*(sandbox.run(_request(run)) for run in runs))]

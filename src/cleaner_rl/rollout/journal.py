@@ -8,15 +8,16 @@ Limits: what finished within the last moments before a kill is done again.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from cleaner_rl.trajectory import AnyTrajectory, Key
-from cleaner_rl.trajectory.store import ParquetWriter, read
-from cleaner_rl.trajectory.store.files import only_writer
+from cleaner_rl.trajectory.store import ParquetWriter, only_writer, read
 
 FLUSH_SECONDS = 5.0
 FLUSH_ROLLOUTS = 256
@@ -48,7 +49,7 @@ class Journal:
         self._held.__exit__(kind, error, trace)
 
     def stored(self) -> Iterator[AnyTrajectory]:
-        """What is on disk."""
+        """Return the trajectories on disk."""
         return read(self._folder) if any(self._folder.rglob("*.parquet")) else iter(())
 
     def add(self, trajectory: AnyTrajectory) -> None:
@@ -58,6 +59,22 @@ class Journal:
         self.done.add(trajectory.key)
         self._pending.append(trajectory)
         if len(self._pending) >= FLUSH_ROLLOUTS or time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            self.flush()
+
+    async def keep(
+        self, finished: AsyncGenerator[AnyTrajectory, None], done: Callable[[AnyTrajectory], None] = lambda _: None
+    ) -> None:
+        """Add trajectories as they finish, and write them even while nothing finishes. `done` is called with each."""
+        async with asyncio.TaskGroup() as group, aclosing(finished):
+            flushing = group.create_task(self._flush_regularly())
+            async for trajectory in finished:
+                self.add(trajectory)
+                done(trajectory)
+            flushing.cancel()
+
+    async def _flush_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
             self.flush()
 
     def flush(self) -> None:

@@ -2,10 +2,10 @@
 
     answered     the model ended a turn without a call
     turn_limit   the last turn that it had has a call; the call ran, nobody saw what it gave
-    token_limit  a turn was cut off, or there is no room for what its calls gave
+    token_limit  a turn was cut off, or the results of its calls do not fit
     time_limit   wall time was over; the history ends with the last turn that was whole
-    dropped      a failure that nobody mended, under the policy that drops such rollouts
-    fault        the engine or a tool broke; `extra["fault"]` says what
+    dropped      a failed call without a correction, under the setting that drops such rollouts
+    fault        the engine or a tool broke; `info.fault` says what
 
 It knows nothing of who serves the model or where calls run. Leaving it, by whatever way, leaves no task, no session and
 no request behind.
@@ -19,15 +19,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import TypeAlias
 
-from cleaner_rl.purify import Budget, PurifyPolicy, Repair, SampleRequest, Unrepaired, Verdict, repair
+from cleaner_rl.purify import (
+    OnUnrepaired,
+    PurifyConfig,
+    RepairBudget,
+    RepairOutcome,
+    RepairResult,
+    SampleRequest,
+    repair,
+)
+from cleaner_rl.rollout.engine import EngineFaultError
 from cleaner_rl.rollout.model import Model
-from cleaner_rl.rollout.policy import EngineFaultError
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
-from cleaner_rl.rollout.toolbox import Hands, Toolbox
+from cleaner_rl.rollout.tool_env import ToolEnv, ToolSession
 from cleaner_rl.tasks import Prompt, Task
 from cleaner_rl.tools import ToolResult, feedback
-from cleaner_rl.trajectory import Edit, Ending, Granularity, Key, Mode, Seeds, Trajectory, Turn
-from cleaner_rl.trajectory.spans import S
+from cleaner_rl.trajectory import (
+    Edit,
+    Key,
+    RepairKind,
+    RepairMode,
+    RolloutInfo,
+    S,
+    Seeds,
+    StopReason,
+    Trajectory,
+    Turn,
+    sampled_turns,
+)
 
 Shown: TypeAlias = Callable[[Turn[S], Sequence[ToolResult]], Turn[S]]
 """A turn with the results of its calls, and what the model is shown of them."""
@@ -39,130 +58,145 @@ async def rollout(
     *,
     prompt: Prompt,
     model: Model[S],
-    toolbox: Toolbox,
+    tool_env: ToolEnv,
     seeds: Seeds,
     budget: RolloutBudget = RolloutBudget(),  # noqa: B008 - frozen
     purifier: Purifier | None = None,
 ) -> Trajectory[S]:
-    """One trajectory, not graded yet. Raises nothing about the model, the engine or the tools: those are endings."""
+    """Run one rollout and return its trajectory, not graded yet.
+
+    Faults of the engine or of a tool are stop reasons of the trajectory; they are not raised.
+    """
     begun = time.monotonic()
     messages = prompt.messages(task)
     trajectory = Trajectory(model.begin(messages), key=key)
-    live = None if purifier is None else purifier.live(seeds, key.step)
-    gate = model.gate(key, purifier.max_gap) if live and purifier and purifier.rescore else None
+    saar = None if purifier is None else purifier.saar(seeds, key.step)
+    gate = model.gate(key, purifier.max_logprob_gap) if saar and purifier and purifier.rescore else None
     most = min(len(trajectory) + budget.tokens * model.unit, model.window)
     lookahead = budget.lookahead * model.unit
-    ending, fault = Ending.TURN_LIMIT, ""
+    stop_reason, fault = StopReason.TURN_LIMIT, ""
     if len(trajectory) >= model.window:
-        ending, fault = Ending.FAULT, f"the prompt alone, {len(trajectory)}, fills the model's window, {model.window}"
+        stop_reason, fault = (
+            StopReason.FAULT,
+            f"the prompt alone, {len(trajectory)}, fills the model's window, {model.window}",
+        )
     clock = asyncio.timeout(budget.seconds)
     try:
         # The clock stops before the tools are closed: an answer that came in time stays one.
-        async with toolbox.open(key) as hands, clock:
+        async with tool_env.open(key) as tool_session, clock:
 
             def shown(turn: Turn[S], results: Sequence[ToolResult]) -> Turn[S]:
                 words = [feedback(result) for result in results]
                 return replace(turn, results=tuple(results), observation=model.observe(turn, words))
 
             async def run(turn: Turn[S]) -> Turn[S]:
-                return shown(turn, await hands.run(turn.calls))
+                return shown(turn, await tool_session.run(turn.calls))
 
             async def run_again(turn: Turn[S]) -> Turn[S]:
-                await hands.rollback()
+                await tool_session.rollback()
                 return await run(turn)
 
             while not fault and len(trajectory.turns) < budget.turns:
                 room = most - len(trajectory)
                 if room <= 0:
-                    ending = Ending.TOKEN_LIMIT
+                    stop_reason = StopReason.TOKEN_LIMIT
                     break
                 seed = seeds.request(len(trajectory.turns))
                 draft = await model.sample(SampleRequest(trajectory, seed, room, attempt=0))
                 if not draft.complete or not draft.turn.calls:
-                    ending = Ending.ANSWERED if draft.complete else Ending.TOKEN_LIMIT
+                    stop_reason = StopReason.ANSWERED if draft.complete else StopReason.TOKEN_LIMIT
                     trajectory = _grown(trajectory, draft.turn)
                     break
                 turn = await run(draft.turn)
-                mended = Repair(Verdict.FAULT if turn.faulty else Verdict.UNREPAIRED, (turn,), 0)
-                if turn.failed and live is not None:
-                    mended = await repair(
+                repaired = RepairResult(RepairOutcome.FAULT if turn.faulty else RepairOutcome.UNREPAIRED, (turn,), 0)
+                if turn.failed and saar is not None:
+                    repaired = await repair(
                         trajectory,
                         turn,
                         sample=model.sample,
                         execute=run_again,
-                        policy=_within(live, budget.turns - len(trajectory.turns)),
-                        budget=Budget(lookahead, model.window, room),
+                        config=_within(saar, budget.turns - len(trajectory.turns)),
+                        budget=RepairBudget(lookahead, model.window, room),
                         seeds=seeds,
                         gate=gate,
                     )
-                    lookahead -= mended.lookahead
-                    if mended.verdict is Verdict.UNREPAIRED and toolbox.stateful:
-                        mended = await _restated(mended, hands, shown)
-                trajectory = _grown(trajectory, *mended.turns)
-                if mended.verdict in (Verdict.FAULT, Verdict.DROPPED):
-                    ending = Ending.FAULT if mended.verdict is Verdict.FAULT else Ending.DROPPED
-                    fault = _first_fault(mended.turns)
+                    lookahead -= repaired.lookahead
+                    if repaired.verdict is RepairOutcome.UNREPAIRED and tool_env.stateful:
+                        repaired = await _restated(repaired, tool_session, shown)
+                trajectory = _grown(trajectory, *repaired.turns)
+                if repaired.verdict in (RepairOutcome.FAULT, RepairOutcome.DROPPED):
+                    stop_reason = StopReason.FAULT if repaired.verdict is RepairOutcome.FAULT else StopReason.DROPPED
+                    fault = _first_fault(repaired.turns)
                     break
                 if len(trajectory) > most:
                     # What nobody can answer to is left out; the results stay with their calls.
-                    ending = Ending.TOKEN_LIMIT
+                    stop_reason = StopReason.TOKEN_LIMIT
                     trajectory = _without_last_observation(trajectory)
                     break
     except TimeoutError:
         if not clock.expired():
             raise
-        ending = Ending.TIME_LIMIT
+        stop_reason = StopReason.TIME_LIMIT
     except EngineFaultError as error:
-        ending, fault = Ending.FAULT, str(error)
-    extra: dict[str, object] = {
-        "seconds": round(time.monotonic() - begun, 3),
-        "lookahead": budget.lookahead * model.unit - lookahead,
+        stop_reason, fault = StopReason.FAULT, str(error)
+    info = RolloutInfo(
+        seconds=round(time.monotonic() - begun, 3),
+        lookahead=budget.lookahead * model.unit - lookahead,
+        # Counted before anything is cut: attempts of lookaheads were sampled too.
+        sampled=_sampled_length(trajectory),
         # What it takes to replay it, or to show it to another model.
-        "stateful": toolbox.stateful,
-        "limits": None if toolbox.limits is None else asdict(toolbox.limits),
-        "tool": {"kind": prompt.tool_kind, "options": dict(prompt.tool_options)},
-        "messages": [{"role": each.role, "content": each.content} for each in messages],
-        "tools": [tool.schema for tool in prompt.tools.values()],
-    }
-    return replace(trajectory, ending=ending, extra=extra | ({"fault": fault} if fault else {}))
+        stateful=tool_env.stateful,
+        limits=None if tool_env.limits is None else asdict(tool_env.limits),
+        tool={"kind": prompt.tool_kind, "options": dict(prompt.tool_options)},
+        messages=[{"role": each.role, "content": each.content} for each in messages],
+        tools=[tool.schema for tool in prompt.tools.values()],
+        fault=fault,
+    )
+    return replace(trajectory, stop_reason=stop_reason, info=info)
 
 
-def _within(policy: PurifyPolicy, turns: int) -> PurifyPolicy:
-    """The policy for a failure with so many turns left: attempts are kept only if there is room for all of them."""
-    if policy.unrepaired is Unrepaired.KEEP_ATTEMPTS and turns < 1 + policy.attempts:
-        return replace(policy, unrepaired=Unrepaired.KEEP_FIRST)
-    return policy
+def _within(config: PurifyConfig, turns: int) -> PurifyConfig:
+    """Return the settings for a failure with so many turns left: attempts are kept only if all of them fit."""
+    if config.on_unrepaired is OnUnrepaired.KEEP_ATTEMPTS and turns < 1 + config.attempts:
+        return replace(config, on_unrepaired=OnUnrepaired.KEEP_FIRST)
+    return config
 
 
-async def _restated(mended: Repair[S], hands: Hands, shown: Shown[S]) -> Repair[S]:
+async def _restated(repaired: RepairResult[S], tool_session: ToolSession, shown: Shown[S]) -> RepairResult[S]:
     """The turns of a repair that failed, with the tools in the state that they lead to.
 
     Each attempt ran from before the failure. In the history they stand one after the other, so if something in them
-    worked, they run again in that order. Where that gives something else, the attempts can't stand there: the failure
-    alone does, with them in its ledger, and with the results that its calls gave this time.
+    worked, they run again in that order. Where that gives something else, the attempts can't be part of it: the
+    failure alone is, with the attempts in its edit, and with the results that its calls gave this time.
     """
-    again = await _again(mended.turns, hands, shown)
-    if len(again) > 1 and _observed(again) != _observed(mended.turns):
-        original = tuple(each for turn in mended.turns for each in (turn.edit.original if turn.edit else (turn,)))
-        first = mended.turns[0]
+    again = await _again(repaired.turns, tool_session, shown)
+    if len(again) > 1 and _observed(again) != _observed(repaired.turns):
+        original = tuple(each for turn in repaired.turns for each in (turn.edit.original if turn.edit else (turn,)))
+        first = repaired.turns[0]
         refusal = first.edit.refusal if first.edit else ""
-        alone = replace(first, edit=Edit(Mode.LIVE, Granularity.NONE, original, refusal=refusal))
-        again = await _again((alone,), hands, shown)
+        alone = replace(first, edit=Edit(RepairMode.SAAR, RepairKind.NONE, original, refusal=refusal))
+        again = await _again((alone,), tool_session, shown)
     broken = any(turn.faulty for turn in again)
-    return replace(mended, turns=again, verdict=Verdict.FAULT if broken else mended.verdict)
+    return replace(repaired, turns=again, verdict=RepairOutcome.FAULT if broken else repaired.verdict)
 
 
-async def _again(turns: tuple[Turn[S], ...], hands: Hands, shown: Shown[S]) -> tuple[Turn[S], ...]:
+async def _again(turns: tuple[Turn[S], ...], tool_session: ToolSession, shown: Shown[S]) -> tuple[Turn[S], ...]:
     """These turns run from before the first of them, unless none of their calls left anything."""
-    await hands.rollback()
+    await tool_session.rollback()
     if all(result.failed for turn in turns for result in turn.results):
         return turns
-    results = iter(await hands.run([call for turn in turns for call in turn.calls]))
+    results = iter(await tool_session.run([call for turn in turns for call in turn.calls]))
     return tuple(shown(turn, [next(results) for _ in turn.calls]) for turn in turns)
 
 
 def _observed(turns: Sequence[Turn[S]]) -> list[object]:
     return [result.observed for turn in turns for result in turn.results]
+
+
+def _sampled_length(trajectory: Trajectory[S]) -> int:
+    """The length of all that the model sampled for a trajectory."""
+    turns = [each.turn for each in sampled_turns(trajectory)]
+    return sum(len(span) for turn in turns for span in (turn.reasoning, turn.action) if span is not None)
 
 
 def _grown(trajectory: Trajectory[S], *turns: Turn[S]) -> Trajectory[S]:

@@ -1,4 +1,4 @@
-"""A policy and its chat as one: turns in, turns out. The loop needs nothing else of a model.
+"""An engine and its chat renderer as one: turns in, turns out. The loop needs nothing else of a model.
 
 - `TokenModel`: exact ids all the way, for training and for evaluation.
 - `endpoint.ChatModel`: text over somebody's chat API, for evaluation only.
@@ -6,124 +6,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 
-from cleaner_rl.purify import Draft, SampleRequest, gap_gate, refuse_wide_gaps, rescore
-from cleaner_rl.purify.live import Gate
-from cleaner_rl.purify.rescore import Score
-from cleaner_rl.rollout.chat import Chat
-from cleaner_rl.rollout.policy import EngineFaultError, Finish, Policy, Sampling
-from cleaner_rl.tasks import Message
-from cleaner_rl.tools import CallFormat, ToolSet
-from cleaner_rl.trajectory import Ids, Key, Scores, TokenSpan, Trajectory, Turn, read_tokens
-from cleaner_rl.trajectory.spans import S
+from cleaner_rl.purify import Draft, Gate, SampleRequest, Score, gap_gate, refuse_wide_gaps, rescore
+from cleaner_rl.rollout.chat_renderer import ChatRenderer, Tokenizer
+from cleaner_rl.rollout.engine import Engine, EngineFaultError, Finish, Sampling
+from cleaner_rl.tasks import Message, Prompt
+from cleaner_rl.tools import CallFormat, ToolSet, call_format
+from cleaner_rl.trajectory import Ids, Key, S, Scores, TokenSpan, Trajectory, Turn, read_tokens
 
 
 class Model(Protocol[S]):
-    """What the loop asks of a model."""
+    """The interface of a model, as the agent loop uses it."""
 
     @property
     def window(self) -> int:
-        """The longest context, answer included, in the unit of its spans."""
+        """Return the longest context, including the answer, in the unit of its spans."""
         ...
 
     @property
     def unit(self) -> int:
-        """How much of that unit a token is: 1, or for text a few characters."""
+        """Return how many of these units a token has: 1, or for text a few characters."""
         ...
 
     def begin(self, messages: Sequence[Message]) -> S:
-        """The first prompt."""
+        """Return the first prompt."""
         ...
 
     async def sample(self, request: SampleRequest[S]) -> Draft[S]:
-        """One turn after a context. Raises `EngineFaultError`."""
+        """Sample one turn after a context. Raises `EngineFaultError`."""
         ...
 
     def written(self, text: str) -> Draft[S]:
-        """A turn that is put into the model's mouth."""
+        """Return a turn with this text, as if the model had sampled it: a prefilled turn."""
         ...
 
     def observe(self, turn: Turn[S], results: Sequence[str]) -> S:
-        """What the next turn is sampled after: the results of the turn's calls in words, as the chat frames them."""
+        """Return what precedes the next turn: the results of the turn's calls as text, framed by the chat template."""
         ...
 
     def answer(self, turn: Turn[S]) -> str:
-        """What the turn says, without its end-of-turn token: what a grader reads."""
+        """Return the text of the turn without its end-of-turn token: what a grader reads."""
         ...
 
-    def gate(self, key: Key, max_gap: float | None) -> Gate[S] | None:
-        """For `repair`: gives a correction its log-probs before it is committed, and refuses it above this gap."""
+    def gate(self, key: Key, max_logprob_gap: float | None) -> Gate[S] | None:
+        """Return a gate for `repair`, which re-scores a correction before it is committed, and refuses it above this
+        gap.
+        """
         ...
 
-    async def rescored(self, trajectory: Trajectory[S], max_gap: float | None) -> Trajectory[S]:
-        """Log-probs for whatever edits moved; edits in hindsight above this gap are undone."""
+    async def rescored(self, trajectory: Trajectory[S], max_logprob_gap: float | None) -> Trajectory[S]:
+        """Re-score all tokens that edits moved; edits in hindsight above this gap are undone."""
         ...
 
 
 class RescoringRefusedError(ValueError):
-    """Log-probs that were sampled and log-probs that were scored would be of two distributions."""
+    """Sampled and re-scored log-probs would be of two different distributions."""
 
 
 class TokenModel:
-    """A policy that speaks ids, and the chat that makes turns of them."""
+    """Makes turns of an engine's ids with a chat renderer; ids are never decoded and encoded again."""
 
     unit = 1
 
     def __init__(
         self,
-        policy: Policy,
-        chat: Chat,
+        engine: Engine,
+        chat: ChatRenderer,
         call_format: CallFormat,
         *,
         window: int,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     ) -> None:
-        self.policy, self.chat, self.window, self.sampling = policy, chat, window, sampling
+        self.engine, self.chat, self.window, self.sampling = engine, chat, window, sampling
         self._call_format = call_format
 
     @property
     def tools(self) -> ToolSet:
-        """What the model is told of."""
+        """Return the tools that the prompt describes."""
         return self.chat.tools
 
+    @classmethod
+    def for_prompt(
+        cls,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        prompt: Prompt,
+        *,
+        window: int,
+        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        template: Mapping[str, object] | None = None,
+    ) -> TokenModel:
+        """Return the model for a prompt: its tools in the tokenizer's chat template, its calls in the prompt's format.
+
+        `template`: options of the chat template, such as `{"enable_thinking": False}`.
+        """
+        chat = ChatRenderer(tokenizer, prompt.tools, in_template=prompt.in_template, options=template)
+        return cls(engine, chat, call_format(prompt.call_format), window=window, sampling=sampling)
+
+    def served_by(self, engine: Engine, sampling: Sampling, window: int) -> TokenModel:
+        """Return the same chat over another engine, sampled from in another way."""
+        return TokenModel(engine, self.chat, self._call_format, window=window, sampling=sampling)
+
     def begin(self, messages: Sequence[Message]) -> TokenSpan:
-        """The first prompt, by the model's own template."""
+        """Return the first prompt, by the model's own template."""
         return self.chat.prompt(messages)
 
     async def sample(self, request: SampleRequest[TokenSpan]) -> Draft[TokenSpan]:
-        """One turn; its ids are those that the engine gave, and are never rendered again."""
-        completion = await self.policy.sample(
+        """Sample one turn; its ids are those that the engine returned, and are never rendered again."""
+        completion = await self.engine.sample(
             request.context.ids(),
             max_tokens=request.max_length,
             seed=request.seed,
             sampling=self.sampling,
             stop_ids=self.chat.stop_ids,
-            request=request_name(request.context.key),
+            request=str(request.context.key),
         )
         scores = None if completion.logprobs_T is None else Scores(completion.logprobs_T, completion.version)
         return Draft(self._read(TokenSpan("", completion.ids_T, scores)), complete=completion.finish is Finish.STOP)
 
     def written(self, text: str) -> Draft[TokenSpan]:
-        """A turn that is put into the model's mouth: without log-probs, because nobody sampled it."""
+        """Return a prefilled turn: it has no log-probs, because it was not sampled."""
         return Draft(self._read(self.chat.written(text)))
 
     def observe(self, turn: Turn[TokenSpan], results: Sequence[str]) -> TokenSpan:
-        """The results, framed by the template; a turn that lacks its end-of-turn token gets it here."""
+        """Return the results, framed by the template; a turn that lacks its end-of-turn token gets it here."""
         return self.chat.observation(_sampled(turn), results)
 
     def answer(self, turn: Turn[TokenSpan]) -> str:
-        """What the turn says, without its end-of-turn token."""
+        """Return the text of the turn without its end-of-turn token."""
         return self.chat.words(_sampled(turn))
 
-    def gate(self, key: Key, max_gap: float | None) -> Gate[TokenSpan]:
-        """Re-scores a correction at the best moment: what stands before it is cached, and the next turn needs it."""
+    def gate(self, key: Key, max_logprob_gap: float | None) -> Gate[TokenSpan]:
+        """Return a gate that re-scores a correction while its prefix is cached, which the next turn needs anyway."""
         score = self._scorer(key)
-        measured = None if max_gap is None else gap_gate(score, max_gap)
+        measured = None if max_logprob_gap is None else gap_gate(score, max_logprob_gap)
 
         async def gate(candidate: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:
             with _single_fault():
@@ -131,13 +152,13 @@ class TokenModel:
 
         return gate
 
-    async def rescored(self, trajectory: Trajectory[TokenSpan], max_gap: float | None) -> Trajectory[TokenSpan]:
-        """Log-probs for whatever edits moved and nobody has scored yet."""
+    async def rescored(self, trajectory: Trajectory[TokenSpan], max_logprob_gap: float | None) -> Trajectory[TokenSpan]:
+        """Re-score the tokens that edits moved and that have no log-probs yet."""
         score = self._scorer(trajectory.key)
         with _single_fault():
-            if max_gap is None:
+            if max_logprob_gap is None:
                 return await rescore(trajectory, score)
-            return await refuse_wide_gaps(trajectory, score, max_gap)
+            return await refuse_wide_gaps(trajectory, score, max_logprob_gap)
 
     def _read(self, span: TokenSpan) -> Turn[TokenSpan]:
         return read_tokens(span, self.chat.vocabulary, self._call_format, self.tools, self.chat.stop_ids)
@@ -151,7 +172,7 @@ class TokenModel:
             )
 
         async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:
-            return await self.policy.score(prefix_T, suffix_T, request=request_name(key))
+            return await self.engine.score(prefix_T, suffix_T, request=str(key))
 
         return score
 
@@ -166,11 +187,6 @@ def _single_fault() -> Iterator[None]:
         if faults is None:
             raise
         raise EngineFaultError(str(faults.exceptions[0])) from group
-
-
-def request_name(key: Key) -> str:
-    """The trajectory's name for whoever routes its requests."""
-    return f"{key.run}/{key.step}/{key.task}/{key.rollout}"
 
 
 def _sampled(turn: Turn[TokenSpan]) -> Ids:

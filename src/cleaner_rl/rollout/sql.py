@@ -27,7 +27,7 @@ try:
 except ImportError as error:
     raise ImportError("the SQL tool needs DuckDB: pip install 'cleaner-rl[sql]'") from error
 
-from cleaner_rl.rollout.toolbox import Hands
+from cleaner_rl.rollout.tool_env import ToolSession
 from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Key
 
@@ -69,7 +69,7 @@ class SqlTool:
         self._connect().close()  # a setup that is wrong is told now, not in the middle of a run
 
     @asynccontextmanager
-    async def open(self, key: Key) -> AsyncIterator[Hands]:  # noqa: ARG002 - every rollout begins alike
+    async def open(self, key: Key) -> AsyncIterator[ToolSession]:  # noqa: ARG002 - every rollout begins alike
         """The database of one rollout."""
         connection = await asyncio.to_thread(self._connect)
         try:

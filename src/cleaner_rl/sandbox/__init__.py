@@ -1,35 +1,45 @@
 """Runs model-written Python: many short calls, each in a fresh fork of a preloaded interpreter, and sessions that can
 go back.
 
-- `limits`, `requests`: what one call may use, what goes in and what comes out.
-- `node`, `config`: the asyncio face. The node gives each call a slot; `verdict` alone decides what its status is.
-- `pool`, `zygotes`: the processes of one preload set, kept at their number whatever dies. `preload`, `requirements`,
-  `layout`: what they load, where it is installed from, and what of the host's files their runs see.
-- `sessions`, `store`, `links`: interpreters that live on from cell to cell, and can go back.
-- `tiers`, `seccomp`, `cgroups`: how strongly runs are isolated, and by what. `probes`: what of it works here.
-- `inside`: what runs in zygotes, slots, sessions and runs. `signals`: leaving properly when somebody ends us.
+- `protocol`: requests, outcomes and limits of a call.
+- `node`: a node gives each call a slot, replaces processes that die, and decides the status of a call; sessions are
+  interpreters that live on from cell to cell.
+- `isolation`: how strongly runs are isolated, and by what.
+- `inside`: what runs in zygotes, slots, sessions and runs.
+- `service`: a node behind an HTTP address · `client`: who calls it · `on_ray`: nodes on a Ray cluster.
+- `start`: `open_sandbox` for a program itself, `serve` for others, `benchmark` to measure the cost of a call.
+- `processes`: a clean exit on signals.
 
-A run is *ok* if and only if its own process exits with code 0 within its limits. Whatever the process says of itself is
-a description, never a verdict.
+A run is *ok* if and only if its own process exits with code 0 within its limits. What the process reports about
+itself is a description, never a verdict.
+
+Limits: nodes run on Linux. `serve` and the client need the extra `cleaner-rl[sandbox]`; the rest needs the core alone.
 """
 
-from cleaner_rl.sandbox.config import NodeConfig, NodeStatus
-from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.node import Node
-from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
-from cleaner_rl.sandbox.requests import (
+from cleaner_rl.sandbox.isolation.throwaway import throwaway_command
+from cleaner_rl.sandbox.isolation.tiers import Layer, Tier, TierError, choose_tier
+from cleaner_rl.sandbox.node.config import NodeConfig, NodeStatus, sessions_held
+from cleaner_rl.sandbox.node.node import Node
+from cleaner_rl.sandbox.node.preload import BARE, SCIENCE, PreloadSet
+from cleaner_rl.sandbox.node.probes import probe
+from cleaner_rl.sandbox.node.requirements import RequirementsError, install_set, set_folder
+from cleaner_rl.sandbox.node.sessions import Session
+from cleaner_rl.sandbox.node.zygotes import ZygoteError
+from cleaner_rl.sandbox.on_ray import start_on_ray, stop_on_ray
+from cleaner_rl.sandbox.processes import descendants, ended_by_signals
+from cleaner_rl.sandbox.protocol import (
     Cell,
     CellOutcome,
     Commit,
+    Limits,
     RollbackDeclinedError,
     RunOutcome,
     RunRequest,
     SessionLostError,
     SessionRequest,
 )
-from cleaner_rl.sandbox.sessions import Session
-from cleaner_rl.sandbox.tiers import Layer, Tier, TierError
-from cleaner_rl.sandbox.zygotes import ZygoteError
+from cleaner_rl.sandbox.protocol.requests import SandboxUnavailableError
+from cleaner_rl.sandbox.start import benchmark, open_sandbox, serve
 
 __all__ = [
     "BARE",
@@ -43,13 +53,28 @@ __all__ = [
     "NodeConfig",
     "NodeStatus",
     "PreloadSet",
+    "RequirementsError",
     "RollbackDeclinedError",
     "RunOutcome",
     "RunRequest",
+    "SandboxUnavailableError",
     "Session",
     "SessionLostError",
     "SessionRequest",
     "Tier",
     "TierError",
     "ZygoteError",
+    "benchmark",
+    "choose_tier",
+    "descendants",
+    "ended_by_signals",
+    "install_set",
+    "open_sandbox",
+    "probe",
+    "serve",
+    "sessions_held",
+    "set_folder",
+    "start_on_ray",
+    "stop_on_ray",
+    "throwaway_command",
 ]

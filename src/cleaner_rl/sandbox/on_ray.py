@@ -1,10 +1,10 @@
 """Nodes on a Ray cluster: one per machine, kept alive by Ray; calls go to them directly over HTTP, never through Ray.
 
-On each machine a detached actor runs `cleaner sandbox serve` and lives as long as it: if the node's keeper dies, so
-does the actor, and Ray starts it again. Actors have names, so any program of the cluster finds the nodes.
+On each machine a detached actor runs `cleaner sandbox serve` and lives as long as it: if the node's supervisor
+dies, so does the actor, and Ray starts it again. Actors have names, so any program of the cluster finds the nodes.
 
-Limits: a machine that joins later gets its node when `up` runs again (which leaves the others alone). The token file
-has to be at the same path on every machine. Tried on one machine with Ray 2.60.
+Limits: a machine that joins later gets its node when `start_on_ray` runs again (which leaves the others alone). The
+token file has to be at the same path on every machine. Tried on one machine with Ray 2.60.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ START_SECONDS = 120.0
 
 
 class NodeActor:
-    """One node on this machine; becomes an actor in `up`."""
+    """One node on this machine; becomes an actor in `start_on_ray`."""
 
     def __init__(self, options: Sequence[str]) -> None:
         import ray
@@ -36,7 +37,9 @@ class NodeActor:
         first = self._process.stdout.readline()
         ready = json.loads(first) if first else {}
         if ready.get("event") != "ready":
-            raise RuntimeError(f"the node did not start: {ready.get('message', 'see its log')}")
+            raise RuntimeError(
+                f"the node on this machine did not start: {ready.get('message', 'the log of its actor says why')}"
+            )
         host, port = ready["address"]
         self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._tier = int(ready["health"]["tier"])
@@ -55,8 +58,54 @@ class NodeActor:
         os._exit(1)
 
 
-def up(options: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Have a node on every machine of the cluster; the address and tier of each, by Ray's name for the machine."""
+def start_on_ray(
+    token_file: Path, *, slots: int | None = None, sessions: int | None = None, address: str | None = None
+) -> dict[str, tuple[str, int]]:
+    """Start a node on every machine of a Ray cluster that has none, and return the address and tier of each.
+
+    The keys are Ray's names for the machines. Clients find the nodes as `ray:`.
+
+    Args:
+        token_file: Tokens and their quotas, at the same path on every machine.
+        slots: Programs that a node runs at the same time; None: two per core of its machine.
+        sessions: Sessions that a node holds open at once; None: as `NodeConfig` has it.
+        address: Of the cluster's head; None: the one that this process is connected to, or that Ray finds.
+
+    Raises:
+        ImportError: Ray is not installed.
+        ConnectionError: No cluster answers.
+
+    Examples:
+        >>> from cleaner_rl.sandbox import start_on_ray
+        >>> start_on_ray(Path("/shared/tokens.toml"))  # doctest: +SKIP
+    """
+    with _connected(address):
+        return _up(options_for(token_file, slots, sessions))
+
+
+def stop_on_ray(address: str | None = None) -> int:
+    """End all nodes of a Ray cluster, and return how many there were; `address` as for `start_on_ray`."""
+    with _connected(address):
+        return _down()
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    try:
+        import ray
+    except ImportError:
+        raise ImportError("Ray is not installed here: pip install ray") from None
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(address=address or "auto", namespace=NAMESPACE, logging_level="ERROR")
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _up(options: Sequence[str]) -> dict[str, tuple[str, int]]:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -81,8 +130,7 @@ def up(options: Sequence[str]) -> dict[str, tuple[str, int]]:
     return {name: ray.get(actor.about.remote(), timeout=START_SECONDS) for name, actor in actors.items()}
 
 
-def down() -> int:
-    """End all nodes; how many there were."""
+def _down() -> int:
     import ray
 
     actors = _actors()
@@ -111,7 +159,7 @@ def _actors() -> list[Any]:
 
     if not ray.is_initialized():
         # Ray would start a cluster of its own, on all interfaces, to look for our nodes in it.
-        raise RuntimeError("connect to the Ray cluster first: ray.init(address=...)")
+        raise RuntimeError("this process is not connected to a Ray cluster; connect first: ray.init(address=...)")
     named = ray.util.list_named_actors(all_namespaces=True)
     names = [each["name"] for each in named if each["namespace"] == NAMESPACE and each["name"].startswith(PREFIX)]
     return [ray.get_actor(name, namespace=NAMESPACE) for name in names]

@@ -2,7 +2,7 @@
 
 Two texts share an n-gram if the same n words follow each other, whatever their case, punctuation and LaTeX dress; a
 Chinese, Japanese or Korean character is a word. A benchmark item shorter than n words has to be contained as a whole.
-What stands in three or more items of the benchmarks is a phrase ("relatively prime positive integers, find m + n"),
+What occurs in three or more items of the benchmarks is a phrase ("relatively prime positive integers, find m + n"),
 which says nothing about where a task comes from, and is ignored.
 
 Limits: it finds copies, not paraphrases, translations or changed numbers. An item of fewer than `SHORTEST` words is
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[぀-ヿ㐀-䶿一-鿿가-힯]|[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A task that holds a piece of a benchmark."""
+    """A task that contains a piece of a benchmark."""
 
     task: str
     benchmark: str
@@ -41,11 +41,11 @@ class Decontaminated:
 
     clean: tuple[Task, ...]
     matches: tuple[Match, ...]
-    """One for each task taken out: the first in its text."""
+    """The first match in each task that was removed."""
 
 
 def decontaminate(tasks: Iterable[Task], benchmarks: Mapping[str, Iterable[Task]], n: int = 13) -> Decontaminated:
-    """The tasks whose question shares no n-gram with a question of the benchmarks, by benchmark's name."""
+    """Remove the tasks whose question shares an n-gram with a question of the benchmarks, which are given by name."""
     if n < SHORTEST:
         raise ValueError(f"n={n} words match by chance; take {SHORTEST} or more")
     index = _index(benchmarks, n)

@@ -1,6 +1,6 @@
 """Which tasks are worth training on, from how often a model solved them.
 
-A task that is always or never solved gives a group of equal rewards, and nothing to learn. The default table is the 7B
+A task that is always or never solved gives a zero-variance group, and nothing to learn. The default table is the 7B
 recipe's, of 8 tries: nothing of 0/8, 80 % of 1/8, 90 % of 2/8, all of 3/8 to 7/8, nothing of 8/8. Whether a task is
 among the 80 % is drawn from the seed and its id.
 
@@ -21,7 +21,7 @@ RECIPE_7B = (0.0, 0.8, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What a filter kept, and what it saw."""
+    """The tasks that a filter kept, and the counts behind it."""
 
     kept: tuple[Task, ...]
     seen_by_passed: tuple[int, ...]
@@ -30,12 +30,12 @@ class Filtered:
 
 
 def with_pass_rates(tasks: Iterable[Task], rates: Mapping[str, PassRate]) -> list[Task]:
-    """The tasks with their measured rates, by id; those without one stay as they are."""
+    """Return the tasks with their measured pass rates, by id; those without one stay as they are."""
     return [replace(task, pass_rate=rates.get(task.id, task.pass_rate)) for task in tasks]
 
 
 def by_difficulty(tasks: Iterable[Task], seed: int, shares: tuple[float, ...] = RECIPE_7B) -> Filtered:
-    """The tasks that a table of shares keeps; `shares[k]` is for those passed k times of `len(shares) - 1`."""
+    """Keep tasks by a table of shares; `shares[k]` is for those passed k times of `len(shares) - 1`."""
     if len(shares) < 2 or not all(0 <= share <= 1 for share in shares):
         raise ValueError("shares: one number from 0 to 1 for each count of passes, from none to all")
     tries = len(shares) - 1

@@ -64,11 +64,11 @@ class Task:
 
     @property
     def question(self) -> str:
-        """The problem as one text: all that the user says."""
+        """Return the problem as one text: all that the user says."""
         return "\n\n".join(message.content for message in self.prompt if message.role == "user")
 
     def to_json(self) -> dict[str, object]:
-        """The task as JSON values."""
+        """Return the task as JSON values."""
         rate = self.pass_rate
         return {
             "id": self.id,
@@ -83,7 +83,7 @@ class Task:
 
     @classmethod
     def from_json(cls, values: Mapping[str, object]) -> Task:
-        """The task that `to_json` wrote."""
+        """Read the task that `to_json` wrote."""
         extra = values.get("extra")
         return cls(
             id=str(values["id"]),

@@ -1,22 +1,23 @@
-"""What a tool call is, what came back, and whose doing a failure was.
+"""Tool calls, their results, and who is to blame for a failure.
 
 - `calls`: the tools a model may use, and one call as the model wrote it.
-- `results`: the outcome of a call as a status with an owner, never as text to be searched.
-- `feedback`: the one place that turns a result into words for the model.
-- `formats`: how calls stand in a model's text (Hermes JSON, XML, fenced Python), found as plug-ins.
-- `seeds`, `plugins`: what every room needs of the ground floor: seeds from names, and what other packages add.
+- `results`: the outcome of a call as a status, which says who is to blame; never as text to be searched.
+- `feedback`: turns a result into text for the model; nothing else does.
+- `formats`: how calls are written in a model's text (Hermes JSON, XML, fenced Python), found as plug-ins.
+- `seeds`, `plugins`: seeds from names, and what other packages add; every package needs both.
 
 Limits: arguments are checked for presence and for being valid JSON, not against their whole JSON schema.
 """
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec, python_tool
 from cleaner_rl.tools.feedback import feedback, shorten
-from cleaner_rl.tools.formats import NO_CALLS, CallFormat, ParsedText, call_format, call_format_names
+from cleaner_rl.tools.formats import CALL_FORMATS, NO_CALLS, CallFormat, ParsedText, call_format, call_format_names
 from cleaner_rl.tools.plugins import PluginError, Plugins
 from cleaner_rl.tools.results import Blame, ExceptionInfo, Status, ToolResult
 from cleaner_rl.tools.seeds import derive_seed
 
 __all__ = [
+    "CALL_FORMATS",
     "NO_CALLS",
     "Blame",
     "CallFormat",

@@ -18,7 +18,7 @@ TYPE_NAMES = {int: "a number", float: "a number", bool: "a boolean", list: "a li
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model is told of it."""
+    """A tool as it is described to the model."""
 
     name: str
     parameters: Mapping[str, object] = field(default_factory=dict)
@@ -29,25 +29,25 @@ class ToolSpec:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Arguments that a call must have."""
+        """Return the arguments that a call must have."""
         names = self.parameters.get("required", ())
         return tuple(str(name) for name in names) if isinstance(names, list | tuple) else ()
 
     @property
     def schema(self) -> dict[str, object]:
-        """The tool as chat templates and chat APIs take it."""
+        """Return the tool as chat templates and chat APIs take it."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
     def type_of(self, argument: str) -> str | None:
-        """The JSON type that the schema names for an argument."""
+        """Return the JSON type that the schema names for an argument."""
         properties = self.parameters.get("properties")
         schema = properties.get(argument) if isinstance(properties, Mapping) else None
         kind = schema.get("type") if isinstance(schema, Mapping) else None
         return kind if isinstance(kind, str) else None
 
     def problem_with(self, arguments: Mapping[str, object]) -> str | None:
-        """What is wrong with these arguments, as a sentence for the model; None if nothing is."""
+        """Return what is wrong with these arguments, as a sentence for the model; None if nothing is."""
         for name in self.required:
             if name not in arguments:
                 return f"The call of tool '{self.name}' lacks the argument '{name}'."
@@ -61,7 +61,7 @@ class ToolSpec:
         return None
 
     def code_of(self, arguments: Mapping[str, object]) -> str:
-        """The text that similarity compares: the program where there is one, else the arguments as canonical JSON."""
+        """Return the text that similarity compares: the program, or else the arguments as canonical JSON."""
         if self.code_argument is not None:
             code = arguments.get(self.code_argument)
             return code if isinstance(code, str) else ""
@@ -88,7 +88,7 @@ class ToolSet(Mapping[str, ToolSpec]):
         return len(self._by_name)
 
     def read(self, name: str, arguments: Mapping[str, object], start: int, end: int) -> ToolCall:
-        """The call at `start:end` of a text, with its problem if it names no tool or lacks what the tool needs."""
+        """Return the call at `start:end` of a text, with its problem if it names no tool or lacks an argument."""
         spec = self.get(name)
         if spec is None:
             known = ", ".join(f"'{each}'" for each in self._by_name) or "none"
@@ -116,12 +116,12 @@ class ToolCall:
 
     @property
     def refusal(self) -> ToolResult | None:
-        """The result of a call that can't be run; None if it can."""
+        """Return the result of a call that can't be run; None if it can."""
         return None if self.problem is None else ToolResult(Status.MALFORMED, explanation=self.problem)
 
 
 def python_tool(name: str = "python", argument: str = "code") -> ToolSpec:
-    """The tool of both papers: a Python program in, what it prints out."""
+    """Return the tool of both papers: it takes a Python program and returns what it prints."""
     return ToolSpec(
         name=name,
         description="Runs a Python program and returns what it prints.",

@@ -22,7 +22,9 @@ SENTENCES = {
 
 
 def feedback(result: ToolResult, limit: int = 8_192) -> str:
-    """What the model is shown of a result: its output, then what went wrong, at most about `limit` characters each."""
+    """Return what the model is shown of a result: its output, then what went wrong, at most about `limit` characters
+    each.
+    """
     output = shorten(result.output, limit, result.output_length)
     parts = [output.rstrip("\n"), shorten(result.stderr, limit).rstrip("\n")]
     if (exception := result.exception) is not None:
@@ -39,7 +41,7 @@ def feedback(result: ToolResult, limit: int = 8_192) -> str:
 def shorten(text: str, limit: int, full_length: int | None = None) -> str:
     """Cut the middle out of a long text, keep both ends (an exception's line is the last) and say how much is missing.
 
-    `full_length` is how long the text was before somebody else cut it.
+    `full_length` is the length of the text before an earlier cut.
     """
     whole = len(text) if full_length is None else full_length
     if len(text) <= limit:

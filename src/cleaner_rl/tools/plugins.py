@@ -1,8 +1,8 @@
 """Plug-ins: one way to find, name and load what other installed packages add to ours.
 
-A kind of plug-in (`Plugins`) is a group of entry points. Each kind stands in the room that uses it; docs/extend.md has
-a template for every one, `cleaner_rl.contracts` its tests. A name of ours is taken: nobody's package replaces what we
-ship.
+A kind of plug-in (`Plugins`) is a group of entry points. Each kind is declared in the package that uses it;
+docs/extend.md has a template for every one, `cleaner_rl.contracts` its tests. A name of ours is taken: no other package
+can replace what we ship.
 
 `importlib.metadata` is loaded when it is first used: it takes longer to import than all of this package's own modules.
 """
@@ -22,7 +22,7 @@ PACKAGE = "cleaner-rl"
 
 
 class PluginError(ValueError):
-    """There is no plug-in of a name, or it isn't what it should be. Says whose it is and what is wrong with it."""
+    """No plug-in has this name, or it can't be used. The message says which package it is from and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,49 +42,49 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Plugins(Generic[T]):
-    """One kind of plug-in."""
+    """Finds and loads the plug-ins of one kind."""
 
     group: str
     what: str
-    """What it is called in messages."""
+    """Name of this kind of plug-in in messages."""
     ours: Mapping[str, str]
-    """Those that come with the package, as `module:attribute`, in the order in which they are asked. The module alone
-    stands for one that only that module uses, so that it can't be loaded."""
+    """Plug-ins that come with the package, as `module:attribute`, in the order in which they are tried. A module alone
+    means that only this module uses the plug-in, so that it can't be loaded."""
     needs: tuple[str, ...] = ()
-    """Attributes that one must have."""
+    """Attributes that a plug-in must have."""
     called: bool = True
     """Whether the entry point is called (a class, a factory), or is the plug-in itself (a function, a table)."""
 
     def installed(self) -> list[Installed]:
-        """All of them: ours, then those of other packages by name."""
+        """Return all plug-ins: ours, then those of other packages, by name."""
         ours = [Installed(name, value, PACKAGE) for name, value in self.ours.items()]
         return ours + [_installed(entry) for entry in self._entries()]
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted({*self.ours, *self.others()})
 
     def others(self) -> list[str]:
-        """The names that other packages add, sorted."""
+        """Return the names that other packages add, sorted."""
         return sorted({entry.name for entry in self._entries()} - set(self.ours))
 
     def load(self, name: str, **options: object) -> T:
-        """The plug-in of this name, made with these options if it is one that is called."""
+        """Return the plug-in of this name; a class or function is called with these options."""
         found = self._find(name)
         whose = f"the {self.what} '{name}' of {found.package} ({found.value})"
-        mend = "" if found.is_ours else f"; mend {found.package}, or uninstall it"
+        advice = "" if found.is_ours else f"; repair {found.package}, or uninstall it"
         module, _, attribute = found.value.partition(":")
         if not attribute:
-            raise PluginError(f"{whose} can't be loaded: a module is named, and nothing in it{mend}")
+            raise PluginError(f"{whose} can't be loaded: a module is named, and nothing in it{advice}")
         try:
             loaded: object = import_module(module)
             for part in attribute.split("."):
                 loaded = getattr(loaded, part)
         except Exception as error:  # whatever a module of somebody's raises when it is imported
-            raise PluginError(f"{whose} can't be imported: {_told(error)}{mend}") from error
+            raise PluginError(f"{whose} can't be imported: {_told(error)}{advice}") from error
         if self.called:
             if not callable(loaded):
-                raise PluginError(f"{whose} is {_kind(loaded)}, not a class or a function{mend}")
+                raise PluginError(f"{whose} is {_kind(loaded)}, not a class or a function{advice}")
             try:
                 loaded = loaded(**options)
             except PluginError:
@@ -94,7 +94,7 @@ class Plugins(Generic[T]):
                 raise PluginError(f"{whose} can't be made {with_what}: {_told(error)}") from error
         lacking = [need for need in self.needs if not hasattr(loaded, need)]
         if lacking:
-            raise PluginError(f"{whose} is {_kind(loaded)} without {', '.join(map(repr, lacking))}{mend}")
+            raise PluginError(f"{whose} is {_kind(loaded)} without {', '.join(map(repr, lacking))}{advice}")
         return cast("T", loaded)
 
     def _find(self, name: str) -> Installed:

@@ -1,7 +1,7 @@
 """The outcome of one tool call, and who has to answer for it.
 
 A *failure* is the model's own: its program raised, ran into a limit, crashed, or the call could not be read. A *fault*
-is the infrastructure's: nothing may be learnt from it. Everything above this room asks `Status.blame`; nobody looks for
+is the infrastructure's: nothing may be learnt from it. Every other package asks `Status.blame`; nobody looks for
 words in the output, because a program can print any word it likes.
 """
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Blame(StrEnum):
-    """Who has to answer for a result."""
+    """Says who is to blame for a result."""
 
     NOBODY = "nobody"
     MODEL = "model"
@@ -21,7 +21,7 @@ class Blame(StrEnum):
 
 
 class Status(StrEnum):
-    """How a call ended; exactly one of these, decided by whoever ran it."""
+    """Says how a call ended: exactly one of these, decided by the tool that ran it."""
 
     OK = "ok"
     ERROR = "error"
@@ -30,7 +30,7 @@ class Status(StrEnum):
     MEMORY = "memory"
     OUTPUT_LIMIT = "output_limit"
     CRASHED = "crashed"
-    """The run's own process died by a signal, whatever it did to die."""
+    """A signal killed the run's own process, whatever the cause."""
     MALFORMED = "malformed"
     """The call could not be read: bad JSON, no closing tag, an unknown tool, a missing argument."""
     REFUSED = "refused"
@@ -40,7 +40,7 @@ class Status(StrEnum):
 
     @property
     def blame(self) -> Blame:
-        """Who has to answer for this status."""
+        """Return who is to blame for this status."""
         if self is Status.OK:
             return Blame.NOBODY
         return Blame.INFRASTRUCTURE if self is Status.FAULT else Blame.MODEL
@@ -67,22 +67,22 @@ class ToolResult:
     explanation: str = ""
     """One sentence for the model where the output can't say it: which limit, what is malformed, what broke."""
     output_length: int | None = None
-    """Characters the program printed, where the tool kept fewer; None where nothing was cut."""
+    """Characters that the program printed, if the tool kept fewer; None if nothing was cut."""
     seconds: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     """Interpreter and libraries that ran the call."""
 
     @property
     def failed(self) -> bool:
-        """Whether this is the model's failure; a fault is not."""
+        """Return whether this is the model's failure; a fault is not."""
         return self.status.blame is Blame.MODEL
 
     @property
     def faulty(self) -> bool:
-        """Whether the infrastructure broke."""
+        """Return whether the infrastructure broke."""
         return self.status.blame is Blame.INFRASTRUCTURE
 
     @property
     def observed(self) -> tuple[Status, str, str, ExceptionInfo | None, str, int | None]:
-        """All that the model can see of it: what two runs of the same call must agree on. No durations, no versions."""
+        """Return what the model can see of it, which two runs of a call must agree on: no durations, no versions."""
         return self.status, self.output, self.stderr, self.exception, self.explanation, self.output_length

@@ -1,36 +1,41 @@
-"""Training on an unmodified verl: the loop, the purifier and the resampler as its plugin; recipes; verl on processors.
+"""Trains a model by a recipe, on an unmodified verl.
 
-- `recipe`, with `choices`, `reading`: a run as typed data, from YAML · `overrides`: the same as verl's settings ·
-  `plan`, `folders`: what all processes of a run read, and where · `start`, with `checks`, `resuming`,
-  `abandoned`, `processes`: the checks, what goes on and what is set aside, the sandbox, then verl.
-- in verl's processes: `plugin` (what verl loads) · `agent`, `rolls`, `workshop`, `policy`, `outputs` (rollouts) ·
-  `manager`, `sampler`, `groups` (groups, faults, metrics, the store) · `router` (which replica) · `active` (are all
-  of them there?).
-- `cold_start`, `demonstrations`, `stages`: before the run, and a run in parts.
-- `cpu`: a platform for machines without an accelerator · `seams`: every place at which verl is touched.
+`train` runs a recipe and `check` checks it; `cleaner train` is a thin command over both. Four packages do the work:
 
-Limits: GRPO and its kin on text models. What ran on which machine, `docs/train.md` says. Importing this room loads no
-engine; the modules that verl's processes load do.
+- `recipe` describes a run as typed settings and reads it from YAML.
+- `launch` starts, resumes and ends the run: checks, cold start, stages, sandbox node, verl's process.
+- `verl` holds verl's configuration and the classes that run inside verl's processes.
+- `cpu` lets verl run on machines without an accelerator.
+
+`rows` turns a trajectory into the columns that verl trains on.
+
+Limits: GRPO-style training of text models. docs/verification.md says what ran on which machine. Importing this package
+loads no engine; the modules that verl's processes load do.
 """
 
-from cleaner_rl.train.choices import Method
-from cleaner_rl.train.folders import run_folder
-from cleaner_rl.train.overrides import as_arguments, environment, overrides
-from cleaner_rl.train.reading import read_recipe, to_recipe, to_values
-from cleaner_rl.train.recipe import Recipe, RecipeError
-from cleaner_rl.train.start import TrainingFailedError, parts, train
+from cleaner_rl.train.launch.rewind import checkpointed, set_aside
+from cleaner_rl.train.launch.start import RecipeCheck, TrainingFailedError, check, parts, train
+from cleaner_rl.train.recipe.enums import Method
+from cleaner_rl.train.recipe.load import read_recipe, to_recipe, to_values
+from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder
+from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
 
 __all__ = [
     "Method",
     "Recipe",
+    "RecipeCheck",
     "RecipeError",
     "TrainingFailedError",
     "as_arguments",
+    "check",
+    "checkpointed",
     "environment",
     "overrides",
+    "part_folders",
     "parts",
     "read_recipe",
     "run_folder",
+    "set_aside",
     "to_recipe",
     "to_values",
     "train",

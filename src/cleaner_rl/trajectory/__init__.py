@@ -1,14 +1,15 @@
-"""One value that travels the whole way: a `Trajectory`, made of spans, with every edit's raw material kept in it.
+"""Trajectories: the prompt and turns of one rollout, made of spans, with everything that edits replaced.
 
 - `spans`: text, or tokens with the log-probs they were sampled with.
-- `turns`: reasoning, action and observation; an edited turn holds its `Edit`, and with it the turns it stands for.
+- `turns`: reasoning, action and observation; an edited turn holds its `Edit`, and with it the turns that it replaced.
 - `trajectory`: the turns of one rollout; ids, loss mask and log-probs are derived here, never kept beside it.
-- `ledger`: what was really sampled (`raw`), and edits undone.
+- `info`: how a rollout was made, graded, checked and selected.
+- `edits`: the turns that were really sampled (`sampled_turns`), and undoing edits.
 - `vocabulary`: token ids to text and character positions to token boundaries, in one linear pass.
 - `reading`: sampled ids, or text, to a turn.
-- `tallies`: failed calls, as the model left them and as they stand.
-- `gaps`: what an edit's tokens lost by moving.
-- `seeds`: every random choice from (run seed, task, rollout, turn, attempt).
+- `tallies`: counts of failed calls, before and after repairs.
+- `gaps`: the log-prob that an edit's tokens lost by moving.
+- `seeds`: the seed of every random choice, from (run seed, task, rollout, turn, attempt).
 - `store`: Parquet and JSONL, streaming both ways.
 
 Limits: ids, mask and log-probs exist for token trajectories only; text trajectories become token ones by the explicit
@@ -16,31 +17,35 @@ step `encode`, which is for supervised training and never for reinforcement lear
 """
 
 from cleaner_rl.tools import derive_seed
+from cleaner_rl.trajectory.edits import Sampled, cut_before_repairs, sampled_turns, undo, without_rescoring
 from cleaner_rl.trajectory.encoding import encode
-from cleaner_rl.trajectory.gaps import gap
-from cleaner_rl.trajectory.ledger import Sampled, cut_before_repairs, raw, undo, without_rescoring
+from cleaner_rl.trajectory.gaps import logprob_gap
+from cleaner_rl.trajectory.info import RolloutInfo
 from cleaner_rl.trajectory.reading import read_text, read_tokens
 from cleaner_rl.trajectory.seeds import Seeds
-from cleaner_rl.trajectory.spans import Floats, Ids, Scores, TextSpan, TokenSpan, token_span
-from cleaner_rl.trajectory.tallies import Tally, failures_mended, first_attempt_tally, first_attempts, residual_tally
-from cleaner_rl.trajectory.trajectory import AnyTrajectory, Ending, Key, Owner, Placed, Trajectory
-from cleaner_rl.trajectory.turns import Edit, Granularity, Mode, Turn
+from cleaner_rl.trajectory.spans import Floats, Ids, S, Scores, TextSpan, TokenSpan, token_span
+from cleaner_rl.trajectory.tallies import Tally, failures_repaired, first_attempt_tally, first_attempts, residual_tally
+from cleaner_rl.trajectory.trajectory import AnyTrajectory, Key, Owner, Phase, Placed, StopReason, Trajectory
+from cleaner_rl.trajectory.turns import Edit, RepairKind, RepairMode, Turn
 from cleaner_rl.trajectory.vocabulary import Vocabulary
 
 __all__ = [
     "AnyTrajectory",
     "Edit",
-    "Ending",
     "Floats",
-    "Granularity",
     "Ids",
     "Key",
-    "Mode",
     "Owner",
+    "Phase",
     "Placed",
+    "RepairKind",
+    "RepairMode",
+    "RolloutInfo",
+    "S",
     "Sampled",
     "Scores",
     "Seeds",
+    "StopReason",
     "Tally",
     "TextSpan",
     "TokenSpan",
@@ -50,14 +55,14 @@ __all__ = [
     "cut_before_repairs",
     "derive_seed",
     "encode",
-    "failures_mended",
+    "failures_repaired",
     "first_attempt_tally",
     "first_attempts",
-    "gap",
-    "raw",
+    "logprob_gap",
     "read_text",
     "read_tokens",
     "residual_tally",
+    "sampled_turns",
     "token_span",
     "undo",
     "without_rescoring",

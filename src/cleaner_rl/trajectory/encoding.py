@@ -14,7 +14,7 @@ from cleaner_rl.trajectory.turns import Edit, Turn
 
 
 def encode(trajectory: Trajectory[TextSpan], tokenize: Callable[[str], Sequence[int]]) -> Trajectory[TokenSpan]:
-    """The same trajectory, its edits included, with the ids that `tokenize` gives for each span."""
+    """Return the same trajectory, including its edits, with the ids that `tokenize` gives for each span."""
 
     def span(text: TextSpan) -> TokenSpan:
         return token_span(text.text, tokenize(text.text))
@@ -32,7 +32,7 @@ def encode(trajectory: Trajectory[TextSpan], tokenize: Callable[[str], Sequence[
 
     def edit(each: Edit[TextSpan]) -> Edit[TokenSpan]:
         original = tuple(turn(one) for one in each.original)
-        return Edit(each.mode, each.granularity, original, each.similarity, each.measure, each.refusal, each.stale)
+        return Edit(each.mode, each.kind, original, each.similarity, each.measure, each.refusal, each.stale)
 
     return Trajectory(
         span(trajectory.prompt),
@@ -40,6 +40,6 @@ def encode(trajectory: Trajectory[TextSpan], tokenize: Callable[[str], Sequence[
         trajectory.key,
         trajectory.reward,
         trajectory.success,
-        trajectory.ending,
-        trajectory.extra,
+        trajectory.stop_reason,
+        trajectory.info,
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from cleaner_rl.trajectory.spans import TextSpan, TokenSpan
-from cleaner_rl.trajectory.turns import Granularity, Turn
+from cleaner_rl.trajectory.turns import RepairKind, Turn
 
 
-def gap(turn: Turn[TokenSpan] | Turn[TextSpan]) -> float | None:
-    """Mean log-prob that the tokens of an edit lost by moving; None if it isn't an edit or isn't known."""
+def logprob_gap(turn: Turn[TokenSpan] | Turn[TextSpan]) -> float | None:
+    """Return the mean log-prob that an edit's tokens lost by moving; None if there is no edit or it isn't known."""
     if turn.edit is None or not turn.edit.commits:
         return None
-    moved = [turn.action] if turn.edit.granularity is Granularity.GRAFT else [turn.reasoning, turn.action]
+    moved = [turn.action] if turn.edit.kind is RepairKind.GRAFT else [turn.reasoning, turn.action]
     losses = []
     for span in moved:
         if span is None or not len(span):

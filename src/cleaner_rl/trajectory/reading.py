@@ -12,7 +12,7 @@ from cleaner_rl.trajectory.vocabulary import Vocabulary
 
 
 def read_text(text: str, call_format: CallFormat, tools: ToolSet) -> Turn[TextSpan]:
-    """A turn from text."""
+    """Make a turn from text."""
     parsed = call_format.parse(text, tools)
     if not parsed.calls:
         return Turn(TextSpan(text))
@@ -23,7 +23,7 @@ def read_text(text: str, call_format: CallFormat, tools: ToolSet) -> Turn[TextSp
 def read_tokens(
     sampled: TokenSpan, vocabulary: Vocabulary, call_format: CallFormat, tools: ToolSet, stop_ids: Collection[int] = ()
 ) -> Turn[TokenSpan]:
-    """A turn from the tokens of one request, whose text is taken from the tokens.
+    """Make a turn from the tokens of one request; its text is decoded from the tokens.
 
     The model's own end-of-turn token belongs to the turn, but no call format needs to know how it looks.
     """

@@ -16,9 +16,9 @@ class Seeds:
     rollout: int
 
     def request(self, turn: int, attempt: int = 0) -> int:
-        """The seed of one request to the model: a turn, or the i-th attempt of its lookahead."""
+        """Return the seed of one request to the model: a turn, or the i-th attempt of its lookahead."""
         return derive_seed(self.run, self.task, self.rollout, turn, attempt)
 
     def choice(self, purpose: str) -> int:
-        """The seed of a choice made once for the rollout."""
+        """Return the seed of a choice made once for the rollout."""
         return derive_seed(self.run, self.task, self.rollout, purpose)

@@ -73,11 +73,11 @@ class TextSpan:
 
     @property
     def is_rescored(self) -> bool:
-        """Never: a text has no log-probs."""
+        """Return False: a text has no log-probs."""
         return False
 
     def without_rescoring(self) -> TextSpan:
-        """The same span: a text has no log-probs."""
+        """Return the same span: a text has no log-probs."""
         return self
 
 
@@ -90,7 +90,7 @@ class TokenSpan:
     sampled: Scores | None = None
     """Log-probs at the time and in the context of sampling; None where nothing was sampled or they aren't known."""
     rescored: Scores | None = None
-    """Log-probs in the context in which the span stands now, where an edit made that another one."""
+    """Log-probs in the span's present context, if an edit changed the context."""
 
     def __post_init__(self) -> None:
         for scores in (self.sampled, self.rescored):
@@ -120,18 +120,18 @@ class TokenSpan:
 
     @property
     def is_rescored(self) -> bool:
-        """Whether it has log-probs for the context in which it stands now."""
+        """Return whether it has log-probs for its present context."""
         return self.rescored is not None
 
     def without_rescoring(self) -> TokenSpan:
-        """The span as it was sampled."""
+        """Return the span as it was sampled."""
         return self if self.rescored is None else replace(self, rescored=None)
 
 
 def token_span(
     text: str, ids: Iterable[int], logprobs: Iterable[float] | None = None, version: int | None = None
 ) -> TokenSpan:
-    """A token span from any numbers; give log-probs for sampled tokens only."""
+    """Make a token span from any numbers; give log-probs for sampled tokens only."""
     scores = None if logprobs is None else Scores(_frozen(np.fromiter(logprobs, np.float32)), version)
     return TokenSpan(text, _frozen(np.fromiter(ids, np.int32)), scores)
 

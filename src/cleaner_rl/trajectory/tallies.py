@@ -1,7 +1,7 @@
-"""How many calls of a rollout failed: as the model left it, and as it stands.
+"""How many calls of a rollout failed: before any repair, and in the final history.
 
-*Residual* counts the calls in the final history. *First attempt* counts what the model did before anybody helped it: an
-edited turn stands for the turns in its ledger, and the attempts of a lookahead are left out.
+*Residual* counts the calls in the final history. *First attempt* counts what the model did before any repair: an
+edited turn counts as the turns that it replaced, and the attempts of a lookahead are left out.
 
 Limits: a call that was never run, and one under which the infrastructure broke, are in no tally.
 """
@@ -22,39 +22,39 @@ AnyTurn: TypeAlias = Turn[TextSpan] | Turn[TokenSpan]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Failed calls among calls."""
+    """Counts of failed calls and of all calls."""
 
     failed: int = 0
     calls: int = 0
 
     @property
     def share(self) -> float | None:
-        """Between 0 and 1; None where there was no call to fail."""
+        """Return the share of failed calls, from 0 to 1; None if there was no call."""
         return self.failed / self.calls if self.calls else None
 
 
 def first_attempt_tally(trajectory: AnyTrajectory) -> Tally:
-    """Of what the model did unaided."""
+    """Count the failed calls of what the model did before any repair."""
     return _tally(result for turn in trajectory.turns for each in first_attempts(turn) for result in each.results)
 
 
 def residual_tally(trajectory: AnyTrajectory) -> Tally:
-    """Of the final history."""
+    """Count the failed calls of the final history."""
     return _tally(result for turn in trajectory.turns for result in turn.results)
 
 
-def failures_mended(trajectory: AnyTrajectory) -> Iterator[bool]:
-    """For each turn that the model failed in unaided: whether a repair took its place."""
+def failures_repaired(trajectory: AnyTrajectory) -> Iterator[bool]:
+    """Return, for each turn that failed before any repair, whether a repair replaced it."""
     for turn in trajectory.turns:
-        mended = turn.edit is not None and turn.edit.commits
-        yield from (mended for each in first_attempts(turn) if each.failed)
+        repaired = turn.edit is not None and turn.edit.commits
+        yield from (repaired for each in first_attempts(turn) if each.failed)
 
 
 def first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:
-    """The turns of the rollout itself that a turn of the history stands for.
+    """Return the turns of the rollout itself that a turn of the history replaced.
 
-    Of a live repair that is the failure alone: all others in its ledger are attempts of the lookahead. In hindsight it
-    is everything that was collapsed.
+    After SAAR that is only the failure: all others in its edit are attempts of the lookahead. After hindsight it is
+    everything that was replaced.
     """
     if turn.edit is not None:
         for original in turn.edit.original:

@@ -5,7 +5,7 @@ Shapes: `ids_T`, `mask_T` and `logprobs_T` have one entry for each token of prom
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias
@@ -13,12 +13,13 @@ from typing import Generic, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cleaner_rl.trajectory.info import RolloutInfo
 from cleaner_rl.trajectory.spans import Floats, Ids, S, TextSpan, TokenSpan
-from cleaner_rl.trajectory.turns import Edit, Granularity, Mode, Turn
+from cleaner_rl.trajectory.turns import Edit, RepairKind, RepairMode, Turn
 
 
 class Owner(StrEnum):
-    """Whose words a span holds."""
+    """Says who wrote a span."""
 
     PROMPT = "prompt"
     REASONING = "reasoning"
@@ -27,11 +28,11 @@ class Owner(StrEnum):
 
     @property
     def sampled(self) -> bool:
-        """Whether the model sampled it, so that it is learnt from."""
+        """Return whether the model sampled it, so that it is trained on."""
         return self is Owner.REASONING or self is Owner.ACTION
 
 
-class Ending(StrEnum):
+class StopReason(StrEnum):
     """Why a rollout ended."""
 
     ANSWERED = "answered"
@@ -39,35 +40,46 @@ class Ending(StrEnum):
     TOKEN_LIMIT = "token_limit"
     TIME_LIMIT = "time_limit"
     DROPPED = "dropped"
-    """A failure that no attempt mended, under the policy that drops such rollouts."""
+    """A failure that no attempt corrected, under a configuration that drops such rollouts."""
     FAULT = "fault"
     """The infrastructure broke: not to be trained on, scored or purified."""
 
 
+class Phase(StrEnum):
+    """What a rollout is for."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which rollout this is."""
+    """The name of one rollout. `str` gives it in one line."""
 
     run: str = ""
     step: int = 0
     task: str = ""
     rollout: int = 0
+    phase: Phase = Phase.TRAINING
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.phase}/{self.step}/{self.task}/{self.rollout}"
 
 
 class Placed(NamedTuple, Generic[S]):
-    """A span where it stands."""
+    """A span at its position in the trajectory."""
 
     owner: Owner
     span: S
     turn: int
     """Index of its turn; -1 for the prompt."""
     moved: bool
-    """Whether the model sampled it in another context than the one it stands in now."""
+    """Whether the model sampled it in another context than the one it is in now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory(Generic[S]):
-    """The prompt and the turns of one rollout, with what became of it."""
+    """The prompt and the turns of one rollout, with its reward and how it ended."""
 
     prompt: S
     turns: tuple[Turn[S], ...] = ()
@@ -75,19 +87,19 @@ class Trajectory(Generic[S]):
     reward: float | None = None
     success: bool | None = None
     """Whether the task was solved: apart from the reward, which may be shaped."""
-    ending: Ending | None = None
-    extra: Mapping[str, object] = field(default_factory=dict)
-    """Anything else that should travel along; JSON values only."""
+    stop_reason: StopReason | None = None
+    info: RolloutInfo = field(default_factory=RolloutInfo)
+    """How it was made, graded, checked and selected."""
 
     @property
     def usable(self) -> bool:
-        """Whether anything may be learnt from it: no fault, and not dropped."""
-        unusable = self.ending is Ending.FAULT or self.ending is Ending.DROPPED
+        """Return whether it may be trained on: it has no fault and was not dropped."""
+        unusable = self.stop_reason is StopReason.FAULT or self.stop_reason is StopReason.DROPPED
         return not unusable and not any(turn.faulty for turn in self.turns)
 
     @property
     def edits(self) -> tuple[tuple[int, Edit[S]], ...]:
-        """The ledger: each edit with the index of the turn that it made."""
+        """Return each edit with the index of the turn that it made."""
         return tuple((index, turn.edit) for index, turn in enumerate(self.turns) if turn.edit is not None)
 
     def __len__(self) -> int:
@@ -100,45 +112,45 @@ class Trajectory(Generic[S]):
 
     @property
     def text(self) -> str:
-        """All of it as text."""
+        """Return the whole trajectory as text."""
         return "".join(placed.span.text for placed in self.placed())
 
     def placed(self) -> Iterator[Placed[S]]:
-        """Every span in order.
+        """Return every span in order.
 
-        A span has moved if it came from after a failure that the edit took away: a graft's action, a replacement's
+        A span has moved if it was sampled after a failure that an edit removed: a graft's action, a replacement's
         reasoning and action, and, after an edit in hindsight, all that the model sampled later.
         """
         yield Placed(Owner.PROMPT, self.prompt, -1, False)
         shifted = False
         for index, turn in enumerate(self.turns):
             edit = turn.edit if turn.edit is not None and turn.edit.commits else None
-            replaced = edit is not None and edit.granularity is Granularity.REPLACE
+            replaced = edit is not None and edit.kind is RepairKind.REPLACE
             yield Placed(Owner.REASONING, turn.reasoning, index, shifted or replaced)
             if turn.action is not None:
                 yield Placed(Owner.ACTION, turn.action, index, shifted or edit is not None)
             if turn.observation is not None:
                 yield Placed(Owner.OBSERVATION, turn.observation, index, False)
-            shifted = shifted or (edit is not None and edit.mode is Mode.HINDSIGHT)
+            shifted = shifted or (edit is not None and edit.mode is RepairMode.HINDSIGHT)
 
     def ids(self: Trajectory[TokenSpan]) -> Ids:
-        """`ids_T`: the tokens of prompt and turns."""
+        """Return `ids_T`: the tokens of prompt and turns."""
         return np.concatenate([placed.span.ids for placed in _token_spans(self)])
 
     def loss_mask(self: Trajectory[TokenSpan]) -> npt.NDArray[np.bool_]:
-        """`mask_T`: true where the model sampled the token."""
+        """Return `mask_T`: true where the model sampled the token."""
         return np.concatenate([np.full(len(placed.span), placed.owner.sampled) for placed in _token_spans(self)])
 
     def logprobs(self: Trajectory[TokenSpan]) -> Floats:
-        """`logprobs_T`: of each sampled token in the context in which it stands.
+        """Return `logprobs_T`: the log-prob of each sampled token in its present context.
 
-        0 where nothing was sampled; NaN where it isn't known, above all where an edit moved the token and nobody has
-        re-scored it yet, so that a forgotten re-scoring can't pass for a log-prob.
+        It is 0 where nothing was sampled, and NaN where it isn't known, for example where an edit moved the token and
+        it wasn't re-scored yet.
         """
         return np.concatenate([_clean_logprobs(placed) for placed in _token_spans(self)])
 
     def behaviour_logprobs(self: Trajectory[TokenSpan]) -> Floats:
-        """`logprobs_T` at the time of sampling: a lookahead's tokens keep the log-prob of the lookahead."""
+        """Return `logprobs_T` at the time of sampling: a lookahead's tokens keep the log-prob of the lookahead."""
         return np.concatenate([_sampled_logprobs(placed) for placed in _token_spans(self)])
 
 

@@ -42,9 +42,10 @@ class Vocabulary:
 
     @classmethod
     def from_byte_level(cls, ids: Mapping[str, int], added: Mapping[str, int]) -> Vocabulary:
-        """A byte-level BPE's vocabulary (GPT-2, Qwen, SmolLM2), whose entries spell bytes with printable characters.
+        """Make the vocabulary of a byte-level BPE (GPT-2, Qwen, SmolLM2), whose entries spell bytes as printable
+        characters.
 
-        `added` are the tokens that stand for their own text.
+        `added` are the tokens whose entry is their own text.
         """
         tokens = [b""] * (1 + max(*ids.values(), *added.values(), -1, -1))
         to_byte = _byte_alphabet()
@@ -55,9 +56,9 @@ class Vocabulary:
         return cls(tokens)
 
     def decode(self, ids_T: Ids) -> Decoded:  # noqa: N803 - the shape is part of the name
-        """Their text, and the boundaries in it; bytes that are no UTF-8 become U+FFFD.
+        """Return the tokens' text and their boundaries in it; bytes that are no UTF-8 become U+FFFD.
 
-        Models have more rows than their vocabulary has tokens; an id behind the last token says nothing.
+        Models have more rows than their vocabulary has tokens; an id after the last token has no text.
         """
         ids_T = np.minimum(ids_T, len(self._tokens) - 1)  # noqa: N806
         pieces = [self._tokens[token_id] for token_id in ids_T.tolist()]

@@ -1,20 +1,35 @@
-"""See what was sampled, what was changed, and why: stores, runs and evaluations in a browser, on this machine alone.
+"""The viewer: stores, runs and evaluations in a browser, on this machine only.
 
-- `sources` finds what lies at a path · `summary` and `index`: a line for each trajectory, in DuckDB.
-- `query` and `search` choose among them · `curves` and `evaluations`: runs over steps, and how good they got.
-- `detail` and `tokens` show one trajectory · `library` is all of these as one face.
-- `app` and `server` serve it · `export` puts some of it into one file · `assets` is the page, built from `viewer/`.
+- `sources` finds what is at a path · `summary` and `index`: one row per trajectory, in DuckDB.
+- `query` and `search` filter them · `curves` and `evaluations`: metrics over steps, and results of evaluations.
+- `detail` and `tokens` show one trajectory · `library` is one interface to all of these.
+- `app` and `server` serve it · `page` puts some of it into one file · `assets` is the page, built from `viewer/`.
+- `commands`: `export` and `serve`, the two ways to look at a path.
 - `demo/` is a small sample; `benchmarks/view_demo.py` made it.
 
-Nothing here writes to a store, and nothing is asked of any other machine.
+Nothing here writes to a store or makes requests to other machines.
 
 Limits: one reader on one machine; there are no accounts. What a store doesn't hold can't be shown: why resampling kept
-a rollout must be in `extra["roc"]`, and where tokens end is known from a `tokenizer.json` beside the store.
+a rollout must be in `info.roc`, and where tokens end is known from a `tokenizer.json` beside the store.
 """
 
 from pathlib import Path
 
+from cleaner_rl.view.commands import Exported, export, serve
+from cleaner_rl.view.page import page_from
+from cleaner_rl.view.query import LARGEST_PAGE, BadQueryError
+from cleaner_rl.view.sources import NothingToShowError
+
 DEMO = Path(__file__).parent / "demo"
 """The sample that ships with the package."""
 
-__all__ = ["DEMO"]
+__all__ = [
+    "DEMO",
+    "LARGEST_PAGE",
+    "BadQueryError",
+    "Exported",
+    "NothingToShowError",
+    "export",
+    "page_from",
+    "serve",
+]

@@ -25,8 +25,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from cleaner_rl.trajectory.store import StoreError
 from cleaner_rl.view.assets import asset
-from cleaner_rl.view.export import page_of
 from cleaner_rl.view.library import Library, UnknownTrajectoryError
+from cleaner_rl.view.page import page_of
 from cleaner_rl.view.query import BadQueryError
 
 Scope = Mapping[str, Any]

@@ -28,13 +28,20 @@ CURVES: Mapping[str, str] = {
     "accuracy": "avg(CASE WHEN success THEN 1.0 WHEN NOT success THEN 0.0 END)",
     "errors_per_trajectory": "avg(failed)",
     "first_attempt_success": "1 - sum(first_failed) / nullif(sum(first_calls), 0)",
-    "mended": "sum(mended_turns) / nullif(sum(failed_turns), 0)",
+    "repaired": "sum(repaired_turns) / nullif(sum(failed_turns), 0)",
     "grafts": "avg(grafts)",
     "replacements": "avg(replacements)",
-    "graft_gap": "avg(gap)",
+    "logprob_gap": "avg(logprob_gap)",
     "tokens": "avg(CASE WHEN tokens THEN length END)",
 }
 """What the store itself knows of a step; under each name the same as a trainer logs."""
+RENAMED = {
+    "mended": "repaired",
+    "graft_gap": "logprob_gap",
+    "graft_gap_max": "logprob_gap_max",
+    "groups/equal_rewards": "groups/zero_variance",
+}
+"""Names in logs of earlier releases, and what they are called now."""
 Series = dict[int, float]
 
 
@@ -59,7 +66,7 @@ class Run:
         self.logged |= curves.keys()
         self.steps = max(self.steps, *(len(series) for series in curves.values()), 0)
 
-    def as_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """With each curve as steps and values."""
         curves = {
             name: {"steps": sorted(series), "values": [series[step] for step in sorted(series)]}
@@ -125,5 +132,5 @@ def _logged(path: Path) -> dict[str, dict[str, Series]]:
             curves = logged.setdefault(str(record.get("run", path.parent.name)), {})
             for name, value in values.items() if isinstance(values, dict) else ():
                 if isinstance(value, int | float) and isfinite(value):
-                    curves.setdefault(str(name), {})[step] = float(value)
+                    curves.setdefault(RENAMED.get(name, str(name)), {})[step] = float(value)
     return logged

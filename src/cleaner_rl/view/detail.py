@@ -10,12 +10,12 @@ from math import isfinite
 from typing import Any
 
 from cleaner_rl.tools import ToolCall, ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, TokenSpan, Turn, gap
+from cleaner_rl.trajectory import AnyTrajectory, TokenSpan, Turn, logprob_gap
 
 LONGEST = 2_000_000
 """Characters of one text that are given to the page."""
 IN_THE_PROMPT = ("messages", "tools")
-"""What `extra` holds for replays and other models, and the prompt shows already."""
+"""What `info` holds for replays and other models, and the prompt shows already."""
 Json = dict[str, Any]
 
 
@@ -25,11 +25,11 @@ def detail(trajectory: AnyTrajectory) -> Json:
     turns: tuple[Turn[Any], ...] = trajectory.turns
     moved = {(placed.turn, placed.owner.value) for placed in trajectory.placed() if placed.moved}
     return {
-        "key": {"run": key.run, "step": key.step, "task": key.task, "rollout": key.rollout},
+        "key": {"run": key.run, "phase": key.phase, "step": key.step, "task": key.task, "rollout": key.rollout},
         "reward": number(trajectory.reward),
         "success": trajectory.success,
-        "ending": trajectory.ending,
-        "extra": plain({name: value for name, value in trajectory.extra.items() if name not in IN_THE_PROMPT}),
+        "stop_reason": trajectory.stop_reason,
+        "info": plain({name: value for name, value in trajectory.info.to_json().items() if name not in IN_THE_PROMPT}),
         "length": len(trajectory),
         "unit": "tokens" if isinstance(trajectory.prompt, TokenSpan) else "characters",
         "prompt": _text(trajectory.prompt),
@@ -69,12 +69,12 @@ def _turn(turn: Turn[Any]) -> Json:
         if edit is None
         else {
             "mode": edit.mode,
-            "granularity": edit.granularity,
+            "kind": edit.kind,
             "similarity": number(edit.similarity),
             "measure": edit.measure,
             "refusal": edit.refusal,
             "stale": list(edit.stale),
-            "gap": number(gap(turn)),
+            "logprob_gap": number(logprob_gap(turn)),
             "original": [_turn(each) for each in edit.original],
         },
     }

@@ -54,6 +54,6 @@ def _evaluation(path: Path, size: int, modified: int) -> Json | None:  # noqa: A
 
 def _figures(record: Mapping[str, Any]) -> Iterator[Json]:
     for each in record["sets"]:
-        for repair, arm in each["arms"].items():
-            for figure, estimate in arm["figures"].items():
+        for repair, run in each["runs"].items():
+            for figure, estimate in run["figures"].items():
                 yield {"set": each["name"], "repair": repair, "figure": figure, **plain(estimate)}

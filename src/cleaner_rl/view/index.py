@@ -31,7 +31,7 @@ from cleaner_rl.trajectory.store import StoreError
 from cleaner_rl.view.lines import COLUMNS, lines_of, tables_of
 from cleaner_rl.view.sources import Sources, StoreFile
 
-VERSION = 2
+VERSION = 3
 """Of the tables below and of what their lines mean; a database of another version is made anew."""
 SEVERAL = 4 * 2**20
 """Bytes from which on processes pay for their start: some seconds of work."""
@@ -39,8 +39,8 @@ POLITE = 10
 """By how much these processes step back: a page that is asked for comes first."""
 UNFINISHED = -1
 RUN_ID = """CASE WHEN $store = '' THEN run WHEN run = '' OR run = regexp_extract($store, '[^/]*$') THEN $store
-    ELSE $store || '/' || run END"""
-"""A run's name, with its store's folder in front where there may be several."""
+    ELSE $store || '/' || run END || CASE WHEN phase = 'evaluation' THEN ' (evaluation)' ELSE '' END"""
+"""A run's name, with its store's folder in front where there may be several. Its evaluation is shown as its own run."""
 # A number is never given twice: what was found in a file that is gone can't point into another one.
 FILES = """CREATE SEQUENCE numbers;
 CREATE TABLE files (number INTEGER PRIMARY KEY DEFAULT nextval('numbers'),
@@ -83,9 +83,11 @@ class Index:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def run_id(self, store: str, run: str) -> str:
-        """What a run is called whose store lies in this folder."""
+        """Return the name of a run whose store is in this folder."""
         with self._database.cursor() as cursor:
-            asked = cursor.execute(f"SELECT {RUN_ID} FROM (SELECT $run AS run)", {"store": store, "run": run})
+            asked = cursor.execute(
+                f"SELECT {RUN_ID} FROM (SELECT $run AS run, 'training' AS phase)", {"store": store, "run": run}
+            )
             ((found,),) = asked.fetchall()
             return str(found)
 
@@ -95,8 +97,8 @@ class Index:
         return [file for file in sources.files if (file.name, file.size, file.modified) not in known]
 
     def update(self, sources: Sources, done: Callable[[StoreFile], None] = lambda _: None) -> None:
-        """Read what is new and forget what is gone; `done` is told of each file. While one thread does, others don't
-        wait for it."""
+        """Read what is new and forget what is gone; `done` is called with each file. While one thread does
+        this, others don't wait for it."""
         if not self._writing.acquire(blocking=False):
             return
         try:

@@ -70,7 +70,7 @@ class Library:
         return {
             "path": str(self._path),
             "progress": self._progress(),
-            "runs": [run.as_json() for run in runs(self.index, self.sources)],
+            "runs": [run.to_json() for run in runs(self.index, self.sources)],
             "evaluations": evaluations(self.sources),
             "problems": problems,
         }

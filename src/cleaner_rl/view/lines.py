@@ -20,21 +20,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import Granularity
-from cleaner_rl.trajectory.store import read
-from cleaner_rl.trajectory.store.schema import SCHEMA
+from cleaner_rl.trajectory import RepairKind
+from cleaner_rl.trajectory.store import SCHEMA, read
 from cleaner_rl.view.summary import SNIPPET, STATUS_BITS, Summary, summarise
 
 COLUMNS = pa.schema(
     [
         ("row", pa.int64()),
         ("run", pa.string()),
+        ("phase", pa.string()),
         ("step", pa.int64()),
         ("task", pa.string()),
         ("rollout", pa.int64()),
         ("reward", pa.float64()),
         ("success", pa.bool_()),
-        ("ending", pa.string()),
+        ("stop_reason", pa.string()),
         ("turns", pa.int32()),
         ("length", pa.int64()),
         ("tokens", pa.bool_()),
@@ -43,12 +43,12 @@ COLUMNS = pa.schema(
         ("first_calls", pa.int32()),
         ("first_failed", pa.int32()),
         ("failed_turns", pa.int32()),
-        ("mended_turns", pa.int32()),
+        ("repaired_turns", pa.int32()),
         ("grafts", pa.int32()),
         ("replacements", pa.int32()),
-        ("unmended", pa.int32()),
+        ("uncorrected", pa.int32()),
         ("similarity", pa.float64()),
-        ("gap", pa.float64()),
+        ("logprob_gap", pa.float64()),
         ("statuses", pa.int32()),
         ("kept", pa.bool_()),
         ("roc", pa.string()),
@@ -59,12 +59,14 @@ COLUMNS = pa.schema(
 """The row in its file, then the fields of `Summary`."""
 ROWS_AT_ONCE = 256
 WANTED = (
-    *("run", "step", "task", "rollout", "reward", "success", "ending", "extra", "prompt.text", "prompt.ids"),
+    *("run", "step", "task", "rollout", "reward", "success", "stop_reason", "info"),
+    *("phase", "prompt.text", "prompt.ids"),
     *(f"turns.{span}.{part}" for span in ("reasoning", "action", "observation") for part in ("text", "ids")),
     *(f"turns.{span}.{part}" for span in ("reasoning", "action") for part in ("sampled", "rescored")),
-    *("turns.results.status", "turns.attempt", "turns.edit.granularity", "turns.edit.similarity"),
-    *("replaced.results.status", "replaced.attempt", "replaced.edit.granularity", "replaced.under"),
+    *("turns.results.status", "turns.attempt", "turns.edit.kind", "turns.edit.similarity"),
+    *("replaced.results.status", "replaced.attempt", "replaced.edit.kind", "replaced.under"),
 )
+KEY_COLUMNS = ("run", "phase", "step", "task", "rollout", "reward", "success", "stop_reason")
 OK, FAULT = list(Status).index(Status.OK), list(Status).index(Status.FAULT)
 Ints = npt.NDArray[np.int64]
 
@@ -118,7 +120,7 @@ class _Turns:
         failures = self.result_turns[(self.statuses != FAULT) & (self.statuses != OK)]
         self.failed = np.bincount(failures, minlength=size)
         edits = self.values.field("edit")
-        self.kinds = edits.field("granularity").to_numpy(zero_copy_only=False)
+        self.kinds = edits.field("kind").to_numpy(zero_copy_only=False)
         edited = np.array([kind is not None for kind in self.kinds], np.bool_)
         self.unaided = ~edited & (self.values.field("attempt").to_numpy() == 0)
 
@@ -139,16 +141,16 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
         total(_length(turns.values.field(span)), turns.owners) for span in ("reasoning", "action", "observation")
     )
     failing, failing_replaced = turns.unaided & (turns.failed > 0), replaced.unaided & (replaced.failed > 0)
-    commits = np.isin(turns.kinds, [Granularity.GRAFT, Granularity.REPLACE])
-    mended = failing_replaced & commits[_roots(turns, replaced)] if len(replaced.values) else failing_replaced
+    commits = np.isin(turns.kinds, [RepairKind.GRAFT, RepairKind.REPLACE])
+    repaired = failing_replaced & commits[_roots(turns, replaced)] if len(replaced.values) else failing_replaced
     statuses = np.zeros(rows, np.int64)
     for each in (turns, replaced):
         bits = np.array(list(STATUS_BITS.values()))[each.statuses]
         np.bitwise_or.at(statuses, each.owners[each.result_turns], bits)
-    said = [_said(extra) for extra in batch.column("extra").to_pylist()]
+    said = [_said(info) for info in batch.column("info").to_pylist()]
     columns: list[Any] = [
         np.arange(start, start + rows),
-        *(batch.column(name) for name in ("run", "step", "task", "rollout", "reward", "success", "ending")),
+        *(batch.column(name) for name in KEY_COLUMNS),
         turns.counts,
         lengths,
         tokens,
@@ -157,8 +159,8 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
         of_both(turns.calls * turns.unaided, replaced.calls * replaced.unaided),
         of_both(turns.failed * turns.unaided, replaced.failed * replaced.unaided),
         of_both(failing, failing_replaced),
-        total(mended, replaced.owners),
-        *(total(turns.kinds == kind.value, turns.owners) for kind in Granularity),
+        total(repaired, replaced.owners),
+        *(total(turns.kinds == kind.value, turns.owners) for kind in RepairKind),
         _least(turns),
         _gaps(turns, rows),
         statuses,
@@ -191,7 +193,7 @@ def _length(spans: pa.StructArray) -> Ints:
 
 
 def _roots(turns: _Turns, replaced: _Turns) -> Ints:
-    """For each replaced turn, the turn of the history whose edit it stands under, at whatever depth."""
+    """For each replaced turn, the turn of the history whose edit holds it, at any depth."""
     first_turn = (turns.ends - turns.counts)[replaced.owners]
     first_replaced = (replaced.ends - replaced.counts)[replaced.owners]
     own = turns.counts[replaced.owners]
@@ -212,10 +214,10 @@ def _least(turns: _Turns) -> pa.Array:
 
 
 def _gaps(turns: _Turns, rows: int) -> list[float | None]:
-    """The mean gap of each trajectory's edits: see `trajectory.gap`. Edits are few, so they are walked."""
+    """The mean log-prob gap of each trajectory's edits. Edits are few, so they are walked."""
     found: list[list[float]] = [[] for _ in range(rows)]
-    for place in np.flatnonzero(np.isin(turns.kinds, [Granularity.GRAFT, Granularity.REPLACE])).tolist():
-        spans = ("action",) if turns.kinds[place] == Granularity.GRAFT else ("reasoning", "action")
+    for place in np.flatnonzero(np.isin(turns.kinds, [RepairKind.GRAFT, RepairKind.REPLACE])).tolist():
+        spans = ("action",) if turns.kinds[place] == RepairKind.GRAFT else ("reasoning", "action")
         losses: list[npt.NDArray[np.float32]] = []
         for span in spans:
             sampled, rescored = (turns.values.field(span).field(name)[place] for name in ("sampled", "rescored"))
@@ -248,9 +250,9 @@ def _answers(turns: _Turns) -> list[str]:
     return [next(ends) if each else "" for each in there]
 
 
-def _said(extra: str) -> tuple[bool | None, str | None]:
+def _said(info: str) -> tuple[bool | None, str | None]:
     """What resampling said: whether it kept the trajectory, and all of it."""
-    roc = json.loads(extra).get("roc") if '"roc"' in extra else None
+    roc = json.loads(info).get("roc") if '"roc"' in info else None
     if not isinstance(roc, dict) or not roc:
         return None, None
     kept = roc.get("kept")

@@ -1,6 +1,6 @@
 """Which trajectories a list shows, and in which order: from an address's parameters to SQL.
 
-The same parameters stand in the page's address, in `/api/list` and in `cleaner view --query`. Every value that a reader
+The same parameters are in the page's address, in `/api/list` and in `cleaner view --query`. Every value that a reader
 gives is a bound parameter; column names come from the tables below alone.
 """
 
@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import Ending
+from cleaner_rl.trajectory import Phase, StopReason
 from cleaner_rl.view.summary import STATUS_BITS
 
 PAGE = 50
 LARGEST_PAGE = 1000
 LAST_PAGE = 10**9
-RANGES = ("step", "reward", "similarity", "turns", "length", "failed", "gap", "rollout")
+RANGES = ("step", "reward", "similarity", "turns", "length", "failed", "logprob_gap", "rollout")
 """Columns with `…_min` and `…_max`."""
 SORTS = {
-    **{name: name for name in ("step", "task", "reward", "similarity", "turns", "length", "failed", "gap")},
+    **{name: name for name in ("step", "task", "reward", "similarity", "turns", "length", "failed", "logprob_gap")},
     "edits": "grafts + replacements",
-    "ending": "ending",
+    "stop_reason": "stop_reason",
     "run": "run_id",
 }
 IN_ORDER = "run_id, step, task, rollout, file, row"
@@ -30,8 +30,8 @@ EDITS = {
     "any": "grafts + replacements > 0",
     "graft": "grafts > 0",
     "replace": "replacements > 0",
-    "unmended": "unmended > 0",
-    "none": "grafts + replacements + unmended = 0",
+    "uncorrected": "uncorrected > 0",
+    "none": "grafts + replacements + uncorrected = 0",
 }
 SEARCHED = ("task", "run_id", "prompt", "answer")
 INSIDE = "(file, row) IN (SELECT (file, row) FROM hits)"
@@ -40,7 +40,7 @@ KEPT = {"yes": "kept", "no": "NOT kept", "unknown": "kept IS NULL"}
 
 
 class BadQueryError(ValueError):
-    """A parameter that can't be; the message says which and what could."""
+    """A query parameter is invalid; the message says which one, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,10 @@ def parse(parameters: Mapping[str, str]) -> Query:
     for name, choices in (("edits", EDITS), ("outcome", OUTCOMES), ("kept", KEPT)):
         if name in given:
             add(choices[_one_of(name, given[name], choices)])
-    if "ending" in given:
-        add("ending = ?", _one_of("ending", given["ending"], [each.value for each in Ending]))
+    if "phase" in given:
+        add("phase = ?", _one_of("phase", given["phase"], [each.value for each in Phase]))
+    if "stop_reason" in given:
+        add("stop_reason = ?", _one_of("stop_reason", given["stop_reason"], [each.value for each in StopReason]))
     if "status" in given:
         status = Status(_one_of("status", given["status"], [each.value for each in Status]))
         add(f"statuses & {STATUS_BITS[status]} <> 0")
@@ -109,7 +111,8 @@ def parse(parameters: Mapping[str, str]) -> Query:
 
 
 KNOWN = {
-    *("run", "task", "group", "edits", "outcome", "kept", "ending", "status", "q", "inside", "sort", "page", "size"),
+    *("run", "phase", "task", "group", "edits", "outcome", "kept", "stop_reason", "status", "q", "inside", "sort"),
+    *("page", "size"),
     *(f"{column}_{bound}" for column in RANGES for bound in ("min", "max")),
 }
 

@@ -2,7 +2,7 @@
 
 Only the columns of text are read. A text's finds are handed to the index as a table, so that a list filters, sorts and
 pages them like anything else, already while the scan goes on. One scan runs at a time: a new text ends the last one's.
-Files that come to the index later are added to it, and none is read twice.
+Files that are indexed later are added to it, and none is read twice.
 
 Limits: no index of words, so a rare text takes as long as reading all texts of the store. JSONL is read whole.
 """
@@ -54,7 +54,7 @@ class Searcher:
         self._lock = Lock()
 
     def scan(self, text: str) -> Scan:
-        """The scan for a text: the one that runs, or ran last, or a new one. It goes on with what came to the index."""
+        """The scan for a text: the one that runs, or ran last, or a new one. It goes on with what was indexed since."""
         with self._lock:
             if self._scan is None or self._scan.text != text:
                 self.stop()
@@ -120,7 +120,7 @@ def rows_with(path: Path, text: str) -> Iterator[int]:
         return
     with pq.ParquetFile(path, memory_map=True) as file:
         leaves = [file.schema.column(place).path for place in range(len(file.schema))]
-        texts = [leaf for leaf in leaves if leaf.endswith(".text") and not leaf.startswith("extra")]
+        texts = [leaf for leaf in leaves if leaf.endswith(".text")]
         start = 0
         for batch in file.iter_batches(256, columns=texts):
             found = np.zeros(len(batch), np.bool_)

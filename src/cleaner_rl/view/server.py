@@ -53,7 +53,7 @@ def without_pandas() -> None:
         sys.meta_path.remove(finder)
 
 
-def serve(library: Library, listening: socket.socket, done: Callable[[StoreFile], None] = lambda _: None) -> None:
+def run(library: Library, listening: socket.socket, done: Callable[[StoreFile], None] = lambda _: None) -> None:
     """Serve until interrupted. The index is brought up to date meanwhile; what is there already can be seen."""
     without_pandas()
     indexing = Thread(target=library.update, args=(done,), name="index", daemon=True)

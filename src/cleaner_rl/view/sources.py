@@ -2,12 +2,12 @@
 
 A run's folder, of which all but the store may be missing:
 
-    trajectories/run=…/step=…/part-….parquet   the store
-    metrics.jsonl                              one object a training step
-    tokenizer.json                             the model's own, for token boundaries
-    *.json                                     results of `cleaner eval`
+    trajectories/run=…/phase=…/step=…/part-….parquet   the store
+    metrics.jsonl                                      one object per training step
+    tokenizer.json                                     the model's own, for token boundaries
+    *.json                                             results of `cleaner eval`
 
-A path may also name a folder with several of these, a store itself (metrics and tokenizer then lie beside it), or one
+A path may also name a folder with several of these, a store itself (metrics and tokenizer are then beside it), or one
 file. Hidden files are left out: the store writes its unfinished ones so.
 """
 

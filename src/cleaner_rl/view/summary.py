@@ -14,12 +14,12 @@ from typing import Any
 from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import (
     AnyTrajectory,
-    Granularity,
+    RepairKind,
     TokenSpan,
     Turn,
-    failures_mended,
+    failures_repaired,
     first_attempt_tally,
-    gap,
+    logprob_gap,
     residual_tally,
 )
 from cleaner_rl.view.detail import number
@@ -28,8 +28,9 @@ SNIPPET = 240
 """Characters of the prompt's end and of the last turn's end that a list shows and searches."""
 STATUS_BITS = {status: 1 << place for place, status in enumerate(Status)}
 LISTED = (
-    "run", "step", "task", "rollout", "reward", "success", "ending", "turns", "length", "tokens", "calls", "failed",
-    "grafts", "replacements", "unmended", "similarity", "gap", "kept", "statuses", "prompt", "answer",
+    "run", "phase", "step", "task", "rollout", "reward", "success", "stop_reason", "turns", "length", "tokens", "calls",
+    "failed", "grafts", "replacements", "uncorrected", "similarity", "logprob_gap", "kept", "statuses", "prompt",
+    "answer",
 )  # fmt: skip
 """The fields that a row of a list shows."""
 
@@ -39,12 +40,13 @@ class Summary:
     """One row of the index; the fields are its columns."""
 
     run: str
+    phase: str
     step: int
     task: str
     rollout: int
     reward: float | None
     success: bool | None
-    ending: str | None
+    stop_reason: str | None
     turns: int
     length: int
     tokens: bool
@@ -56,15 +58,15 @@ class Summary:
     first_failed: int
     """Before anybody helped."""
     failed_turns: int
-    """Turns that the model failed in unaided, and how many of them a committed edit mended."""
-    mended_turns: int
+    """Turns that the model failed in unaided, and how many of them a repair replaced."""
+    repaired_turns: int
     grafts: int
     replacements: int
-    unmended: int
+    uncorrected: int
     """Edits that keep the failure: a lookahead without a verified correction."""
     similarity: float | None
     """The least of its edits'."""
-    gap: float | None
+    logprob_gap: float | None
     """The mean of its edits'."""
     statuses: int
     """A bit for each status that a call had, also under an edit: see `STATUS_BITS`."""
@@ -80,26 +82,26 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
     """Its line."""
     key, edits = trajectory.key, [edit for _, edit in trajectory.edits]
     residual, first = residual_tally(trajectory), first_attempt_tally(trajectory)
-    kinds = [edit.granularity for edit in edits]
+    kinds = [edit.kind for edit in edits]
     similarities = [edit.similarity for edit in edits if edit.similarity is not None]
-    gaps = [lost for turn in trajectory.turns if (lost := gap(turn)) is not None]
-    mended = list(failures_mended(trajectory))
+    gaps = [lost for turn in trajectory.turns if (lost := logprob_gap(turn)) is not None]
+    repaired = list(failures_repaired(trajectory))
     statuses = 0
     for turn in trajectory.turns:
         for each in with_originals(turn):
             for result in each.results:
                 statuses |= STATUS_BITS[result.status]
-    said = trajectory.extra.get("roc")
-    roc = said if isinstance(said, dict) else {}
+    roc = trajectory.info.roc or {}
     kept = roc.get("kept")
     return Summary(
         run=key.run,
+        phase=key.phase,
         step=key.step,
         task=key.task,
         rollout=key.rollout,
         reward=trajectory.reward,
         success=trajectory.success,
-        ending=trajectory.ending,
+        stop_reason=trajectory.stop_reason,
         turns=len(trajectory.turns),
         length=len(trajectory),
         tokens=isinstance(trajectory.prompt, TokenSpan),
@@ -107,16 +109,16 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
         failed=residual.failed,
         first_calls=first.calls,
         first_failed=first.failed,
-        failed_turns=len(mended),
-        mended_turns=sum(mended),
-        grafts=kinds.count(Granularity.GRAFT),
-        replacements=kinds.count(Granularity.REPLACE),
-        unmended=kinds.count(Granularity.NONE),
+        failed_turns=len(repaired),
+        repaired_turns=sum(repaired),
+        grafts=kinds.count(RepairKind.GRAFT),
+        replacements=kinds.count(RepairKind.REPLACE),
+        uncorrected=kinds.count(RepairKind.NONE),
         similarity=min(similarities, default=None),
-        gap=fmean(gaps) if gaps else None,
+        logprob_gap=fmean(gaps) if gaps else None,
         statuses=statuses,
         kept=kept if isinstance(kept, bool) else None,
-        roc=json.dumps(roc) if roc else None,
+        roc=json.dumps(dict(roc)) if roc else None,
         prompt=trajectory.prompt.text[-SNIPPET:],
         answer=trajectory.turns[-1].text[-SNIPPET:] if trajectory.turns else "",
     )

@@ -71,5 +71,5 @@ def _texts(span: TokenSpan, vocabulary: Vocabulary | None) -> list[str] | None:
 
 
 def _numbers(logprobs: Floats) -> list[float | None]:
-    """Rounded, and null where JSON has no number."""
+    """Return the value rounded, or null where it is NaN."""
     return [round(value, DIGITS) if np.isfinite(value) else None for value in logprobs.tolist()]

@@ -29,10 +29,10 @@ def test_a_model_is_judged_from_end_to_end(smollm2: Served, tmp_path: Path) -> N
     found = read_results(tmp_path / "out")
     (results,) = found.sets
     for repair in Repair:
-        arm = results.arms[repair]
-        assert not arm.faults
-        assert sum(rate.judged for rate in arm.problems.values()) == 12
-        assert (arm.figures["sampled"].value or 0) > 0
+        run = results.runs[repair]
+        assert not run.faults
+        assert sum(rate.judged for rate in run.problems.values()) == 12
+        assert (run.figures["sampled"].value or 0) > 0
     assert found.recovery is not None
     assert sum(rate.judged for rate in found.recovery.overall.problems.values()) == 6
     kept = list(read(tmp_path / "out" / "trajectories"))

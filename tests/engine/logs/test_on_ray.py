@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from cleaner_rl.cli import main
 from cleaner_rl.trajectory.store import read
-from tests.purify.logs.cases import CASES
-from tests.purify.logs.rendering import openai
+from tests.logs.cases import CASES
+from tests.logs.rendering import openai
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(400)]
 

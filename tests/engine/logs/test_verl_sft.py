@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from tests.purify.logs.cases import CASES
-from tests.purify.logs.rendering import RENDERED
+from tests.logs.cases import CASES
+from tests.logs.rendering import RENDERED
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(400)]
 
@@ -60,7 +60,7 @@ def test_a_call_that_failed_and_stayed_is_context_and_no_example(tmp_path: Path,
     from omegaconf import OmegaConf
     from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
-    from cleaner_rl.train.masked_sft import MaskedSFTDataset
+    from cleaner_rl.train.launch.sft_data import MaskedSFTDataset
 
     files = rows_of("openai", tmp_path)
     config = OmegaConf.create({"max_length": 4096, "truncation": "error", "ignore_input_ids_mismatch": True})

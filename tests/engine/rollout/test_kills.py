@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rollout_kills import measure
-from benchmarks.taught.folder import made
-from benchmarks.taught.pupil import Lessons
-from benchmarks.taught.regimes import REGIMES
-from tests.taught_site import site
+from benchmarks.toy.folder import made
+from benchmarks.toy.model import Lessons
+from benchmarks.toy.regimes import REGIMES
+from tests.toy_site import site
 
 __all__ = ["site"]
 

@@ -41,7 +41,7 @@ def cluster() -> Iterator[str]:
     ray.shutdown()
 
 
-def keepers(tokens: Path) -> list[int]:
+def supervisors(tokens: Path) -> list[int]:
     """Processes that serve a node with this token file."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -91,10 +91,10 @@ def test_a_node_per_machine_is_found_and_comes_back_when_it_is_killed(cluster: s
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
     assert done.stdout.count("http://127.0.0.1:") == len(on_ray.urls()) == 1
     assert asyncio.run(answers(60)) == "42\n"
-    (keeper,) = keepers(tokens)
-    os.kill(keeper, signal.SIGKILL)
+    (supervisor,) = supervisors(tokens)
+    os.kill(supervisor, signal.SIGKILL)
     assert asyncio.run(answers(120)) == "42\n"
-    assert keepers(tokens) != [keeper]
+    assert supervisors(tokens) != [supervisor]
     down = subprocess.run(
         [*CLEANER, "sandbox", "down", "--ray", "--ray-address", cluster], capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""verl's platform on a machine without an accelerator; what runs on it is in `test_training` and `test_stock`."""
+"""verl's platform on a machine without an accelerator; what runs on it is in `test_training`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_processor_is_a_platform() -> None:
         "job, port = here.get_job_id().split('-')\n"
         "assert job == here.worker.current_job_id.hex() and here.gcs_address.endswith(f':{port}')\n"
     )
-    environment = {**os.environ, "VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.plugin"}
+    environment = {**os.environ, "VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.verl.plugin"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=55)
 
 
@@ -40,6 +40,6 @@ def test_other_platforms_are_left_alone() -> None:
         "assert 'cpu' not in PlatformRegistry.registered_names()\n"
         "assert not hasattr(distributed.initialize_global_process_group_ray, '__wrapped__')\n"
     )
-    environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.plugin"}
+    environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.verl.plugin"}
     environment.pop("VERL_PLATFORM", None)
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=55)

@@ -30,7 +30,7 @@ def test_only_the_models_own_words_are_learnt(tmp_path: Path, tools: Any) -> Non
     from omegaconf import OmegaConf
     from transformers import AutoTokenizer
 
-    from cleaner_rl.train.demonstrations import Demonstrations
+    from cleaner_rl.train.launch.sft_data import Demonstrations
 
     tokenizer: Any = AutoTokenizer.from_pretrained(write_tiny_qwen3(tmp_path / "model"))
     pq.write_table(pa.Table.from_pylist([{"messages": MESSAGES, "tools": tools}]), tmp_path / "rows.parquet")

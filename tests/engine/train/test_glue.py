@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.models import write_tiny_qwen3
-from cleaner_rl.rollout import Chat
+from cleaner_rl.rollout import ChatRenderer
 from cleaner_rl.tasks import Message
 from cleaner_rl.tools import ToolSet, python_tool
 
@@ -28,7 +28,7 @@ def test_a_history_is_id_for_id_what_verl_would_have_built(tokenizer: Any, resul
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
     tool = python_tool()
-    chat = Chat(tokenizer, ToolSet(tool))
+    chat = ChatRenderer(tokenizer, ToolSet(tool))
     schema = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     tools = [{"type": "function", "function": schema}]
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 1+2?"}]

@@ -24,18 +24,18 @@ class Process:
         self.asked = True
 
 
-def test_servers_apart_from_the_trainer_are_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_apart_from_the_trainer_are_asked_too() -> None:
     from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
-    from cleaner_rl.train.manager import CleanerManager
-    from cleaner_rl.train.sampler import CleanerSampler
+    from cleaner_rl.train.verl.manager import CleanerManager
+    from cleaner_rl.train.verl.wiring import announce_sampler
 
     loop, actor, hybrid, standalone, router = (Process() for _ in range(5))
     trainer = object.__new__(PPOTrainerSeparateAsync)
     trainer.actor_rollout_wg = SimpleNamespace(workers=[actor])
     trainer.llm_server_manager = SimpleNamespace(server_handles=[hybrid])
     trainer.standalone_server_manager = SimpleNamespace(server_handles=[standalone])
-    monkeypatch.setattr(CleanerSampler, "active", SimpleNamespace(trainer=trainer))
+    announce_sampler(SimpleNamespace(trainer=trainer))
     manager = object.__new__(CleanerManager)
     manager.agent_loop_workers, manager._recipe = [loop], to_recipe(values())
     manager.llm_client = SimpleNamespace(_load_balancer=router)

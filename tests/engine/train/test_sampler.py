@@ -14,10 +14,10 @@ from uuid import uuid4
 import pytest
 
 from cleaner_rl.train import Recipe, to_recipe
-from cleaner_rl.train.groups import TooManyFaultsError
-from cleaner_rl.train.outputs import SOLVED, pack
-from cleaner_rl.train.plan import Plan
-from cleaner_rl.trajectory import Ending, Key
+from cleaner_rl.train.launch.plan import RunPlan
+from cleaner_rl.train.rows import SOLVED, pack
+from cleaner_rl.train.verl.step_record import TooManyFaultsError
+from cleaner_rl.trajectory import Key, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
 from tests.train.recipes import values
@@ -25,7 +25,7 @@ from tests.train.recipes import values
 pytestmark = pytest.mark.timeout(600)  # the first one starts Ray and the queue
 MIXED = (True, True, True, False, False, False, False, False)
 """Successes and failures of a group; the first success has a failed call."""
-Outcome = bool | Ending | None
+Outcome = bool | StopReason | None
 """Whether a rollout succeeds. A fault, None, has no row; one that was left out has none either, and says why."""
 
 
@@ -34,7 +34,7 @@ def _queue() -> Iterator[None]:
     import ray
     import transfer_queue as tq
 
-    from cleaner_rl.train.seams import compose
+    from cleaner_rl.train.verl.compat import compose
 
     settings = ["transfer_queue.backend.SimpleStorage.num_data_storage_units=1", "actor_rollout_ref.rollout.name=vllm"]
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
@@ -60,7 +60,7 @@ class Trainer:
 
     @property
     def agent_loop_manager(self) -> Any:
-        from cleaner_rl.train.manager import CleanerManager
+        from cleaner_rl.train.verl.manager import CleanerManager
 
         class Idle(CleanerManager):
             """A manager without workers."""
@@ -82,13 +82,13 @@ class Trainer:
         import transfer_queue as tq
         from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-        from cleaner_rl.train.absent import tell_absent
+        from cleaner_rl.train.verl.excluded import tell_absent
 
         uid, self.number = str(uuid4()), self.number + 1
         rows: list[dict[str, Any]] = []
         keys = []
         for place, success in enumerate(outcomes):
-            if isinstance(success, Ending):
+            if isinstance(success, StopReason):
                 asyncio.run(tell_absent({"uid": uid, "session_id": place}, "train", success))
             if not isinstance(success, bool):
                 continue
@@ -98,7 +98,7 @@ class Trainer:
                 trajectory(*turns, success=success),
                 key=Key("example", 1, f"task{self.number}", place),
                 reward=reward,
-                ending=Ending.ANSWERED,
+                stop_reason=StopReason.ANSWERED,
             )
             keys.append(f"{uid}_{place}_0")
             told = {"reward_extra_info": {SOLVED: float(success)}}
@@ -130,10 +130,10 @@ def recipe(**changes: Any) -> Recipe:
 def sampler(plan: Recipe, folder: Path, trainer: Trainer) -> Any:
     from omegaconf import OmegaConf
 
-    from cleaner_rl.train.plan import read_plan
-    from cleaner_rl.train.sampler import CleanerSampler
+    from cleaner_rl.train.launch.plan import read_plan
+    from cleaner_rl.train.verl.sampler import CleanerSampler
 
-    Plan(plan, (), folder).write()
+    RunPlan(plan, (), folder).write()
     read_plan.cache_clear()
     return CleanerSampler(
         trainer_mode="sync",
@@ -198,11 +198,11 @@ def test_a_group_that_faults_left_large_enough_is_used_without_them(tmp_path: Pa
     assert (len(batch.keys), trainer.refills, metrics["cleaner/faults"]) == (8, [], 2)
 
 
-@pytest.mark.parametrize("ending", [Ending.DROPPED, Ending.TIME_LIMIT])
-def test_what_is_left_out_by_choice_is_no_fault(tmp_path: Path, trainer: Trainer, ending: Ending) -> None:
+@pytest.mark.parametrize("stop_reason", [StopReason.DROPPED, StopReason.TIME_LIMIT])
+def test_what_is_left_out_by_choice_is_no_fault(tmp_path: Path, trainer: Trainer, stop_reason: StopReason) -> None:
     import transfer_queue as tq
 
-    trainer.finish([*MIXED[:4], *[ending] * 4])
+    trainer.finish([*MIXED[:4], *[stop_reason] * 4])
     trainer.finish([*MIXED[:7], None])
 
     batch, metrics = sample(sampler(recipe(faults={"max_share": 0.1}), tmp_path, trainer))
@@ -213,13 +213,13 @@ def test_what_is_left_out_by_choice_is_no_fault(tmp_path: Path, trainer: Trainer
 
 
 def test_a_run_whose_rollouts_are_all_left_out_is_ended_with_the_reason(tmp_path: Path, trainer: Trainer) -> None:
-    from cleaner_rl.train.groups import TooFewRowsError
+    from cleaner_rl.train.verl.step_record import TooFewRowsError
 
-    trainer.groups = [[Ending.DROPPED] * 8] * 50
-    trainer.finish([Ending.DROPPED] * 8)
+    trainer.groups = [[StopReason.DROPPED] * 8] * 50
+    trainer.finish([StopReason.DROPPED] * 8)
     trainer.finish(MIXED)
 
-    with pytest.raises(TooFewRowsError, match=r"purify\.unrepaired"):
+    with pytest.raises(TooFewRowsError, match=r"purify\.on_unrepaired"):
         sample(sampler(recipe(), tmp_path, trainer))
 
 
@@ -235,7 +235,7 @@ def test_groups_that_all_solved_or_none_are_refilled_under_dynamic_sampling(
 
     assert equal not in uids(batch)
     assert trainer.refills == [2]  # verl's own rule: two for one
-    assert metrics["cleaner/groups/equal_rewards"] == 1
+    assert metrics["cleaner/groups/zero_variance"] == 1
     assert metrics["cleaner/groups/surplus"] == 1  # one of the two wasn't needed
     assert len(list(read(tmp_path / "trajectories"))) == 4 * 8
 
@@ -269,56 +269,61 @@ def test_too_many_faults_end_the_run(tmp_path: Path, trainer: Trainer) -> None:
 
 
 def test_a_run_that_stands_still_is_ended_with_the_reason(tmp_path: Path, trainer: Trainer) -> None:
-    from cleaner_rl.train.sampler import StalledError
+    from cleaner_rl.train.verl.sampler import StalledError
 
     trainer.finish(MIXED)
-    with pytest.raises(StalledError, match="no rollout has ended"):
+    with pytest.raises(StalledError, match="no rollout"):
         sample(sampler(recipe(faults={"stall_minutes": 0.01}), tmp_path, trainer))
 
 
 def test_a_sampler_beside_another_manager_refuses_to_work(tmp_path: Path, trainer: Trainer) -> None:
-    from cleaner_rl.train.active import NotActiveError
+    from cleaner_rl.train.verl.wiring import NotActiveError
 
     class Stranger(Trainer):
         agent_loop_manager = object()
 
-    with pytest.raises(NotActiveError, match="rollouts are handed out by object"):
+    with pytest.raises(NotActiveError, match="object"):
         sample(sampler(recipe(), tmp_path, Stranger()))
 
 
 def test_a_manager_beside_another_sampler_refuses_to_start() -> None:
-    from cleaner_rl.train.active import NotActiveError, refuse, sampler_missing
+    from cleaner_rl.train.verl.wiring import NotActiveError, active_sampler, announce_sampler
 
-    with pytest.raises(NotActiveError, match="verl's own sampler is active"):
-        refuse([sampler_missing(None)])
+    announce_sampler(None)
+
+    with pytest.raises(NotActiveError, match="verl's own sampler"):
+        active_sampler()
 
 
 def test_a_process_without_our_parts_is_named() -> None:
     import ray
 
-    from cleaner_rl.train.active import plugin_missing, router_missing
+    from cleaner_rl.train.verl.router import EvenRouter
+    from cleaner_rl.train.verl.wiring import plugin_missing, router_missing
 
     class Bare:
         """Stands for a process of verl's that didn't load us."""
 
     actor: Any = ray.remote(num_cpus=0)(Bare).remote()
     even = to_recipe(values(device={"router": "even"}))
-    problems = ray.get([actor.__ray_call__.remote(plugin_missing), actor.__ray_call__.remote(router_missing, even)])
-    assert "didn't load our plugin in Bare" in problems[0]
-    assert "verl routes by Bare" in problems[1]
+    asked = [(plugin_missing,), (router_missing, even, EvenRouter)]
+    problems = ray.get([actor.__ray_call__.remote(*question) for question in asked])
+    assert "Bare" in problems[0]
+    assert "Bare" in problems[1]
 
 
 def test_more_turns_may_wait_for_a_server_than_ray_runs_calls_at_a_time_by_itself(tmp_path: Path) -> None:
     import ray
     from verl.workers.rollout.router import get_router_handle
 
-    from cleaner_rl.train.active import router_missing
-    from cleaner_rl.train.plan import router_file
+    from cleaner_rl.train.launch.plan import router_file
+    from cleaner_rl.train.verl.router import EvenRouter
+    from cleaner_rl.train.verl.wiring import router_missing
 
     even = to_recipe(values(device={"router": "even", "kv_tokens": 100}))
-    Plan(even, (), tmp_path).write()
+    RunPlan(even, (), tmp_path).write()
     router = get_router_handle({"a": "handle"}, str(router_file(tmp_path)))
-    assert not ray.get(router.__ray_call__.remote(router_missing, even))
+    assert not ray.get(router.__ray_call__.remote(router_missing, even, EvenRouter))
     turns = {router.acquire_server.remote(str(number), prompt_ids=[0] * 90): str(number) for number in range(1_100)}
     over = []
     while turns:
@@ -335,7 +340,7 @@ def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> N
     from tensordict import TensorDict
     from tensordict.tensorclass import NonTensorData
 
-    from cleaner_rl.train.manager import CleanerManager, WorkerLostError
+    from cleaner_rl.train.verl.manager import CleanerManager, WorkerLostError
 
     class Worker:
         """Stands for an agent-loop worker."""
@@ -355,11 +360,11 @@ def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> N
     manager.check_workers()
 
     ray.kill(workers[0])
-    with pytest.raises(WorkerLostError, match="an agent-loop worker is gone"):
+    with pytest.raises(WorkerLostError, match="agent-loop worker"):
         _keep_checking(manager, seconds=60)
     prompts = TensorDict({"index": torch.arange(2)}, batch_size=2)
     prompts["validate"] = NonTensorData(True)
-    with pytest.raises(WorkerLostError, match="an agent-loop worker is gone"):
+    with pytest.raises(WorkerLostError, match="agent-loop worker"):
         manager.generate_sequences(prompts)
 
 
@@ -369,7 +374,7 @@ def test_refills_go_to_one_worker_after_the_other() -> None:
     from tensordict import TensorDict
     from tensordict.tensorclass import NonTensorData
 
-    from cleaner_rl.train.manager import CleanerManager
+    from cleaner_rl.train.verl.manager import CleanerManager
 
     class Worker:
         """Counts the prompts that it gets."""

@@ -1,4 +1,4 @@
-"""The whole way through the real stack: a taught model, the sandbox, vLLM, verl, and what a run leaves.
+"""The whole way through the real stack: a toy model, the sandbox, vLLM, verl, and what a run leaves.
 
 A cut of `recipes/tiny-cpu.yaml`, by `cleaner train` itself, in the smallest world in which repairs occur.
 """
@@ -22,16 +22,16 @@ from tokenizers import Tokenizer
 
 from benchmarks.lab.reading import training
 from cleaner_rl.purify import Phase
-from cleaner_rl.purify.live import NO_ROOM
+from cleaner_rl.purify.saar import NO_ROOM
 from cleaner_rl.tools import feedback
 from cleaner_rl.train import Recipe
-from cleaner_rl.train.plan import read_plan
+from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.trajectory import Seeds, TokenSpan, Trajectory, derive_seed, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import read
 from tests.engine.train import witness
 from tests.engine.train.exactness import differences, distances
 from tests.engine.train.world import ROOT, world
-from tests.taught_site import site
+from tests.toy_site import site
 
 __all__ = ["site", "world"]
 
@@ -49,7 +49,7 @@ CUT = (
     "verl.actor_rollout_ref.model.external_lib=tests.engine.train.witness",
 )
 SAAR = (
-    *("method=cleaner+roc", "device.per_node=1", "device.router=verl", "run.evaluate_every=5"),
+    *("method=saar+roc", "device.per_node=1", "device.router=verl", "run.evaluate_every=5"),
     # So little room that some lookaheads end for want of it; and a coin for each rollout.
     *("budget.response_tokens=176", "purify.probability=0.7"),
 )
@@ -61,7 +61,7 @@ def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:
     arguments = [f"--set={each}" for each in (*CUT, f"run.folder={folder}", *settings)]
     program = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "train", str(RECIPE), *arguments]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    own = {"TAUGHT": str(world), witness.FOLDER: str(folder), "PYTHONPATH": path}
+    own = {"TOY": str(world), witness.FOLDER: str(folder), "PYTHONPATH": path}
     with (folder / "log").open("w+") as log:
         process = subprocess.Popen(
             program, env={**os.environ, **own, "HF_HUB_OFFLINE": "1"}, stdout=log, stderr=log, start_new_session=True
@@ -92,8 +92,7 @@ def hindsight(world: Path, tmp_path: Path) -> Path:
 
 
 def drawn(run: Path, phase: Phase = Phase.TRAINING) -> list[Trajectory[TokenSpan]]:
-    name = run.name if phase is Phase.TRAINING else f"{run.name}-{phase}"
-    found = [each for each in read(run / "trajectories") if each.key.run == name]
+    found = [each for each in read(run / "trajectories", phase) if each.key.run == run.name]
     assert found
     assert all(isinstance(each.prompt, TokenSpan) for each in found)
     return found  # type: ignore[return-value]
@@ -106,7 +105,7 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, requ
     rows = drawn(run)
     for step in range(1, STEPS + 1):
         # What reached the update is what was stored and kept: every id, and which of them is learnt.
-        kept = [each for each in rows if each.key.step == step and each.extra["roc"]["kept"]]  # type: ignore[index]
+        kept = [each for each in rows if each.key.step == step and each.info.roc["kept"]]  # type: ignore[index]
         assert len(kept) == 4 * 4
         seen = [each for each in trained if each.step == step]
         assert Counter(map(stored, kept)) == Counter((tuple(each.ids), tuple(each.mask)) for each in seen)
@@ -134,7 +133,7 @@ def test_the_lab_would_see_repairs_and_selection(saar: Path) -> None:
 
     groups: dict[object, list[Mapping[str, Any]]] = defaultdict(list)
     for each in drawn(saar):
-        verdict: Any = each.extra["roc"]
+        verdict: Any = each.info.roc
         if verdict["penalty"] is not None:
             groups[each.key.step, each.key.task].append(verdict)
     chosen = []
@@ -174,7 +173,7 @@ def tossed(recipe: Recipe, trajectory: Trajectory[TokenSpan]) -> bool:
     """What the coin of a rollout says, by its seeds alone."""
     key = trajectory.key
     seeds = Seeds(derive_seed(recipe.seed, Phase.TRAINING, key.step, 0), key.task, key.rollout)
-    return recipe.purify.policy().applies(seeds, key.step, Phase.TRAINING)
+    return recipe.purify.config().applies(seeds, key.step, Phase.TRAINING)
 
 
 def test_s20_residual_errors_are_logged_call_by_call(saar: Path) -> None:

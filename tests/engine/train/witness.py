@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cleaner_rl.purify import Phase
-from cleaner_rl.train.rolls import PHASE
+from cleaner_rl.train.verl.row_rollout import PHASE
 
 FOLDER = "WITNESS"
 
@@ -92,7 +92,7 @@ def _rows(data: Any) -> Iterator[Trained]:
 
 
 if "verl.trainer.ppo.v1.agent_loop_tq" in sys.modules:
-    from cleaner_rl.train.agent import CleanerAgentLoop
+    from cleaner_rl.train.verl.agent_loop import CleanerAgentLoop
 
     CleanerAgentLoop.run = _counted(CleanerAgentLoop.run)  # type: ignore[method-assign]
 _workers: Any = sys.modules.get("verl.workers.engine_workers")

@@ -2,7 +2,7 @@
 
 It learns by heart: a handful of calls that run, a handful that don't, and to try again after one that didn't. It
 answers at random, so that some rollouts of a group are right and others aren't. Its folder has what a recipe needs of a
-folder of `benchmarks.taught`.
+folder of `benchmarks.toy`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.models import save
-from benchmarks.taught import library, regimes
-from benchmarks.taught.folder import AGENT
-from benchmarks.taught.pupil import Lessons, teach
-from benchmarks.taught.questions import Question, task
-from benchmarks.taught.teacher import Demonstration
+from benchmarks.toy import library, regimes
+from benchmarks.toy.demonstrations import Demonstration
+from benchmarks.toy.folder import AGENT
+from benchmarks.toy.model import Lessons, train_model
+from benchmarks.toy.questions import Question, task
 from cleaner_rl.tasks import write_verl
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +57,7 @@ def make(folder: Path) -> Path:
     shutil.copy(Path(regimes.__file__).with_name(f"prompt_{REGIME.tool}.toml"), folder / "prompt.toml")
     asked = [Question((first, second), ("turn", "last")) for first, second in product(ANSWERS, range(10))]
     write_verl(folder / "train.parquet", [task(each, REGIME.name) for each in asked], REGIME.prompt, AGENT)
-    model, tokenizer, _ = teach(list(_demonstrations(asked)), REGIME, LESSONS)
+    model, tokenizer, _ = train_model(list(_demonstrations(asked)), REGIME, LESSONS)
     save(model, tokenizer, folder / "model")
     return folder
 

@@ -11,13 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from benchmarks.balance_simulator import simulate
 from benchmarks.balance_world import CAP, Script, Speed, scripts
-from cleaner_rl.rollout.balance import EvenPolicy, EvenScheduler, Load
+from cleaner_rl.rollout.balance import EvenConfig, EvenScheduler, Load
+from tests.profile import examples
 
-POLICY = EvenPolicy(longest=10_000)
+POLICY = EvenConfig(longest=10_000)
 
 
-def scheduler(replicas: int = 2, room: int = 1_000_000, policy: EvenPolicy = POLICY) -> EvenScheduler:
-    made = EvenScheduler(policy)
+def scheduler(replicas: int = 2, room: int = 1_000_000, config: EvenConfig = POLICY) -> EvenScheduler:
+    made = EvenScheduler(config)
     for place in range(replicas):
         made.add(f"r{place}", room)
     return made
@@ -57,7 +58,7 @@ def test_new_ones_wait_while_the_peak_would_not_fit() -> None:
     assert not made.dispatch(1.0)
     first = next(iter(where))
     made.release(first, 200, 2.0)
-    made.observe("r0", Load(0, 0, 0), 2.0 + POLICY.patience)
+    made.observe("r0", Load(0), 2.0 + POLICY.patience)
     assert made.dispatch(70.0), "one that doesn't come back makes room"
 
 
@@ -65,13 +66,13 @@ def test_a_following_turn_goes_where_there_is_room_or_waits() -> None:
     made = scheduler(2, room=20_000)
     started(made, "a", "b", "c")
     made.release("a", 3_000, 1.0)
-    made.observe("r0", Load(19_000, 1, 0), 1.0)
+    made.observe("r0", Load(19_000), 1.0)
     assert started(made, "a", tokens=3_100, now=2.0) == {"a": "r1"}
     made.release("a", 4_000, 3.0)
     for replica in ("r0", "r1"):
-        made.observe(replica, Load(19_500, 1, 0), 3.0)
+        made.observe(replica, Load(19_500), 3.0)
     assert started(made, "a", tokens=4_100, now=4.0) == {}
-    made.observe("r1", Load(3_000, 1, 0), 5.0)
+    made.observe("r1", Load(3_000), 5.0)
     assert dict(made.dispatch(5.0)) == {"a": "r1"}
 
 
@@ -80,7 +81,7 @@ def test_the_longest_following_turn_has_the_first_choice() -> None:
     started(made, "a", "b", "c")
     made.release("a", 1_000, 1.0)
     made.release("b", 5_000, 1.0)
-    made.observe("r0", Load(11_000, 1, 0), 1.0)
+    made.observe("r0", Load(11_000), 1.0)
     made.arrive("a", 1_000, 2.0)
     made.arrive("b", 5_000, 2.0)
     assert [request for request, _ in made.dispatch(2.0)] == ["b", "a"]
@@ -88,7 +89,7 @@ def test_the_longest_following_turn_has_the_first_choice() -> None:
 
 @pytest.mark.parametrize("said", [3_100, None])
 def test_how_much_a_turn_samples_is_learnt_also_where_its_end_says_nothing(said: int | None) -> None:
-    made = scheduler(1, room=100_000, policy=replace(POLICY, deviations=0.0))
+    made = scheduler(1, room=100_000, config=replace(POLICY, deviations=0.0))
     for number in range(400):
         started(made, str(number), tokens=100, now=number)
         made.release(str(number), said, number)
@@ -132,13 +133,13 @@ def test_a_withdrawn_turn_never_starts() -> None:
 def test_nothing_preempts_where_room_is_short() -> None:
     speed = Speed(0.04, 0.0004, 2.7e-6, 0.0008, 2.5e-7)
     work = scripts(7, prompts=8)
-    ran = simulate(work, EvenScheduler(EvenPolicy(longest=CAP)), speed, replicas=2)
+    ran = simulate(work, EvenScheduler(EvenConfig(longest=CAP)), speed, replicas=2)
     assert ran.preemptions == 0, "64 a replica, where 32 fit"
 
 
 def test_the_same_story_gives_the_same_schedule() -> None:
     speed, work = Speed(0.04, 0.0004, 2.7e-6, 0.0008, 2.5e-7), scripts(5, prompts=8)
-    first, second = (simulate(work, EvenScheduler(EvenPolicy(longest=CAP)), speed, replicas=4) for _ in range(2))
+    first, second = (simulate(work, EvenScheduler(EvenConfig(longest=CAP)), speed, replicas=4) for _ in range(2))
     assert first == second
 
 
@@ -204,7 +205,7 @@ class Stories(RuleBasedStateMachine):
     @precondition(lambda self: self.alive)
     @rule(data=st.data(), used=st.integers(0, 40_000))
     def observe(self, data: st.DataObject, used: int) -> None:
-        self.made.observe(data.draw(st.sampled_from(sorted(self.alive))), Load(used, 1, 0), self.now)
+        self.made.observe(data.draw(st.sampled_from(sorted(self.alive))), Load(used), self.now)
 
     @rule()
     def dispatch(self) -> None:
@@ -220,10 +221,10 @@ class Stories(RuleBasedStateMachine):
             assert any(where in self.alive for where in self.running.values())
 
 
-Stories.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+Stories.TestCase.settings = settings(max_examples=examples(25, short=10), stateful_step_count=40, deadline=None)
 TestStories = Stories.TestCase
 
 
 def test_a_script_of_one_turn_runs_through() -> None:
     tiny = [Script(scripts(0, prompts=1)[0].turns[:1])]
-    assert simulate(tiny, EvenScheduler(EvenPolicy(longest=CAP)), Speed(1, 1, 0, 1, 0), 1).makespan > 0
+    assert simulate(tiny, EvenScheduler(EvenConfig(longest=CAP)), Speed(1, 1, 0, 1, 0), 1).makespan > 0

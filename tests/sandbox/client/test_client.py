@@ -225,9 +225,8 @@ async def test_who_waits_for_nodes_that_do_not_answer_is_told_so_once(
     monkeypatch.setattr("cleaner_rl.sandbox.client.nodes.SILENCE_SECONDS", 0.2)
     async with SandboxClient("http://127.0.0.1:9", patience=1.5) as sandbox:
         await asyncio.gather(sandbox.run("1"), sandbox.run("2"))
-    assert [record.getMessage() for record in caplog.records] == [
-        "no sandbox node answers at http://127.0.0.1:9; waiting for one"
-    ]
+    (record,) = caplog.records
+    assert "http://127.0.0.1:9" in record.getMessage()
     caplog.clear()
     async with scripted(*[429] * 99) as (url, _), SandboxClient(url, patience=1.5) as sandbox:
         await sandbox.run("1")

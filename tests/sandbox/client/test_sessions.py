@@ -90,11 +90,11 @@ async def test_a_session_keeps_state_goes_back_and_carries_files() -> None:
 async def test_a_file_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
     config = NodeConfig(slots=1, preload=(BARE,), limits=Limits(disk_mb=8))
     async with Node(config) as node, served(node) as (url, _), SandboxClient(url) as sandbox:
-        with pytest.raises(ValueError, match="larger than the session's disk limit"):
+        with pytest.raises(ValueError, match="disk limit"):
             await sandbox.open_session(SessionRequest("bare", files={"big": bytes(9 << 20)}))
         session = await sandbox.open_session(SessionRequest("bare"))
         await session.put("small", b"1")
-        with pytest.raises(ValueError, match="'big' can't be put"):
+        with pytest.raises(ValueError, match="'big'"):
             await session.put("big", bytes(9 << 20))
         assert (await session.run("import os; os.listdir()")).result.output == "['small']\n"
         assert len(node.session(session.id)._committed) == 2
@@ -234,7 +234,7 @@ async def test_sessions_that_are_asked_for_at_once_all_count_for_the_quota(tmp_p
                 await (await caller.http.delete(f"/v1/sessions/{answer['session']}")).read()
         for _ in range(3):  # what was refused took no share of the quota
             assert (await caller.post("/v1/sessions", {"preload": "absent"}))[0] == 400
-        assert app.owners.find(b"Bearer aaaaaaaaaaaaaaaa").sessions == 0  # type: ignore[union-attr]  # it is there
+        assert app.tenants.find(b"Bearer aaaaaaaaaaaaaaaa").sessions == 0  # type: ignore[union-attr]  # it is there
 
 
 @asynchronous
@@ -261,7 +261,7 @@ async def test_a_session_whose_opener_left_before_the_answer_is_closed() -> None
         await until(lambda: node.opening == 0)
         await until(lambda: node.last_session.lost == "it was closed")
         assert node.status.sessions == 0
-        assert app.owners.find(None).sessions == 0  # type: ignore[union-attr]  # it is there
+        assert app.tenants.find(None).sessions == 0  # type: ignore[union-attr]  # it is there
 
 
 @asynchronous
@@ -287,7 +287,7 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
         assert len(slept["cells"]) <= 2
         _, outside = await caller.post("/run_jupyter", {"cells": ["1"], "files": {"../f": "AA=="}})
         assert (outside["status"], outside["cells"]) == ("Failed", [])
-        assert "not below the working folder" in outside["message"]
+        assert "working folder" in outside["message"]
         thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()"
         cells = [f"{thread}\nprint(time.time())", "import os; os._exit(1)", "print(1)"]
         _, unlike = await caller.post("/run_jupyter", {"cells": cells})

@@ -13,7 +13,7 @@ import pytest
 
 from cleaner_rl.sandbox import Node, NodeConfig
 from cleaner_rl.sandbox.service.about import document
-from cleaner_rl.sandbox.service.owners import Owners
+from cleaner_rl.sandbox.service.tenants import Tenants
 from tests.sandbox.serving import Caller, asynchronous, opened, served
 from tests.sandbox.watched import WatchedNode
 
@@ -139,4 +139,4 @@ def test_a_token_file_that_can_not_be_meant_is_refused(tmp_path: Path, text: str
     path = tmp_path / "tokens.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=problem):
-        Owners.read(str(path))
+        Tenants.read(str(path))

@@ -82,29 +82,29 @@ def test_a_node_with_a_token_file_answers_only_who_has_a_token_and_logs_code_if_
         assert call(url, {"code": "print('shown')"}, "0123456789abcdef")["output"] == "shown\n"
         assert process.stdout is not None
         line = process.stdout.readline()
-    assert (json.loads(line)["code"], json.loads(line)["owner"]) == ("print('shown')", "me")
+    assert (json.loads(line)["code"], json.loads(line)["tenant"]) == ("print('shown')", "me")
     assert "0123456789abcdef" not in line
 
 
-def test_the_front_comes_back_by_itself_on_the_same_address_and_nobody_cries(tmp_path: Path) -> None:
+def test_the_server_comes_back_by_itself_on_the_same_address_and_nobody_cries(tmp_path: Path) -> None:
     with (tmp_path / "stderr").open("w+") as stderr, serving(stderr=stderr) as (process, url, _):
-        (front,) = children(process.pid)
+        (server,) = children(process.pid)
         with ThreadPoolExecutor(4) as pool:
             lost = [pool.submit(call, url, {"code": "print(1)"}) for _ in range(40)]
             call(url, {"code": "print(1)"})
-            os.kill(front, signal.SIGKILL)
+            os.kill(server, signal.SIGKILL)
         assert [each for each in lost if not isinstance(each.exception(), OSError | HTTPException | None)] == []
-        # No waiting for it: the connection is taken by the socket's backlog and answered by the next front.
+        # No waiting for it: the connection is taken by the socket's backlog and answered by the next server.
         assert call(url, {"code": "print(2)"})["output"] == "2\n"
-        assert children(process.pid) != [front]
+        assert children(process.pid) != [server]
         assert (tmp_path / "stderr").read_text() == ""
 
 
-def test_a_killed_keeper_takes_everything_along() -> None:
+def test_a_killed_supervisor_takes_everything_along() -> None:
     with serving() as (process, url, _):
         call(url, {"code": "print(1)"})
-        (front,) = children(process.pid)
-        everything = [os.pidfd_open(pid) for pid in (front, *children(front))]
+        (server,) = children(process.pid)
+        everything = [os.pidfd_open(pid) for pid in (server, *children(server))]
         process.kill()
         for pidfd in everything:
             assert select.select([pidfd], [], [], SECONDS)[0], "still alive"
@@ -133,9 +133,9 @@ def test_a_node_that_can_not_reach_its_tier_says_so_and_is_not_started_again() -
 
 
 @pytest.mark.parametrize("settings", ["{", '{"node": {"limits": {"cpu_seconds": null}}}'])
-def test_settings_that_can_not_be_used_end_the_front_with_the_reason(settings: str) -> None:
+def test_settings_that_can_not_be_used_end_the_server_with_the_reason(settings: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        command = [sys.executable, "-m", "cleaner_rl.sandbox.service.front", str(listening.fileno()), settings]
+        command = [sys.executable, "-m", "cleaner_rl.sandbox.service.server", str(listening.fileno()), settings]
         done = subprocess.run(command, pass_fds=[listening.fileno()], capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 78
     assert json.loads(done.stdout)["event"] == "unusable"
@@ -144,9 +144,9 @@ def test_settings_that_can_not_be_used_end_the_front_with_the_reason(settings: s
 
 BROKEN_SET = """
 from cleaner_rl.sandbox import NodeConfig, PreloadSet
-from cleaner_rl.sandbox.service import Keeper, ServiceConfig, bind
+from cleaner_rl.sandbox.service import ServiceConfig, Supervisor, bind
 config = ServiceConfig(NodeConfig(slots=1, preload=(PreloadSet("broken", modules=("no_such_module",)),)))
-raise SystemExit(Keeper(bind("127.0.0.1", 0, config), config).run())
+raise SystemExit(Supervisor(bind("127.0.0.1", 0, config), config).run())
 """
 
 

@@ -5,19 +5,18 @@
 - `putting_in`: a model whose first turn is such a failure.
 - `scoring`: what the model made of it, by kind of failure.
 
-It shows what a score can't: whether training on clean trajectories cost a model the skill to mend its errors.
+It shows what a score can't: whether training on clean trajectories cost a model the skill to recover from its errors.
 """
 
 from cleaner_rl.evaluate.recovery.failures import KINDS, Failure, failures
-from cleaner_rl.evaluate.recovery.putting_in import PutIn
-from cleaner_rl.evaluate.recovery.scoring import KIND, Recovered, recovered, score_recovery
+from cleaner_rl.evaluate.recovery.injected import InjectedFailure
+from cleaner_rl.evaluate.recovery.scoring import Recovered, recovered, score_recovery
 from cleaner_rl.evaluate.recovery.writing import unwritable, written
 
 __all__ = [
-    "KIND",
     "KINDS",
     "Failure",
-    "PutIn",
+    "InjectedFailure",
     "Recovered",
     "failures",
     "recovered",

@@ -19,11 +19,9 @@ from typing import cast
 
 from cleaner_rl.evaluate.bootstrap import Figure, estimates
 from cleaner_rl.evaluate.measures import Sample, measure
-from cleaner_rl.evaluate.results import Arm, Rate, RecoveryResult
+from cleaner_rl.evaluate.results import Rate, RecoveryResult, RunScore
 from cleaner_rl.trajectory import AnyTrajectory, TextSpan, Trajectory
 
-KIND = "put_in"
-"""The entry of `Trajectory.extra` that names the kind of failure a rollout began with."""
 DID_NOT_FAIL = "The call that was put in did not fail."
 
 
@@ -56,7 +54,7 @@ def recovered(trajectory: AnyTrajectory) -> Recovered:
         # Another sandbox, perhaps, in which the program runs: nothing is known about recovery.
         sample = replace(sample, right=None, fault=measure(trajectory).fault or DID_NOT_FAIL)
     return Recovered(
-        kind=str(trajectory.extra[KIND]),
+        kind=trajectory.info.injected,
         sample=sample,
         retried=any(turn.calls for turn in own.turns),
         ran_next=bool(own.turns) and own.turns[0].verified,
@@ -75,7 +73,7 @@ def score_recovery(rollouts: Iterable[Recovered], *, seed: int = 0) -> RecoveryR
     )
 
 
-def _arm(rollouts: Sequence[Recovered], seed: int) -> Arm:
+def _arm(rollouts: Sequence[Recovered], seed: int) -> RunScore:
     problems: dict[str, list[Recovered]] = defaultdict(list)
     faults: Counter[str] = Counter()
     for each in rollouts:
@@ -88,13 +86,13 @@ def _arm(rollouts: Sequence[Recovered], seed: int) -> Arm:
         name: Figure([sum(map(of, some)) / len(some) for some in problems.values()], share=True)
         for name, of in FIGURES.items()
     }
-    endings = Counter(each.sample.ending for some in problems.values() for each in some)
-    return Arm(
+    stop_reasons = Counter(each.sample.stop_reason for some in problems.values() for each in some)
+    return RunScore(
         problems=_rates(problems, FIGURES["pass@1"]),
         figures=dict(zip(figures, estimates(list(figures.values()), seed=seed), strict=True)) if problems else {},
         faults=dict(faults.most_common()),
-        endings=dict(endings.most_common()),
-        mended=_rates(problems, FIGURES["recovery"]),
+        stop_reasons=dict(stop_reasons.most_common()),
+        repaired=_rates(problems, FIGURES["recovery"]),
     )
 
 

@@ -13,7 +13,7 @@ THINKING = "<think>"
 
 
 def unwritable(prompt: Prompt) -> str:
-    """Why failures can't be put in under a prompt; empty if they can. They are Python, so its tool must run that."""
+    """Return why failures can't be injected with a prompt; empty if they can. Its tool must run Python."""
     if prompt.call_format == NO_CALLS:
         return f"the prompt '{prompt.name}' has no tool"
     if prompt.tool_kind not in set(ToolKind):

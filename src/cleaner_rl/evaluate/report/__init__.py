@@ -11,21 +11,35 @@ import os
 from pathlib import Path
 
 from cleaner_rl.evaluate.comparison import Comparison
-from cleaner_rl.evaluate.report import compared, markdown, page
+from cleaner_rl.evaluate.report import compared, markdown, page, tables, words
 from cleaner_rl.evaluate.results import Evaluation
 
-__all__ = ["write_comparison", "write_report"]
+__all__ = ["comparison_text", "summary_text", "write_comparison", "write_report"]
+
+
+def summary_text(evaluation: Evaluation) -> str:
+    """Return the scores of an evaluation as a table, with what was left out of them."""
+    scores = markdown.table(tables.scores(evaluation))
+    faults = evaluation.faults
+    most = "".join(f"; most frequent fault: {reason}" for reason, _ in faults.most_common(1))
+    left_out = f"Samples in no figure: {faults.total():,}{most}\n\n" if most else ""
+    return f"{scores}\n\n{left_out}{words.CLAIM.capitalize()}."
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Return a comparison as Markdown."""
+    return compared.markdown(comparison)
 
 
 def write_report(evaluation: Evaluation, folder: Path) -> None:
-    """`results.json`, `report.md` and `report.html`."""
+    """Write `results.json`, `report.md` and `report.html`."""
     _write(folder / "results.json", json.dumps(evaluation.to_json(), indent=1, ensure_ascii=False) + "\n")
     _write(folder / "report.md", markdown.markdown(evaluation))
     _write(folder / "report.html", page.page(evaluation))
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> None:
-    """`comparison.json`, `comparison.md` and `comparison.html`."""
+    """Write `comparison.json`, `comparison.md` and `comparison.html`."""
     _write(folder / "comparison.json", json.dumps(comparison.to_json(), indent=1, ensure_ascii=False) + "\n")
     _write(folder / "comparison.md", compared.markdown(comparison))
     _write(folder / "comparison.html", compared.page(comparison))

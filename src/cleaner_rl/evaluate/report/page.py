@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 
 from cleaner_rl.evaluate.report import plots, tables, words
-from cleaner_rl.evaluate.results import Arm, Evaluation, Repair, SetResult
+from cleaner_rl.evaluate.results import Evaluation, Repair, RunScore, SetResult
 
 CSS = Path(__file__).with_name("page.css")
 CONTENT = "default-src 'none'; style-src 'unsafe-inline'"
@@ -92,22 +92,22 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _card(each: SetResult) -> str:
-    off, on = each.arms.get(Repair.OFF), each.arms.get(Repair.ON)
+    off, on = each.runs.get(Repair.OFF), each.runs.get(Repair.ON)
     lines = [f"<h3>{escape(each.name)}</h3>"]
     if off is not None:
         lines.append(_headline(off))
     if on is not None:
         lines.append(f'<p><span class="on">repair on</span> {words.value("pass@1", _value(on))} %{_gain(each)}</p>')
-    judged = sum(rate.judged for arm in each.arms.values() for rate in arm.problems.values())
+    judged = sum(rate.judged for run in each.runs.values() for rate in run.problems.values())
     lines.append(
         f'<p class="muted">{words.problems(each)} problems, {each.samples} samples each, {judged:,} judged</p>'
     )
     return f'<div class="card">{"".join(lines)}</div>'
 
 
-def _headline(arm: Arm) -> str:
-    found = arm.figures.get("pass@1")
-    value, ends = words.value("pass@1", _value(arm)), words.interval("pass@1", found)
+def _headline(run: RunScore) -> str:
+    found = run.figures.get("pass@1")
+    value, ends = words.value("pass@1", _value(run)), words.interval("pass@1", found)
     return f'<div class="big">{value} <small>%</small></div><p class="muted">{escape(ends)}</p>{TAG}'
 
 
@@ -119,8 +119,8 @@ def _gain(each: SetResult) -> str:
     return " " + escape(gain.replace(" ", "\N{NO-BREAK SPACE}"))
 
 
-def _value(arm: Arm) -> float | None:
-    found = arm.figures.get("pass@1")
+def _value(run: RunScore) -> float | None:
+    found = run.figures.get("pass@1")
     return None if found is None else found.value
 
 
@@ -132,10 +132,10 @@ def _score_plots(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _squares(each: SetResult) -> str:
-    arm = each.arms.get(Repair.OFF) or next(iter(each.arms.values()))
+    run = each.runs.get(Repair.OFF) or next(iter(each.runs.values()))
     squares = "".join(
         f'<i style="--p:{100 * float(rate.share):.0f}" title="{escape(problem)}: {rate.right} of {rate.judged}"></i>'
-        for problem, rate in arm.problems.items()
+        for problem, rate in run.problems.items()
     )
     return f'<p class="muted">{escape(each.name)}</p><div class="grid">{squares}</div>'
 

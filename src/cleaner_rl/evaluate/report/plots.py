@@ -54,7 +54,7 @@ STYLE: dict[Any, Any] = {
 def scores(evaluation: Evaluation) -> str:
     """pass@1 of every set with its interval, repair off and on."""
     rows = [
-        (each.name, {repair: arm.figures.get("pass@1") for repair, arm in each.arms.items()})
+        (each.name, {repair: run.figures.get("pass@1") for repair, run in each.runs.items()})
         for each in evaluation.sets
     ]
     return _dots("pass@1 by set", rows)
@@ -65,10 +65,10 @@ def passing(each: SetResult) -> str:
     lines = {
         repair: [
             (int(name[5:]), found)
-            for name, found in arm.figures.items()
-            if name.startswith("pass@") and found.problems == len(arm.problems)
+            for name, found in run.figures.items()
+            if name.startswith("pass@") and found.problems == len(run.problems)
         ]
-        for repair, arm in each.arms.items()
+        for repair, run in each.runs.items()
     }
 
     def draw(axes: Axes) -> None:
@@ -98,17 +98,17 @@ def passing(each: SetResult) -> str:
 
 
 def errors(evaluation: Evaluation) -> str:
-    """Failed calls per trajectory: as the model made them, and as they stand in the final history."""
+    """Failed calls per trajectory: as the model made them, and as they are in the final history."""
     bars = [
-        (f"{each.name}\n{words.REPAIR[repair]}", repair, arm)
+        (f"{each.name}\n{words.REPAIR[repair]}", repair, run)
         for each in evaluation.sets
-        for repair, arm in each.arms.items()
+        for repair, run in each.runs.items()
     ]
 
     def draw(axes: Axes) -> None:
-        for place, (_, repair, arm) in enumerate(bars):
+        for place, (_, repair, run) in enumerate(bars):
             for shift, name, alpha in ((-0.18, "errors_first", 0.35), (0.18, "errors_residual", 1.0)):
-                found = arm.figures.get(name)
+                found = run.figures.get(name)
                 if found is None or found.value is None:
                     continue
                 axes.barh(place + shift, found.value, 0.32, color=COLOURS[repair], alpha=alpha, lw=0)
@@ -127,9 +127,9 @@ def recovery(result: RecoveryResult) -> str:
     kinds = [*result.kinds.items(), ("all kinds", result.overall)]
 
     def draw(axes: Axes) -> None:
-        for place, (_, arm) in enumerate(kinds):
+        for place, (_, run) in enumerate(kinds):
             for shift, name, hollow in ((-0.14, "recovery", False), (0.14, "pass@1", True)):
-                _dot(axes, place + shift, arm.figures.get(name), OFF, hollow=hollow)
+                _dot(axes, place + shift, run.figures.get(name), OFF, hollow=hollow)
         axes.plot([], [], "o", color=OFF, ms=6, label="a later call ran")
         axes.plot([], [], "o", color=OFF, mfc=PAPER, ms=6, label="the answer was right")
         axes.set_yticks(range(len(kinds)), [name.replace("_", " ") for name, _ in kinds])
@@ -159,9 +159,9 @@ def gains(title: str, found: Mapping[str, Difference]) -> str:
 
 def _dots(title: str, rows: Sequence[tuple[str, Mapping[Repair, Estimate | None]]]) -> str:
     def draw(axes: Axes) -> None:
-        for place, (_, arms) in enumerate(rows):
-            for repair, found in arms.items():
-                shift = 0.0 if len(arms) == 1 else -0.14 if repair is Repair.OFF else 0.14
+        for place, (_, runs) in enumerate(rows):
+            for repair, found in runs.items():
+                shift = 0.0 if len(runs) == 1 else -0.14 if repair is Repair.OFF else 0.14
                 _dot(axes, place + shift, found, COLOURS[repair], hollow=repair is Repair.ON)
         axes.plot([], [], "o", color=OFF, ms=6, label="repair off: the claim")
         axes.plot([], [], "o", color=ON, mfc=PAPER, ms=6, label="repair on")

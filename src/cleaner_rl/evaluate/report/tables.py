@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cleaner_rl.evaluate.report import words
-from cleaner_rl.evaluate.results import Arm, Evaluation, RecoveryResult, Repair
+from cleaner_rl.evaluate.results import Evaluation, RecoveryResult, Repair, RunScore
 
 PROBLEMS = "problems"
 
@@ -21,12 +21,12 @@ class Table:
 
 def scores(evaluation: Evaluation) -> Table:
     """pass@1 with repair off and on, side by side."""
-    repairs = [repair for repair in Repair if any(repair in each.arms for each in evaluation.sets)]
+    repairs = [repair for repair in Repair if any(repair in each.runs for each in evaluation.sets)]
     both = len(repairs) == 2
     head = ["set", PROBLEMS, "samples", *(f"pass@1, {words.REPAIR[repair]}" for repair in repairs)]
     rows = []
     for each in evaluation.sets:
-        figures = (_figure(each.arms.get(repair), "pass@1") for repair in repairs)
+        figures = (_figure(each.runs.get(repair), "pass@1") for repair in repairs)
         more = [words.gain(each.difference), words.chance(each.difference)] if both else []
         rows.append([each.name, words.problems(each), str(each.samples), *figures, *more])
     return Table([*head, "difference", "p"] if both else head, rows)
@@ -56,8 +56,8 @@ def recovery(result: RecoveryResult) -> Table:
     """What followed failures that were put in, by kind."""
     names = {"retried": "called again", "ran_next": "next call ran", "recovery": "recovered", "pass@1": "right"}
     rows = [
-        [kind, str(len(arm.problems)), *(_figure(arm, name) for name in names)]
-        for kind, arm in (*result.kinds.items(), ("all", result.overall))
+        [kind, str(len(run.problems)), *(_figure(run, name) for name in names)]
+        for kind, run in (*result.kinds.items(), ("all", result.overall))
     ]
     return Table(["kind", PROBLEMS, *names.values()], rows)
 
@@ -67,8 +67,8 @@ def faults(evaluation: Evaluation) -> Table:
     rows = [
         [each.name, words.REPAIR[repair], reason, str(count)]
         for each in evaluation.sets
-        for repair, arm in each.arms.items()
-        for reason, count in arm.faults.items()
+        for repair, run in each.runs.items()
+        for reason, count in run.faults.items()
     ]
     if evaluation.recovery is not None:
         rows += [["recovery", "repair off", *map(str, each)] for each in evaluation.recovery.overall.faults.items()]
@@ -80,22 +80,22 @@ def settings(evaluation: Evaluation) -> Table:
     return Table(["setting", "value"], [[name, str(value)] for name, value in evaluation.settings.items()])
 
 
-def _by_set(evaluation: Evaluation, names: Mapping[str, str], cell: Callable[[Arm, str], str]) -> Table:
+def _by_set(evaluation: Evaluation, names: Mapping[str, str], cell: Callable[[RunScore, str], str]) -> Table:
     """One row for each way that a set was run; `names` are figures with their headings."""
     rows = [
-        [each.name, words.REPAIR[repair], *(cell(arm, name) for name in names)]
+        [each.name, words.REPAIR[repair], *(cell(run, name) for name in names)]
         for each in evaluation.sets
-        for repair, arm in each.arms.items()
+        for repair, run in each.runs.items()
     ]
     return Table(["set", "", *names.values()], rows)
 
 
-def _figure(arm: Arm | None, name: str) -> str:
-    return words.NOTHING if arm is None else words.whole(name, arm.figures.get(name))
+def _figure(run: RunScore | None, name: str) -> str:
+    return words.NOTHING if run is None else words.whole(name, run.figures.get(name))
 
 
-def _passing(arm: Arm, name: str) -> str:
-    found = arm.figures.get(name)
-    if found is None or found.problems == len(arm.problems):
+def _passing(run: RunScore, name: str) -> str:
+    found = run.figures.get(name)
+    if found is None or found.problems == len(run.problems):
         return words.whole(name, found)
-    return f"{words.whole(name, found)} ({found.problems} of {len(arm.problems)} problems)"
+    return f"{words.whole(name, found)} ({found.problems} of {len(run.problems)} problems)"

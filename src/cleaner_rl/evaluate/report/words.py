@@ -93,5 +93,5 @@ def level() -> str:
 
 def passing_names(evaluation: Evaluation) -> list[str]:
     """The pass@k of an evaluation, by k."""
-    names = {name for each in evaluation.sets for arm in each.arms.values() for name in arm.figures}
+    names = {name for each in evaluation.sets for run in each.runs.values() for name in run.figures}
     return sorted((name for name in names if name.startswith("pass@")), key=lambda name: int(name[5:]))

@@ -1,13 +1,14 @@
 """How alike two pieces of code are, from 0 to 1: what decides between a graft and a replacement.
 
-- `difflib`: Ratcliff/Obershelp over characters, as in the paper, but the larger of both orders and without autojunk.
+- `difflib`: Ratcliff/Obershelp over characters, as in the paper, but without the junk heuristic and as the larger value
+  of both orders.
 - `indel`: twice the longest common subsequence of characters over both lengths.
 - `tokens`: the same over Python lexemes; any text has them, and layout and comments don't count.
 - `ast`: the same over the nodes, names and constants of the syntax tree.
 
-All are symmetric, and 1 for equal code. All are bounded: where a measure can't be had, the next one stands in, and
-`Similarity.measure` says so: `difflib>indel` beyond the bound of counted work (`ratcliff.MAX_WORK`), `ast>tokens` where
-a side doesn't parse, and `...>lines` beyond `MAX_LENGTH` characters.
+All are symmetric, and 1 for equal code. All are bounded in time: where a measure is too slow or impossible, another one
+replaces it, and `Similarity.measure` names both: `difflib>words` beyond `bounded.MAX_STEPS`, `ast>tokens` where a side
+does not parse, and `...>lines` beyond `MAX_LENGTH` characters.
 
 Other packages add a measure, a function of two texts that returns a number from 0 to 1, with an entry point in the
 group `cleaner_rl.similarity_measures`.
@@ -24,8 +25,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
 
-from cleaner_rl.purify.similarity import lexemes, ratcliff
-from cleaner_rl.tools.plugins import Plugins
+from cleaner_rl.purify.similarity import lexemes
+from cleaner_rl.tools import Plugins
 
 MAX_LENGTH = 50_000
 """Characters of the longer text beyond which only lines are compared; indel is quadratic."""
@@ -42,11 +43,11 @@ class Similarity:
 
     value: float
     measure: str
-    """The measure that was asked for, then after `>` each one that stood in: the last gave the value."""
+    """The measure that was asked for, then after `>` each one that replaced it; the last one gave the value."""
 
 
 def similarity(original: str, verified: str, measure: Measure = "difflib") -> Similarity:
-    """How alike the original code and its verified correction are."""
+    """Return how alike the original code and its verified correction are."""
     if measure not in _OURS:
         return Similarity(_plugin_value(measure, original, verified), measure)
     if original == verified:
@@ -57,13 +58,17 @@ def similarity(original: str, verified: str, measure: Measure = "difflib") -> Si
 
 
 def similarity_measures() -> list[str]:
-    """The names that `similarity` knows, ours and those of other installed packages."""
+    """Return the names that `similarity` knows, ours and those of other installed packages."""
     return SIMILARITY_MEASURES.names()
 
 
 def _difflib(a: str, b: str) -> Similarity:
-    value = ratcliff.ratio(a, b)
-    return Similarity(_indel(a, b), "difflib>indel") if value is None else Similarity(value, "difflib")
+    from cleaner_rl.purify.similarity import bounded  # it imports rapidfuzz, see `_indel`
+
+    try:
+        return Similarity(bounded.ratio(a, b), "difflib")
+    except bounded.TooManyStepsError:
+        return Similarity(_indel(lexemes.words(a), lexemes.words(b)), "difflib>words")
 
 
 def _tokens(a: str, b: str) -> float:
@@ -90,7 +95,7 @@ def _indel(a: Sequence[Hashable], b: Sequence[Hashable]) -> float:
 
 
 def _lines(a: str, b: str) -> float:
-    """The share of characters in lines that both have, wherever they stand."""
+    """Return the share of characters in lines that both have, wherever they stand."""
     lines_a, lines_b = (Counter(text.splitlines(keepends=True)) for text in (a, b))
     shared = sum(len(line) * count for line, count in (lines_a & lines_b).items())
     return 2.0 * shared / (len(a) + len(b))

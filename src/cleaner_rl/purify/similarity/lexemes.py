@@ -1,9 +1,10 @@
-"""Python code as sequences that leave out what doesn't matter to a reader: layout, or spelling altogether.
+"""Code as sequences of words, of Python lexemes, or of nodes of the syntax tree.
 
-`tokens` reads any text, broken or not, since failed code often doesn't parse. `nodes` needs code that parses.
+`words` leaves nothing out. `tokens` leaves out the layout and reads any text, broken or not, since failed code often
+does not parse. `nodes` needs code that parses.
 
-Limits: the lexer is a regular expression. It takes a string that is never closed up to the end of its line (with three
-quotes: of the text), an f-string as one lexeme, and characters that Python has no use for as a lexeme each.
+Limits: `tokens` reads with one regular expression. A string that is never closed runs to the end of its line (with
+three quotes: to the end of the text), an f-string is one lexeme, and so is each character that Python does not know.
 """
 
 from __future__ import annotations
@@ -26,9 +27,16 @@ LEXEME = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+WORD = re.compile(r"\w+|[^\w\s]+|\s+")
+
+
+def words(code: str) -> list[str]:
+    """Return the words, the runs of punctuation and the runs of white space, in order."""
+    return WORD.findall(code)
+
 
 def tokens(code: str) -> list[str]:
-    """The lexemes, in order, without white space and comments.
+    """Return the lexemes, in order, without white space and comments.
 
     Indentation is left out too: code that is off by a level is a slip of writing, not another idea.
     """
@@ -36,7 +44,7 @@ def tokens(code: str) -> list[str]:
 
 
 def nodes(code: str) -> list[Hashable] | None:
-    """The syntax tree in preorder: kinds of nodes, names and constants; None if the code doesn't parse.
+    """Return the syntax tree in preorder: kinds of nodes, names and constants; None if the code doesn't parse.
 
     Nesting too deep for the parser, and bytes that it refuses, count as not parsing.
     """

@@ -1,18 +1,18 @@
-"""Many replicas as one.
+"""Load balancing: many engine replicas as one.
 
-- `scheduler`: the face of a scheduler, which is told what happens and says what starts where.
-- `even`: ours, and the lengths that it learns (`lengths`).
-- `dispatcher`: a policy over the replicas' policies under a scheduler · `metrics`: what vLLM says of its load.
+- `scheduler`: the interface of a scheduler, which gets events and says what starts where.
+- `even`: our scheduler · `lengths`: its estimate of how long trajectories get.
+- `dispatcher`: one engine over the engines of the replicas, under a scheduler · `metrics`: vLLM's metrics of its load.
 """
 
 from cleaner_rl.rollout.balance.dispatcher import Dispatcher, Replica
-from cleaner_rl.rollout.balance.even import EvenPolicy, EvenScheduler
+from cleaner_rl.rollout.balance.even import EvenConfig, EvenScheduler
 from cleaner_rl.rollout.balance.metrics import Gauge, read_vllm
 from cleaner_rl.rollout.balance.scheduler import Load, Scheduler
 
 __all__ = [
     "Dispatcher",
-    "EvenPolicy",
+    "EvenConfig",
     "EvenScheduler",
     "Gauge",
     "Load",

@@ -1,4 +1,4 @@
-"""Several replicas of an engine as one policy, under a scheduler.
+"""Several replicas of an engine as one engine, under a scheduler.
 
     Dispatcher   holds each turn until the scheduler starts it, sends it, and sends it elsewhere if its replica breaks
     watch        (a task of its own) reads each replica's metrics, and says who is there
@@ -22,7 +22,7 @@ from typing import Protocol, Self, TypeVar
 
 from cleaner_rl.rollout.balance.metrics import read_vllm
 from cleaner_rl.rollout.balance.scheduler import Scheduler
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Policy, Sampling
+from cleaner_rl.rollout.engine import Completion, Engine, EngineFaultError, EngineRefusedError, Sampling
 from cleaner_rl.trajectory import Ids, Scores
 
 INTERVAL = 1.0
@@ -38,22 +38,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One engine."""
+    """One engine, and where its metrics are read."""
 
-    policy: Policy
+    engine: Engine
     watched: Watched
 
 
 class Watched(Protocol):
-    """Where its metrics are: an `Address` that doesn't wait."""
+    """Reads a replica's metrics: an `Address` that doesn't wait."""
 
     async def get(self, path: str) -> bytes:
-        """Raises `EngineRefusedError` if there are none, and `EngineFaultError` if nobody answers."""
+        """Return the answer. Raises `EngineRefusedError` if it has no metrics, `EngineFaultError` if it is down."""
         ...
 
 
 class Dispatcher:
-    """A policy over policies; used in an `async with` statement, which starts and ends its watch."""
+    """Serves several replicas as one engine; used in an `async with` statement, which starts and ends its watch."""
 
     def __init__(self, replicas: Mapping[str, Replica], scheduler: Scheduler, *, patience: float = 300.0) -> None:
         """`patience`: seconds that a turn waits while no replica is at work."""
@@ -94,19 +94,19 @@ class Dispatcher:
     ) -> Completion:
         """Draw up to `max_tokens` ids, when and where the scheduler says."""
 
-        def ask(policy: Policy) -> Awaitable[Completion]:
-            return policy.sample(
+        def ask(engine: Engine) -> Awaitable[Completion]:
+            return engine.sample(
                 prompt_T, max_tokens=max_tokens, seed=seed, sampling=sampling, stop_ids=stop_ids, request=request
             )
 
         return await self._turn(request, len(prompt_T), ask, lambda completion: len(completion.ids_T))
 
     async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
-        """The log-probs of a suffix, where the trajectory is at home. They hold no room for long, so none is kept."""
+        """Return the log-probs of a suffix, from the trajectory's replica if it is up, which reserves no KV cache."""
         home = self._scheduler.home(request)
         if home in self._present and home is not None:
             try:
-                return await self._replicas[home].policy.score(prefix_T, suffix_T, request=request)
+                return await self._replicas[home].engine.score(prefix_T, suffix_T, request=request)
             except EngineRefusedError:
                 raise
             except EngineFaultError:
@@ -115,19 +115,19 @@ class Dispatcher:
         return await self._turn(
             f"{request} score {next(self._numbers)}",
             len(prefix_T) + len(suffix_T),
-            lambda policy: policy.score(prefix_T, suffix_T, request=request),
+            lambda engine: engine.score(prefix_T, suffix_T, request=request),
             lambda _: 0,
         )
 
     async def _turn(
-        self, request: str, tokens: int, ask: Callable[[Policy], Awaitable[T]], sampled: Callable[[T], int]
+        self, request: str, tokens: int, ask: Callable[[Engine], Awaitable[T]], sampled: Callable[[T], int]
     ) -> T:
         for tries in itertools.count(1):
             name = await self._placed(request, tokens)
             length = tokens
             self._underway[name] += 1
             try:
-                answer = await ask(self._replicas[name].policy)
+                answer = await ask(self._replicas[name].engine)
                 length += sampled(answer)
                 return answer
             except EngineRefusedError:

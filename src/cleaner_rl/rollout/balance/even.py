@@ -9,7 +9,7 @@ therefore expected, from the lengths of the others (`Lengths`): tokens left x wh
 - A following turn stays where its prefix is. It moves to where the least is left if its own replica is behind the mean
   and would be ahead of the other's even without it: a prefix is computed again only where it evens things out. That is
   what spreads the last and longest.
-- No turn starts where the running ones will need the room before they end. The longest have the first choice.
+- No turn starts where the running ones will need the KV cache before they end. The longest have the first choice.
 
 What it needs is its own count of turns, and the replicas' metrics where there are any. A trajectory that has not come
 back for `patience` seconds is taken for ended. Nothing here is random. Limits: replicas are taken for equally fast.
@@ -25,17 +25,17 @@ from cleaner_rl.rollout.balance.scheduler import Load
 
 
 @dataclass(frozen=True, slots=True)
-class EvenPolicy:
-    """The scheduler's numbers. The defaults were chosen on the simulator's seeds 0 to 3 (`benchmarks.balance`)."""
+class EvenConfig:
+    """Settings of the scheduler. The defaults were chosen on the simulator's seeds 0 to 3 (`benchmarks.balance`)."""
 
     longest: int = 32_768
     """Tokens of the longest trajectory; the engine's `max_model_len`."""
     sequence: int = 150
     """A sequence in a step costs as much as attending to this many tokens."""
     behind: float = 1.2
-    """A turn moves away from a replica that has this many times the mean of the work left, without its own."""
+    """A turn moves away from a replica whose remaining work is more than this many times the mean."""
     deviations: float = 2.0
-    """How much more than the expected peak must fit."""
+    """Standard deviations that must fit on top of the expected peak."""
     patience: float = 60.0
 
 
@@ -47,7 +47,7 @@ class _Trajectory:
     """Expected to be left when its last turn arrived."""
     idle_since: float = 0.0
     unseen: bool = False
-    """Whether its last turn ended without a word on how far it had come."""
+    """Whether its last turn ended without a report of its length."""
 
 
 @dataclass(slots=True)
@@ -66,13 +66,13 @@ class _Replica:
 
 
 class EvenScheduler:
-    """See `Scheduler`, and this module's text."""
+    """Balances the expected work that is left on each replica; see `Scheduler` and this module's text."""
 
-    def __init__(self, policy: EvenPolicy) -> None:
-        self.policy = policy
+    def __init__(self, config: EvenConfig) -> None:
+        self.config = config
         self.moves = 0
-        self._lengths = Lengths(policy.longest)
-        self._turn = policy.longest / 16
+        self._lengths = Lengths(config.longest)
+        self._turn = config.longest / 16
         """The mean of what a turn samples, learnt as they end."""
         self._replicas: dict[str, _Replica] = {}
         self._trajectories: dict[str, _Trajectory] = {}
@@ -82,23 +82,23 @@ class EvenScheduler:
         """In the order in which they became so."""
 
     def add(self, replica: str, room: int) -> None:
-        """It begins empty."""
+        """Add an empty replica."""
         self._replicas[replica] = _Replica(room)
 
     def remove(self, replica: str) -> None:
-        """Its trajectories have no home now."""
+        """Remove a replica; its trajectories then have no home."""
         del self._replicas[replica]
         for known in self._trajectories.values():
             if known.home == replica:
                 known.home = None
 
     def home(self, request: str) -> str | None:
-        """Where its prefix is cached, as far as is known."""
+        """Return the replica that caches its prefix, as far as is known."""
         known = self._trajectories.get(request)
         return known.home if known else None
 
     def arrive(self, request: str, tokens: int, now: float) -> None:
-        """Queue it: the new behind the new, the following among the following."""
+        """Queue a turn: first turns and later turns have a queue each."""
         self._forget(now)
         queue = self._following if request in self._trajectories else self._new
         known = self._trajectories.setdefault(request, _Trajectory())
@@ -107,20 +107,20 @@ class EvenScheduler:
             known.unseen = False
         self._grow(known, tokens)
         left = self._lengths.remaining(tokens)
-        known.work = left * (self.policy.sequence + tokens + left / 2)
+        known.work = left * (self.config.sequence + tokens + left / 2)
         self._idle.pop(request, None)
         if known.home is not None:
             self._replicas[known.home].idle.pop(request, None)
         queue[request] = tokens
 
     def withdraw(self, request: str, now: float) -> None:
-        """It may arrive again."""
+        """Take a turn out of the queue; it may arrive again."""
         self._new.pop(request, None)
         self._following.pop(request, None)
         self._rest(request, now)
 
     def release(self, request: str, tokens: int | None, now: float) -> None:
-        """Its context stays cached where it is. Without `tokens`, how long it has become is seen when it comes back."""
+        """End a turn; its context stays cached. Without `tokens`, its length is read when the next turn arrives."""
         known = self._trajectories[request]
         if tokens is None:
             tokens, known.unseen = known.tokens, True
@@ -135,12 +135,12 @@ class EvenScheduler:
         self._rest(request, now)
 
     def observe(self, replica: str, load: Load, now: float) -> None:
-        """What it really uses, in place of our count."""
+        """Replace our own count with what the replica really uses."""
         self._replicas[replica].used = load.used
         self._forget(now)
 
     def dispatch(self, now: float) -> Sequence[tuple[str, str]]:  # noqa: ARG002 - decides by what it was told
-        """Following turns, the longest of them first; then the new, in order."""
+        """Return the turns that start now: later turns, the longest first; then first turns, in order."""
         placed: list[tuple[str, str]] = []
         if not self._replicas:
             return placed
@@ -166,7 +166,7 @@ class EvenScheduler:
         if known.home is not None and self._fits(known.home, tokens):
             here = self._replicas[known.home].work
             mean = sum(replica.work for replica in self._replicas.values()) / len(self._replicas)
-            behind = here > self.policy.behind * mean and here - self._replicas[least].work > known.work
+            behind = here > self.config.behind * mean and here - self._replicas[least].work > known.work
             return least if behind and room_there else known.home
         return least if room_there else None
 
@@ -182,7 +182,7 @@ class EvenScheduler:
     def _peak_fits(self, name: str, tokens: int) -> bool:
         replica = self._replicas[name]
         held = [*replica.running.values(), *replica.idle.values()]
-        return not replica.running or self._lengths.peak([*held, tokens], self.policy.deviations) <= replica.room
+        return not replica.running or self._lengths.peak([*held, tokens], self.config.deviations) <= replica.room
 
     def _start(self, request: str, tokens: int, where: str) -> None:
         known = self._trajectories[request]
@@ -214,7 +214,7 @@ class EvenScheduler:
         while self._idle:
             request = next(iter(self._idle))
             known = self._trajectories[request]
-            if known.idle_since + self.policy.patience > now:
+            if known.idle_since + self.config.patience > now:
                 return
             del self._idle[request], self._trajectories[request]
             self._lengths.ended(known.tokens)

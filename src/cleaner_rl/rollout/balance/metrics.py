@@ -8,34 +8,28 @@ from dataclasses import dataclass
 from cleaner_rl.rollout.balance.scheduler import Load
 
 _USED = re.compile(r"^vllm:kv_cache_usage_perc(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
-_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
-_WAITING = re.compile(r"^vllm:num_requests_waiting(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 _CACHE = re.compile(r"^vllm:cache_config_info\{([^}]*)\}", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A replica's room in tokens of KV cache, and its load."""
+    """A replica's KV cache in tokens, and its load."""
 
     room: int
     load: Load
 
 
 def read_vllm(text: str) -> Gauge | None:
-    """None if the text isn't vLLM's, or lacks one of the figures."""
+    """Read vLLM's metrics; return None if the text isn't vLLM's, or lacks one of the figures."""
     cache = [dict(_LABEL.findall(labels)) for labels in _CACHE.findall(text)]
-    used, running, waiting = (_values(pattern, text) for pattern in (_USED, _RUNNING, _WAITING))
+    used = [float(value) for value in _USED.findall(text)]
     # With data parallel engines behind one address there is a line for each.
     blocks = [int(each["num_gpu_blocks"]) * int(each["block_size"]) for each in cache if _whole(each)]
-    if not (blocks and used and running and waiting):
+    if not (blocks and used):
         return None
     room = sum(blocks)
-    return Gauge(room, Load(round(room * sum(used) / len(used)), round(sum(running)), round(sum(waiting))))
-
-
-def _values(pattern: re.Pattern[str], text: str) -> list[float]:
-    return [float(value) for value in pattern.findall(text)]
+    return Gauge(room, Load(round(room * sum(used) / len(used))))
 
 
 def _whole(labels: dict[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""What a scheduler of requests over replicas is: it is told what happens, and says which turn starts now, and where.
+"""The interface of a scheduler of requests over replicas: it gets events, and says which turn starts now, and where.
 
 It does nothing itself and has no clock, so one scheduler serves our dispatcher, verl's router, and a simulator.
 """
@@ -16,42 +16,41 @@ class Load:
 
     used: int
     """Tokens of KV cache that running requests hold."""
-    running: int
-    waiting: int
-    """Requests in the engine's own queue, preempted ones among them."""
 
 
 class Scheduler(Protocol):
-    """All times are seconds on one clock, and never run back. A request is named for its trajectory."""
+    """Decides which turn starts when and where. All times are seconds on one clock. A request is named by its
+    trajectory.
+    """
 
     def add(self, replica: str, room: int) -> None:
-        """A replica is there, or there again, empty, with a KV cache of `room` tokens."""
+        """Add a replica, new or back again, that is empty and has a KV cache of `room` tokens."""
         ...
 
     def remove(self, replica: str) -> None:
-        """It is gone, with all that it held. Turns that ran there arrive again, if their callers want them to."""
+        """Remove a replica with all that it held. Turns that ran there arrive again, if their callers want them to."""
         ...
 
     def arrive(self, request: str, tokens: int, now: float) -> None:
-        """A turn wants a replica; its prompt has this many tokens."""
+        """Queue a turn that needs a replica; its prompt has this many tokens."""
         ...
 
     def withdraw(self, request: str, now: float) -> None:
-        """A turn that has arrived, and wasn't dispatched, is wanted no more."""
+        """Take back a turn that has arrived and was not dispatched."""
         ...
 
     def release(self, request: str, tokens: int, now: float) -> None:
-        """A dispatched turn is over, well or not; `tokens` is the context's length now. Another may follow or not."""
+        """End a dispatched turn, successful or not; `tokens` is the context's length now. More turns may follow."""
         ...
 
     def home(self, request: str) -> str | None:
-        """Where a trajectory's prefix is cached, as far as is known."""
+        """Return the replica that caches a trajectory's prefix, as far as is known."""
         ...
 
     def observe(self, replica: str, load: Load, now: float) -> None:
-        """A replica's metrics have been read."""
+        """Take a replica's newest metrics."""
         ...
 
     def dispatch(self, now: float) -> Sequence[tuple[str, str]]:
-        """The turns that start now, as (request, replica). To be asked after anything was told."""
+        """Return the turns that start now, as (request, replica). Call it after every other method."""
         ...

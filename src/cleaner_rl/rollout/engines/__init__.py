@@ -1,7 +1,7 @@
 """Inference engines over HTTP.
 
 - `http`: one engine's address: retries, patience, and errors that are faults.
-- `vllm`, `sglang`: policies, ids in and ids out.
+- `vllm`, `sglang`: engines, ids in and ids out.
 - `connect`: from what a person names to a model; several replicas as one are `rollout.balance`'s.
 - `endpoint`: any OpenAI-compatible chat API, as text, for evaluation only.
 
@@ -9,10 +9,20 @@ Limits: SGLang does not run on the machines that test this; its client follows i
 against a stand-in. Addresses are plain HTTP; put a proxy in front where the network isn't yours.
 """
 
-from cleaner_rl.rollout.engines.connect import Connection, Engine, connect
+from cleaner_rl.rollout.engine import Connection, EngineKind
+from cleaner_rl.rollout.engines.connect import connect, tokenizer_of
 from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.rollout.engines.http import Address
-from cleaner_rl.rollout.engines.sglang import SglangPolicy
-from cleaner_rl.rollout.engines.vllm import VllmPolicy
+from cleaner_rl.rollout.engines.sglang import SglangEngine
+from cleaner_rl.rollout.engines.vllm import VllmEngine
 
-__all__ = ["Address", "ChatModel", "Connection", "Engine", "SglangPolicy", "VllmPolicy", "connect"]
+__all__ = [
+    "Address",
+    "ChatModel",
+    "Connection",
+    "EngineKind",
+    "SglangEngine",
+    "VllmEngine",
+    "connect",
+    "tokenizer_of",
+]

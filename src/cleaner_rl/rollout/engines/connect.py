@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from cleaner_rl.rollout.balance import Dispatcher, EvenPolicy, EvenScheduler, Replica
-from cleaner_rl.rollout.chat import Chat, ChatError
+from cleaner_rl.rollout.balance import Dispatcher, EvenConfig, EvenScheduler, Replica
+from cleaner_rl.rollout.chat_renderer import ChatError
+from cleaner_rl.rollout.engine import Connection, Engine, EngineFaultError, EngineKind
 from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.rollout.engines.http import Address
-from cleaner_rl.rollout.engines.sglang import SglangPolicy
-from cleaner_rl.rollout.engines.vllm import VllmPolicy
+from cleaner_rl.rollout.engines.sglang import SglangEngine
+from cleaner_rl.rollout.engines.vllm import VllmEngine
 from cleaner_rl.rollout.model import Model, TokenModel
-from cleaner_rl.rollout.policy import EngineFaultError, Policy, Sampling
 from cleaner_rl.tasks import Prompt
-from cleaner_rl.tools import call_format
 
 ONE_OF_MANY = 10.0
 """Seconds that a request waits for one replica, where there are others."""
@@ -29,54 +26,26 @@ DEFAULT_WINDOW = 32_768
 """Of a chat API, which doesn't say."""
 
 
-class Engine(StrEnum):
-    """What stands behind an address."""
-
-    VLLM = "vllm"
-    SGLANG = "sglang"
-    CHAT = "chat"
-    """Any OpenAI-compatible chat API: text only, for evaluation."""
-
-
-POLICIES: Mapping[Engine, type[VllmPolicy] | type[SglangPolicy]] = {
-    Engine.VLLM: VllmPolicy,
-    Engine.SGLANG: SglangPolicy,
+ENGINES: Mapping[EngineKind, type[VllmEngine] | type[SglangEngine]] = {
+    EngineKind.VLLM: VllmEngine,
+    EngineKind.SGLANG: SglangEngine,
 }
 """Those that speak in tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """A model as a person names it."""
-
-    urls: tuple[str, ...]
-    """One for each replica; of a chat API the address before `/chat/completions`, with `/v1` where it has no path."""
-    model: str
-    """The folder or hub name of its tokenizer; for a chat API the name that the service knows."""
-    engine: Engine = Engine.VLLM
-    window: int | None = None
-    """In tokens; None: what the server says."""
-    sampling: Sampling = field(default_factory=Sampling)
-    token: str | None = None
-    patience: float = 300.0
-    """Seconds that a request waits for an engine that is away or busy, before its rollout is a fault."""
-    template: Mapping[str, object] = field(default_factory=dict)
-    """Options of the chat template, such as `{"enable_thinking": False}`."""
-
-
 @asynccontextmanager
 async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model[Any]]:
-    """The model, ready for rollouts under a prompt. Raises `ChatError` or `EngineFaultError` if it can't be."""
+    """Return the model, ready for rollouts with a prompt. Raises `ChatError` or `EngineFaultError` if it isn't."""
     if not connection.urls:
         raise ValueError("a model needs at least one address")
     alone = len(connection.urls) == 1
-    urls = map(_chat_api, connection.urls) if connection.engine is Engine.CHAT else connection.urls
+    urls = map(_chat_api, connection.urls) if connection.engine is EngineKind.CHAT else connection.urls
     patience = connection.patience if alone else min(ONE_OF_MANY, connection.patience)
     async with AsyncExitStack() as stack:
         addresses = [
             await stack.enter_async_context(Address(url, patience=patience, token=connection.token)) for url in urls
         ]
-        if connection.engine is Engine.CHAT:
+        if connection.engine is EngineKind.CHAT:
             if not alone:
                 raise ChatError("a chat API is asked at one address; put several replicas of it behind a proxy")
             if prompt.call_format != "hermes":
@@ -92,28 +61,24 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
                 sampling=connection.sampling,
             )
             return
-        make = POLICIES[connection.engine]
-        policies = [make(address) for address in addresses]
+        make = ENGINES[connection.engine]
+        engines = [make(address) for address in addresses]
         window = connection.window or await _window(connection)
-        policy: Policy = policies[0]
+        engine: Engine = engines[0]
         if not alone:
             replicas = {
                 url: Replica(one, await stack.enter_async_context(Address(url, patience=0, token=connection.token)))
-                for url, one in zip(connection.urls, policies, strict=True)
+                for url, one in zip(connection.urls, engines, strict=True)
             }
-            scheduler = EvenScheduler(EvenPolicy(longest=window))
-            policy = await stack.enter_async_context(Dispatcher(replicas, scheduler, patience=connection.patience))
-        yield TokenModel(
-            policy,
-            Chat(
-                tokenizer_of(connection.model),
-                prompt.tools,
-                in_template=prompt.in_template,
-                options=connection.template,
-            ),
-            call_format(prompt.call_format),
+            scheduler = EvenScheduler(EvenConfig(longest=window))
+            engine = await stack.enter_async_context(Dispatcher(replicas, scheduler, patience=connection.patience))
+        yield TokenModel.for_prompt(
+            engine,
+            tokenizer_of(connection.model),
+            prompt,
             window=window,
             sampling=connection.sampling,
+            template=connection.template,
         )
 
 
@@ -127,7 +92,7 @@ async def _window(connection: Connection) -> int:
 
     async def ask(url: str) -> int:
         async with Address(url, patience=connection.patience, token=connection.token) as address:
-            return await POLICIES[connection.engine](address).window()
+            return await ENGINES[connection.engine](address).window()
 
     asked = [asyncio.create_task(ask(url)) for url in connection.urls]
     try:
@@ -145,7 +110,7 @@ async def _window(connection: Connection) -> int:
 
 
 def tokenizer_of(model: str) -> Any:
-    """The tokenizer of a model, from a folder or the hub."""
+    """Load the tokenizer of a model, from a folder or the hub."""
     from transformers import AutoTokenizer
 
     try:

@@ -1,7 +1,7 @@
 """Any OpenAI-compatible chat API as a model: text in, text out, for evaluation only.
 
 The endpoint renders, tokenizes and parses where we can't see it, so trajectories are text: no ids, no log-probs,
-nothing to train on. Calls come back as the API's `tool_calls`; in the trajectory they stand behind the words, in
+nothing to train on. Calls come back as the API's `tool_calls`; in the trajectory they come after the text, in
 Hermes' form, and are read from there like any model's. Calls that a server left in the text are found the same way.
 
 The prompt's span holds the messages as JSON: that is what was sent.
@@ -18,10 +18,9 @@ from typing import Any
 
 import msgspec
 
-from cleaner_rl.purify import Draft, SampleRequest
-from cleaner_rl.purify.live import Gate
+from cleaner_rl.purify import Draft, Gate, SampleRequest
+from cleaner_rl.rollout.engine import EngineFaultError, Sampling
 from cleaner_rl.rollout.engines.http import Address
-from cleaner_rl.rollout.policy import EngineFaultError, Sampling
 from cleaner_rl.tasks import Message
 from cleaner_rl.tools import ToolCall, ToolSet, call_format, feedback
 from cleaner_rl.trajectory import Key, TextSpan, Trajectory, Turn, read_text
@@ -77,12 +76,12 @@ class ChatModel:
         self._format = call_format("hermes")
 
     def begin(self, messages: Sequence[Message]) -> TextSpan:
-        """The messages, as they are sent."""
+        """Return the messages, as they are sent."""
         listed = [{"role": each.role, "content": each.content} for each in messages]
         return TextSpan(json.dumps(listed, ensure_ascii=False))
 
     async def sample(self, request: SampleRequest[TextSpan]) -> Draft[TextSpan]:
-        """One turn after a context."""
+        """Sample one turn after a context."""
         body: dict[str, Any] = {
             "model": self.name,
             "messages": self._messages(request.context),
@@ -102,23 +101,23 @@ class ChatModel:
         return Draft(turn, complete=choice.finish_reason != "length")
 
     def written(self, text: str) -> Draft[TextSpan]:
-        """A turn that the model did not write."""
+        """Return a prefilled turn."""
         return Draft(read_text(text, self._format, self.tools))
 
     def observe(self, turn: Turn[TextSpan], results: Sequence[str]) -> TextSpan:  # noqa: ARG002
-        """The results, one after the other; the service gets each in a message of its own."""
+        """Return the results, one after the other; the service gets each in a message of its own."""
         return TextSpan("\n".join(f"<tool_response>\n{result}\n</tool_response>" for result in results))
 
     def answer(self, turn: Turn[TextSpan]) -> str:
-        """What the turn says."""
+        """Return the text of the turn."""
         return turn.text
 
-    def gate(self, key: Key, max_gap: float | None) -> Gate[TextSpan] | None:  # noqa: ARG002
-        """None: a text has no log-probs."""
+    def gate(self, key: Key, max_logprob_gap: float | None) -> Gate[TextSpan] | None:  # noqa: ARG002
+        """Return None: a text has no log-probs."""
         return None
 
-    async def rescored(self, trajectory: Trajectory[TextSpan], max_gap: float | None) -> Trajectory[TextSpan]:  # noqa: ARG002
-        """The same: a text has no log-probs."""
+    async def rescored(self, trajectory: Trajectory[TextSpan], max_logprob_gap: float | None) -> Trajectory[TextSpan]:  # noqa: ARG002
+        """Return the same trajectory: a text has no log-probs."""
         return trajectory
 
     def _messages(self, context: Trajectory[TextSpan]) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from cleaner_rl.rollout.policy import EngineFaultError, EngineRefusedError
-from cleaner_rl.sandbox.client.sockets import probing_socket
+from cleaner_rl.rollout.engine import EngineFaultError, EngineRefusedError
+from cleaner_rl.sandbox.client import probing_socket
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 SILENCE = 3.0
@@ -33,7 +33,7 @@ class EngineBrokeError(EngineFaultError):
 
 
 class Address:
-    """Where an engine is. A context manager: leaving it closes its connections."""
+    """The address of an engine. A context manager: leaving it closes its connections."""
 
     def __init__(self, url: str, *, patience: float = 300.0, token: str | None = None) -> None:
         """`patience`: seconds that one request waits for an engine that is away or busy."""
@@ -57,12 +57,12 @@ class Address:
         await self._http.close()
 
     async def post(self, path: str, body: dict[str, Any], *, again_if_broken: bool = True) -> bytes:
-        """The answer's body. `again_if_broken`: whether a 5xx is worth another try."""
+        """Return the answer's body. `again_if_broken`: whether a 5xx is tried again."""
         data = msgspec.json.encode(body)
         return await self._ask("POST", path, data, again_if_broken)
 
     async def get(self, path: str) -> bytes:
-        """The answer's body."""
+        """Return the answer's body."""
         return await self._ask("GET", path, None, True)
 
     async def _ask(self, method: str, path: str, data: bytes | None, again_if_broken: bool) -> bytes:
@@ -84,7 +84,9 @@ class Address:
                 if isinstance(error, aiohttp.InvalidURL):
                     raise EngineRefusedError(f"'{self.url}' is no address; write it as http://127.0.0.1:8000") from None
             if time.monotonic() - begun + pause > self._patience:
-                raise EngineFaultError(f"{reason}; gave up after {self._patience:g} s. Start it, or mend the address")
+                raise EngineFaultError(
+                    f"{reason}; gave up after {self._patience:g} s. Start it, or correct the address (--url)"
+                )
             if not self._told and time.monotonic() - begun > SILENCE:
                 self._told = True
                 _log.warning("%s; waiting for it, up to %g s", reason, self._patience)

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cleaner_rl.rollout.engine import Completion, EngineFaultError, Finish, Sampling
 from cleaner_rl.rollout.engines.http import Address
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, Finish, Sampling
 from cleaner_rl.trajectory import Ids, Scores
 
 Row = tuple[float | None, int, str | None]
@@ -42,14 +42,14 @@ class _Answer(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Answer)
 
 
-class SglangPolicy:
+class SglangEngine:
     """One SGLang server."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
 
     async def window(self) -> int:
-        """The longest context that the server takes."""
+        """Return the longest context that the server takes."""
         about = msgspec.json.decode(await self.address.get("/get_server_info"))
         length = about.get("context_length") or about.get("max_total_num_tokens")
         if not isinstance(length, int):
@@ -87,7 +87,7 @@ class SglangPolicy:
         return Completion(ids, logprobs, Finish(ended.type), _version(meta))
 
     async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
-        """The log-probs of a suffix."""
+        """Return the log-probs of a suffix."""
         ids_T = np.concatenate([prefix_T, suffix_T])
         settings = {"max_new_tokens": 0, "temperature": 1.0}
         meta = await self._ask(ids_T, settings, {"logprob_start_len": len(prefix_T) - 1})

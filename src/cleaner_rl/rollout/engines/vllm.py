@@ -2,7 +2,7 @@
 
 Scoring asks for the log-probs of a prompt while reading the prefix cache, so that only the suffix is computed. With c
 tokens cached, there is a row of token i for i > c alone: the first one behind the cache was predicted by a cached
-position. Of the others vLLM's first model runner, which processors have, gives uninitialised memory, and its second,
+position. Of the others vLLM's first model runner, which CPUs have, gives uninitialised memory, and its second,
 which GPUs have for dense models, nothing: so rows are counted from the end. What counts is `cached_tokens`, which a
 server reports under `--enable-prompt-tokens-details`; without it, or where the cache holds some of the suffix itself,
 the whole prompt is computed. So it is where rows are missing: with the second runner, a request that had to make room
@@ -22,8 +22,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cleaner_rl.rollout.engine import Completion, EngineFaultError, EngineRefusedError, Finish, Sampling
 from cleaner_rl.rollout.engines.http import Address, EngineBrokeError
-from cleaner_rl.rollout.policy import Completion, EngineFaultError, EngineRefusedError, Finish, Sampling
 from cleaner_rl.trajectory import Floats, Ids, Scores
 
 ROUTE = "/inference/v1/generate"
@@ -73,7 +73,7 @@ class _Answer(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Answer)
 
 
-class VllmPolicy:
+class VllmEngine:
     """One vLLM server."""
 
     def __init__(self, address: Address) -> None:
@@ -82,7 +82,7 @@ class VllmPolicy:
         self._reports_cache = True
 
     async def window(self) -> int:
-        """The longest context that the server takes."""
+        """Return the longest context that the server takes."""
         models = msgspec.json.decode(await self.address.get("/v1/models"))
         return int(models["data"][0]["max_model_len"])
 
@@ -114,7 +114,7 @@ class VllmPolicy:
         return Completion(np.array(choice.token_ids, np.int32), logprobs, Finish(choice.finish_reason))
 
     async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
-        """The log-probs of a suffix, computed from the end of the cached prefix on."""
+        """Return the log-probs of a suffix, computed from the end of the cached prefix on."""
         ids_T = np.concatenate([prefix_T, suffix_T])
         first = len(prefix_T)
         request = f"{request}/score"

@@ -3,7 +3,3 @@
 - `bare_fork`: a separate program of under 120 lines, with the same isolation and limits, and nothing else.
 - `measure`: runs both, in turns, so that a noisy machine disturbs them alike.
 """
-
-from cleaner_rl.sandbox.bench.measure import PROGRAMS, Figures, bench
-
-__all__ = ["PROGRAMS", "Figures", "bench"]

@@ -1,6 +1,6 @@
 """Measures the service over HTTP and the bare forks in turns.
 
-CPU time is that of every process of the service (keeper, front, zygotes, supervisors, runs), user and system; the
+CPU time is that of every process of the service (supervisor, server, zygotes, slots, runs), user and system; the
 client's own isn't in it. Each figure is the median over rounds; the ratio is that of the two medians.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -21,12 +22,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cleaner_rl.sandbox import layout, seccomp
-from cleaner_rl.sandbox.check.runner import descendants
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.inside.zygote import COMMON
-from cleaner_rl.sandbox.limits import Limits
-from cleaner_rl.sandbox.preload import BARE, SCIENCE, PreloadSet
+from cleaner_rl.sandbox.isolation import layout, seccomp
+from cleaner_rl.sandbox.node.preload import BARE, SCIENCE, PreloadSet
+from cleaner_rl.sandbox.processes import descendants
+from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.tools import Status
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -61,7 +62,7 @@ PROGRAMS = {
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """CPU milliseconds per call, and elapsed milliseconds of a lone one."""
+    """Holds the CPU milliseconds per call, and the elapsed milliseconds of a lone one."""
 
     service_ms: float
     isolated_fork_ms: float
@@ -71,10 +72,15 @@ class Figures:
     p50_ms: float
 
 
-def bench(rounds: int, done: Callable[[], None]) -> dict[str, Any]:
-    """Measure all programs; `done` hears of each round of each."""
+def bench(rounds: int, done: Callable[[int, int], None]) -> dict[str, Any]:
+    """Measure all programs; see `sandbox.benchmark`."""
+    rounds_done = itertools.count(1)
+
+    def one_done() -> None:
+        done(next(rounds_done), rounds * len(PROGRAMS))
+
     with _service() as (url, pid):
-        found = {name: asyncio.run(_measure(program, url, pid, rounds, done)) for name, program in PROGRAMS.items()}
+        found = {name: asyncio.run(_measure(program, url, pid, rounds, one_done)) for name, program in PROGRAMS.items()}
     return {name: asdict(figures) for name, figures in found.items()} | {"p50_ms": found["print"].p50_ms}
 
 
@@ -175,12 +181,12 @@ def _folders(preload: PreloadSet) -> list[str]:
 @contextlib.contextmanager
 def _service() -> Iterator[tuple[str, int]]:
     """A node served over HTTP by processes of its own: its address, and the process above all others."""
-    command = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "sandbox", "serve", "--port", "0"]
-    with tempfile.TemporaryFile() as log, subprocess.Popen([*command, "--slots", "4"], stdout=log) as process:
+    program = "from cleaner_rl.sandbox import NodeConfig, serve; raise SystemExit(serve(NodeConfig(slots=4), port=0))"
+    with tempfile.TemporaryFile() as log, subprocess.Popen([sys.executable, "-c", program], stdout=log) as process:
         try:
             while not (line := os.pread(log.fileno(), 65_536, 0).partition(b"\n"))[1]:
                 if process.poll() is not None:
-                    raise RuntimeError("the service did not start")
+                    raise RuntimeError("the service did not start; `cleaner sandbox serve` says why")
                 time.sleep(0.05)
             yield f"http://127.0.0.1:{json.loads(line[0])['address'][1]}", process.pid
         finally:

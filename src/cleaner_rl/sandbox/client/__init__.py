@@ -1,13 +1,14 @@
 """Runs programs on remote nodes; asynchronous (`SandboxClient`) and not (`SyncSandboxClient`).
 
 - `client`: retries, deadlines, patience · `nodes`: which nodes there are, and who gets the next call.
-- `links`: many calls over few connections · `sockets`: connections that notice a machine that is gone.
+- `links`: many calls over few connections, which notice a machine that is gone.
 - `session`: sessions · `sync`: the same for threads.
 
 Limits: the nodes' addresses are plain HTTP; put a proxy in front where the network isn't yours.
 """
 
 from cleaner_rl.sandbox.client.client import RequestRefusedError, SandboxClient
+from cleaner_rl.sandbox.client.links import probing_socket
 from cleaner_rl.sandbox.client.session import RemoteSession, SessionBusyError
 from cleaner_rl.sandbox.client.sync import SyncSandboxClient, SyncSession
 
@@ -18,4 +19,5 @@ __all__ = [
     "SessionBusyError",
     "SyncSandboxClient",
     "SyncSession",
+    "probing_socket",
 ]

@@ -21,13 +21,15 @@ from typing import Self
 
 import aiohttp
 
-from cleaner_rl.sandbox.client.links import NOT_TAKEN, Call, Link
+from cleaner_rl.sandbox.client.links import NOT_TAKEN, Call, Link, probing_socket
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.client.session import NO_UNICODE, RemoteSession, open_session
-from cleaner_rl.sandbox.client.sockets import probing_socket
-from cleaner_rl.sandbox.requests import RunOutcome, RunRequest, SessionRequest
-from cleaner_rl.sandbox.wire import BROKEN, DRAINING, EXPIRED, Outcome, RunCall, encode_exactly
+from cleaner_rl.sandbox.protocol.requests import RunOutcome, RunRequest, SandboxUnavailableError, SessionRequest
+from cleaner_rl.sandbox.protocol.wire import BROKEN, DRAINING, EXPIRED, Outcome, RunCall, encode_exactly
 from cleaner_rl.tools import Status, ToolResult
+
+ANSWER_SECONDS = 10.0
+"""Within which a node has to run an empty program."""
 
 
 class RequestRefusedError(Exception):
@@ -35,9 +37,16 @@ class RequestRefusedError(Exception):
 
 
 class SandboxClient:
-    """Runs programs on remote nodes.
+    """Runs programs on remote nodes, with the methods that a `Node` has.
 
-    `async with SandboxClient(["http://127.0.0.1:8089"]) as sandbox: outcome = await sandbox.run("print(1)")`.
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.sandbox.client import SandboxClient
+        >>> async def main() -> str:
+        ...     async with SandboxClient(["http://127.0.0.1:8089"]) as sandbox:
+        ...         return (await sandbox.run("print(6 * 7)")).result.output
+        >>> asyncio.run(main())
+        '42\\n'
     """
 
     def __init__(
@@ -49,7 +58,15 @@ class SandboxClient:
         attempts: int = 4,
         connections: int = 256,
     ) -> None:
-        """`nodes` are URLs, `dns://name:port` or `ray:`; `connections` is the most per node."""
+        """Take the addresses of the nodes; entering the client connects to them.
+
+        Args:
+            nodes: URLs, `dns://name:port` with one address per node, or `ray:`.
+            token: What the nodes ask for, if they do.
+            patience: Seconds that a call waits for nodes that are full or away.
+            attempts: How often a call may be lost with what runs it, before it is answered as a fault.
+            connections: The most per node.
+        """
         self._sources = [nodes] if isinstance(nodes, str) else list(nodes)
         self._headers = {"content-type": "application/json"}
         if token is not None:
@@ -76,7 +93,7 @@ class SandboxClient:
         await self._http.close()
 
     async def run(self, request: RunRequest | str, within: float | None = None) -> RunOutcome:
-        """Run a program. `within`: seconds after which the caller wants no result any more, answered as a fault.
+        """Run a program; one that is not answered `within` so many seconds is answered as a fault.
 
         Raises `RequestRefusedError` if no node can ever take the request. Cancelling gives the call up.
         """
@@ -138,7 +155,7 @@ class SandboxClient:
         return fault.run_outcome()
 
     async def run_many(self, requests: Iterable[RunRequest | str]) -> AsyncIterator[tuple[int, RunOutcome]]:
-        """Run many programs at once; each outcome, with its request's place, as soon as it is there."""
+        """Run many programs at once; yields each outcome, with its request's place, as soon as it is there."""
 
         async def numbered(index: int, request: RunRequest | str) -> tuple[int, RunOutcome]:
             return index, await self.run(request)
@@ -151,6 +168,23 @@ class SandboxClient:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def require_answer(self) -> None:
+        """Run an empty program, and raise `SandboxUnavailableError` if no node answers within seconds.
+
+        Other calls wait for nodes that are down; use this to report a wrong address early.
+        """
+        where = ", ".join(self._sources)
+        try:
+            result = (await self.run("", within=ANSWER_SECONDS)).result
+        except RequestRefusedError as error:
+            raise SandboxUnavailableError(
+                f"the sandbox at {where} refuses: {error}; give --sandbox-token if it wants one"
+            ) from None
+        if result.faulty:
+            raise SandboxUnavailableError(
+                f"no sandbox answers at {where}: start one (`cleaner sandbox serve`), or correct --sandbox"
+            )
 
     async def open_session(self, request: SessionRequest | None = None) -> RemoteSession:
         """Open a stateful interpreter on one of the nodes, where it stays.

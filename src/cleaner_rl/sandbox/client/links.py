@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from cleaner_rl.sandbox.wire import Outcome, Problem
+from cleaner_rl.sandbox.protocol.wire import Outcome, Problem
 
 MOST_CALLS: Final = 1_024
 MOST_BYTES: Final = 8_388_608
@@ -226,3 +227,13 @@ def retry_seconds(retry_after: str | None) -> float:
         return min(60.0, max(0.0, float(retry_after or 1)))
     except ValueError:
         return 1.0
+
+
+def probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket whose kernel notices a machine that vanishes without closing its connections."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):  # some systems lack the first
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    return made

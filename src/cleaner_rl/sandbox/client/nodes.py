@@ -21,7 +21,7 @@ from cleaner_rl.sandbox.client.links import Link
 
 LOOK_AGAIN_SECONDS = 10.0
 SILENCE_SECONDS = 10.0
-"""After which those who wait for nodes that don't answer are told so."""
+"""Seconds without an answer from any node after which a warning is logged."""
 RAY = "ray:"
 
 _log = logging.getLogger(__name__)
@@ -32,15 +32,17 @@ class Nodes:
 
     def __init__(self, sources: Sequence[str], connect: Callable[[str], Link]) -> None:
         if not sources:
-            raise ValueError("a sandbox client needs at least one node")
+            raise ValueError("a sandbox client needs the address of at least one node, such as http://127.0.0.1:8089")
         for source in sources:
             parts = urlsplit(source)
             if source == RAY:
                 continue
             if parts.scheme not in ("http", "https", "dns") or not parts.hostname:
-                raise ValueError(f"{source!r} is no node: write http://host:port, dns://name:port or ray:")
+                raise ValueError(
+                    f"{source!r} is not the address of a node: write http://host:port, dns://name:port or ray:"
+                )
             if parts.scheme == "dns" and parts.port is None:
-                raise ValueError(f"{source!r} lacks the nodes' port")
+                raise ValueError(f"{source!r} lacks the nodes' port: write dns://name:port")
         self._sources, self._connect = tuple(sources), connect
         self._links: dict[str, Link] = {}
         self._looked = -LOOK_AGAIN_SECONDS

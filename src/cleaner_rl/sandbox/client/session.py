@@ -16,7 +16,8 @@ import msgspec
 
 from cleaner_rl.sandbox.client.links import NOT_TAKEN, Link, retry_seconds, sendable
 from cleaner_rl.sandbox.client.nodes import Nodes
-from cleaner_rl.sandbox.requests import (
+from cleaner_rl.sandbox.isolation.tiers import TierError
+from cleaner_rl.sandbox.protocol.requests import (
     Cell,
     CellOutcome,
     RollbackDeclinedError,
@@ -25,8 +26,7 @@ from cleaner_rl.sandbox.requests import (
     SessionRequest,
     path_problem,
 )
-from cleaner_rl.sandbox.tiers import TierError
-from cleaner_rl.sandbox.wire import (
+from cleaner_rl.sandbox.protocol.wire import (
     BROKEN,
     CellCall,
     Outcome,
@@ -99,7 +99,7 @@ async def open_session(
 
 
 class RemoteSession:
-    """A live interpreter on a remote node. One request at a time."""
+    """Keeps an interpreter alive on a remote node, as `Session` does here; takes one request at a time."""
 
     def __init__(self, http: aiohttp.ClientSession, node: str, session: str, patience: float, checkpoint: int) -> None:
         self.id, self.node = session, node
@@ -123,7 +123,7 @@ class RemoteSession:
         return outcome.cell_outcome()
 
     async def rollback(self, checkpoint: int | None = None) -> int:
-        """Go back to a checkpoint (None: the state before the last committed cell); says where the session stands."""
+        """Go back to a checkpoint (None: the state before the last committed cell); returns where it is now."""
         answer = await self._ask("POST", "/rollback", RolledBack, encode_exactly(RollbackCall(checkpoint)))
         self._checkpoint = answer.checkpoint
         return answer.checkpoint
@@ -139,7 +139,7 @@ class RemoteSession:
         raise ValueError(f"the file {path!r} can't be put into the session: {why}")
 
     async def fetch(self, path: str) -> bytes:
-        """A file of the session. Raises `FileNotFoundError` if there is none that could be fetched."""
+        """Return a file of the session. Raises `FileNotFoundError` if there is none that could be fetched."""
         return await self._ask("GET", _file_path(path), bytes, b"")
 
     async def close(self) -> None:

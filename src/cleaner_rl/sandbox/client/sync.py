@@ -13,15 +13,19 @@ from typing import Self, TypeVar
 
 from cleaner_rl.sandbox.client.client import SandboxClient
 from cleaner_rl.sandbox.client.session import RemoteSession
-from cleaner_rl.sandbox.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.protocol.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
 
 T = TypeVar("T")
 
 
 class SyncSandboxClient:
-    """Runs programs on remote nodes.
+    """Runs programs on remote nodes, for code that isn't asynchronous; many threads may share one.
 
-    `with SyncSandboxClient(["http://127.0.0.1:8089"]) as sandbox: outcome = sandbox.run("print(1)")`.
+    Examples:
+        >>> from cleaner_rl.sandbox.client import SyncSandboxClient
+        >>> with SyncSandboxClient("http://127.0.0.1:8089") as sandbox:
+        ...     print(sandbox.run("print(6 * 7)").result.output, end="")
+        42
     """
 
     def __init__(self, nodes: Sequence[str] | str, *, token: str | None = None, patience: float = 300.0) -> None:
@@ -47,7 +51,7 @@ class SyncSandboxClient:
         return self._wait(self._client.run(request, within))
 
     def run_many(self, requests: Iterable[RunRequest | str]) -> list[RunOutcome]:
-        """Run many programs at once; their outcomes in the order of the requests."""
+        """Run many programs at once, and return their outcomes in the order of the requests."""
 
         async def together() -> list[RunOutcome]:
             return await asyncio.gather(*(self._client.run(request) for request in requests))
@@ -68,7 +72,7 @@ class SyncSandboxClient:
 
 
 class SyncSession:
-    """A live interpreter on a remote node; see `RemoteSession`."""
+    """Keeps an interpreter alive on a remote node; see `RemoteSession`."""
 
     def __init__(self, session: RemoteSession, client: SyncSandboxClient) -> None:
         self._session, self._client = session, client
@@ -79,7 +83,7 @@ class SyncSession:
         return self._client._wait(self._session.run(cell, within))
 
     def rollback(self, checkpoint: int | None = None) -> int:
-        """Go back to a checkpoint; says where the session stands."""
+        """Go back to a checkpoint, and return where the session is now."""
         return self._client._wait(self._session.rollback(checkpoint))
 
     def put(self, path: str, content: bytes) -> None:
@@ -87,7 +91,7 @@ class SyncSession:
         self._client._wait(self._session.put(path, content))
 
     def fetch(self, path: str) -> bytes:
-        """A file of the session."""
+        """Return a file of the session."""
         return self._client._wait(self._session.fetch(path))
 
     def close(self) -> None:

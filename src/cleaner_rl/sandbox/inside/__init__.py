@@ -1,14 +1,13 @@
 """What runs inside zygotes, slots and runs; the node itself imports only small parts of it.
 
-- `zygote`: an exec'ed interpreter that preloads modules and forks slots.
-- `trial`: one slot without it, to see whether this machine lets slots be.
+- `zygote`: an exec'ed interpreter that preloads modules and forks slots; or one slot alone, to see whether this
+  machine lets slots be.
 - `slot`: the supervisor of one run at a time. It forks, watches, kills and reports numbers; it never reads a request
   or an output, so no later run can find an earlier one's data in its memory.
 - `watch`, `proc`: CPU time, memory and waiting time of a process tree, as the kernel tells them.
 - `run`: the run's own process: shuts itself in, reads its request, executes it.
-- `session`, `states`, `layers`: the supervisor of a session, the interpreters it keeps, and their files. `state`: such
-  an interpreter from inside.
-- `folders`: removing what a program left.
+- `session`, `states`, `layers`: the supervisor of a session, the interpreters it keeps, and their files; removing what
+  a program left. `state`: such an interpreter from inside.
 - `report`: an exception as a bounded description.
 - `kernel`: system calls that the standard library lacks. `wire`: the messages.
 

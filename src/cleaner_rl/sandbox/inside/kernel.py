@@ -43,7 +43,7 @@ LANDLOCK_RESTRICT_SELF = 446
 
 
 class _NotLinux:
-    """Every call fails: the room can be imported anywhere, and a node refuses to start."""
+    """Every call fails: the package can be imported anywhere, and a node refuses to start."""
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *_: -1

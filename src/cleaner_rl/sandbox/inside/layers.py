@@ -3,17 +3,18 @@
 Each layer is an overlay mounted on the session's folder, over the ones before. A process keeps working in the layer in
 which it opened its files and entered its folder, so a state that moves to another layer opens them again there.
 
-What is taken off is removed at once, so that a cell which is undone takes none of the session's room. Only what is
-lent to the node stays, aside, until it is reclaimed or the next layer needs its room.
+What is taken off is removed at once, so that a cell which is undone takes none of the session's space. Only what is
+lent to the node stays, aside, until it is reclaimed or the next layer needs the space.
 
 Limits: a file that is held open for writing is copied whole when a state moves to a new layer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 
-from cleaner_rl.sandbox.inside import folders, kernel
+from cleaner_rl.sandbox.inside import kernel
 
 MOST = 200
 """The kernel takes the list of layers in one page."""
@@ -88,8 +89,33 @@ class Layers:
         self._lent = False
         while self._taken_off:
             for folder in self._taken_off.pop():
-                folders.remove(folder)
+                remove_folder(folder)
             # A state that waits in this layer, until it is gone back to, keeps it mounted. Mounted anew, it forgets the
-            # files that it knew, and only with that their room is free.
+            # files that it knew, and only with that their space is free.
             self._aside.mount()
             self._aside.umount()
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder and all in it, following no link; what can't be removed stays.
+
+    `shutil.rmtree` calls itself for each folder within a folder: a program that nests enough of them ends the process
+    that cleans up after it. Here every folder is first moved to the top, so nothing is ever deep.
+    """
+    unlike_any = f"{path}/{os.urandom(8).hex()}"
+    folders = [path]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            os.chmod(folder, 0o700)
+            for entry in list(os.scandir(folder)):
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        os.chmod(entry.path, 0o700)  # it can't be moved while its owner may not write to it
+                        moved = f"{unlike_any}-{len(folders)}"
+                        os.rename(entry.path, moved)
+                        folders.append(moved)
+                    else:
+                        os.unlink(entry.path)
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)

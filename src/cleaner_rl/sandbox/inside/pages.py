@@ -1,9 +1,9 @@
 """A zygote's memory, arranged so that its forks cost little.
 
-Most of what a short run costs is pages. A fork copies an entry for every page, unless a huge one stands for 512. A run
+Most of what a short run costs is pages. A fork copies an entry for every page, unless a huge one replaces 512. A run
 copies each page that it writes to, and has to look up each page of code anew, since a fork leaves those out. So:
 
-- `fill_holes`: what is allocated later lies together on few pages, instead of in the holes that imports left.
+- `fill_holes`: what is allocated later is put together on few pages, instead of in the holes that imports left.
 - `join_mappings`: there are fewer mappings, each of which a fork has to copy.
 - `own_code`: the interpreter's code is copied into huge pages of the process's own, which a fork does keep.
 - `use_huge_pages`: so is the memory that modules have filled.

@@ -58,7 +58,7 @@ class SessionSlot(Slot):
         """Bytes of all states at the last exact look, and the most that there can be more and less since."""
         self._begin()
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
-        self._tell_standing(committed=False)
+        self._tell_status(committed=False)
         while True:
             self._wait_idle()
             message = self._control.recv(wire.CELL.size)
@@ -69,7 +69,7 @@ class SessionSlot(Slot):
                 self._cell(*wire.CELL.unpack(message)[1:])
             else:
                 self._go_back(wire.ROLLBACK.unpack(message)[1])
-                self._tell_standing(committed=False)
+                self._tell_status(committed=False)
 
     def _begin(self) -> None:
         """A first state, from an interpreter that no cell has touched."""
@@ -128,7 +128,7 @@ class SessionSlot(Slot):
             # It was waiting when its last cell ended, so this is what that cell, or one before, did to it.
             self._tell_done(wire.BROKEN, signal.SIGKILL, (0.0, 0.0, 0), files, fetch=0)
             self._go_back(current.number - 1)
-            self._tell_standing(committed=False)
+            self._tell_status(committed=False)
             return
         frozen = self._states[:-1] if in_place else self._states
         limits = (0, cpu, wall, memory, output, fetch)
@@ -150,7 +150,7 @@ class SessionSlot(Slot):
             if new is not None:
                 new.close()
             self._go_back(current.number)
-        self._tell_standing(committed)
+        self._tell_status(committed)
 
     def _start(self, current: State, in_place: bool, request: tuple[Any, ...], files: list[int]) -> State | None:
         """Have the current state run a cell, in a fork of itself or in place; the state in which the cell runs.
@@ -332,13 +332,13 @@ class SessionSlot(Slot):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         return pidfd
 
-    def _tell_standing(self, committed: bool) -> None:
+    def _tell_status(self, committed: bool) -> None:
         current = self._states[-1]
         if self._grown + self._shrunk >= UNSURE or current.obstacles & (PROCESS | DELETED_FILE):
             self._weigh()
         files = os.statvfs(self._settings["layers_folder"])
         held = self._weighed + self._grown + (files.f_blocks - files.f_bfree) * files.f_frsize
-        self._control.send(wire.STANDING.pack(wire.KIND_STANDING, current.number, committed, held, current.obstacles))
+        self._control.send(wire.STATUS.pack(wire.KIND_STATUS, current.number, committed, held, current.obstacles))
 
     def _count(self, new: State) -> None:
         """Note what the cell of a state made."""

@@ -23,7 +23,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import folders, kernel, run, wire
+from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside.layers import remove_folder
 from cleaner_rl.sandbox.inside.proc import BLOCK, Proc
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -158,7 +159,7 @@ class Slot:
         if "mount" in self._layers:
             self._mount.umount()
         else:
-            folders.remove(self._box)
+            remove_folder(self._box)
 
     def _wait_for_start(self, pidfd: int) -> tuple[Any, ...]:
         """Block until the node has a call for the waiting run; ends the slot if either of them is gone."""

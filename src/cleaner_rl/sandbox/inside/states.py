@@ -38,7 +38,7 @@ class State:
         self.channel = channel
         self.number = number
         self.depth = 0
-        """Layers that its files lie in."""
+        """How many layers its files are spread over."""
         self.layer = ""
         """The topmost of them, in which its folder and open files are."""
         self.shared = False
@@ -99,7 +99,7 @@ def _wait(ours: socket.socket, event: int, deadline: float, within_limits: Check
 
 
 def drained(ours: socket.socket) -> bytes:
-    """The end of all that lies in a channel; empty if nothing does."""
+    """Read a channel empty, and return the end of what was in it; empty if there was nothing."""
     tail = b""
     with contextlib.suppress(OSError):  # nothing more there, or nobody at the other end
         while data := os.read(ours.fileno(), wire.CHUNK):

@@ -23,13 +23,13 @@ CELL = struct.Struct("=BBddQQB")
 folder. The cell itself follows on the other socket."""
 ROLLBACK = struct.Struct("=BI")
 """Node to session: kind, number of a checkpoint."""
-STANDING = struct.Struct("=BIBQB")
+STATUS = struct.Struct("=BIBQB")
 """Session to node, after a start, a cell or a rollback: kind, checkpoint that it stands at, whether the cell was
 committed, bytes held, what keeps the state from being forked (bits of `OBSTACLES`)."""
 OBSTACLES = ("thread", "process", "socket", "pipe", "shared mapping", "deleted file", "descriptor")
 
 ON_SUCCESS, ALWAYS, NEVER = range(3)
-KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STANDING = range(1, 8)
+KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS = range(1, 8)
 
 # Why a slot ended a run.
 EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)

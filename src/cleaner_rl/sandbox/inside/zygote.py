@@ -7,6 +7,7 @@ libraries and programs, all read-only, and nothing else of the host.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import marshal
@@ -61,6 +62,33 @@ def main(channel: int) -> NoReturn:
             become_slot(settings | (session or {}), index, calls, requests, Slot if session is None else SessionSlot)
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def try_slot(channel: int) -> None:
+    """Fork one slot without a zygote, to see whether this machine lets slots be.
+
+    The slot says hello as all do once they are shut in, or what was refused; it ends when the channel does.
+    """
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if kernel.fork() == 0:
+        _try_slot(channel)
+    os.close(channel)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _try_slot(channel: int) -> None:
+    control = socket.socket(fileno=channel)
+    _, requests = socket.socketpair()
+    settings = wire.unpack(channel)
+    try:
+        build_root(settings)
+        become_slot(settings, 0, control, requests, Slot)
+    except OSError as error:
+        control.sendall(str(error.strerror).encode())
+    finally:
+        os._exit(1)
 
 
 def preload(modules: list[str], paths: list[str], warm_up: str) -> None:

@@ -1,15 +1,14 @@
 """A node behind an HTTP address.
 
-- `keeper`: binds the address, keeps the front alive · `front`: the process that serves.
+- `supervisor`: binds the address, keeps the server alive · `server`: the process that serves.
 - `app`: routes, tokens, problems · `http`: one exchange over raw ASGI.
-- `groups`: the bounded, fair queue, deadlines, callers that leave · `owners`: tokens and quotas.
+- `fair_queue`: the bounded queue, deadlines, callers that leave · `tenants`: tokens and quotas.
 - `runs`, `sessions`, `about`: our endpoints · `code_judge`, `fusion`: those of others · `observe`: log and metrics.
 
-Limits: no TLS (put a proxy in front); one front process per node, so about ten cores of short runs each: use more nodes
-on larger machines.
+Limits: no TLS (put a proxy in front); one server process per node, so about ten cores of short runs each: use more
+nodes on larger machines.
 """
 
-from cleaner_rl.sandbox.service.config import ServiceConfig
-from cleaner_rl.sandbox.service.keeper import Keeper, UnsafeBindError, bind
+from cleaner_rl.sandbox.service.supervisor import ServiceConfig, Supervisor, UnsafeBindError, bind
 
-__all__ = ["Keeper", "ServiceConfig", "UnsafeBindError", "bind"]
+__all__ = ["ServiceConfig", "Supervisor", "UnsafeBindError", "bind"]

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from cleaner_rl import __version__
+from cleaner_rl.sandbox.protocol.wire import Problem, encode
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.http import JSON, LINES, Exchange
-from cleaner_rl.sandbox.service.owners import Owner
-from cleaner_rl.sandbox.wire import Problem, encode
+from cleaner_rl.sandbox.service.tenants import Tenant
 
 
 class Health(msgspec.Struct):
-    """A node as it stands."""
+    """What a node says of itself at `/healthz`."""
 
     status: str
     """`ok`, or `draining` (then the HTTP status is 503)."""
@@ -55,7 +55,7 @@ class About:
         self._app, self._connections = app, connections
 
     def now(self) -> Health:
-        """The node as it stands."""
+        """Return what the node says of itself now."""
         status, queue = self._app.node.status, self._app.queue
         return Health(
             status="draining" if queue.draining else "ok",
@@ -76,15 +76,15 @@ class About:
             zygote_deaths=status.zygote_deaths,
         )
 
-    async def health(self, exchange: Exchange, _: Owner) -> None:
+    async def health(self, exchange: Exchange, _: Tenant) -> None:
         """Answer 200, or 503 while draining, so that a load balancer sends nothing more."""
         await exchange.reply(encode(self.now()), 503 if self._app.queue.draining else 200)
 
-    async def metrics(self, exchange: Exchange, _: Owner) -> None:
+    async def metrics(self, exchange: Exchange, _: Tenant) -> None:
         """Answer in Prometheus' text form."""
         await exchange.reply(self._app.observer.text(), content_type=b"text/plain; version=0.0.4; charset=utf-8")
 
-    async def openapi(self, exchange: Exchange, _: Owner) -> None:
+    async def openapi(self, exchange: Exchange, _: Tenant) -> None:
         """Answer with the document."""
         await exchange.reply(encode(document(self._app)))
 

@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cleaner_rl.sandbox.node import Node
-from cleaner_rl.sandbox.service.config import ServiceConfig
-from cleaner_rl.sandbox.service.groups import Queue
+from cleaner_rl.sandbox.node.node import Node
+from cleaner_rl.sandbox.service.fair_queue import Queue
 from cleaner_rl.sandbox.service.http import Arrivals, Exchange, GoneError, HttpError, Receive, Scope, Send
 from cleaner_rl.sandbox.service.observe import CallLog, Observer
-from cleaner_rl.sandbox.service.owners import Owner, Owners
+from cleaner_rl.sandbox.service.supervisor import ServiceConfig
+from cleaner_rl.sandbox.service.tenants import Tenant, Tenants
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Exchange, Owner], Awaitable[None]]
+Handler = Callable[[Exchange, Tenant], Awaitable[None]]
 PART: Final = "*"
 """In a route's path: one part that varies. As the last one it takes the rest of the path."""
 
@@ -32,7 +32,7 @@ class Route:
 
     method: str
     path: str
-    """Variable parts stand in braces, as OpenAPI writes them."""
+    """Variable parts are in braces, as OpenAPI writes them."""
     handler: Handler
     summary: str
     request: Any = None
@@ -47,8 +47,8 @@ class Route:
 class App:
     """The service of one node."""
 
-    def __init__(self, config: ServiceConfig, node: Node, owners: Owners, log: CallLog) -> None:
-        self.config, self.node, self.owners = config, node, owners
+    def __init__(self, config: ServiceConfig, node: Node, tenants: Tenants, log: CallLog) -> None:
+        self.config, self.node, self.tenants = config, node, tenants
         self.queue = Queue(config.node.slots, config.most_waiting, config.most_held_mb * 1_048_576)
         self.observer = Observer(lambda: node.status, self.queue, log, config.log_code)
         self._arrivals = Arrivals(config.most_body_mb * 1_048_576, config.most_held_mb * 1_048_576)
@@ -73,12 +73,15 @@ class App:
         exchange = Exchange(scope, receive, send, self._arrivals)
         try:
             route = self._exact.get((exchange.method, exchange.path)) or self._find(exchange)
-            owner = self.owners.find(exchange.header(b"authorization"))
-            if owner is None and not route.open:
+            tenant = self.tenants.find(exchange.header(b"authorization"))
+            if tenant is None and not route.open:
                 raise HttpError(
-                    401, "unauthorized", "A valid token is needed.", ((b"www-authenticate", b"Bearer, Basic"),)
+                    401,
+                    "unauthorized",
+                    "A valid token is needed: send `Authorization: Bearer TOKEN`.",
+                    ((b"www-authenticate", b"Bearer, Basic"),),
                 )
-            await route.handler(exchange, owner or _NOBODY)
+            await route.handler(exchange, tenant or _NOBODY)
         except GoneError:
             pass
         except HttpError as error:
@@ -112,4 +115,4 @@ class App:
         raise HttpError(404, "not_found", "There is no such path here; see /openapi.json.")
 
 
-_NOBODY = Owner("nobody")
+_NOBODY = Tenant("nobody")

@@ -12,11 +12,11 @@ from typing import Literal
 
 import msgspec
 
+from cleaner_rl.sandbox.protocol.wire import BROKEN, OVERLOADED, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Handler, Route
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
-from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import Runs
-from cleaner_rl.sandbox.wire import BROKEN, OVERLOADED, Outcome, RunCall, encode
+from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
 
 WAIT_SECONDS = 15.0
@@ -122,20 +122,20 @@ class CodeJudge:
     def __init__(self, app: App) -> None:
         self._app, self._runs = app, Runs(app)
 
-    async def ping(self, exchange: Exchange, _: Owner) -> None:
+    async def ping(self, exchange: Exchange, _: Tenant) -> None:
         """Say pong."""
         await exchange.reply(b'"pong"')
 
-    async def status(self, exchange: Exchange, _: Owner) -> None:
+    async def status(self, exchange: Exchange, _: Tenant) -> None:
         """Say how busy the node is."""
         await exchange.reply(encode(JudgeStatus(self._app.queue.waiting, self._app.queue.slots)))
 
     def one(self, kind: type[JudgeResult]) -> Handler:
         """The handler for one submission."""
 
-        async def handle(exchange: Exchange, owner: Owner) -> None:
+        async def handle(exchange: Exchange, tenant: Tenant) -> None:
             submission = await exchange.json(_one_decoder)
-            (result,) = await self._judge(exchange, owner, [submission], kind, WAIT_SECONDS)
+            (result,) = await self._judge(exchange, tenant, [submission], kind, WAIT_SECONDS)
             await exchange.reply(encode(result))
 
         return handle
@@ -143,11 +143,11 @@ class CodeJudge:
     def many(self, kind: type[JudgeResult], start_within: float) -> Handler:
         """The handler for a batch."""
 
-        async def handle(exchange: Exchange, owner: Owner) -> None:
+        async def handle(exchange: Exchange, tenant: Tenant) -> None:
             batch = await exchange.json(_batch_decoder)
             if not batch.submissions:
                 raise HttpError(422, "invalid_request", "The batch holds no submissions.")
-            results = await self._judge(exchange, owner, batch.submissions, kind, start_within)
+            results = await self._judge(exchange, tenant, batch.submissions, kind, start_within)
             await exchange.reply(encode({"sub_id": batch.sub_id, "results": results}))
 
         return handle
@@ -155,7 +155,7 @@ class CodeJudge:
     async def _judge(
         self,
         exchange: Exchange,
-        owner: Owner,
+        tenant: Tenant,
         all_of_them: list[Submission],
         kind: type[JudgeResult],
         start_within: float,
@@ -171,8 +171,8 @@ class CodeJudge:
         results = [_result(each, None, kind) for each in all_of_them]
         try:
             if calls:
-                with self._runs.group(exchange, owner, calls, start_within=start_within) as group:
-                    while ready := await group.next():
+                with self._runs.enqueue(exchange, tenant, calls, start_within=start_within) as pending:
+                    while ready := await pending.next():
                         for index, outcome in ready:  # one by one: an output that is judged needn't be held any longer
                             results[places[index]] = _result(python[index], outcome, kind)
         except HttpError as error:

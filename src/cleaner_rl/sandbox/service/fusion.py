@@ -14,15 +14,15 @@ from typing import Literal
 
 import msgspec
 
-from cleaner_rl.sandbox.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.isolation.tiers import TierError
+from cleaner_rl.sandbox.protocol.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.protocol.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.code_judge import error_text
-from cleaner_rl.sandbox.service.groups import Group
+from cleaner_rl.sandbox.service.fair_queue import PendingRequest
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
-from cleaner_rl.sandbox.service.owners import Owner
 from cleaner_rl.sandbox.service.runs import Runs
-from cleaner_rl.sandbox.tiers import TierError
-from cleaner_rl.sandbox.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
+from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
 
 WALL_FACTOR = 3.0
@@ -81,7 +81,7 @@ class RunJupyter(msgspec.Struct):
 
 
 class CellResult(msgspec.Struct):
-    """How a cell fared. The value of its last expression stands in `stdout`; `display` is empty."""
+    """How a cell fared. The value of its last expression is in `stdout`; `display` is empty."""
 
     stdout: str
     stderr: str
@@ -120,11 +120,11 @@ class Fusion:
     def __init__(self, app: App) -> None:
         self._app, self._runs = app, Runs(app)
 
-    async def ping(self, exchange: Exchange, _: Owner) -> None:
+    async def ping(self, exchange: Exchange, _: Tenant) -> None:
         """Say pong."""
         await exchange.reply(b'"pong"')
 
-    async def run_code(self, exchange: Exchange, owner: Owner) -> None:
+    async def run_code(self, exchange: Exchange, tenant: Tenant) -> None:
         """Run a program."""
         asked = await exchange.json(_code_decoder)
         if asked.language != "python":
@@ -141,8 +141,8 @@ class Fusion:
             keep_chars=self._app.config.node.limits.output_bytes,  # all of it: their clients compare what they get
         )
         try:
-            with self._runs.group(exchange, owner, [call]) as group:
-                ((_, outcome),) = await group.next()
+            with self._runs.enqueue(exchange, tenant, [call]) as pending:
+                ((_, outcome),) = await pending.next()
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
@@ -150,7 +150,7 @@ class Fusion:
             return
         await exchange.reply(encode(_code_result(outcome)))
 
-    async def run_jupyter(self, exchange: Exchange, owner: Owner) -> None:
+    async def run_jupyter(self, exchange: Exchange, tenant: Tenant) -> None:
         """Run cells, in a session that ends with the request."""
         asked = await exchange.json(_jupyter_decoder)
         if asked.kernel != "python3":
@@ -165,11 +165,13 @@ class Fusion:
         def finished(_: int, ended: RunJupyterResult | None, waited: float) -> None:
             outcome = None if ended is None else _as_outcome(ended)
             code = "\n".join(asked.cells)
-            self._app.observer.call_ended("/run_jupyter", owner, "", code, outcome, waited, "")
+            self._app.observer.call_ended("/run_jupyter", tenant, "", code, outcome, waited, "")
 
         try:
-            with Group(self._app.queue, owner, exchange.gone, 1, exchange.size, execute, unrun, finished) as group:
-                ((_, result),) = await group.next()
+            with PendingRequest(
+                self._app.queue, tenant, exchange.gone, 1, exchange.size, execute, unrun, finished
+            ) as pending:
+                ((_, result),) = await pending.next()
         except HttpError as error:
             if error.status not in (429, 503):
                 raise

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cleaner_rl.sandbox.wire import Problem, encode
+from cleaner_rl.sandbox.protocol.wire import Problem, encode
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

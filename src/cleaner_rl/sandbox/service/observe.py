@@ -18,10 +18,10 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from cleaner_rl.sandbox.config import NodeStatus
-from cleaner_rl.sandbox.service.groups import GONE, Queue
-from cleaner_rl.sandbox.service.owners import Owner
-from cleaner_rl.sandbox.wire import Outcome, encode
+from cleaner_rl.sandbox.node.config import NodeStatus
+from cleaner_rl.sandbox.protocol.wire import Outcome, encode
+from cleaner_rl.sandbox.service.fair_queue import GONE, Queue
+from cleaner_rl.sandbox.service.tenants import Tenant
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class CallLine(msgspec.Struct, omit_defaults=True):
 
     time: float
     endpoint: str
-    owner: str
+    tenant: str
     id: str
     status: str
     waited_seconds: float
@@ -48,10 +48,10 @@ class CallLine(msgspec.Struct, omit_defaults=True):
 
 
 class CallLog:
-    """Writes lines a few at a time: at thousands of calls a second, a system call for each would be a cost of its own.
+    """Writes lines a few at a time: at thousands of calls per second, a system call for each would be expensive.
 
-    Limits: a front that is killed takes the last lines with it; a reader that stalls stalls the node. Without a reader,
-    or room on its disk, there is no log any more until the front is started again.
+    Limits: a server that is killed takes the last lines with it; a reader that stalls stalls the node. Without a
+    reader, or room on its disk, there is no log any more until the server is started again.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -133,13 +133,22 @@ class Observer:
         )
 
     def call_ended(
-        self, endpoint: str, owner: Owner, call_id: str, code: str, outcome: Outcome | None, waited: float, session: str
+        self,
+        endpoint: str,
+        tenant: Tenant,
+        call_id: str,
+        code: str,
+        outcome: Outcome | None,
+        waited: float,
+        session: str,
     ) -> None:
         """A call has ended; without an outcome if nobody was left to hear it."""
         status = GONE if outcome is None else outcome.status.value
         self._calls.labels(endpoint, status).inc()
         self._waited.observe(waited)
-        line = CallLine(round(time.time(), 3), endpoint, owner.name, call_id, status, round(waited, 6), session=session)
+        line = CallLine(
+            round(time.time(), 3), endpoint, tenant.name, call_id, status, round(waited, 6), session=session
+        )
         if outcome is not None:
             self._wall.observe(outcome.wall_seconds)
             self._cpu.inc(outcome.cpu_seconds)

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cleaner_rl.sandbox.protocol.wire import EXPIRED, BatchCall, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Route
-from cleaner_rl.sandbox.service.groups import Group
+from cleaner_rl.sandbox.service.fair_queue import PendingRequest
 from cleaner_rl.sandbox.service.http import Exchange, HttpError
-from cleaner_rl.sandbox.service.owners import Owner
-from cleaner_rl.sandbox.wire import EXPIRED, BatchCall, Outcome, RunCall, encode
+from cleaner_rl.sandbox.service.tenants import Tenant
 
 _run_decoder = msgspec.json.Decoder(RunCall)
 _batch_decoder = msgspec.json.Decoder(BatchCall)
@@ -33,41 +33,41 @@ def add_runs(app: App) -> None:
 
 
 class Runs:
-    """Runs of stand-alone programs; the other dialects run theirs through `group` as well."""
+    """Runs of stand-alone programs; the other dialects run theirs through `enqueue` as well."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def run(self, exchange: Exchange, owner: Owner) -> None:
+    async def run(self, exchange: Exchange, tenant: Tenant) -> None:
         """Answer one call."""
         call = await exchange.json(_run_decoder)
-        with self.group(exchange, owner, [call], call.within) as group:
-            ((_, outcome),) = await group.next()
+        with self.enqueue(exchange, tenant, [call], call.within) as pending:
+            ((_, outcome),) = await pending.next()
         await exchange.reply(encode(outcome))
 
-    async def batch(self, exchange: Exchange, owner: Owner) -> None:
+    async def batch(self, exchange: Exchange, tenant: Tenant) -> None:
         """Answer many calls as they end."""
         batch = await exchange.json(_batch_decoder)
         if not batch.calls:
             raise HttpError(400, "invalid_request", "The batch holds no calls.")
         within = batch.calls[0].within if batch.within is None and len(batch.calls) == 1 else batch.within
-        with self.group(exchange, owner, batch.calls, within) as group:
-            while ready := await group.next():
+        with self.enqueue(exchange, tenant, batch.calls, within) as pending:
+            while ready := await pending.next():
                 lines = []
                 for index, outcome in ready:
                     outcome.index = index
                     lines.append(encode(outcome))
                 lines.append(b"")
-                await exchange.lines(b"\n".join(lines), last=group.complete)
+                await exchange.lines(b"\n".join(lines), last=pending.complete)
 
-    def group(
+    def enqueue(
         self,
         exchange: Exchange,
-        owner: Owner,
+        tenant: Tenant,
         calls: Sequence[RunCall],
         within: float | None = None,
         start_within: float | None = None,
-    ) -> Group[Outcome]:
+    ) -> PendingRequest[Outcome]:
         """Put some calls into the queue. Raises `HttpError` if there is no room, or if one names impossible limits."""
         app, endpoint = self._app, exchange.path
         defaults = app.config.node.limits
@@ -95,11 +95,11 @@ class Runs:
             return Outcome.unrun(calls[index].id, reason)
 
         def finished(index: int, outcome: Outcome | None, waited: float) -> None:
-            app.observer.call_ended(endpoint, owner, calls[index].id, calls[index].code, outcome, waited, "")
+            app.observer.call_ended(endpoint, tenant, calls[index].id, calls[index].code, outcome, waited, "")
 
         size, deadlines = exchange.size, (within, start_within)
-        return Group(
-            app.queue, owner, exchange.gone, len(calls), size, execute, unrun, finished, *deadlines, result_size
+        return PendingRequest(
+            app.queue, tenant, exchange.gone, len(calls), size, execute, unrun, finished, *deadlines, result_size
         )
 
 

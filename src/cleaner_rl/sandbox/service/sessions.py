@@ -14,16 +14,11 @@ from typing import TypeVar
 
 import msgspec
 
-from cleaner_rl.sandbox.requests import Cell, Commit, RollbackDeclinedError, SessionLostError, path_problem
-from cleaner_rl.sandbox.service.app import App, Route
-from cleaner_rl.sandbox.service.groups import Group
-from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError
-from cleaner_rl.sandbox.service.owners import Owner
-from cleaner_rl.sandbox.service.runs import result_size
-from cleaner_rl.sandbox.sessions import Session
-from cleaner_rl.sandbox.store import NoRoomError
-from cleaner_rl.sandbox.tiers import TierError
-from cleaner_rl.sandbox.wire import (
+from cleaner_rl.sandbox.isolation.tiers import TierError
+from cleaner_rl.sandbox.node.sessions import Session
+from cleaner_rl.sandbox.node.store import NoRoomError
+from cleaner_rl.sandbox.protocol.requests import Cell, Commit, RollbackDeclinedError, SessionLostError, path_problem
+from cleaner_rl.sandbox.protocol.wire import (
     BROKEN,
     EXPLANATIONS,
     CellCall,
@@ -34,6 +29,11 @@ from cleaner_rl.sandbox.wire import (
     SessionOpened,
     encode,
 )
+from cleaner_rl.sandbox.service.app import App, Route
+from cleaner_rl.sandbox.service.fair_queue import PendingRequest
+from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError
+from cleaner_rl.sandbox.service.runs import result_size
+from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
 
 _open_decoder = msgspec.json.Decoder(SessionCall)
@@ -50,7 +50,7 @@ class Held:
     """A session, whose it is, and whether something is being done with it."""
 
     session: Session
-    owner: Owner
+    tenant: Tenant
     busy: bool = False
 
     def __enter__(self) -> Held:
@@ -84,34 +84,34 @@ class Sessions:
         self._app = app
         self._held: dict[str, Held] = {}
 
-    async def open(self, exchange: Exchange, owner: Owner) -> None:
+    async def open(self, exchange: Exchange, tenant: Tenant) -> None:
         """Open one."""
         call = await exchange.json(_open_decoder)
-        self._app.queue.check(owner, 0, 0)
+        self._app.queue.check(tenant, 0, 0)
         self._forget_lost()
-        if owner.most_sessions is not None and owner.sessions >= owner.most_sessions:
+        if tenant.most_sessions is not None and tenant.sessions >= tenant.most_sessions:
             message = "Your token may not have more sessions open; close one."
             raise HttpError(429, "too_many_sessions", message, ((b"retry-after", b"1"),))
-        owner.sessions += 1  # before the first wait: of requests that come together, each sees the others
+        tenant.sessions += 1  # before the first wait: of requests that come together, each sees the others
         leaving = asyncio.ensure_future(exchange.gone())
         try:
             session = await self._opened(call)
         except BaseException:
-            owner.sessions -= 1
+            tenant.sessions -= 1
             raise
         finally:
             left = leaving.done()
             leaving.cancel()
-        held = self._held[session.id] = Held(session, owner)
+        held = self._held[session.id] = Held(session, tenant)
         if left:  # nobody will ever hear its name
             self._forget(held)
             await session.close()
             raise GoneError
         await exchange.reply(encode(SessionOpened(session.id)), 201)
 
-    async def run(self, exchange: Exchange, owner: Owner) -> None:
+    async def run(self, exchange: Exchange, tenant: Tenant) -> None:
         """Run a cell."""
-        with self._find(exchange, owner) as held:
+        with self._find(exchange, tenant) as held:
             call = await exchange.json(_cell_decoder)
             try:
                 cell = call.cell(self._app.config.node.limits)
@@ -119,16 +119,16 @@ class Sessions:
                 raise HttpError(400, "invalid_request", f"{error}.") from None
             await exchange.reply(encode(await self._cell(exchange, held, cell, call.within)))
 
-    async def put(self, exchange: Exchange, owner: Owner) -> None:
+    async def put(self, exchange: Exchange, tenant: Tenant) -> None:
         """Put a file: an empty cell that brings it along, so that it rolls back like any other cell."""
-        with self._find(exchange, owner) as held:
+        with self._find(exchange, tenant) as held:
             cell = Cell("", commit=Commit.ON_SUCCESS, files={_file_name(exchange): await exchange.body()})
             await exchange.reply(encode(await self._cell(exchange, held, cell)))
 
-    async def fetch(self, exchange: Exchange, owner: Owner) -> None:
+    async def fetch(self, exchange: Exchange, tenant: Tenant) -> None:
         """Fetch a file: an empty cell that leaves no trace."""
         name = _file_name(exchange)
-        with self._find(exchange, owner) as held:
+        with self._find(exchange, tenant) as held:
             await exchange.body()
             outcome = await self._cell(exchange, held, Cell("", commit=Commit.NEVER, fetch=(name,)))
         if outcome.status is Status.FAULT:
@@ -137,9 +137,9 @@ class Sessions:
             raise HttpError(404, "no_file", "The session has no such file that could be fetched.")
         await exchange.reply(outcome.files[name], content_type=BYTES)
 
-    async def rollback(self, exchange: Exchange, owner: Owner) -> None:
+    async def rollback(self, exchange: Exchange, tenant: Tenant) -> None:
         """Go back."""
-        with self._find(exchange, owner) as held:
+        with self._find(exchange, tenant) as held:
             call = await exchange.json(_rollback_decoder)
             try:
                 checkpoint = await self._alive(held, held.session.rollback(call.checkpoint))
@@ -147,9 +147,9 @@ class Sessions:
                 raise HttpError(409, "rollback_declined", f"{error}") from None
         await exchange.reply(encode(RolledBack(checkpoint)))
 
-    async def close(self, exchange: Exchange, owner: Owner) -> None:
+    async def close(self, exchange: Exchange, tenant: Tenant) -> None:
         """Close one, whatever it is doing."""
-        held = self._find(exchange, owner)
+        held = self._find(exchange, tenant)
         self._forget(held)
         await held.session.close()
         await exchange.reply(b"", 204)
@@ -182,15 +182,17 @@ class Sessions:
             # A lost session is told as such; in the counts it is one more call that the node broke.
             outcome = unrun(0, BROKEN) if isinstance(ended, HttpError) else ended
             assert not isinstance(outcome, HttpError)
-            app.observer.call_ended(endpoint, held.owner, cell.request_id, cell.code, outcome, waited, held.session.id)
+            app.observer.call_ended(endpoint, held.tenant, cell.request_id, cell.code, outcome, waited, held.session.id)
 
         def size_of(ended: Outcome | HttpError) -> int:
             return result_size(ended) if isinstance(ended, Outcome) else 0
 
         size = exchange.size
-        queued = Group(app.queue, held.owner, exchange.gone, 1, size, execute, unrun, finished, within, size_of=size_of)
-        with queued as group:
-            ((_, ended),) = await group.next()
+        queued = PendingRequest(
+            app.queue, held.tenant, exchange.gone, 1, size, execute, unrun, finished, within, size_of=size_of
+        )
+        with queued as pending:
+            ((_, ended),) = await pending.next()
         if isinstance(ended, HttpError):
             raise ended
         return ended
@@ -202,15 +204,15 @@ class Sessions:
             self._forget(held)
             raise HttpError(410, "session_lost", f"The session is lost: {error}") from None
 
-    def _find(self, exchange: Exchange, owner: Owner) -> Held:
+    def _find(self, exchange: Exchange, tenant: Tenant) -> Held:
         held = self._held.get(exchange.tail[0])
-        if held is None or held.owner is not owner:
+        if held is None or held.tenant is not tenant:
             raise HttpError(410, "session_lost", "There is no such session here: closed, lost, or never opened.")
         return held
 
     def _forget(self, held: Held) -> None:
         if self._held.pop(held.session.id, None) is not None:
-            held.owner.sessions -= 1
+            held.tenant.sessions -= 1
 
     def _forget_lost(self) -> None:
         # The node ends sessions by itself and tells whoever comes back; those of callers who never do must not add up.

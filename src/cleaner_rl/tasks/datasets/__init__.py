@@ -21,7 +21,7 @@ from cleaner_rl.tasks.datasets.rows import DatasetError, Row, SkippedRowError, r
 from cleaner_rl.tasks.datasets.sources import SOURCES, Source
 from cleaner_rl.tasks.datasets.verl import from_verl, read_verl, to_verl, write_verl
 from cleaner_rl.tasks.task import Task
-from cleaner_rl.tools.plugins import Plugins
+from cleaner_rl.tools import Plugins
 
 __all__ = [
     "TASK_LOADERS",
@@ -35,6 +35,7 @@ __all__ = [
     "from_verl",
     "load_from_hub",
     "load_named",
+    "load_sets",
     "load_tasks",
     "read_verl",
     "to_verl",
@@ -64,7 +65,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What became of a data set's rows: tasks + skipped + duplicates are all of them."""
+    """The result of loading a data set: tasks + skipped + duplicates are all of its rows."""
 
     tasks: tuple[Task, ...]
     skipped: tuple[Skipped, ...]
@@ -73,34 +74,58 @@ class Loaded:
 
 
 def dataset_names() -> list[str]:
-    """The data sets that can be loaded, ours and those of other installed packages."""
+    """Return the data sets that can be loaded, ours and those of other installed packages."""
     return TASK_LOADERS.names()
 
 
 def load_tasks(name: str, path: str | Path, *, seed: int = 0) -> Loaded:
-    """The tasks of a data set, from a local .jsonl or .parquet file. The seed orders multiple choices."""
+    """Load the tasks of a data set from a local .jsonl or .parquet file. The seed orders multiple choices."""
     source = _source(name)
     with closing(read_file(Path(path))) as rows:
         return _tasks(name, source, rows, seed)
 
 
 def load_from_hub(name: str, hub: str | None = None, *, seed: int = 0) -> Loaded:
-    """The same from the hub, through `datasets`; `hub` names a copy elsewhere. It can't be reached from our tests."""
+    """Load the same from the Hugging Face hub, through `datasets`; `hub` names another copy. Our tests can't reach the
+    hub.
+    """
     source = _source(name)
     return _tasks(name, source, read_hub(hub or source.hub, source.config, source.split), seed)
 
 
 def load_named(named: str, *, seed: int = 0) -> tuple[str, Loaded]:
-    """Tasks as a command line names them, and what to call them.
+    """Load tasks as a command line names them, and return them with the name of the set.
 
     `aime24` is from the hub, `aime24=aime.parquet` from a local file with the same columns. `mine.jsonl` (one
-    `Task.to_json()` a line) and `mine.parquet` (from `write_verl`) are tasks of your own.
+    `Task.to_json()` per line) and `mine.parquet` (from `write_verl`) are tasks of your own.
     """
     name, of_file, path = named.partition("=")
     if not of_file and Path(name).suffix in (".jsonl", ".parquet"):
         return Path(name).stem, _own(Path(name))
     name = SHORT_NAMES.get(name, name)
     return name, load_tasks(name, path, seed=seed) if of_file else load_from_hub(name, seed=seed)
+
+
+def load_sets(names: Iterable[str], *, seed: int = 0) -> dict[str, Loaded]:
+    """Load several sets as a command line names them (see `load_named`), by their names.
+
+    Raises:
+        DatasetError: Two sets have the same name, or two tasks the same id.
+    """
+    sets: dict[str, Loaded] = {}
+    ids: dict[str, str] = {}
+    for each in names:
+        name, loaded = load_named(each, seed=seed)
+        if name in sets:
+            raise DatasetError(f"two sets are called '{name}': rename one of the files, or name each set once")
+        for task in loaded.tasks:
+            if task.id in ids:
+                raise DatasetError(
+                    f"two tasks have the id '{task.id}' (in {ids[task.id]} and {name}): give own tasks ids of their own"
+                )
+            ids[task.id] = name
+        sets[name] = loaded
+    return sets
 
 
 def _own(path: Path) -> Loaded:

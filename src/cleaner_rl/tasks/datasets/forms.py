@@ -1,9 +1,9 @@
 """The forms in which data sets write test cases, all to ours.
 
 - LiveCodeBench: a list of `{input, output, testtype}`, as JSON or as base64 of zlib of a pickled JSON text. Only a text
-  is ever unpickled. A call's input is one JSON value a line.
+  is ever unpickled. A call's input is one JSON value per line.
 - verl's and Skywork-OR1's: `{inputs, outputs, fn_name?}`. Of a call, an input is text as LiveCodeBench's, or as in APPS
-  and TACO the list of arguments; the outputs then stand in lists of one each, or as they are.
+  and TACO the list of arguments; the outputs are then lists of one each, or plain values.
 - Skywork-OR1's assertions: `{assert_case: [...]}` and `{import_prefix, test_code, entry_point}`. As code they would
   show the program what it should return, so `assert f(1) == 2` is read, never run, as the call and its result.
 

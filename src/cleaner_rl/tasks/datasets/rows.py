@@ -21,36 +21,36 @@ class SkippedRowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, and where it stands."""
+    """One row, and its position in its file."""
 
     values: Mapping[str, object]
     number: int
-    """From 1."""
+    """Number of the row, from 1."""
     origin: str
 
     def get(self, *names: str) -> object:
-        """The value of the first of these columns that is there and not null; None if none is."""
+        """Return the value of the first of these columns that is there and not null; None if none is."""
         for name in names:
             if self.values.get(name) is not None:
                 return self.values[name]
         return None
 
     def need(self, *names: str) -> object:
-        """The same; an error if there is none of them."""
+        """Return the same as `get`; raise an error if there is none of these columns."""
         value = self.get(*names)
         if value is None:
             raise self.error(f"needs the column {' or '.join(map(repr, names))}")
         return value
 
     def text(self, *names: str) -> str:
-        """A column that must hold text; numbers count as such."""
+        """Return a column that must hold text; numbers count as text."""
         value = self.need(*names)
         if isinstance(value, str | int | float) and str(value).strip():
             return str(value)
         raise self.error(f"needs text in the column {' or '.join(map(repr, names))}")
 
     def struct(self, name: str) -> Row:
-        """A column that holds columns of its own, as a struct or as JSON text."""
+        """Return a column that holds columns of its own, as a struct or as JSON text."""
         value = self.need(name)
         if isinstance(value, str):
             try:
@@ -62,7 +62,7 @@ class Row:
         return Row(value, self.number, f"{self.origin}, {name}")
 
     def error(self, what: str) -> DatasetError:
-        """An error about this row: what is wrong, what is there, and what to do."""
+        """Return an error about this row: what is wrong, what is there, and what to do."""
         found = ", ".join(map(repr, self.values)) or "none"
         return DatasetError(
             f"{self.origin}, row {self.number}: this loader {what}; found {found}. "

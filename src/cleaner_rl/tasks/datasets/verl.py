@@ -17,7 +17,7 @@ from cleaner_rl.tasks.task import Task
 
 
 def to_verl(task: Task, index: int, prompt: Prompt, agent_name: str) -> dict[str, object]:
-    """A task as a row; `agent_name` is the agent loop that verl should run for it."""
+    """Return a task as a row; `agent_name` is the agent loop that verl should run for it."""
     values = task.to_json()
     del values["truth"]
     return {
@@ -31,12 +31,12 @@ def to_verl(task: Task, index: int, prompt: Prompt, agent_name: str) -> dict[str
 
 
 def from_verl(row: Mapping[str, object]) -> Task:
-    """The task that `to_verl` wrote."""
+    """Read the task that `to_verl` wrote."""
     return _task(Row(row, 1, "a row of verl's"))
 
 
 def write_verl(path: str | Path, tasks: Iterable[Task], prompt: Prompt, agent_name: str) -> int:
-    """Write tasks as verl's Parquet file; how many there were."""
+    """Write tasks as verl's Parquet file, and return how many there were."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -57,7 +57,7 @@ def write_verl(path: str | Path, tasks: Iterable[Task], prompt: Prompt, agent_na
 
 
 def read_verl(path: str | Path) -> Iterator[Task]:
-    """The tasks of a file that `write_verl` wrote."""
+    """Read the tasks of a file that `write_verl` wrote."""
     with closing(read_file(Path(path))) as rows:
         yield from map(_task, rows)
 

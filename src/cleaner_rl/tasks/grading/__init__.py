@@ -1,7 +1,7 @@
 """Judges final answers: right, wrong, or a fault of the grader's own.
 
 - `grades`: what a grader says, its reward, and grades counted.
-- `extraction`: where the answer stands in the text.
+- `extraction`: where the answer is in the text.
 - `mathematics`, with `integers` and `math_pool`: digits, text, then algebra in killable processes (`math_worker`).
 - `choice`: letters · `programs`, with `cases` and `runner`: test cases in a sandbox.
 
@@ -21,7 +21,7 @@ from cleaner_rl.tasks.grading.math_pool import MathPool
 from cleaner_rl.tasks.grading.mathematics import MathGrader
 from cleaner_rl.tasks.grading.programs import CodeGrader, CodeRun, Execute
 from cleaner_rl.tasks.task import Task
-from cleaner_rl.tools.plugins import Plugins
+from cleaner_rl.tools import Plugins
 
 GRADERS: Plugins[Grader] = Plugins(
     group="cleaner_rl.graders",
@@ -61,7 +61,7 @@ __all__ = [
 
 
 async def grade(task: Task, text: str, graders: Mapping[str, Grader]) -> Grade:
-    """What the task's own grader says of a final turn. A grader that raises has a fault; it doesn't end the run."""
+    """Grade a final turn with the task's own grader. If a grader raises, the grade is a fault; the run continues."""
     if task.grader not in graders:
         known = ", ".join(f"'{name}'" for name in graders) or "none"
         raise LookupError(f"task '{task.id}' needs the grader '{task.grader}'; available: {known}")

@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test."""
+    """One test case of a program."""
 
     input: str
     output: str
@@ -23,20 +23,20 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """All tests of one program."""
+    """All test cases of one program."""
 
     cases: tuple[Case, ...]
     entry: str | None = None
     """The function to call; None: the program reads stdin and prints."""
 
     def dumps(self) -> str:
-        """As a task's `truth`."""
+        """Return the cases as a task's `truth`."""
         values = {"entry": self.entry, "cases": [[case.input, case.output] for case in self.cases]}
         return json.dumps(values, ensure_ascii=False)
 
     @classmethod
     def loads(cls, truth: str) -> Cases:
-        """Of a task's `truth`; ValueError if it isn't one of ours."""
+        """Read the cases of a task's `truth`; raise `ValueError` if it isn't one of ours."""
         try:
             values = json.loads(truth)
             return cls(tuple(Case(str(given), str(wanted)) for given, wanted in values["cases"]), values["entry"])
@@ -45,7 +45,9 @@ class Cases:
 
 
 def call_case(args: Sequence[object], kwargs: Mapping[str, object], output: object) -> Case:
-    """A case of a call; ValueError if JSON would hand over other arguments than these: lists for tuples, say."""
+    """Make a case that calls a function; raise `ValueError` if JSON would change its arguments, such as tuples to
+    lists.
+    """
     given = {"args": list(args), "kwargs": dict(kwargs)}
     written = json.dumps(given)
     # As text, in which 1, 1.0, "1" and True differ, and so do a list and a tuple.

@@ -8,13 +8,13 @@ from cleaner_rl.tasks.task import Task
 
 
 class ChoiceGrader:
-    """Judges a chosen letter."""
+    """Grades a chosen letter."""
 
     def __init__(self, letters: str = "ABCD") -> None:
         self._letters = letters
 
     async def grade(self, task: Task, text: str) -> Grade:
-        """Right if the letter chosen is the task's."""
+        """Grade as right if the chosen letter is the task's."""
         if len(task.truth) != 1 or task.truth not in self._letters:
             return Grade(Outcome.FAULT, None, f"The reference '{task.truth}' is none of {self._letters}.")
         letter = choice_letter(text, self._letters)

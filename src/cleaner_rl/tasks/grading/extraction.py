@@ -1,4 +1,4 @@
-r"""Where the answer stands in a model's final turn.
+r"""Find the answer in a model's final turn.
 
 - Mathematics: in the last `\boxed{}` (or `\fbox{}`) whose braces balance, wherever in the text it is.
 - Choices: the same box; without one, the last "answer: C", "answer is (C)" or "answer is option C". "A or B" is none.
@@ -30,7 +30,7 @@ _CLOSING = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[`~]*+[ \t]*+")
 
 
 def boxed(text: str) -> str | None:
-    r"""What the last complete `\boxed{}` holds, boxes around all of it taken off; None if there is none."""
+    r"""Return the content of the last complete `\boxed{}`, without boxes around all of it; None if there is none."""
     boxes = {match.end() - 1 for match in _BOX.finditer(text)}
     if not boxes:
         return None
@@ -63,7 +63,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def choice_letter(text: str, letters: str = "ABCD") -> str | None:
-    """The letter chosen; None if the text chooses none of `letters`."""
+    """Return the chosen letter; None if the text chooses none of `letters`."""
     if (box := boxed(text)) is not None:
         plain = _WRAPPERS.sub(r"\1", box).replace("$", "").replace("\\", "").strip()
         found = _LETTER.fullmatch(plain.strip("{} "))
@@ -76,7 +76,9 @@ def choice_letter(text: str, letters: str = "ABCD") -> str | None:
 
 
 def program(text: str) -> str | None:
-    """The program in the text's last fenced block of Python, or of any or no language; None if there is no block."""
+    """Return the program in the text's last fenced block of Python, or of any or no language; None if there is no
+    block.
+    """
     blocks = _blocks(text)
     python = [code for language, code in blocks if language in ("python", "py", "python3")]
     if python:

@@ -16,7 +16,7 @@ from cleaner_rl.tasks.task import Task
 
 
 class Outcome(StrEnum):
-    """What became of an answer."""
+    """Says whether an answer is right, wrong or could not be graded."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -24,7 +24,7 @@ class Outcome(StrEnum):
 
 
 class RewardScale(StrEnum):
-    """Which numbers stand for wrong and right."""
+    """The rewards of wrong and right answers."""
 
     SIGNED = "signed"
     """{-1, 1}: the CLEANER recipes."""
@@ -34,7 +34,7 @@ class RewardScale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """One test case of a program."""
+    """The result of a program in one test case."""
 
     outcome: Outcome
     reason: str = ""
@@ -42,7 +42,7 @@ class CaseVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What a grader says of one answer."""
+    """A grader's verdict on one answer."""
 
     outcome: Outcome
     extracted: str | None = None
@@ -50,10 +50,10 @@ class Grade:
     reason: str = ""
     """One sentence for people; programs look at the outcome."""
     cases: tuple[CaseVerdict, ...] = ()
-    """Of a program: one verdict for each test case."""
+    """One verdict per test case, if the answer is a program."""
 
     def reward(self, scale: RewardScale = RewardScale.SIGNED) -> float | None:
-        """The reward; None for a fault, which is neither right nor wrong."""
+        """Return the reward; None for a fault, which is neither right nor wrong."""
         if self.outcome is Outcome.FAULT:
             return None
         if self.outcome is Outcome.RIGHT:
@@ -62,31 +62,31 @@ class Grade:
 
 
 class Grader(Protocol):
-    """Judges the answer in a model's final turn."""
+    """Grades the answer in a model's final turn."""
 
     async def grade(self, task: Task, text: str) -> Grade:
-        """The grade of `text`. It raises nothing about the answer: what can't be judged is a fault."""
+        """Return the grade of `text`. It raises nothing because of the answer: what can't be graded is a fault."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many answers were right, wrong, or not judged, and why not."""
+    """Counts of answers that were right, wrong or not graded, and why not."""
 
     right: int = 0
     wrong: int = 0
     faults: Mapping[str, int] = field(default_factory=dict)
-    """By reason."""
+    """Number of faults, by reason."""
 
     @property
     def share(self) -> float | None:
-        """Right answers among those judged; None if none was."""
+        """Return the share of right answers among those graded; None if none was."""
         judged = self.right + self.wrong
         return self.right / judged if judged else None
 
 
 def count(grades: Iterable[Grade]) -> Count:
-    """The grades, counted; faults apart from wrong answers."""
+    """Count the grades; faults are counted apart from wrong answers."""
     outcomes: Counter[Outcome] = Counter()
     faults: Counter[str] = Counter()
     for grade in grades:

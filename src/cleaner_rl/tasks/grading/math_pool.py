@@ -34,7 +34,7 @@ START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MathVerdict:
     """What the verifier said."""
 
     equal: bool | None
@@ -43,7 +43,7 @@ class Verdict:
 
 
 class MathPool:
-    """Up to `workers` verifier processes."""
+    """Compares answers in up to `workers` verifier processes."""
 
     def __init__(self, workers: int = 2, seconds: float = 10.0) -> None:
         if workers < 1 or not seconds > 0:
@@ -68,19 +68,19 @@ class MathPool:
     ) -> None:
         self.close()
 
-    def ask(self, truths: Sequence[str], answer: str) -> Verdict:
-        """Whether an answer equals one of the truths; waits for a free process, then at most `seconds`."""
+    def ask(self, truths: Sequence[str], answer: str) -> MathVerdict:
+        """Return whether an answer equals one of the truths; waits for a free process, then at most `seconds`."""
         with self._places:
             try:
                 worker = self._take()
             except OSError as error:
-                return Verdict(None, f"The verifier could not be started ({type(error).__name__}).")
+                return MathVerdict(None, f"The verifier could not be started ({type(error).__name__}).")
             verdict = worker.ask(truths, answer, self.seconds)
             self._put_back(worker)
         return verdict
 
-    async def ask_async(self, truths: Sequence[str], answer: str) -> Verdict:
-        """The same without blocking the event loop."""
+    async def ask_async(self, truths: Sequence[str], answer: str) -> MathVerdict:
+        """Do the same as `ask` without blocking the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.ask, truths, answer)
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class _Worker:
         self.in_step = True
         """Whether each question so far got its answer; otherwise the process is good for nothing more."""
 
-    def ask(self, truths: Sequence[str], answer: str, seconds: float) -> Verdict:
+    def ask(self, truths: Sequence[str], answer: str, seconds: float) -> MathVerdict:
         """One question; a fault if the process dies or is late."""
         if not self._ready:
             if not self._line(START_SECONDS):
@@ -146,8 +146,8 @@ class _Worker:
             return self._lost(f"ran out of its {seconds:g} s" if line is None else "died")
         said = json.loads(line)
         if "fault" in said:
-            return Verdict(None, said["fault"])
-        return Verdict(said["equal"], said["reason"])
+            return MathVerdict(None, said["fault"])
+        return MathVerdict(said["equal"], said["reason"])
 
     def kill(self) -> None:
         """End the process, whatever it is doing."""
@@ -160,9 +160,9 @@ class _Worker:
                 continue
         self._process.wait()
 
-    def _lost(self, how: str) -> Verdict:
+    def _lost(self, how: str) -> MathVerdict:
         self.in_step = False
-        return Verdict(None, f"The verifier {how}.")
+        return MathVerdict(None, f"The verifier {how}.")
 
     def _line(self, seconds: float) -> bytes | None:
         """The next line from the process; nothing if the process ends first, None if the time does."""

@@ -27,13 +27,13 @@ _NAME = re.compile(r"\b(?:and|infinity|inf|pi|ln|log|exp|sqrt|(?:arc)?(?:sin|cos
 
 
 class MathGrader:
-    """Judges the last box of a text against a reference in LaTeX."""
+    """Grades the last box of a text against a reference in LaTeX."""
 
     def __init__(self, pool: MathPool) -> None:
         self._pool = pool
 
     async def grade(self, task: Task, text: str) -> Grade:
-        """Right if the box equals one of the task's references."""
+        """Grade as right if the box equals one of the task's references."""
         answer = boxed(text)
         if answer is None:
             return Grade(Outcome.WRONG, None, "There is no complete \\boxed{} in the final turn.")

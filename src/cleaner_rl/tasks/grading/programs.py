@@ -40,7 +40,7 @@ class CodeRun:
     program: str
     stdin: str
     seconds: float
-    """CPU time, best; a limit in wall time makes verdicts depend on what else the machine does."""
+    """Time limit, in CPU time if possible: with wall time, verdicts depend on the machine's load."""
     output_bytes: int = LEAST_OUTPUT
     """What it may print, all of which has to come back: a part of an output is never right."""
 
@@ -50,7 +50,7 @@ Execute = Callable[[Sequence[CodeRun]], Awaitable[Sequence[ToolResult]]]
 
 
 class CodeGrader:
-    """Judges the program in a text by the task's cases: right if it passes them all."""
+    """Grades the program in a text by the task's cases: it is right if it passes them all."""
 
     def __init__(self, execute: Execute, seconds: float = 6.0, patience: float = 900.0) -> None:
         self._execute = execute
@@ -60,7 +60,7 @@ class CodeGrader:
         """For the executor to answer, queueing included. The grader's own limit: running into it is a fault."""
 
     async def grade(self, task: Task, text: str) -> Grade:
-        """Right if the last fenced program passes all cases."""
+        """Grade as right if the last fenced program passes all cases."""
         try:
             cases = Cases.loads(task.truth)
         except ValueError as error:

@@ -2,11 +2,11 @@
 
 Solutions of the contests are written for judges that import half the standard library for them (`List` in a signature,
 `heappush` without its module), so the names are put there. The solution is compiled as a file of its own, with its own
-line numbers, and stdin is its alone unless a function is to be called. The names stand beside the built-in ones: what
+line numbers, and stdin is its alone unless a function is to be called. The names are beside the built-in ones: what
 is in the solution's own space is its own, so that no `add` of a library is called in place of one it forgot to write.
 A solution that is called is a module that can be found: a dataclass looks there for what its annotations name.
 
-The solution stands in the program as readable text, line by line: sandboxes look there for what a run will import.
+The solution is in the program as readable text, line by line: sandboxes look there for what a run will import.
 
 The marker separates a call's result from whatever the solution prints. It is no secret: who prints a result himself
 still has to print the right one, which this program does not know.

@@ -3,7 +3,7 @@
 A recipe names its prompt. `stateless` is the papers' tool, where each program runs in a fresh interpreter; `session`
 has a tool that remembers, `no-tool` has none. Your own file has the same keys, or those that differ from its `base`: a
 name, or a path from where the file is. Give its path instead of a name. A `kind` of tool that is neither is the name of
-a plug-in (`cleaner_rl.rollout.toolboxes`).
+a plug-in (`cleaner_rl.rollout.tool_plugins`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = {"base": str, "call_format": str, "system": str, "examples": list, "tool
 
 
 class ToolKind(StrEnum):
-    """What the Python tool remembers from one call to the next."""
+    """Says what the Python tool remembers from one call to the next."""
 
     STATELESS = "stateless"
     SESSION = "session"
@@ -40,7 +40,7 @@ class ToolKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All that is said to a model around a task."""
+    """Everything that a model reads around a task: system message, examples, tool and answer format."""
 
     name: str
     system: str
@@ -50,22 +50,22 @@ class Prompt:
     call_format: str
     """Name of the format that calls are written in (`cleaner_rl.tools.call_format`)."""
     in_template: bool
-    """Whether the model's chat template tells of the tool, or the system's words do."""
+    """Whether the model's chat template describes the tool; otherwise the system message does."""
     answer_format: Mapping[str, str]
     """How to give the answer, by the task's grader; `default` for graders of your own."""
 
     examples: tuple[Message, ...] = ()
     """Problems with their solutions, shown before the task's own."""
     tool_options: Mapping[str, object] = field(default_factory=dict)
-    """What a plug-in is made with."""
+    """Options of the plug-in."""
 
     @property
     def tools(self) -> ToolSet:
-        """What the model may call."""
+        """Return the tools that the model may call."""
         return ToolSet() if self.call_format == NO_CALLS else ToolSet(self.tool)
 
     def messages(self, task: Task) -> tuple[Message, ...]:
-        """The whole first prompt: the system's words, examples, the problem, and how to answer it."""
+        """Return the whole first prompt: the system message, examples, the problem, and how to answer it."""
         form = self.answer_format.get(task.grader, self.answer_format["default"])
         *before, last = task.prompt
         asked = Message(last.role, f"{last.content.rstrip()}\n\n{form.strip()}")
@@ -73,12 +73,12 @@ class Prompt:
 
 
 def prompt_names() -> list[str]:
-    """The prompts that come with the package."""
+    """Return the names of the prompts that come with the package."""
     return sorted(file.stem for file in _FOLDER.glob("*.toml"))
 
 
 def load_prompt(name: str | Path) -> Prompt:
-    """A prompt of the package by name, or one of your own by its file."""
+    """Load a prompt of the package by name, or one of your own by its file."""
     file = _file(name)
     values = _values(file)
     try:

@@ -1,8 +1,8 @@
-"""How calls stand in a model's text, as plug-ins: text in, calls with their character positions out.
+"""Formats of calls in a model's text, as plug-ins: text in, calls with their character positions out.
 
 A format never gives up silently. Whatever opens like a call is one; if it can't be run it carries a problem that tells
 the model what to write instead. Other packages add formats with an entry point in the group
-`cleaner_rl.call_formats`. Where there are no tools, the name `none` stands for reading no calls at all.
+`cleaner_rl.call_formats`. Where there are no tools, the format `none` reads no calls at all.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["CALL_FORMATS", "NO_CALLS", "CallFormat", "ParsedText", "call_format"
 
 
 def call_format_names() -> list[str]:
-    """The names that `call_format` knows, ours and those of other installed packages."""
+    """Return the names that `call_format` knows, ours and those of other installed packages."""
     return CALL_FORMATS.names()
 
 
 def call_format(name: str) -> CallFormat:
-    """The call format of this name."""
+    """Return the call format of this name."""
     return NoCalls() if name == NO_CALLS else CALL_FORMATS.load(name)

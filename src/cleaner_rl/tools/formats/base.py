@@ -41,15 +41,15 @@ class ParsedText:
 
     @property
     def action_start(self) -> int:
-        """Where reasoning ends and the action begins: the first call, or the end of the text if there is none."""
+        """Return where reasoning ends and the action begins: the first call, or else the end of the text."""
         return self.calls[0].start if self.calls else self.length
 
 
 class CallFormat(Protocol):
-    """Text to calls. Implementations hold no state and never raise on what a model may write."""
+    """Finds the calls in a model's text. Implementations hold no state and never raise on what a model may write."""
 
     def parse(self, text: str, tools: ToolSet) -> ParsedText:
-        """Every call in the text, runnable or not."""
+        """Return every call in the text, runnable or not."""
         ...
 
 

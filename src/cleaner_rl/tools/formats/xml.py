@@ -82,7 +82,7 @@ def _read(
 
 
 def _typed(values: Mapping[str, str], spec: ToolSpec | None) -> tuple[dict[str, object], str | None]:
-    """Values by the schema's types: text stays as it stands, everything else is JSON."""
+    """Values by the schema's types: text stays as it is, everything else is JSON."""
     arguments: dict[str, object] = {}
     for name, value in values.items():
         kind = spec.type_of(name) if spec else None

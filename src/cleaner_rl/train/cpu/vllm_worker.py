@@ -1,9 +1,8 @@
-"""vLLM's worker on a processor, when its weights change while it serves.
+"""Lets vLLM's CPU worker take new weights while it serves.
 
-vLLM-CPU packs each linear layer's weight for its kernels once and drops the original, so that a later load of new
-weights hangs or is lost (with tied embeddings the head silently keeps the old ones). Here layers use torch's own
-product on the weight itself. vLLM finds the class by its name (`worker_extension_cls`), in its own process and before
-the model is loaded.
+vLLM-CPU packs each linear layer's weight for its kernels once and drops the original, so a later load of new weights
+hangs or is lost (with tied embeddings the head silently keeps the old ones). Here layers multiply by the weight itself,
+with torch. vLLM imports the class by its path (`worker_extension_cls`) in its own process, before the model is loaded.
 """
 
 from __future__ import annotations
@@ -21,4 +20,4 @@ utils.dispatch_cpu_unquantized_gemm = _unpacked
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]
-    """verl's extension, in a process whose layers keep their weights."""
+    """Extends verl's worker extension in a process whose layers keep their weights."""

@@ -1,10 +1,10 @@
 """The store: trajectories in Parquet and JSONL files, streaming both ways.
 
-- `ParquetWriter` makes or extends a folder `run=…/step=…/part-….parquet`, one row a trajectory.
-- `JsonlWriter` makes one file, one object a line, with the same content.
-- `read` iterates over either; `read_at` gives one trajectory by its place in a file.
+- `ParquetWriter` makes or extends a folder `run=…/phase=…/step=…/part-….parquet`, one row per trajectory.
+- `JsonlWriter` makes one file, one object per line, with the same content.
+- `read` iterates over either, or over one phase of it; `read_at` gives one trajectory by its place in a file.
 
-DuckDB, Hugging Face datasets and anything else that knows Parquet read the files without our code; `schema` says what
+DuckDB, Hugging Face datasets and anything else that knows Parquet read the files without our code; `record` says what
 each column holds. A file appears under its name only when it is whole, and none is ever written to again.
 
 Limits: text must be valid Unicode (no lone surrogates), and a group of 256 rows must stay under 2 GB in each column. A
@@ -13,9 +13,22 @@ store has no index: to find some trajectories fast, ask DuckDB. pyarrow alone ta
 """
 
 from cleaner_rl.trajectory.store.errors import StoreError
+from cleaner_rl.trajectory.store.files import BusyError, only_writer, publish
 from cleaner_rl.trajectory.store.jsonl import JsonlWriter
 from cleaner_rl.trajectory.store.parquet import ParquetWriter
 from cleaner_rl.trajectory.store.reading import read, read_at
-from cleaner_rl.trajectory.store.schema import SCHEMA_VERSION
+from cleaner_rl.trajectory.store.record import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
-__all__ = ["SCHEMA_VERSION", "JsonlWriter", "ParquetWriter", "StoreError", "read", "read_at"]
+__all__ = [
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "VERSION_KEY",
+    "BusyError",
+    "JsonlWriter",
+    "ParquetWriter",
+    "StoreError",
+    "only_writer",
+    "publish",
+    "read",
+    "read_at",
+]

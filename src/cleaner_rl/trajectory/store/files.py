@@ -27,7 +27,7 @@ def unfinished(folder: Path) -> Path:
 
 
 def publish(temporary: Path, name: Path) -> None:
-    """Give a whole file its name, so that after a loss of power it is there, and whole."""
+    """Give a complete file its name, so that after a power loss it is there and complete."""
     descriptor = os.open(temporary, os.O_RDWR)  # Windows flushes only what may be written to
     try:
         os.fsync(descriptor)
@@ -44,12 +44,12 @@ def publish(temporary: Path, name: Path) -> None:
 
 
 class BusyError(Exception):
-    """Another process writes there, or might."""
+    """Another process writes to this store, or may do so."""
 
 
 @contextmanager
 def only_writer(lock: Path) -> Iterator[None]:
-    """Hold this file's lock; `BusyError` if another process does. The system lets go of it when its holder ends."""
+    """Hold this file's lock; raise `BusyError` if another process does. The system releases it when its holder ends."""
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR)
     try:
         try:
@@ -74,7 +74,7 @@ def only_writer(lock: Path) -> Iterator[None]:
 
 
 def find(path: Path) -> Iterator[Path]:
-    """The files of a store, or the one file that the path names, in the order of run, step and writing."""
+    """The files of a store, or the one file that the path names, in the order of run, phase, step and writing."""
     if path.is_file():
         yield path
         return

@@ -1,4 +1,4 @@
-"""Parquet: one row a trajectory, in `run=…/step=…/part-….parquet`.
+"""Parquet: one row per trajectory, in `run=…/phase=…/step=…/part-….parquet`.
 
 Memory stays constant: rows are written in groups, and only a few partitions are open at a time. A crash costs at most
 the files that are open then, each of a bounded number of rows.
@@ -12,16 +12,23 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner_rl.trajectory.store.columns import table_of
 from cleaner_rl.trajectory.store.errors import StoreError
 from cleaner_rl.trajectory.store.files import publish, unfinished
-from cleaner_rl.trajectory.store.rows import trajectories_of
-from cleaner_rl.trajectory.store.schema import SCHEMA, SCHEMA_VERSION, VERSION_KEY, check_version
-from cleaner_rl.trajectory.trajectory import AnyTrajectory
+from cleaner_rl.trajectory.store.record import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    VERSION_KEY,
+    check_version,
+    table_of,
+    trajectories_of,
+)
+from cleaner_rl.trajectory.store.versions import batch_of_1
+from cleaner_rl.trajectory.trajectory import AnyTrajectory, Phase
 
 ROWS_IN_GROUP = 256
 ROWS_IN_FILE = 16 * ROWS_IN_GROUP
@@ -32,8 +39,9 @@ OPTIONS = {
     "compression": "zstd",
     "compression_level": 1,
     "use_dictionary": False,
-    "write_statistics": ["run", "step", "task", "rollout", "reward", "success", "ending"],
+    "write_statistics": ["run", "phase", "step", "task", "rollout", "reward", "success", "stop_reason"],
 }
+Partition: TypeAlias = tuple[str, Phase, int]
 PART = re.compile(r"part-(\d+)-")
 
 
@@ -46,23 +54,24 @@ class ParquetWriter:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._parts: dict[tuple[str, int], _Part] = {}
+        self._parts: dict[Partition, _Part] = {}
         self._executor = ThreadPoolExecutor(1)
 
     def write(self, trajectory: AnyTrajectory) -> None:
-        """Add one trajectory to the partition of its run and step."""
-        partition = trajectory.key.run, trajectory.key.step
+        """Add one trajectory to the partition of its run, phase and step."""
+        key = trajectory.key
+        partition = key.run, key.phase, key.step
         part = self._parts.pop(partition, None) or self._open(partition)
         self._parts[partition] = part  # the one used last stands last
         part.write(trajectory)
         if part.rows == ROWS_IN_FILE:
             self._parts.pop(partition).finish()
 
-    def _open(self, partition: tuple[str, int]) -> _Part:
+    def _open(self, partition: Partition) -> _Part:
         if len(self._parts) == OPEN_PARTITIONS:
             self._parts.pop(next(iter(self._parts))).finish()
-        run, step = partition
-        return _Part(self._path / f"run={_quoted(run)}" / f"step={step}", self._executor)
+        run, phase, step = partition
+        return _Part(self._path / f"run={_quoted(run)}" / f"phase={phase}" / f"step={step}", self._executor)
 
     def __enter__(self) -> ParquetWriter:
         return self
@@ -142,7 +151,7 @@ def read_parquet_row(path: Path, row: int) -> AnyTrajectory | None:
                 continue
             for batch in _batches(file, path, [group]):
                 if row < len(batch):
-                    return next(trajectories_of(batch.take(pa.array([row]))))
+                    return next(iter(trajectories_of(batch.take(pa.array([row])))))
                 row -= len(batch)
     return None
 
@@ -162,13 +171,15 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def _batches(file: pq.ParquetFile, path: Path, groups: list[int] | None = None) -> Iterator[pa.RecordBatch]:
     schema = file.schema_arrow
     if schema.metadata and VERSION_KEY in schema.metadata:
-        check_version(int(schema.metadata[VERSION_KEY]), path)
+        version = int(schema.metadata[VERSION_KEY])
     else:
         versions = file.read(["schema_version"]).to_pydict().get("schema_version", [None])
-        check_version(max(versions, default=SCHEMA_VERSION), path)
+        version = max(versions, default=SCHEMA_VERSION)
+    check_version(version, path)
     for batch in file.iter_batches(ROWS_IN_GROUP, row_groups=groups):
+        known = batch_of_1(batch) if version == 1 else batch
         # Tools that copy rows may widen a type or move a column.
-        yield batch if schema.equals(SCHEMA) else batch.select(SCHEMA.names).cast(SCHEMA)
+        yield known if schema.equals(SCHEMA) else known.select(SCHEMA.names).cast(SCHEMA)
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:

@@ -9,22 +9,27 @@ from cleaner_rl.trajectory.store.errors import StoreError
 from cleaner_rl.trajectory.store.files import find
 from cleaner_rl.trajectory.store.jsonl import read_jsonl, read_jsonl_row
 from cleaner_rl.trajectory.store.parquet import read_parquet, read_parquet_row
-from cleaner_rl.trajectory.trajectory import AnyTrajectory
+from cleaner_rl.trajectory.store.versions import phase_of
+from cleaner_rl.trajectory.trajectory import AnyTrajectory, Phase
 
 PARQUET_MAGIC = b"PAR1"
 
 
-def read(path: str | Path) -> Iterator[AnyTrajectory]:
-    """Every trajectory of a store: a Parquet folder or file, or a JSONL file, whichever the path holds.
+def read(path: str | Path, phase: Phase | None = None) -> Iterator[AnyTrajectory]:
+    """Yield every trajectory of a store: a Parquet folder or file, or a JSONL file.
 
-    In the order of run and step, and in a step as they were written.
+    They come in the order of run, phase and step, and within a step as they were written. With `phase` only the
+    trajectories of that phase are read.
     """
     for file in find(Path(path)):
-        yield from read_parquet(file) if _is_parquet(file) else read_jsonl(file)
+        if phase is not None and phase_of(file) not in (None, phase):
+            continue
+        found = read_parquet(file) if _is_parquet(file) else read_jsonl(file)
+        yield from found if phase is None else (each for each in found if each.key.phase is phase)
 
 
 def read_at(file: str | Path, row: int) -> AnyTrajectory:
-    """One trajectory of one file, by its place there: files never change, so the place is a lasting address.
+    """Return one trajectory of one file, by its row: files never change, so file and row are a lasting address.
 
     Of a Parquet file only the group of rows around it is decoded.
     """

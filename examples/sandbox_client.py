@@ -1,0 +1,29 @@
+"""Run programs in the sandbox over HTTP: `python examples/sandbox_client.py` starts a node, uses it and ends it."""
+
+import json
+import subprocess
+import sys
+
+from cleaner_rl.sandbox.client import SyncSandboxClient
+
+SERVE = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "sandbox", "serve", "--port", "0"]
+
+
+def main():
+    with subprocess.Popen(SERVE, stdout=subprocess.PIPE) as node:
+        try:
+            host, port = json.loads(node.stdout.readline())["address"]
+            with SyncSandboxClient(f"http://{host}:{port}") as client:
+                result = client.run("print(6 * 7)").result
+                print(f"one program: {result.status}, {result.output!r}")
+                session = client.open_session()  # needs isolation tier T2, which root has
+                checkpoint = session.run("numbers = [3, 1, 2]").checkpoint
+                session.run("numbers.clear()")
+                session.rollback(checkpoint)
+                print(f"after a rollback: {session.run('numbers').result.output!r}")
+        finally:
+            node.terminate()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Logs of other tools: read as trajectories, repaired in hindsight, written again.
+
+Begin with `purify`, which is what `cleaner purify` calls.
+
+- `purification`: `purify`, from paths to a result. `plans`, `names`, `work`, `jobs`, `ray_jobs`: many logs cut into
+  units, and the units done in processes or on Ray. `roc`: which attempts GRPO-RoC keeps. `report`, `summary`: what was
+  done.
+- `formats`: how a record of each source is read and written; a short file per source, found as plug-ins.
+- `containers`, `sinks`, `places`: how records are stored in files (JSONL, JSON, Parquet, Inspect's zip), streaming both
+  ways, on local disks or in an object store.
+- `frames`: messages with their texts moved into spans, so that everything else comes back as it was.
+- `messages`, `parts`, `calls`: chat messages to turns and back. `chats`: to OpenAI's form.
+- `judging`, `tracebacks`: whether a logged call worked. A turn with an unsure result is never edited.
+- `cleaning`: hindsight on a logged trajectory. `sft`: rows for supervised fine-tuning.
+
+Limits: text trajectories only, since logs have no tokens. What a format can't read is passed through as it is, and
+counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
+"""
+
+from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.containers import DamagedError, LogError, PurifyError
+from cleaner_rl.logs.formats import LOG_ADAPTERS, LogFormat, Reading, detect, log_format, log_format_names
+from cleaner_rl.logs.formats.base import Conversation, Record, log_of
+from cleaner_rl.logs.formats.messages import MessagesFormat
+from cleaner_rl.logs.jobs import OtherRunError, WorkerKilledError
+from cleaner_rl.logs.messages import Dialect, Unreadable
+from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, purify
+from cleaner_rl.logs.ray_jobs import RayError
+from cleaner_rl.logs.records import OPAQUE, read_record, write_record
+from cleaner_rl.logs.sft import SftKind
+from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.logs.work import Check, PurifySettings
+
+__all__ = [
+    "LOG_ADAPTERS",
+    "OPAQUE",
+    "Check",
+    "Cleaned",
+    "Conversation",
+    "DamagedError",
+    "Dialect",
+    "LogError",
+    "LogFormat",
+    "MessagesFormat",
+    "OtherRunError",
+    "Progress",
+    "PurifyError",
+    "PurifyResult",
+    "PurifySettings",
+    "PurifySummary",
+    "RayError",
+    "Reading",
+    "Record",
+    "SftKind",
+    "Stage",
+    "Unreadable",
+    "WorkerKilledError",
+    "clean",
+    "detect",
+    "log_format",
+    "log_format_names",
+    "log_of",
+    "purify",
+    "read_record",
+    "write_record",
+]

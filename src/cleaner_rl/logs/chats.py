@@ -1,0 +1,170 @@
+"""Writes messages of any source in OpenAI's form, which chat templates and trainers read.
+
+Arguments are JSON text, as on OpenAI's wire; reasoning is in `reasoning_content`, as the templates of reasoning
+models expect it. Everything that only describes a message (ids, times, usage) is left behind.
+
+Limits: what isn't text, a call or a result has no place in it. A trajectory with such a thing has no chat: one with a
+hole in it would teach to answer what nobody asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cleaner_rl.logs.formats.base import Conversation, Record, inside
+from cleaner_rl.logs.messages import (
+    CALL_FIELDS,
+    REASONING_FIELDS,
+    Dialect,
+    Unreadable,
+    called,
+    written,
+)
+from cleaner_rl.logs.parts import THOUGHTS, is_result, leaves, parts_of, unread
+from cleaner_rl.tools import feedback
+from cleaner_rl.trajectory import TextSpan, Trajectory
+
+END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "</s>")
+UNREAD_FIELDS = ("refusal", "audio", "images", "videos")
+"""Fields of a message that are content no less than its content."""
+TOOL_FIELDS = {"input_schema": "parameters"}
+"""Anthropic's names of what a tool is, in OpenAI's."""
+
+
+def chat_of(trajectory: Trajectory[TextSpan], dialect: Dialect, tools: Any) -> Conversation:
+    """Return a trajectory that was read from messages of this dialect as a chat, with the tools that its log names.
+
+    Raises `Unreadable` if a message holds what has no place in a chat.
+    """
+    prompt, groups = written(trajectory, dialect)
+    chat = Conversation([], [], _tools(tools))
+    for message in prompt:
+        _add(chat, message, dialect)
+    for number, (said, *others) in enumerate(groups):
+        _add(chat, said, dialect, number)
+        for message in others:
+            _add(chat, message, dialect)
+    return chat
+
+
+def chat_of_rollout(trajectory: Trajectory[Any]) -> Conversation | None:
+    """Return one of our own rollouts as a chat; None if it was stored without the messages of its task."""
+    before = trajectory.info.messages
+    if before is None:
+        return None
+    chat = Conversation([dict(each) for each in before], [None] * len(before), _tools(trajectory.info.tools))
+    for number, turn in enumerate(trajectory.turns):
+        chat.add({"role": "assistant", "content": _unended(turn.text)}, number)
+        for result in turn.results:
+            chat.add({"role": "tool", "content": feedback(result)})
+    return chat
+
+
+def _unended(text: str) -> str:
+    """Return the text without the token that ends a turn: the chat template adds it again."""
+    return next((text.removesuffix(token) for token in END_TOKENS if text.endswith(token)), text)
+
+
+def _add(chat: Conversation, message: Record, dialect: Dialect, turn: int | None = None) -> None:
+    """Add a message, and the results that it holds."""
+    if (reason := _unread(message, dialect)) is not None:
+        raise Unreadable(reason)
+    content = message.get(dialect.content)
+    role = str(message.get(dialect.role, "user"))
+    parts = [part for _, part in parts_of(content) if is_result(part)]
+    for part in parts:
+        chat.add(_result(part.get("tool_use_id"), _text(part.get("content"))))
+    made = _message(message, dialect.openai_role(role), dialect)
+    if role in dialect.tools and not parts:
+        # Inspect has the words of a call that failed in `error` alone, and shows them to the model.
+        error = inside(message, "error").get("message")
+        chat.add(_result(message.get("tool_call_id"), _text(content) or (error if isinstance(error, str) else "")))
+    elif not parts or any(value for name, value in made.items() if name != "role"):
+        chat.add(made, turn)
+    for result in message["observation"]["results"] if message.get("observation") else []:
+        chat.add(_result(result.get("source_call_id"), _text(result.get("content"))))
+
+
+def _unread(message: Record, dialect: Dialect) -> str | None:
+    """Return what a message holds that a chat can't hold; None if there is no such thing."""
+    role = message.get(dialect.role)
+    spoken, content = role in dialect.assistants, message.get(dialect.content)
+    beside = (*UNREAD_FIELDS, *((*REASONING_FIELDS, *CALL_FIELDS) if role in dialect.tools else ()))
+    for name in beside if spoken else (*beside, "observation"):
+        if message.get(name):
+            return f"a message of the role {role} with `{name}`"
+    for name, kind in (*((name, str) for name in REASONING_FIELDS), ("tool_calls", list), ("function_call", dict)):
+        if message.get(name) and not isinstance(message[name], kind):
+            return f"a `{name}` of another form"
+    for _, _, name, arguments in called(message, dialect.content):
+        if not name or not isinstance(arguments, str | dict):
+            return "a call without a name or without arguments"
+    return unread(content, calls=role not in dialect.tools, results=not spoken) or _unread_results(
+        message.get("observation")
+    )
+
+
+def _unread_results(observation: object) -> str | None:
+    if not observation:
+        return None
+    results = observation.get("results") if isinstance(observation, dict) else None
+    if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
+        return "an `observation` without results"
+    return next(filter(None, (unread(each.get("content")) for each in results)), None)
+
+
+def _message(message: Record, role: str, dialect: Dialect) -> Record:
+    content = message.get(dialect.content)
+    made: Record = {"role": role, "content": _text(content, thoughts=False)}
+    thoughts = [message[name] for name in REASONING_FIELDS if isinstance(message.get(name), str)]
+    thoughts += [text for path, text in leaves(content, ()) if path and path[-1] in THOUGHTS]
+    if thoughts:
+        made["reasoning_content"] = "\n".join(thoughts)
+    calls = [
+        {
+            "id": call_id if isinstance(call_id, str) else f"call_{index}",
+            "type": "function",
+            "function": {
+                "name": name,
+                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
+            },
+        }
+        for index, (_, call_id, name, arguments) in enumerate(called(message, dialect.content))
+    ]
+    if calls:
+        made["tool_calls"] = calls
+    return made
+
+
+def _result(call_id: object, text: str) -> Record:
+    return {"role": "tool", "content": text, **({"tool_call_id": call_id} if isinstance(call_id, str) else {})}
+
+
+def _text(content: object, thoughts: bool = True) -> str:
+    return "\n".join(text for path, text in leaves(content, ()) if thoughts or not path or path[-1] not in THOUGHTS)
+
+
+def _tools(tools: Any) -> list[Record] | None:
+    """Return tools in OpenAI's form. They may have any of the common forms, and all or each may be JSON text."""
+    tools = _opened(tools)
+    if not tools:
+        return None
+    tools = list(map(_opened, tools)) if isinstance(tools, list) else None
+    if tools is None or not all(isinstance(tool, dict) for tool in tools):
+        raise Unreadable("tools of another form")
+    return [
+        tool
+        if "function" in tool
+        else {
+            "type": "function",
+            "function": {TOOL_FIELDS.get(name, name): value for name, value in tool.items() if name != "type"},
+        }
+        for tool in tools
+    ]
+
+
+def _opened(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) and value else value
+    except (ValueError, RecursionError):
+        return value

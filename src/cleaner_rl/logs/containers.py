@@ -1,0 +1,313 @@
+"""Reads records out of files of any kind: JSONL, JSON, Parquet, Inspect's zip, and our own store.
+
+A *piece* is as much of a file as one worker takes: some megabytes of lines, a row group, a whole zip. Its records come
+in chunks, so that memory stays constant; and a *sink* writes them again as they came: the same lines, the same columns
+(with types that JSON has no words for carried over as they are), the same members of the zip.
+
+Limits: a JSON document is read as a whole, and so is each sample of a zip. Inspect's chunked samples, which it writes
+for very long ones, aren't read; convert such a log with `inspect log convert` first."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleaner_rl.logs.places import FoundFile, is_remote, open_file
+from cleaner_rl.trajectory.store import VERSION_KEY
+
+CHUNK = 256
+"""Records at a time."""
+LINES = 8
+"""Where a file's first line is no JSON, so many further ones are looked at to tell what it is."""
+SAMPLES = "samples/"
+ZSTD, LOCAL_HEADER = 93, 30
+"""Of a zip: the number of a compression, and the bytes before a member's name."""
+PARQUET_MAGIC, ZIP_MAGIC = b"PAR1", b"PK\x03\x04"
+
+
+class Kind(StrEnum):
+    """The kind of a file."""
+
+    JSONL = "jsonl"
+    JSON = "json"
+    PARQUET = "parquet"
+    EVAL = "eval"
+    STORE = "store"
+    """Trajectories as we store them, in Parquet or JSONL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file."""
+
+    uri: str
+    name: str
+    """A path for what becomes of it: at first its file's, below the place that it was found in."""
+    kind: Kind
+    start: int = 0
+    """The first byte, or row group."""
+    end: int | None = None
+    number: int = 0
+    """Which of its file's pieces it is."""
+    whole: bool = True
+    """Whether it is all of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A line, or a sample of a zip, that is no JSON."""
+
+    text: str
+    """Its bytes, as UTF-8; those that are none are `surrogateescape`d, so that they come back as they were."""
+
+    def as_bytes(self) -> bytes:
+        """Return the bytes as they are in the file."""
+        return self.text.encode(errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some records, and for the sink what they came from."""
+
+    records: Sequence[Any]
+    source: Any = field(default=None, repr=False)
+
+
+class PurifyError(Exception):
+    """Purifying logs can't begin or go on; the message says what happened and what to do."""
+
+
+class LogError(PurifyError):
+    """A log can't be read."""
+
+
+class DamagedError(LogError):
+    """A file isn't whole: it breaks off, or its checksums are wrong."""
+
+
+@contextmanager
+def opened(uri: str) -> Iterator[BinaryIO]:
+    """Open a file to read. If that fails, the error names the file."""
+    try:
+        file = open_file(uri)
+    except OSError as error:
+        if is_remote(uri):
+            raise  # it may as well be the network
+        raise LogError(f"{uri} can't be opened: {error.strerror}; let this user read it, or leave it out") from error
+    with closing(file), _telling_damage(uri):
+        yield file
+
+
+@contextmanager
+def _telling_damage(uri: str) -> Iterator[None]:
+    """Turn what Arrow and zips raise on a file that isn't whole into an error that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError) as error:
+        raise _damaged(uri, error) from error
+    except OSError as error:
+        # Arrow raises these on damage too, without a number; from afar it may as well be the network.
+        if error.errno is not None or is_remote(uri):
+            raise
+        raise _damaged(uri, error) from error
+
+
+def _damaged(uri: str, error: Exception) -> DamagedError:
+    return DamagedError(f"{uri} is damaged ({error}); restore it from a copy, or leave it out")
+
+
+def kind_of(found: FoundFile) -> Kind:
+    """Return the kind of a file, by its content."""
+    with opened(found.uri) as file:
+        head = file.read(4)
+        file.seek(0)
+        if head == PARQUET_MAGIC:
+            metadata = pq.read_schema(file).metadata or {}
+            return Kind.STORE if VERSION_KEY in metadata else Kind.PARQUET
+        if head == ZIP_MAGIC:
+            with zipfile.ZipFile(file) as archive:
+                if any(name.startswith(SAMPLES) for name in archive.namelist()):
+                    return Kind.EVAL
+            raise LogError(f"{found.uri} is a zip without samples, so it is no log of Inspect's")
+        return _kind_of_text(file, found.uri)
+
+
+def _kind_of_text(file: BinaryIO, uri: str) -> Kind:
+    lines = filter(bytes.strip, file)
+    first = next(lines, b"")
+    record = _parsed(first)
+    if not isinstance(record, Broken):
+        if isinstance(record, dict) and isinstance(record.get("schema_version"), int) and "turns" in record:
+            return Kind.STORE
+        return Kind.JSON if isinstance(record, list) or _is_log(record) else Kind.JSONL
+    others = list(islice(lines, LINES))
+    opens = first.lstrip()[:1] in (b"{", b"[")
+    if not (opens and _is_unfinished(b"".join((first, *others)))):
+        if any(isinstance(_parsed(line), dict) for line in others):
+            return Kind.JSONL
+        if not opens:
+            raise LogError(
+                f"{uri} is neither JSONL, JSON, Parquet nor a zip: it begins with {first.strip()[:40]!r}; "
+                "leave it out, or convert it"
+            )
+    return Kind.JSON
+
+
+def pieces_of(found: FoundFile, kind: Kind, size: int) -> Iterator[Piece]:
+    """Yield a file in pieces of about this many bytes, if its kind can be split."""
+    if kind is Kind.JSONL:
+        starts = range(0, found.size, size)
+        for number, start in enumerate(starts):
+            yield Piece(found.uri, found.name, kind, start, min(start + size, found.size), number, len(starts) == 1)
+    elif kind is Kind.PARQUET:
+        with opened(found.uri) as file:
+            groups = pq.ParquetFile(file).num_row_groups
+        for number in range(groups):
+            yield Piece(found.uri, found.name, kind, number, number + 1, number, groups == 1)
+    else:
+        yield Piece(found.uri, found.name, kind)
+
+
+def chunks_of(piece: Piece) -> Iterator[Chunk]:
+    """Yield the records of a piece, in order."""
+    with opened(piece.uri) as file:
+        if piece.kind is Kind.JSONL:
+            lines = _lines(file, piece)
+            while records := list(islice(lines, CHUNK)):
+                yield Chunk(records)
+        elif piece.kind is Kind.PARQUET:
+            yield from _rows(file, piece)
+        elif piece.kind is Kind.EVAL:
+            with zipfile.ZipFile(file) as archive:
+                for name in _samples(archive, piece.uri):
+                    yield Chunk([_parsed(read_member(archive, name))], name)
+        else:
+            try:
+                document = json.load(file)
+            except (ValueError, RecursionError) as error:
+                raise DamagedError(f"{piece.uri} is broken JSON: {error}; correct it, or leave it out") from None
+            yield Chunk(_records(document), document)
+
+
+def first_record(piece: Piece) -> Any:
+    """Return the first record, for detecting its format; None if there is none."""
+    for chunk in chunks_of(piece):
+        for record in chunk.records:
+            if not isinstance(record, Broken):
+                return record
+    return None
+
+
+def plain_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns whose types JSON has."""
+    return [each.name for each in schema if _foreign(each.type) is None]
+
+
+def foreign_columns(uri: str) -> dict[str, pa.DataType]:
+    """Return the other columns of a Parquet file, and in each the type that JSON doesn't have."""
+    with opened(uri) as file:
+        found = {each.name: _foreign(each.type) for each in pq.read_schema(file)}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a member of a zip. Inspect compresses members with zstd, which Python's own reader knows from 3.14 on."""
+    info = archive.getinfo(name)
+    if info.compress_type != ZSTD:
+        return archive.read(info)
+    file: Any = archive.fp
+    file.seek(info.header_offset + LOCAL_HEADER - 4)
+    name_length, extra_length = struct.unpack("<HH", file.read(4))
+    file.seek(name_length + extra_length, os.SEEK_CUR)
+    data: bytes = pa.decompress(file.read(info.compress_size), info.file_size, "zstd", asbytes=True)
+    if zlib.crc32(data) != info.CRC:
+        raise zipfile.BadZipFile(f"the checksum of {name} is wrong")
+    return data
+
+
+def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:
+    """Yield the records of the lines that begin in the piece."""
+    end = piece.end or 0
+    if piece.start:
+        # A line that begins right here follows a line break; one that began before belongs to the piece before.
+        file.seek(piece.start - 1)
+        file.readline()
+    while file.tell() < end and (line := file.readline()):
+        if line.strip():
+            yield _parsed(line.removesuffix(b"\n"))
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return Broken(data.decode(errors="surrogateescape"))
+
+
+def _is_unfinished(lines: bytes) -> bool:
+    """Return whether these lines begin a JSON document: only then is nothing wrong before their end."""
+    text = lines.decode(errors="replace").rstrip()
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text)
+    except RecursionError:
+        return False
+    return True
+
+
+def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
+    with pq.ParquetFile(file) as parquet:
+        plain = plain_columns(parquet.schema_arrow)
+        for batch in parquet.iter_batches(
+            CHUNK, use_threads=False, row_groups=list(range(piece.start, piece.end or 0))
+        ):
+            yield Chunk(batch.select(plain).to_pylist(), batch)
+
+
+def _samples(archive: zipfile.ZipFile, uri: str) -> list[str]:
+    names = [name for name in archive.namelist() if name.startswith(SAMPLES)]
+    if any(name.count("/") > 1 for name in names):
+        raise LogError(f"{uri} has chunked samples; convert it with `inspect log convert` first")
+    return names
+
+
+def _is_log(document: Any) -> bool:
+    """Return whether it is one of Inspect's JSON logs."""
+    return isinstance(document, dict) and isinstance(document.get("samples"), list) and "eval" in document
+
+
+def _records(document: Any) -> list[Any]:
+    if _is_log(document):
+        return list(document["samples"])
+    return document if isinstance(document, list) else [document]
+
+
+def _foreign(kind: pa.DataType) -> pa.DataType | None:
+    """Return the first type within a type that JSON doesn't have; None if it has them all."""
+    if pa.types.is_struct(kind):
+        inner = (_foreign(kind.field(index).type) for index in range(kind.num_fields))
+        return next((each for each in inner if each is not None), None)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_dictionary(kind):
+        return _foreign(kind.value_type)
+    plain = (
+        pa.types.is_null(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+    )
+    return None if plain else kind

@@ -1,0 +1,50 @@
+"""Log formats, one short file for each source: they turn a record into a trajectory, and back.
+
+Other packages add formats with an entry point in the group `cleaner_rl.log_adapters`: a class with the methods of
+`LogFormat`, made without arguments.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from cleaner_rl.logs.formats.base import LogFormat, Reading
+from cleaner_rl.tools import Plugins
+
+LOG_ADAPTERS: Plugins[LogFormat] = Plugins(
+    group="cleaner_rl.log_adapters",
+    what="log format",
+    # In the order in which a record is shown to them: those that ask for most come first.
+    ours={
+        "atif": "cleaner_rl.logs.formats.atif:AtifFormat",
+        "inspect": "cleaner_rl.logs.formats.inspect:InspectFormat",
+        "verifiers": "cleaner_rl.logs.formats.verifiers:VerifiersFormat",
+        "verl": "cleaner_rl.logs.formats.verl:VerlFormat",
+        "openai": "cleaner_rl.logs.formats.openai:OpenAIFormat",
+    },
+    needs=("name", "detects", "read", "write", "chat"),
+)
+
+__all__ = ["LOG_ADAPTERS", "LogFormat", "Reading", "detect", "log_format", "log_format_names"]
+
+
+def log_format_names() -> list[str]:
+    """Return the names that `log_format` knows, ours and those of other installed packages."""
+    return LOG_ADAPTERS.names()
+
+
+@cache
+def log_format(name: str) -> LogFormat:
+    """Return the format of this name."""
+    return LOG_ADAPTERS.load(name)
+
+
+def detect(record: object) -> str | None:
+    """Return the name of a record's format; None if none is known. Formats of other packages are asked first."""
+    return next((name for name in _asked() if log_format(name).detects(record)), None)
+
+
+@cache
+def _asked() -> tuple[str, ...]:
+    """Return all names in the order in which they are asked. They are kept, because looking for plug-ins takes long."""
+    return (*LOG_ADAPTERS.others(), *LOG_ADAPTERS.ours)

@@ -1,0 +1,92 @@
+"""A base class for formats whose records hold a list of messages: a subclass says what is different in its logs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from cleaner_rl.logs.chats import chat_of
+from cleaner_rl.logs.formats.base import Conversation, Reading, Record, key_of, log_of, outcome_of
+from cleaner_rl.logs.frames import Message
+from cleaner_rl.logs.messages import Dialect, Reader, Unreadable, all_written
+from cleaner_rl.trajectory import RolloutInfo, TextSpan, Trajectory
+
+
+class MessagesFormat:
+    """Reads and writes records with a list of messages, field for field.
+
+    It keeps every field of a record and of its messages, finds the calls, and judges their results. Task, rollout,
+    reward and success are taken from the record's fields with the usual names. A subclass sets `name`, and what is
+    different in its logs: `field`, `dialect`, `detects`, or `unpack` and `pack`.
+
+    Examples:
+        >>> from cleaner_rl.logs import Dialect, MessagesFormat, Reading
+        >>> class Lines(MessagesFormat):
+        ...     name, field = "lines", "lines"
+        ...     dialect = Dialect(role="who", content="says", assistants=("bot",), users=("person",))
+        >>> record = {"lines": [{"who": "person", "says": "1 + 1?"}, {"who": "bot", "says": "2"}]}
+        >>> trajectory = Lines().read(record, 0, Reading())
+        >>> trajectory.turns[0].text
+        '2'
+        >>> Lines().write(trajectory) == record
+        True
+        >>> Lines().chat(trajectory).messages
+        [{'role': 'user', 'content': '1 + 1?'}, {'role': 'assistant', 'content': '2'}]
+    """
+
+    name: str
+    field: ClassVar[str] = "messages"
+    """The field of a record that holds its messages."""
+    dialect: ClassVar[Dialect] = Dialect()
+    """The fields of a message, and the names of its speakers."""
+
+    def detects(self, record: object) -> bool:
+        """Return whether a record has such messages. Override it: many formats have messages with a role."""
+        messages = record.get(self.field) if isinstance(record, dict) else None
+        return isinstance(messages, list) and all(
+            isinstance(each, dict) and self.dialect.role in each for each in messages
+        )
+
+    def unpack(self, message: Message) -> Message:
+        """Return a message of the log with its calls in `tool_calls`, as OpenAI has them. Default: as it is.
+
+        The message itself must stay as it is. Raise `Unreadable` if it can't be unpacked.
+        """
+        return message
+
+    def pack(self, message: Message) -> Message:
+        """Return an unpacked message as the log has it: the opposite of `unpack`, field for field."""
+        return message
+
+    def tools(self, record: Record) -> Any:
+        """Return the tools that a record names, for SFT rows; None if it names none."""
+        return record.get("tools") or record.get("functions")
+
+    def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
+        """Return the trajectory of a record; each message of the model is a turn."""
+        if not MessagesFormat.detects(self, record):  # a subclass may know its records by something else
+            raise Unreadable("there is no list of messages")
+        found = Reader(reading.tools, self.dialect, reading.call_format).read((), self._unpacked(record[self.field]))
+        reward, success = outcome_of(record)
+        log = {"format": self.name, "record": {**record, self.field: None}, **found.kept}
+        key = key_of(record, number, reading, found.prompt.text)
+        return Trajectory(found.prompt, found.turns, key, reward, success, info=RolloutInfo(log=log))
+
+    def write(self, trajectory: Trajectory[TextSpan]) -> Record:
+        """Return the record with the messages of the turns."""
+        messages = map(self.pack, all_written(trajectory, self.dialect))
+        return {**log_of(trajectory)["record"], self.field: list(messages)}
+
+    def chat(self, trajectory: Trajectory[TextSpan]) -> Conversation:
+        """Return the messages and tools in OpenAI's form."""
+        return chat_of(trajectory, self.dialect, self.tools(log_of(trajectory)["record"]))
+
+    def _unpacked(self, messages: list[Message]) -> list[Message]:
+        """Return the messages unpacked. Raises `Unreadable` if packing them would not give the same again."""
+        try:
+            unpacked = list(map(self.unpack, messages))
+            exact = list(map(self.pack, unpacked)) == messages
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            raise Unreadable("a message of another form") from None
+        if not exact:
+            raise Unreadable("a message of another spelling, which would not come back as it was")
+        return unpacked

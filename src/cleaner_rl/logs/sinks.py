@@ -1,0 +1,131 @@
+"""Writes records as they came: to the same kind of file, with everything else in that file carried over."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleaner_rl.logs.containers import (
+    SAMPLES,
+    Broken,
+    Chunk,
+    Kind,
+    Piece,
+    opened,
+    plain_columns,
+    read_member,
+)
+from cleaner_rl.logs.places import open_file
+
+Kept = Sequence[tuple[int, Any]]
+"""Of a chunk, the place of each record that is kept, and what it is now."""
+
+
+class Sink:
+    """Writes a piece of a file to a new file; a context manager."""
+
+    def __init__(self, piece: Piece, path: Path) -> None:
+        self._piece, self._path = piece, path
+        self._stack = ExitStack()
+
+    def write(self, chunk: Chunk, kept: Kept) -> None:
+        """Add what is kept of a chunk."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _open(self) -> BinaryIO:
+        return self._stack.enter_context(self._path.open("wb"))
+
+
+class _Lines(Sink):
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._file = self._open()
+        return self
+
+    def write(self, chunk: Chunk, kept: Kept) -> None:  # noqa: ARG002
+        self._file.writelines(_json(record) + b"\n" for _, record in kept)
+
+
+class _Document(Sink):
+    def write(self, chunk: Chunk, kept: Kept) -> None:
+        records = [record for _, record in kept]
+        document = chunk.source
+        if isinstance(document, list):
+            document = records
+        elif document is not None and isinstance(document.get("samples"), list) and "eval" in document:
+            document = {**document, "samples": records}
+        elif records:
+            document = records[0]
+        else:
+            return
+        self._open().write(_json(document, indent=2))
+
+
+class _Columns(Sink):
+    def __enter__(self) -> Self:
+        super().__enter__()
+        source = self._stack.enter_context(closing(open_file(self._piece.uri)))
+        self._schema = pq.read_schema(source)
+        self._plain = plain_columns(self._schema)
+        self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, self._schema, compression="zstd"))
+        return self
+
+    def write(self, chunk: Chunk, kept: Kept) -> None:
+        places = [place for place, _ in kept]
+        plain = pa.schema([self._schema.field(name) for name in self._plain])
+        made = pa.RecordBatch.from_pylist([record for _, record in kept], schema=plain)
+        taken = chunk.source.take(pa.array(places, pa.int64()))
+        columns = [(made if name in self._plain else taken).column(name) for name in self._schema.names]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+class _Members(Sink):
+    """A zip: members that are no samples come first, as they are."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        with opened(self._piece.uri) as source, zipfile.ZipFile(source) as archive:
+            names = [name for name in archive.namelist() if not name.startswith(SAMPLES)]
+            members = [(name, read_member(archive, name)) for name in names]
+        self._zip = self._stack.enter_context(zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED))
+        for name, data in members:
+            self._zip.writestr(name, data)
+        return self
+
+    def write(self, chunk: Chunk, kept: Kept) -> None:
+        for _, record in kept:
+            self._zip.writestr(chunk.source, _json(record))
+
+
+SINKS: dict[Kind, type[Sink]] = {
+    Kind.JSONL: _Lines,
+    Kind.JSON: _Document,
+    Kind.PARQUET: _Columns,
+    Kind.EVAL: _Members,
+}
+
+
+def _json(value: Any, indent: int | None = None) -> bytes:
+    if isinstance(value, Broken):
+        return value.as_bytes()
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent).encode()  # JSON can spell what UTF-8 can't

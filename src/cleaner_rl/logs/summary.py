@@ -1,0 +1,119 @@
+"""Counts what was done to trajectories, so that the counts of units add up to those of a whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from cleaner_rl.logs.cleaning import Cleaned, abandoned, repeated_calls
+from cleaner_rl.logs.formats.base import log_of
+from cleaner_rl.logs.records import OPAQUE
+from cleaner_rl.trajectory import Edit, TokenSpan, Trajectory
+
+
+@dataclass(slots=True)
+class PurifySummary:
+    """Counts of what was done to trajectories; two summaries can be added."""
+
+    trajectories: int = 0
+    kept: int = 0
+    """Trajectories in the store; `--verify` drops the others. Those that `--roc` drops are in the store too."""
+    edited: int = 0
+    """Trajectories with a repair."""
+    turns_before: int = 0
+    turns_after: int = 0
+    characters_before: int = 0
+    characters_after: int = 0
+    tokens_before: int = 0
+    """Tokens of trajectories that have tokens; trajectories of a log have none."""
+    tokens_after: int = 0
+    failed_turns: int = 0
+    """Failed turns in the logs."""
+    repaired_turns: int = 0
+    """Failed turns that a repair took out."""
+    unsure_turns: int = 0
+    """Turns with a call whose outcome could not be judged. They are never edited."""
+    repeated_calls: int = 0
+    """Turns whose calls had all been made before in one turn, with the same results."""
+    abandoned: int = 0
+    """Failures that the model gave up on."""
+    edits: Counter[str] = field(default_factory=Counter)
+    """Repairs by kind."""
+    left_alone: Counter[str] = field(default_factory=Counter)
+    """Failed turns that were not repaired, by reason."""
+    judged: Counter[str] = field(default_factory=Counter)
+    """Results by what their status was judged from: a field of the log, its text, or nothing."""
+    not_read: Counter[str] = field(default_factory=Counter)
+    """Records that were passed through unchanged, by reason."""
+    damaged: Counter[str] = field(default_factory=Counter)
+    """Files of which only the beginning could be read, by what is wrong with them."""
+    replayed: Counter[str] = field(default_factory=Counter)
+    """Trajectories that a replay checked, by verdict."""
+    not_replayable: Counter[str] = field(default_factory=Counter)
+    """Trajectories that could not be replayed, by reason."""
+    roc: Counter[str] = field(default_factory=Counter)
+    """Trajectories that GRPO-RoC kept and dropped."""
+    sft_rows: int = 0
+    no_row: Counter[str] = field(default_factory=Counter)
+    """Trajectories that were read and make no SFT row, by what a row can't hold."""
+
+    def add(self, before: Trajectory[Any], cleaned: Cleaned[Any]) -> None:
+        """Count one trajectory."""
+        after = cleaned.trajectory
+        self.trajectories += 1
+        log = log_of(before)
+        if OPAQUE in log:
+            self.not_read[log[OPAQUE]] += 1
+            return
+        self.judged.update(log.get("judged", {}))
+        self.turns_before += len(before.turns)
+        self.turns_after += len(after.turns)
+        if isinstance(before.prompt, TokenSpan):
+            self.tokens_before += len(before)
+            self.tokens_after += len(after)
+        else:
+            self.characters_before += len(before)
+            self.characters_after += len(after)
+        failed = sum(turn.failed for turn in before.turns)
+        left = sum(turn.failed for turn in after.turns)
+        self.failed_turns += failed
+        self.repaired_turns += failed - left
+        self.unsure_turns += sum(bool(turn.calls) and not turn.results for turn in before.turns)
+        new = _new_edits(before, after)
+        self.edited += bool(new)
+        self.edits.update(edit.kind.value for edit in new)
+        self.left_alone.update(each.reason.value for each in cleaned.left_alone)
+        self.repeated_calls += repeated_calls(after)
+        self.abandoned += abandoned(cleaned)
+
+    def __add__(self, other: PurifySummary) -> PurifySummary:
+        return PurifySummary(
+            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one JSON object."""
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in values}
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> PurifySummary:
+        """Return the summary that `to_json` wrote. Counts that only another version knows are left out."""
+        made = cls()
+        for name in kept.keys() & {each.name for each in fields(cls)}:
+            value = kept[name]
+            setattr(made, name, Counter(value) if isinstance(value, dict) else value)
+        return made
+
+
+def total(summaries: Iterable[PurifySummary]) -> PurifySummary:
+    """Return the sum of the summaries."""
+    return sum(summaries, PurifySummary())
+
+
+def _new_edits(before: Trajectory[Any], after: Trajectory[Any]) -> list[Edit[Any]]:
+    # An edit that was there may have been noted more of; what it stands for is the very same.
+    old = {id(edit.original) for _, edit in before.edits}
+    return [edit for _, edit in after.edits if id(edit.original) not in old]

@@ -1,0 +1,101 @@
+"""Holds every setting of SAAR and hindsight, with the paper's value as default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cleaner_rl.trajectory import Phase, Seeds
+
+
+class PurifyScope(StrEnum):
+    """Whose trajectories are purified."""
+
+    ALL = "all"
+    SUCCESSFUL = "successful"
+    """Only those that solved the task, so that no corrected code is suppressed because of a wrong answer."""
+
+
+class OnUnrepaired(StrEnum):
+    """What happens to a failure that no attempt corrected."""
+
+    KEEP_ATTEMPTS = "keep_attempts"
+    """The true history: the failure and each attempt with its feedback, as far as they fit the response."""
+    KEEP_FIRST = "keep_first"
+    """The failure alone, as if there had been no lookahead."""
+    DROP = "drop"
+    """The rollout ends here and is not trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A probability over training steps: straight lines between points, level before the first and after the last."""
+
+    points: tuple[tuple[int, float], ...]
+    """(step, probability), steps ascending."""
+
+    def __post_init__(self) -> None:
+        steps = [step for step, _ in self.points]
+        if not steps or steps != sorted(set(steps)):
+            raise ValueError("a schedule needs at least one (step, probability), with steps in ascending order")
+        for _, probability in self.points:
+            _check_probability(probability)
+
+    def at(self, step: int) -> float:
+        """Return the probability at a training step."""
+        before, value = self.points[0]
+        for after, following in self.points:
+            if step < after:
+                return value + (following - value) * max(0, step - before) / max(1, after - before)
+            before, value = after, following
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class RepairConfig:
+    """How a verified correction enters the history, by SAAR and in hindsight."""
+
+    threshold: float = 0.5
+    """γ: at this similarity or above the action is grafted, below it the reasoning is replaced too. 0 always grafts;
+    anything above 1 always replaces."""
+    measure: str = "difflib"
+    """How similarity is measured; see `similarity`."""
+    refuse_stale: bool = False
+    """Refuse a replacement whose reasoning mentions the error that it removes. Off, as in the paper: it is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class PurifyConfig:
+    """Which rollouts are purified, with how many attempts, and what happens if no attempt works."""
+
+    attempts: int = 3
+    """K: corrections that a lookahead samples at most. Hindsight samples none."""
+    repair: RepairConfig = RepairConfig()
+    probability: float | Schedule = 1.0
+    """The share of trajectories that is purified; 0.7 in the paper's 7B recipe."""
+    scope: PurifyScope = PurifyScope.ALL
+    on_unrepaired: OnUnrepaired = OnUnrepaired.KEEP_ATTEMPTS
+    in_evaluation: bool = False
+    """Whether rollouts of an evaluation are repaired. Off: a score is the model's own."""
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts is {self.attempts}; a lookahead needs at least 1")
+        if not isinstance(self.probability, Schedule):
+            _check_probability(self.probability)
+        # A recipe file gives plain words; a misspelt one must not pass for the default.
+        object.__setattr__(self, "scope", PurifyScope(self.scope))
+        object.__setattr__(self, "on_unrepaired", OnUnrepaired(self.on_unrepaired))
+
+    def applies(self, seeds: Seeds, step: int, phase: Phase) -> bool:
+        """Return whether this rollout is purified. Sampling by `probability` is seeded, and disabled in evaluation."""
+        if phase is Phase.EVALUATION:
+            return self.in_evaluation
+        schedule = self.probability
+        probability = schedule.at(step) if isinstance(schedule, Schedule) else schedule
+        return seeds.choice("purify") < probability * 2**63
+
+
+def _check_probability(probability: float) -> None:
+    if not 0 <= probability <= 1:
+        raise ValueError(f"{probability} is no probability; give a number from 0 to 1")

@@ -1,0 +1,180 @@
+"""Verifies stores by replay: runs the calls of stored trajectories again and compares what they give.
+
+`verify` is what `cleaner verify` calls; `checker` is what `cleaner purify --verify` hands to `logs.purify`. The code
+that runs calls needs the sandbox installed, so this module loads it when it is used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cleaner_rl.logs import Cleaned, PurifySummary
+from cleaner_rl.purify import Reason, ReplayVerdict, left_of, without_hindsight
+from cleaner_rl.replay.settings import NOT_REPLAYABLE, ReplayOutcome, ReplaySettings, needs_sandbox
+from cleaner_rl.tools import ToolResult
+from cleaner_rl.trajectory import Key
+from cleaner_rl.trajectory.store import read
+
+TOGETHER = 64
+"""Trajectories that are read before they are replayed side by side."""
+SHOWN = 200
+"""Characters of a result that a difference shows."""
+UNDONE = "undone"
+
+
+class DifferentTrajectory(NamedTuple):
+    """A trajectory whose calls give other results than it records."""
+
+    key: Key
+    outcome: ReplayOutcome
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON, with long results cut."""
+        difference = self.outcome.difference
+        name = {"key": str(self.key)}
+        if difference is None:
+            return {**name, "why": self.outcome.reason}
+        recorded, replayed = _shown(difference.recorded), _shown(difference.replayed)
+        return {**name, "turn": difference.turn, "call": difference.call, "recorded": recorded, "replayed": replayed}
+
+
+@dataclass(slots=True)
+class ReplayReport:
+    """What `verify` found."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Number of trajectories by verdict."""
+    not_replayable: Counter[str] = field(default_factory=Counter)
+    """Number of trajectories that can't be replayed, by reason."""
+    different: list[DifferentTrajectory] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one JSON object."""
+        return {
+            "verdicts": dict(self.verdicts),
+            "not_replayable": dict(self.not_replayable),
+            "different": [each.to_json() for each in self.different],
+        }
+
+
+def verify(
+    store: str | Path,
+    settings: ReplaySettings | None = None,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> ReplayReport:
+    """Run the calls of a store's trajectories again, and report which trajectories give the recorded results.
+
+    Args:
+        store: A store in Parquet or JSONL.
+        settings: How calls are run. Default: as each trajectory was recorded, in a sandbox on this machine.
+        progress: Called with the number of trajectories that are done so far.
+
+    Raises:
+        StoreError: The store can't be read.
+        SandboxMissingError: The sandbox's dependencies are not installed.
+        ReplayFaultError: The sandbox can't be reached or broke, so nothing can be said.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from cleaner_rl.replay import verify
+        >>> from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, feedback, python_tool
+        >>> from cleaner_rl.trajectory import Key, TextSpan, Trajectory, read_text
+        >>> from cleaner_rl.trajectory.store import ParquetWriter
+        >>> from dataclasses import replace
+        >>> said = read_text("```python\\nprint(1 + 1)\\n```", call_format("fenced"), ToolSet(python_tool()))
+        >>> def gave(output):
+        ...     result = ToolResult(Status.OK, output)
+        ...     turn = replace(said, results=(result,), observation=TextSpan(feedback(result)))
+        ...     return Trajectory(TextSpan("1 + 1?"), (turn,), Key("run", 0, f"gives {output.strip()}", 0))
+        >>> store = pathlib.Path(tempfile.mkdtemp()) / "store"
+        >>> with ParquetWriter(store) as writer:
+        ...     writer.write(gave("2\\n"))
+        ...     writer.write(gave("3\\n"))
+        >>> report = verify(store)
+        >>> sorted(report.verdicts.items())
+        [('different', 1), ('same', 1)]
+        >>> report.different[0].key.task
+        'gives 3'
+    """
+    needs_sandbox()
+    from cleaner_rl.replay.replayer import Replayer
+
+    report = ReplayReport()
+    done = 0
+    with Replayer(settings or ReplaySettings()) as replayer:
+        for batch in _batches(store):
+            for trajectory, found in zip(batch, replayer.replay_all(batch), strict=True):
+                report.verdicts[str(found.verdict)] += 1
+                if found.verdict == ReplayVerdict.DIFFERENT:
+                    report.different.append(DifferentTrajectory(trajectory.key, found))
+                elif found.reason:
+                    report.not_replayable[found.reason] += 1
+            done += len(batch)
+            progress(done)
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCheck:
+    """Replays purified trajectories before they are written; made by `checker`.
+
+    A trajectory that gives the same is kept. One that gives something else loses its edits, if it gives the same
+    without them; otherwise it is dropped. One that can't be replayed, or is nondeterministic, is kept.
+    `info.replay` says which it is, and the summary counts them.
+    """
+
+    settings: ReplaySettings
+
+    def options(self) -> dict[str, Any]:
+        """Return the settings that decide a verdict, for plan.json."""
+        return {"session": self.settings.session, "words": self.settings.words.value}
+
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
+        """Replay the trajectories; each as it may be used, or None if it is dropped."""
+        from cleaner_rl.replay.replayer import replayer_of
+
+        replayer = replayer_of(self.settings)
+        found = replayer.replay_all([each.trajectory for each in cleaned])
+        wrong = [index for index, each in enumerate(found) if each.verdict == ReplayVerdict.DIFFERENT]
+        raw = {index: without_hindsight(cleaned[index].trajectory) for index in wrong}
+        again = dict(zip(wrong, replayer.replay_all([raw[index] for index in wrong]), strict=True))
+        kept: list[Cleaned[Any] | None] = []
+        for index, (each, first) in enumerate(zip(cleaned, found, strict=True)):
+            done, verdict = each, first.verdict
+            if index in again and each.trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
+                done, verdict = Cleaned(raw[index], left_of(raw[index].turns, Reason.UNDONE)), UNDONE
+            summary.replayed[verdict] += 1
+            if verdict == NOT_REPLAYABLE:
+                summary.not_replayable[first.reason] += 1
+            marked = replace(done.trajectory, info=replace(done.trajectory.info, replay=str(verdict)))
+            kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(done, trajectory=marked))
+        return kept
+
+
+def checker(settings: ReplaySettings | None = None) -> ReplayCheck:
+    """Return a check for `logs.purify` that replays each purified trajectory.
+
+    Raises `SandboxMissingError` if the sandbox's dependencies are not installed.
+    """
+    needs_sandbox()
+    return ReplayCheck(settings or ReplaySettings())
+
+
+def _batches(store: str | Path) -> Iterator[list[Any]]:
+    trajectories = read(store)
+    while batch := list(islice(trajectories, TOGETHER)):
+        yield batch
+
+
+def _shown(result: ToolResult) -> dict[str, Any]:
+    exception = result.exception
+    text = {"output": result.output[:SHOWN], "stderr": result.stderr[:SHOWN], "explanation": result.explanation}
+    if exception is not None:
+        text["exception"] = f"{exception.type}: {exception.message[:SHOWN]}"
+    return {"status": result.status, **{name: value for name, value in text.items() if value}}

@@ -1,0 +1,83 @@
+"""From a rollout to a trajectory that can be trained on or scored: grade it, settle it, re-score it.
+
+What is a fault stays one, and becomes one if the grader has a fault: no reward, no success, nothing to learn. A rollout
+that ran out of wall time is not graded either: how far it came was the machine's doing too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from cleaner_rl.purify import ExecuteCall, ReplayFaultError, apply_purification, verify_by_replay
+from cleaner_rl.rollout.engine import EngineFaultError
+from cleaner_rl.rollout.model import Model
+from cleaner_rl.rollout.settings import Purifier
+from cleaner_rl.rollout.tool_env import ToolEnv
+from cleaner_rl.tasks import Grade, Grader, Outcome, RewardScale, Task, grade
+from cleaner_rl.tools import ToolCall, ToolResult
+from cleaner_rl.trajectory import Key, RepairMode, S, Seeds, StopReason, Trajectory
+
+UNGRADED = (StopReason.FAULT, StopReason.TIME_LIMIT, StopReason.DROPPED)
+
+
+async def grade_and_purify(
+    trajectory: Trajectory[S],
+    task: Task,
+    *,
+    model: Model[S],
+    tool_env: ToolEnv,
+    graders: Mapping[str, Grader],
+    seeds: Seeds,
+    scale: RewardScale = RewardScale.SIGNED,
+    purifier: Purifier | None = None,
+) -> Trajectory[S]:
+    """Grade the rollout, and purify it if that happens after grading."""
+    if trajectory.stop_reason in UNGRADED:
+        return trajectory
+    verdict = await grade(task, answer(trajectory, model), graders)
+    graded = _with_grade(trajectory, verdict, scale)
+    if purifier is None or not graded.usable or not purifier.applies(seeds, trajectory.key.step):
+        return graded
+    try:
+        settled = apply_purification(graded, purifier.config, purifier.mode)
+        if purifier.mode is RepairMode.HINDSIGHT and tool_env.stateful and settled.edits:
+            proof = await verify_by_replay(settled, lambda: calls_of(tool_env, trajectory.key))
+            settled = replace(proof.trajectory, info=replace(graded.info, replay=str(proof.replay.verdict)))
+        return await model.rescored(settled, purifier.max_logprob_gap) if purifier.rescore else settled
+    except (EngineFaultError, ReplayFaultError) as error:
+        return _faulty(trajectory, str(error))
+
+
+def answer(trajectory: Trajectory[S], model: Model[S]) -> str:
+    """Return the text that a grader reads: the last turn, or nothing if that turn calls a tool."""
+    if not trajectory.turns or trajectory.turns[-1].calls:
+        return ""
+    return model.answer(trajectory.turns[-1])
+
+
+def _with_grade(trajectory: Trajectory[S], verdict: Grade, scale: RewardScale) -> Trajectory[S]:
+    if verdict.outcome is Outcome.FAULT:
+        return _faulty(trajectory, f"grader: {verdict.reason}")
+    return replace(
+        trajectory,
+        reward=verdict.reward(scale),
+        success=verdict.outcome is Outcome.RIGHT,
+        info=replace(trajectory.info, answer=verdict.extracted, grade=verdict.reason),
+    )
+
+
+def _faulty(trajectory: Trajectory[S], fault: str) -> Trajectory[S]:
+    return replace(trajectory, stop_reason=StopReason.FAULT, info=replace(trajectory.info, fault=fault))
+
+
+@asynccontextmanager
+async def calls_of(tool_env: ToolEnv, key: Key) -> AsyncIterator[ExecuteCall]:
+    """Open a fresh environment that runs single calls, as `purify.replay` needs it."""
+    async with tool_env.open(key) as tool_session:
+
+        async def execute(call: ToolCall) -> ToolResult:
+            return (await tool_session.run([call]))[0]
+
+        yield execute

@@ -1,0 +1,194 @@
+"""One object that runs rollouts: a model, its tools, a prompt, graders and a purifier, with retries for faults.
+
+`cleaner rollout`, `cleaner eval`, verl's agent loop and `examples/train_loop.py` all run their rollouts through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, TypeAlias
+
+from cleaner_rl.rollout.engine import Connection
+from cleaner_rl.rollout.graders import standard_graders
+from cleaner_rl.rollout.grading import grade_and_purify
+from cleaner_rl.rollout.loop import rollout
+from cleaner_rl.rollout.model import Model
+from cleaner_rl.rollout.settings import Purifier, RolloutBudget
+from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv
+from cleaner_rl.rollout.tool_plugins import tool_env_of
+from cleaner_rl.sandbox.protocol import SessionRequest
+from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, load_prompt
+from cleaner_rl.trajectory import Key, S, Seeds, StopReason, Trajectory
+
+PAUSE = 1.0
+"""Seconds before a rollout that ended in a fault is tried again; twice as long each time."""
+
+Job: TypeAlias = tuple[Task, Key]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRunner(Generic[S]):
+    """Runs a model on tasks, and returns graded, purified trajectories.
+
+    `open_runner` makes one and closes what it opened. A runner holds no state of its rollouts: `dataclasses.replace`
+    gives another one that shares the sandbox and the graders, for instance without a purifier for evaluation.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox, open_runner(connection, "stateless", sandbox) as runner:
+            async for trajectory in runner.run(tasks, samples=8):
+                print(trajectory.key, trajectory.reward)
+        ```
+    """
+
+    model: Model[S]
+    tool_env: ToolEnv
+    prompt: Prompt
+    graders: Mapping[str, Grader]
+    budget: RolloutBudget = field(default_factory=RolloutBudget)
+    purifier: Purifier | None = None
+    """How rollouts are purified; None: they stay as they were sampled."""
+    scale: RewardScale = RewardScale.SIGNED
+    seed: int = 0
+    """Seed of all random choices; each rollout derives its own from it, by task and number."""
+    retries: int = 2
+    """How often a rollout that ended in a fault is tried again."""
+    concurrency: int = 64
+    """Rollouts that run at the same time."""
+
+    async def run(
+        self, tasks: Iterable[Task], samples: int = 1, *, run: str = "rollout", step: int = 0
+    ) -> AsyncGenerator[Trajectory[S], None]:
+        """Run each task `samples` times, and yield the finished trajectories as they finish.
+
+        Whoever stops early should close the iterator (`contextlib.aclosing`): that cancels what still runs.
+        """
+        jobs = [(task, Key(run, step, task.id, number)) for task in tasks for number in range(samples)]
+        async with aclosing(finished(jobs, self.run_one, self.concurrency)) as trajectories:
+            async for trajectory in trajectories:
+                yield trajectory
+
+    async def run_group(
+        self, task: Task, samples: int = 8, *, run: str = "rollout", step: int = 0
+    ) -> list[Trajectory[S]]:
+        """Run one task `samples` times, and return the group in the order of its rollouts."""
+        group = [trajectory async for trajectory in self.run([task], samples, run=run, step=step)]
+        return sorted(group, key=lambda trajectory: trajectory.key.rollout)
+
+    async def run_one(self, task: Task, key: Key) -> Trajectory[S]:
+        """Run one rollout. A fault that stays after all retries is its stop reason, never a failure of the model."""
+        pause = PAUSE
+        for attempt in range(self.retries + 1):
+            trajectory = await self._attempt(task, key)
+            if trajectory.stop_reason is not StopReason.FAULT or attempt == self.retries:
+                break
+            await asyncio.sleep(pause)
+            pause *= 2
+        return trajectory
+
+    async def _attempt(self, task: Task, key: Key) -> Trajectory[S]:
+        seeds = Seeds(self.seed, task.id, key.rollout)
+        purifier = None if self.purifier is None else self.purifier.for_rollout(seeds, key.step)
+        sampled = await rollout(
+            task,
+            key,
+            prompt=self.prompt,
+            model=self.model,
+            tool_env=self.tool_env,
+            seeds=seeds,
+            budget=self.budget,
+            purifier=purifier,
+        )
+        return await grade_and_purify(
+            sampled,
+            task,
+            model=self.model,
+            tool_env=self.tool_env,
+            graders=self.graders,
+            seeds=seeds,
+            scale=self.scale,
+            purifier=purifier,
+        )
+
+
+@asynccontextmanager
+async def open_runner(
+    model: Model[Any] | Connection,
+    prompt: Prompt | str | Path,
+    sandbox: Sandbox,
+    *,
+    request: SessionRequest = SessionRequest(),  # noqa: B008 - frozen
+    graders: Mapping[str, Grader] | None = None,
+    budget: RolloutBudget = RolloutBudget(),  # noqa: B008 - frozen
+    purifier: Purifier | None = None,
+    scale: RewardScale = RewardScale.SIGNED,
+    seed: int = 0,
+    retries: int = 2,
+    concurrency: int = 64,
+) -> AsyncIterator[RolloutRunner[Any]]:
+    """Open a runner: connect to the model, find the prompt's tool, and start the graders.
+
+    Args:
+        model: A model, or the addresses of one, which is then connected to.
+        prompt: A prompt, or the name or file of one.
+        sandbox: Where programs run: a `Node`, a `SandboxClient`, or what `sandbox.open_sandbox` gives.
+        request: What is asked of the sandbox for each call or session, such as limits.
+        graders: Graders by name; default: those that are installed.
+        budget: The most that one rollout may use.
+        purifier: How rollouts are purified; None: not at all.
+        scale: Rewards of -1 and 1, or of 0 and 1.
+        seed: Seed of all random choices.
+        retries: How often a rollout that ended in a fault is tried again.
+        concurrency: Rollouts that run at the same time.
+
+    Raises:
+        RescoringRefusedError: The purifier re-scores, and the model doesn't sample from its own distribution.
+    """
+    async with AsyncExitStack() as stack:
+        found = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
+        if isinstance(model, Connection):
+            from cleaner_rl.rollout.engines import connect  # needs HTTP and a tokenizer, which other models do not
+
+            model = await stack.enter_async_context(connect(model, found))
+        if purifier is not None and purifier.rescore:
+            model.gate(Key(), purifier.max_logprob_gap)  # refused at once where it would be refused later
+        if graders is None:
+            graders = standard_graders(sandbox, stack.enter_context(MathPool()))
+        yield RolloutRunner(
+            model,
+            tool_env_of(found, sandbox, request),
+            found,
+            graders,
+            budget,
+            purifier,
+            scale,
+            seed,
+            retries,
+            concurrency,
+        )
+
+
+async def finished(
+    jobs: Iterable[Job], run_one: Callable[[Task, Key], Awaitable[Trajectory[S]]], concurrency: int
+) -> AsyncGenerator[Trajectory[S], None]:
+    """Run the jobs in their order, a limited number at a time, and yield each trajectory when it is finished."""
+    waiting = iter(jobs)
+    running: set[asyncio.Future[Trajectory[S]]] = set()
+    try:
+        while True:
+            for task, key in islice(waiting, concurrency - len(running)):
+                running.add(asyncio.ensure_future(run_one(task, key)))
+            if not running:
+                return
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                yield each.result()
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

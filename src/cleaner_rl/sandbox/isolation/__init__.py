@@ -1,0 +1,1 @@
+"""How strongly runs are isolated, and by what."""

@@ -1,0 +1,278 @@
+"""One node: it holds the zygotes and slots, gives each call a slot, and turns what the slot saw into a result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import signal
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from cleaner_rl.sandbox.inside import wire
+from cleaner_rl.sandbox.inside.layers import remove_folder
+from cleaner_rl.sandbox.isolation import cgroups
+from cleaner_rl.sandbox.isolation.tiers import Layer, Tier, TierError, choose_tier
+from cleaner_rl.sandbox.node.config import FOLDER_PREFIX, NodeConfig, NodeStatus, zygote_settings
+from cleaner_rl.sandbox.node.pool import Pool
+from cleaner_rl.sandbox.node.preload import choose
+from cleaner_rl.sandbox.node.probes import probe
+from cleaner_rl.sandbox.node.sessions import Session
+from cleaner_rl.sandbox.node.store import SessionStore
+from cleaner_rl.sandbox.node.verdict import RunExit, fetched, result_of
+from cleaner_rl.sandbox.node.zygotes import SlotDiedError
+from cleaner_rl.sandbox.protocol.limits import Limits
+from cleaner_rl.sandbox.protocol.requests import RunOutcome, RunRequest, SessionRequest, encoded, input_problem
+from cleaner_rl.tools import Status, ToolResult
+
+OWN_MEMORY_MB = 256
+OWN_PROCESSES = 4
+"""What a slot's cgroup allows beyond the node's maxima, for the supervisor and the interpreter itself."""
+
+
+class Terms(NamedTuple):
+    """What limits mean for a run, as slots and runs take it."""
+
+    limits: Limits
+    start: bytes
+    start_and_fetch: bytes
+    disk: bytes | None
+    inside: tuple[float, int, int, int, int]
+    patience: float
+    """Seconds after which a supervisor that says nothing is given up."""
+
+
+class Node:
+    """Runs programs and sessions on this machine, each call in a slot of its own.
+
+    To be used in an `async with` statement: leaving it ends every process of the node.
+
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunRequest
+        >>> async def main() -> str:
+        ...     async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        ...         return (await node.run(RunRequest("print(6 * 7)"))).result.output
+        >>> asyncio.run(main())
+        '42\\n'
+    """
+
+    def __init__(self, config: NodeConfig | None = None) -> None:
+        self.config = config or NodeConfig()
+        self._pools: dict[str, Pool] = {}
+        self._free = asyncio.Semaphore(self.config.slots)
+        self._tier = Tier.NONE
+        self._probes: dict[str, str] = {}
+        self._folder = ""
+        self._sessions = SessionStore(self.config)
+        self._terms = functools.lru_cache(maxsize=256)(self._terms_of)
+        self._waiting = self._busy = self._runs = self._faults = 0
+
+    async def __aenter__(self) -> Self:
+        """Probe the tiers, start the zygotes and fork the first slots.
+
+        Raises `TierError` below `min_tier`, `ZygoteError` if a set's modules can't be loaded or a slot doesn't start.
+        """
+        config = self.config
+        self._probes = probe()
+        self._tier = choose_tier(self._probes, config.tier, config.min_tier)
+        sweep()
+        self._folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
+        os.chmod(self._folder, 0o711)
+        indices = deque(range(config.slots * len(config.preload) + config.sessions + 64))
+        of_slots = None
+        if Layer.CGROUP in self._layers:
+            most = config.maxima
+            memory = (most.memory_mb + most.disk_mb + OWN_MEMORY_MB << 20) + 2 * most.output_bytes
+            of_slots = cgroups.Cgroups(cgroups.own_cgroup(), memory, most.processes + OWN_PROCESSES)
+        for each in config.preload:
+            settings = zygote_settings(config, self._layers, each, self._folder)
+            self._pools[each.name] = Pool(each.name, settings, config.slots, indices, of_slots)
+        try:
+            await asyncio.gather(*(pool.start() for pool in self._pools.values()))
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill every run and every process of the node, and wait until they are gone."""
+        self._sessions.close()
+        for pool in self._pools.values():
+            await pool.close()
+        remove_folder(self._folder)
+
+    async def run(self, request: RunRequest) -> RunOutcome:
+        """Run one program; waits for a free slot in order of arrival.
+
+        Never raises for what the program or the request does: that is a status. If the supervisor of the slot dies, the
+        call runs once more on a fresh slot and is then answered as a fault. Cancelling kills the run.
+        """
+        outcome = self._refusal(request)
+        if outcome is None:
+            terms = self._terms(request.limits or self.config.limits)
+            outcome = await self._run(request, terms, self._pool_for(request))
+        self._runs += 1
+        self._faults += outcome.result.faulty
+        return outcome
+
+    @property
+    def status(self) -> NodeStatus:
+        """Return the node's state now: its tier, and counts of what runs, waits and failed."""
+        pools = self._pools.values()
+        return NodeStatus(
+            tier=self._tier,
+            probes=self._probes,
+            versions={pool.name: pool.versions for pool in pools},
+            slots=self.config.slots,
+            busy=self._busy,
+            waiting=self._waiting,
+            sessions=len(self._sessions),
+            runs=self._runs,
+            faults=self._faults,
+            slot_deaths=sum(pool.slot_deaths for pool in pools),
+            zygote_deaths=sum(pool.zygote_deaths for pool in pools),
+        )
+
+    @property
+    def pids(self) -> Mapping[str, tuple[int, tuple[int, ...]]]:
+        """Return per preload set the zygote's process and the slots' supervisors: for operators and fault injection."""
+        return {name: pool.pids for name, pool in self._pools.items()}
+
+    async def open_session(self, request: SessionRequest | None = None) -> Session:
+        """Open a stateful interpreter; it needs tier 2: raises `TierError` below it, `ValueError` for an unknown set.
+
+        Where there are as many sessions as the node may have, the one that was idle for longest makes room; raises
+        `SessionLostError` if all of them are in use or its slot dies, `ValueError` too if its files don't fit.
+        """
+        request = request or SessionRequest()
+        if not {Layer.PID, Layer.MOUNT} <= self._layers:
+            raise TierError(
+                "sessions need tier 2, whose namespaces roll back files and processes, and this node runs at "
+                f"{self._tier.name}; `cleaner doctor` says how to get it"
+            )
+        pool = self._pools.get(request.preload)
+        if pool is None:
+            raise ValueError(f"there is no preload set '{request.preload}'; available: {', '.join(self._pools)}")
+        return await self._sessions.open(request, pool)
+
+    def session(self, session_id: str) -> Session:
+        """Return an open session. Raises `SessionLostError`, with the reason where it is still known."""
+        return self._sessions.get(session_id)
+
+    @property
+    def _layers(self) -> frozenset[Layer]:
+        return self._tier.layers - self.config.without
+
+    def _pool_for(self, request: RunRequest) -> Pool:
+        name = request.preload
+        return self._pools[choose(request.code, self.config.preload).name if name is None else name]
+
+    def _refusal(self, request: RunRequest) -> RunOutcome | None:
+        """The answer to a request that asks for what the node doesn't give; None if it is fine."""
+        problem = input_problem(request)
+        if request.preload is not None and request.preload not in self._pools:
+            problem = f"There is no preload set '{request.preload}'. Available: {', '.join(self._pools)}."
+        terms = self._terms(request.limits or self.config.limits)
+        if request.files and sum(map(len, request.files.values())) > terms.limits.disk_mb << 20:
+            problem = "The files are larger than the run's disk limit."
+        if problem is None:
+            return None
+        return RunOutcome(ToolResult(Status.REFUSED, explanation=problem), request_id=request.request_id)
+
+    def _terms_of(self, limits: Limits) -> Terms:
+        """What limits mean for a run here; computed once for each that callers use."""
+        limits = limits.clipped(self.config.maxima)
+        sizes = (limits.cpu_seconds, limits.wall_seconds, limits.memory_mb << 20, limits.output_bytes)
+        usual = self.config.limits.clipped(self.config.maxima)
+        resized = (limits.disk_mb, limits.files) != (usual.disk_mb, usual.files)
+        return Terms(
+            limits,
+            start=wire.START.pack(wire.KIND_START, *sizes, False),
+            start_and_fetch=wire.START.pack(wire.KIND_START, *sizes, True),
+            disk=wire.DISK.pack(wire.KIND_DISK, limits.disk_mb << 20, limits.files) if resized else None,
+            inside=(sizes[0], sizes[2], limits.disk_mb << 20, limits.processes, limits.open_files),
+            patience=limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30,
+        )
+
+    async def _run(self, request: RunRequest, terms: Terms, pool: Pool) -> RunOutcome:
+        start = terms.start_and_fetch if request.fetch else terms.start
+        payload = _payload(request, terms)
+        for attempt in (1, 2):
+            self._waiting += 1
+            try:
+                await self._free.acquire()
+            finally:
+                self._waiting -= 1
+            self._busy += 1
+            try:
+                slot = await pool.take()
+                try:
+                    run_exit, files = await slot.run(start, payload, terms.patience, terms.disk)
+                    if slot.cgroup is not None and run_exit.signal == signal.SIGKILL and slot.cgroup.ran_out():
+                        run_exit = run_exit._replace(reason=wire.MEMORY)
+                    try:
+                        return self._outcome(request, terms, pool, run_exit, files, attempt)
+                    finally:
+                        for descriptor in files:
+                            os.close(descriptor)
+                        if request.fetch:
+                            slot.release_folder()
+                finally:
+                    pool.give(slot)
+            except SlotDiedError:
+                continue
+            finally:
+                self._busy -= 1
+                self._free.release()
+        result = ToolResult(Status.FAULT, explanation="The sandbox lost the run twice.")
+        return RunOutcome(result, preload=pool.name, request_id=request.request_id, attempts=2)
+
+    def _outcome(
+        self, request: RunRequest, terms: Terms, pool: Pool, run_exit: RunExit, files: list[int], attempt: int
+    ) -> RunOutcome:
+        keep_chars = self.config.keep_chars if request.keep_chars is None else request.keep_chars
+        result = result_of(run_exit, files, terms.limits.output_bytes, keep_chars, pool.versions)
+        return RunOutcome(
+            result,
+            fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else {},
+            run_exit.cpu_seconds,
+            run_exit.wall_seconds,
+            run_exit.peak_bytes / (1 << 20),
+            run_exit.exit_code,
+            run_exit.signal,
+            pool.name,
+            request.request_id,
+            attempt,
+        )
+
+
+def sweep() -> None:
+    """Remove the folders of nodes of this user that were killed and could not do so themselves."""
+    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        pid = path.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and path.stat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
+                remove_folder(str(path))
+
+
+def _payload(request: RunRequest, terms: Terms) -> bytes:
+    """The request as `inside.run` takes it: plain tuples, since every name in it would cost the run memory."""
+    stdin = request.stdin
+    return wire.pack(
+        (
+            request.code,
+            request.echo_last_expression,
+            terms.inside,
+            request.seed,
+            encoded(stdin) if isinstance(stdin, str) else stdin,
+            dict(request.files) or None,
+        )
+    )

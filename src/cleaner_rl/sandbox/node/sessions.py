@@ -1,0 +1,247 @@
+"""Sessions as callers see them: cells, going back, and what happens when a state can't be gone back to directly.
+
+The supervisor keeps the states. This side keeps the committed cells and what they showed, so that a state that isn't
+kept, or that could not be forked, can be rebuilt by running them again from the latest kept one; if they don't show the
+same again, the rollback is declined and the session is lost, because nobody could say what state it is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cleaner_rl.sandbox.inside import wire
+from cleaner_rl.sandbox.node.links import SessionLink, SessionStatus
+from cleaner_rl.sandbox.node.verdict import fetched, result_of
+from cleaner_rl.sandbox.node.zygotes import SlotDiedError
+from cleaner_rl.sandbox.protocol.limits import Limits
+from cleaner_rl.sandbox.protocol.requests import (
+    Cell,
+    CellOutcome,
+    Commit,
+    RollbackDeclinedError,
+    RunOutcome,
+    SessionLostError,
+    SessionRequest,
+    encoded,
+    input_problem,
+)
+from cleaner_rl.tools import Status, ToolResult
+
+RULES = {Commit.ON_SUCCESS: wire.ON_SUCCESS, Commit.ALWAYS: wire.ALWAYS, Commit.NEVER: wire.NEVER}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a node's configuration means for a session."""
+
+    preload: str
+    versions: Mapping[str, str]
+    limits: Limits
+    maxima: Limits
+    keep_chars: int
+    fetch_bytes: int
+
+
+class Session:
+    """Keeps an interpreter alive from cell to cell, and can go back to an earlier state.
+
+    Cells run one at a time, in order of arrival. `Node.open_session` opens one.
+
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.sandbox import BARE, Node, NodeConfig, SessionRequest
+        >>> async def main() -> tuple[str, str]:
+        ...     async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        ...         session = await node.open_session(SessionRequest(preload="bare"))
+        ...         before = (await session.run("x = 1")).checkpoint
+        ...         changed = await session.run("x = 2; print(x)")
+        ...         await session.rollback(before)
+        ...         return changed.result.output, (await session.run("print(x)")).result.output
+        >>> asyncio.run(main())
+        ('2\\n', '1\\n')
+    """
+
+    def __init__(
+        self,
+        link: SessionLink,
+        request: SessionRequest,
+        terms: Terms,
+        status: SessionStatus,
+        ran: Callable[[], None],
+        closed: Callable[[Session, str], None],
+    ) -> None:
+        """`ran` is called after each cell, and may end any session; `closed` with one that ended, and why."""
+        self.id = uuid.uuid4().hex
+        self._link = link
+        self._request = request
+        self._terms = terms
+        self._status = status
+        self._ran = ran
+        self._closed = closed
+        self._committed: list[tuple[Cell, tuple[object, ...]]] = []
+        self._brought = 0
+        """Bytes that came with those cells: they are held as long, to be run again."""
+        self._turn = asyncio.Lock()
+        self._broken = False
+        """Whether the last cell found no interpreter to run in."""
+        self.lost = ""
+        """Why there is no session any more."""
+        self.used = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of its supervisor."""
+        return self._link.pid
+
+    @property
+    def checkpoint(self) -> int:
+        """Return the number of the state that it is at."""
+        return self._status.checkpoint
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the bytes that it holds: memory and files of all its states, and the cells that made them."""
+        return self._status.held_bytes + self._brought
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a cell runs."""
+        return self._turn.locked()
+
+    async def run(self, cell: Cell | str) -> CellOutcome:
+        """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own."""
+        async with self._turn:
+            outcome = await self._run(Cell(cell) if isinstance(cell, str) else cell)
+        self._ran()
+        return outcome
+
+    async def _run(self, cell: Cell) -> CellOutcome:
+        self._require()
+        if (problem := input_problem(cell)) is not None:
+            refusal = ToolResult(Status.REFUSED, explanation=problem)
+            run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
+            return CellOutcome(run, False, self.checkpoint, self._status.obstacles)
+        wanted = self.checkpoint
+        outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
+        unrepeatable = False
+        if outcome.committed:
+            self._committed.append((cell, outcome.result.observed))
+            self._brought += _brought(cell)
+        elif self.checkpoint < wanted:
+            if self._broken:  # what the last committed cell left was no interpreter any more
+                wanted -= 1
+            try:
+                await self._rebuild(wanted)
+            except RollbackDeclinedError:  # the next caller hears of it; this cell has its answer
+                unrepeatable = True
+        # Of one that was lost on the way, what it should have come to: who makes it again counts from there.
+        checkpoint = wanted if self.lost else self.checkpoint
+        return CellOutcome(outcome.run, outcome.committed, checkpoint, self._status.obstacles, unrepeatable)
+
+    async def rollback(self, checkpoint: int | None = None) -> int:
+        """Go back to a checkpoint (None: the state before the last committed cell); returns where it is now.
+
+        Raises `RollbackDeclinedError` for a state that there never was or that can't be rebuilt, `SessionLostError` if
+        there is no session any more.
+        """
+        async with self._turn:
+            self._require()
+            target = self.checkpoint - 1 if checkpoint is None else checkpoint
+            if not 0 <= target <= self.checkpoint:
+                raise RollbackDeclinedError(f"there is no checkpoint {target}; the session is at {self.checkpoint}")
+            try:
+                self._status = await self._link.rollback(target)
+            except SlotDiedError:
+                raise self._end("its supervisor died") from None
+            await self._rebuild(target)
+            self.used = time.monotonic()
+            return self.checkpoint
+
+    async def close(self) -> None:
+        """End the session and all its processes; closing twice is fine."""
+        self.end("it was closed")
+
+    def end(self, why: str) -> None:
+        """End it for a reason, which later callers get to read."""
+        if not self.lost:
+            self.lost = why
+            self._link.kill()
+            self._closed(self, why)
+
+    def supervisor_died(self) -> None:
+        """Note that its process is gone."""
+        self.end("its supervisor died")
+
+    async def _cell(self, cell: Cell, rule: int) -> CellOutcome:
+        terms = self._terms
+        limits = (cell.limits or self._request.limits or terms.limits).clipped(terms.maxima)
+        start = wire.CELL.pack(
+            wire.KIND_CELL,
+            rule,
+            limits.cpu_seconds,
+            limits.wall_seconds,
+            limits.memory_mb << 20,
+            limits.output_bytes,
+            bool(cell.fetch),
+        )
+        stdin = encoded(cell.stdin) if isinstance(cell.stdin, str) else cell.stdin
+        request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
+        patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30
+        try:
+            run_exit, files, self._status = await self._link.cell(start, request, patience)
+        except SlotDiedError:
+            raise self._end("its supervisor died") from None
+        except asyncio.CancelledError:
+            self.end("a cell was cancelled")
+            raise
+        try:
+            result = result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)
+            found = fetched(files[3], cell.fetch, terms.fetch_bytes) if cell.fetch else {}
+        finally:
+            for descriptor in files:
+                os.close(descriptor)
+        self.used = time.monotonic()
+        self._broken = run_exit.reason == wire.BROKEN
+        run = RunOutcome(
+            result,
+            found,
+            run_exit.cpu_seconds,
+            run_exit.wall_seconds,
+            run_exit.peak_bytes / (1 << 20),
+            run_exit.exit_code,
+            run_exit.signal,
+            terms.preload,
+            cell.request_id,
+        )
+        return CellOutcome(run, bool(self._status.committed), self.checkpoint, self._status.obstacles)
+
+    async def _rebuild(self, target: int) -> None:
+        """Run the committed cells from the state that is left up to the one that was asked for."""
+        self._brought -= sum(_brought(cell) for cell, _ in self._committed[target:])
+        del self._committed[target:]
+        while self.checkpoint < target:
+            cell, shown = self._committed[self.checkpoint]
+            outcome = await self._cell(cell, wire.ALWAYS)
+            if outcome.result.faulty:
+                raise self._end("a state had to be rebuilt, and its cells could not be run")
+            if outcome.result.observed != shown or not outcome.committed:
+                self.end("a state had to be rebuilt, and its cells did not show the same again")
+                raise RollbackDeclinedError(f"the session is lost: {self.lost}")
+
+    def _require(self) -> None:
+        if self.lost:
+            raise SessionLostError(f"session lost: {self.lost}")
+
+    def _end(self, why: str) -> SessionLostError:
+        self.end(why)
+        return SessionLostError(f"session lost: {self.lost}")
+
+
+def _brought(cell: Cell) -> int:
+    """About how many bytes came with a cell."""
+    return len(cell.code) + len(cell.stdin or "") + sum(map(len, cell.files.values()))

@@ -1,0 +1,184 @@
+"""The sessions of a node: opened, found, and closed when their time or the space for them runs out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from cleaner_rl.sandbox.inside.layers import MOST as MOST_LAYERS
+from cleaner_rl.sandbox.node.config import NodeConfig
+from cleaner_rl.sandbox.node.pool import Pool
+from cleaner_rl.sandbox.node.sessions import Session, Terms
+from cleaner_rl.sandbox.node.zygotes import Slot, SlotDiedError
+from cleaner_rl.sandbox.protocol.limits import Limits
+from cleaner_rl.sandbox.protocol.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.tools import Status
+
+REMEMBERED_LOSSES = 1024
+FULL_SHARE = 0.9
+"""Of the memory for sessions, above which none is opened: the rest is for those that are open to grow into."""
+
+
+class NoRoomError(SessionLostError):
+    """All sessions of a node are in use; there will be room again."""
+
+
+class SessionStore:
+    """All open sessions, and why the latest closed ones were closed."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._sessions: dict[str, Session] = {}
+        self._lost: dict[str, str] = {}
+        self._opening = 0
+        """Sessions that have their place and no interpreter yet."""
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def open(self, request: SessionRequest, pool: Pool) -> Session:
+        """Open one in a slot of its own.
+
+        Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are in use and none can make room,
+        `ValueError` if its files can't be put into it.
+        """
+        if sum(map(len, request.files.values())) > self._limits(request).disk_mb << 20:
+            raise ValueError("the files are larger than the session's disk limit")
+        self._make_room()
+        self._opening += 1
+        try:
+            session = await self._start(request, pool)
+        except SlotDiedError:
+            raise SessionLostError("session lost: its supervisor died before it had begun; open a new one") from None
+        finally:
+            self._opening -= 1
+        if request.files:
+            await _put(session, request.files)
+        return session
+
+    def get(self, session_id: str) -> Session:
+        """An open session. Raises `SessionLostError`, with the reason where it is still known."""
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionLostError(f"session lost: {self._lost.get(session_id, 'no session has this id')}")
+        return found
+
+    def close(self) -> None:
+        """End them all."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for session in list(self._sessions.values()):
+            session.end("the node ended")
+
+    async def _start(self, request: SessionRequest, pool: Pool) -> Session:
+        config, limits = self._config, self._limits(request)
+        keep_chars = config.keep_chars if request.keep_chars is None else request.keep_chars
+        terms = Terms(pool.name, pool.versions, limits, config.maxima, keep_chars, config.fetch_bytes)
+        session: Session | None = None
+
+        def died(link: Slot) -> None:
+            pool.free(link.index)
+            if session is not None:
+                session.supervisor_died()
+
+        link = pool.fork_session(died, self._settings(request, limits))
+        try:
+            status = await link.first()
+        except BaseException:
+            link.kill()
+            raise
+        session = Session(link, request, terms, status, self._keep_to_memory, self._closed)
+        self._sessions[session.id] = session
+        self._expire()
+        return session
+
+    def _limits(self, request: SessionRequest) -> Limits:
+        return (request.limits or self._config.limits).clipped(self._config.maxima)
+
+    def _settings(self, request: SessionRequest, limits: Limits) -> dict[str, Any]:
+        return {
+            "seed": request.seed,
+            "checkpoints": self._config.checkpoints,
+            "cpu_seconds": limits.cpu_seconds,
+            "disk_bytes": limits.disk_mb << 20,
+            "inodes": limits.files + 4 * MOST_LAYERS,
+            "session_limits": (limits.memory_mb << 20, limits.disk_mb << 20, limits.processes, limits.open_files),
+        }
+
+    def _closed(self, session: Session, why: str) -> None:
+        self._sessions.pop(session.id, None)
+        self._lost[session.id] = why
+        while len(self._lost) > REMEMBERED_LOSSES:
+            del self._lost[next(iter(self._lost))]
+
+    def _make_room(self) -> None:
+        """Close the sessions that were idle for longest, until one more may be opened.
+
+        Not those that were used just now: their callers would open them again, at the cost of others, without end.
+        """
+        self._keep_to_memory()
+        left_alone = time.monotonic() - self._config.session_grace
+        for session in self._idle:
+            if not self._full or session.used > left_alone:
+                break
+            session.end("it made room for another one")
+        if self._full:
+            raise NoRoomError("all sessions of this node are in use; close some, wait, or raise --sessions")
+
+    def _keep_to_memory(self) -> None:
+        """Close the sessions that were idle for longest, until all together hold no more than they may.
+
+        If it is the one that has just run a cell, the cell has its answer, and the next finds the session lost.
+        """
+        too_many = self._held_bytes - (self._config.session_memory_mb << 20)
+        if too_many <= 0:
+            return
+        for session in self._idle:
+            too_many -= session.held_bytes
+            session.end("it made room in the node's memory")
+            if too_many <= 0:
+                return
+
+    @property
+    def _idle(self) -> list[Session]:
+        idle = [each for each in self._sessions.values() if not each.busy]
+        return sorted(idle, key=lambda each: each.used)
+
+    @property
+    def _held_bytes(self) -> int:
+        return sum(each.held_bytes for each in self._sessions.values())
+
+    @property
+    def _full(self) -> bool:
+        if len(self._sessions) + self._opening >= self._config.sessions:
+            return True
+        return self._held_bytes > FULL_SHARE * (self._config.session_memory_mb << 20)
+
+    def _expire(self) -> None:
+        """Close what was idle for too long, and look again when the next one may be due."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        now = time.monotonic()
+        for session in list(self._sessions.values()):
+            if not session.busy and now - session.used >= self._config.session_ttl:
+                session.end("it was idle for too long")
+        if self._sessions:
+            oldest = min(session.used for session in self._sessions.values())
+            wait = max(oldest + self._config.session_ttl - now, self._config.session_ttl / 10)
+            self._expiry = asyncio.get_running_loop().call_later(wait, self._expire)
+
+
+async def _put(session: Session, files: Mapping[str, bytes]) -> None:
+    """Put files into a session that is new; one that can't have them is ended."""
+    result = (await session.run(Cell("", files=files, commit=Commit.ON_SUCCESS))).result
+    if result.status is Status.OK:
+        return
+    session.end("its files could not be put into it")
+    why = result.explanation if result.exception is None else result.exception.message
+    if result.faulty:
+        raise SessionLostError(f"session lost: {why}")
+    raise ValueError(f"the files can't be put into the session: {why}")

@@ -1,0 +1,152 @@
+"""What a slot saw, as a result: the only place where a run gets its status.
+
+The status rests on three things that user code can't write: the slot's reason, the wait status and the sizes of files.
+The run's own report is read last, within bounds, and only describes a failure that is already established.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cleaner_rl.sandbox.inside import wire
+from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, shorten
+
+REPORT_BYTES = 65_536
+MESSAGE_CHARS = 4_096
+TRACEBACK_CHARS = 8_192
+
+LIMITS = {
+    wire.CPU: (Status.TIMEOUT, "The program was stopped: it ran into its limit of CPU time."),
+    wire.WALL: (Status.TIMEOUT, "The program was stopped: it ran into its limit of elapsed time."),
+    wire.MEMORY: (Status.MEMORY, "The program was stopped: it ran into its memory limit."),
+    wire.OUTPUT: (Status.OUTPUT_LIMIT, "The program was stopped: it printed more than its output limit."),
+    wire.GONE: (Status.ERROR, "The program ended the session's interpreter."),
+    wire.BROKEN: (Status.CRASHED, "An earlier cell broke the session's interpreter, and is undone."),
+    wire.STARVED: (Status.FAULT, "The machine was too busy to run the program."),
+}
+"""One constant sentence for each way of being stopped."""
+
+
+class RunExit(NamedTuple):
+    """How a run ended, as its slot tells it."""
+
+    kind: int
+    reason: int
+    wait_status: int
+    cpu_seconds: float
+    wall_seconds: float
+    waited_seconds: float
+    peak_bytes: int
+
+    @property
+    def exit_code(self) -> int | None:
+        """None if the process died by a signal."""
+        return os.WEXITSTATUS(self.wait_status) if os.WIFEXITED(self.wait_status) else None
+
+    @property
+    def signal(self) -> int | None:
+        """None if the process exited."""
+        return os.WTERMSIG(self.wait_status) if os.WIFSIGNALED(self.wait_status) else None
+
+
+def result_of(
+    run_exit: RunExit, files: Sequence[int], output_bytes: int, keep_chars: int, versions: Mapping[str, str]
+) -> ToolResult:
+    """The result of a run that left these descriptors: stdout, stderr, report."""
+    output, length, flooded = _text(files[0], output_bytes, keep_chars)
+    errors, errors_length, errors_flooded = _text(files[1], output_bytes, keep_chars)
+    if run_exit.reason == wire.EXITED and (flooded or errors_flooded):
+        run_exit = run_exit._replace(reason=wire.OUTPUT)
+    if errors_length is not None:
+        errors = shorten(errors, keep_chars, errors_length)
+    exception = None
+    if run_exit.reason != wire.EXITED:
+        status, explanation = LIMITS[run_exit.reason]
+        if run_exit.reason == wire.OUTPUT:
+            length = None  # how much more it would have printed depends on when it was stopped
+    elif (number := run_exit.signal) is not None:
+        status, explanation = Status.CRASHED, f"The program's process died by {_signal_name(number)}."
+    elif run_exit.exit_code == 0:
+        status, explanation = Status.OK, ""
+    else:
+        status = Status.ERROR
+        exception = read_report(files[2])
+        explanation = "" if exception is not None else f"The program exited with code {run_exit.exit_code}."
+    return ToolResult(status, output, errors, exception, explanation, length, run_exit.wall_seconds, versions)
+
+
+def read_report(descriptor: int) -> ExceptionInfo | None:
+    """What a run says of its exception, if that is of the right form; it may be anything."""
+    data = os.pread(descriptor, REPORT_BYTES + 1, 0)
+    if not data or len(data) > REPORT_BYTES:
+        return None
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    kind, message, line, trace = (found.get(name) for name in ("type", "message", "line", "traceback"))
+    if not (isinstance(kind, str) and isinstance(message, str) and isinstance(trace, str)):
+        return None
+    if type(line) is not int or not 0 < line < 10**9:
+        line = None
+    return ExceptionInfo(
+        _clean(kind)[:256], _clean(message)[:MESSAGE_CHARS], line, shorten(_clean(trace), TRACEBACK_CHARS)
+    )
+
+
+def fetched(folder: int, paths: Sequence[str], limit: int) -> dict[str, bytes]:
+    """Read files that a run left below its folder: regular ones, no links followed, `limit` bytes together."""
+    found: dict[str, bytes] = {}
+    for path in paths:
+        try:
+            data = _read_below(folder, path.split("/"), limit)
+        except OSError:
+            continue
+        if data is not None:
+            found[path] = data
+            limit -= len(data)
+    return found
+
+
+def _read_below(folder: int, parts: list[str], limit: int) -> bytes | None:
+    opened: list[int] = []
+    try:
+        for part in parts[:-1]:
+            folder = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=folder)
+            opened.append(folder)
+        # Non-blocking, because it may be a pipe that nobody writes to.
+        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
+        opened.append(file)
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+            return None
+        with open(file, "rb", closefd=False) as stream:
+            return stream.read(limit)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None, bool]:
+    """A stream's text, its whole length if that is more than is kept, and whether it is above its limit."""
+    size = os.fstat(descriptor).st_size
+    if not size:
+        return "", None, False
+    text = os.pread(descriptor, min(size, limit), 0).decode("utf-8", "replace")
+    return text[:keep], (len(text) if len(text) > keep else None), size > limit
+
+
+def _clean(text: str) -> str:
+    """Without lone surrogates, which no encoder takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

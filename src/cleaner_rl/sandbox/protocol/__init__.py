@@ -1,0 +1,28 @@
+"""Requests, outcomes and limits of the sandbox, as plain data.
+
+It needs nothing but the standard library, so that whoever calls a sandbox can import it without a server or a client.
+"""
+
+from cleaner_rl.sandbox.protocol.limits import Limits
+from cleaner_rl.sandbox.protocol.requests import (
+    Cell,
+    CellOutcome,
+    Commit,
+    RollbackDeclinedError,
+    RunOutcome,
+    RunRequest,
+    SessionLostError,
+    SessionRequest,
+)
+
+__all__ = [
+    "Cell",
+    "CellOutcome",
+    "Commit",
+    "Limits",
+    "RollbackDeclinedError",
+    "RunOutcome",
+    "RunRequest",
+    "SessionLostError",
+    "SessionRequest",
+]

@@ -1,0 +1,178 @@
+"""What goes into a run and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from cleaner_rl.sandbox.protocol.limits import Limits
+from cleaner_rl.tools import ToolResult
+
+MOST_NAMES = 4_096
+"""Of files that come with a call or are fetched after it: while the node looks at each, nobody else is served."""
+MOST_PARTS = 64
+"""Of one such name, for the same reason."""
+
+
+class Commit(StrEnum):
+    """Says when a session keeps what a cell did."""
+
+    ON_SUCCESS = "on_success"
+    """A cell that fails leaves no trace; the next one sees the state that the failed one saw."""
+    ALWAYS = "always"
+    NEVER = "never"
+    """Every cell runs from the same state: a way to try things."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """Asks for one program to be run, in an interpreter of its own.
+
+    Examples:
+        >>> from cleaner_rl.sandbox import Limits, RunRequest
+        >>> request = RunRequest("print(input()[::-1])", stdin="olleh", limits=Limits(cpu_seconds=2.0))
+        >>> request.limits.cpu_seconds
+        2.0
+    """
+
+    code: str
+    stdin: str | bytes | None = None
+    """None: `input()` raises `EOFError`."""
+    limits: Limits | None = None
+    """None: the node's defaults."""
+    preload: str | None = None
+    """Name of a preload set; None: the smallest set that has what the code imports."""
+    echo_last_expression: bool = False
+    """Print the value of the program's last statement if that is an expression, as a notebook does."""
+    seed: int = 0
+    """Seed of `random` and `numpy.random`."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Put into the working folder before the run; relative paths."""
+    fetch: tuple[str, ...] = ()
+    """Relative paths to bring back after the run, whether it failed or not."""
+    keep_chars: int | None = None
+    """Characters of stdout and of stderr that the result keeps, of the `output_bytes` that may be written; None: as
+    many as the node keeps by default."""
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """Says how a run ended, and holds what it left."""
+
+    result: ToolResult
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Those of `RunRequest.fetch` that exist as regular files within the node's size limit."""
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    """The largest resident size of a single process of the run, the preloaded interpreter included."""
+    exit_code: int | None = None
+    """None if the run's process died by a signal, or never started."""
+    signal: int | None = None
+    preload: str = ""
+    request_id: str = ""
+    attempts: int = 1
+    """How often the call may have been run: 2 if a supervisor died and it was run again on a fresh slot; from a client,
+    with the times that a node broke or was lost before it had answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Asks for one piece of code to be run in a session."""
+
+    code: str
+    stdin: str | bytes | None = None
+    limits: Limits | None = None
+    echo_last_expression: bool = True
+    commit: Commit | None = None
+    """None: the session's own rule."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Put into the session's folder before the cell; they roll back with it."""
+    fetch: tuple[str, ...] = ()
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """Asks for a session to be opened."""
+
+    preload: str = "science"
+    limits: Limits | None = None
+    """For each cell; CPU and wall time count per cell, memory and files over the session."""
+    seed: int = 0
+    commit: Commit = Commit.ON_SUCCESS
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    keep_chars: int | None = None
+    """Of each cell's stdout and stderr, as for `RunRequest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellOutcome:
+    """Says how a cell ended, and at which state the session is now."""
+
+    run: RunOutcome
+    committed: bool
+    """Whether the session now holds what the cell did."""
+    checkpoint: int
+    """Number of the state that the session is at now: pass it to `Session.rollback` to come back here."""
+    not_checkpointable: tuple[str, ...] = ()
+    """What keeps the state from being forked, e.g. `("thread",)`; empty if nothing does. While this is so, going back
+    means running the committed cells again."""
+    unrepeatable: bool = False
+    """Whether the state before this cell had to be made again, and its cells did not show the same: the session is
+    lost, and its programs are to blame."""
+
+    @property
+    def result(self) -> ToolResult:
+        """Return the cell's result."""
+        return self.run.result
+
+
+class SandboxUnavailableError(RuntimeError):
+    """There is no sandbox to run anything in; the message says why, and what to do."""
+
+
+class SessionLostError(Exception):
+    """The session's state is gone (its time ran out, it had to make room, its process died); open a new one."""
+
+
+class RollbackDeclinedError(Exception):
+    """The state asked for is not kept any more, or can't be rebuilt."""
+
+
+def input_problem(asked: RunRequest | Cell) -> str | None:
+    """Why no program could be given what comes with a request; None if one can."""
+    if len(asked.files) + len(asked.fetch) > MOST_NAMES:
+        return f"The call names more than {MOST_NAMES:,} files."
+    for path in (*asked.files, *asked.fetch):
+        if (wrong := path_problem(path)) is not None:
+            return f"The file name {path!r} {wrong}."
+    if isinstance(asked.stdin, str) and encoded(asked.stdin) is None:
+        return "The standard input is not valid Unicode."
+    return None
+
+
+def path_problem(path: str) -> str | None:
+    """Why a file name from outside is not one below the working folder; None if it is."""
+    if not path or "\0" in path:
+        return "is empty or holds a NUL"
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        return "is not below the working folder"
+    name = encoded(path)
+    if name is None:
+        return "is not valid Unicode"
+    if len(name) > 1024 or max(map(len, name.split(b"/"))) > 255 or len(pure.parts) > MOST_PARTS:
+        return "is too long"
+    return None
+
+
+def encoded(text: str) -> bytes | None:
+    """Return text as the bytes that a program reads; None if it can't be encoded (a lone surrogate)."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return None

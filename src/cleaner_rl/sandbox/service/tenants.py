@@ -1,0 +1,103 @@
+"""Who may call, and how much of the node each caller may take.
+
+Tokens come from a TOML file, so that they are in no process list and no log:
+
+    [tokens.trainer]
+    token = "a long random string"
+    running = 12        # runs at the same time; absent: as many as there are slots
+    waiting = 50000     # calls in the queue; absent: the whole queue
+    sessions = 32       # open sessions; absent: as many as the node holds
+
+A token is sent as `Authorization: Bearer <token>`, or as the password of basic authentication, because clients that
+know no tokens (those of code-judge and SandboxFusion) still take `http://any:<token>@host:port` as their one URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+SHORTEST_TOKEN = 16
+
+
+class Grant(msgspec.Struct, forbid_unknown_fields=True):
+    """One entry of the token file."""
+
+    token: str
+    running: int | None = None
+    waiting: int | None = None
+    sessions: int | None = None
+
+
+class TokenFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The token file."""
+
+    tokens: dict[str, Grant]
+
+
+class Tenant:
+    """A caller: its quotas, and what it holds of the node right now."""
+
+    def __init__(self, name: str, grant: Grant | None = None) -> None:
+        self.name = name
+        self.most_running = None if grant is None else grant.running
+        self.most_waiting = None if grant is None else grant.waiting
+        self.most_sessions = None if grant is None else grant.sessions
+        self.running = 0
+        self.waiting = 0
+        self.sessions = 0
+
+    @property
+    def may_run(self) -> bool:
+        """Whether it is below its quota of runs."""
+        return self.most_running is None or self.running < self.most_running
+
+
+class Tenants:
+    """Finds the tenant that sent a request, by its token."""
+
+    def __init__(self, grants: Mapping[str, Grant] | None = None) -> None:
+        self.anonymous = None if grants else Tenant("anonymous")
+        # Looked up by digest: comparing the tokens themselves would tell by its timing how much of a guess was right.
+        self._by_digest = {_digest(grant.token.encode()): Tenant(name, grant) for name, grant in (grants or {}).items()}
+        if len(self._by_digest) != len(grants or {}):
+            raise ValueError("two entries of the token file have the same token; give each its own")
+
+    @classmethod
+    def read(cls, path: str | None) -> Tenants:
+        """Read the tenants of a token file; without a file, everybody is one anonymous tenant."""
+        if path is None:
+            return cls()
+        try:
+            entries = msgspec.convert(tomllib.loads(Path(path).read_text()), TokenFile).tokens
+        except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            raise ValueError(f"the token file {path} can't be used: {error}") from error
+        short = [name for name, grant in entries.items() if len(grant.token) < SHORTEST_TOKEN]
+        if short or not entries:
+            what = f"the token of '{short[0]}' is shorter than {SHORTEST_TOKEN} characters" if short else "it is empty"
+            raise ValueError(f"the token file {path} can't be used: {what}")
+        return cls(entries)
+
+    def find(self, authorization: bytes | None) -> Tenant | None:
+        """Return the tenant that a header names, or None if it names none."""
+        if self.anonymous is not None:
+            return self.anonymous
+        kind, _, value = (authorization or b"").partition(b" ")
+        if kind.lower() == b"basic":
+            try:
+                value = base64.b64decode(value, validate=True).partition(b":")[2]
+            except binascii.Error:
+                return None
+        elif kind.lower() != b"bearer":
+            return None
+        return self._by_digest.get(_digest(value.strip()))
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()

@@ -1,0 +1,182 @@
+"""Starts sandboxes: `open_sandbox` for a program's own use, `serve` for others to call, `benchmark` to measure them.
+
+The client and the service are imported by the calls that need them: this module is part of the package's face, which
+loads no HTTP library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cleaner_rl.sandbox.isolation.tiers import TierError
+from cleaner_rl.sandbox.node.config import NodeConfig
+from cleaner_rl.sandbox.node.node import Node
+from cleaner_rl.sandbox.node.preload import PreloadSet
+from cleaner_rl.sandbox.node.requirements import install_set, set_folder
+from cleaner_rl.sandbox.node.zygotes import ZygoteError
+from cleaner_rl.sandbox.protocol.requests import SandboxUnavailableError
+
+if TYPE_CHECKING:
+    from cleaner_rl.sandbox.client import SandboxClient
+
+SERVICE_NEEDS = ("aiohttp", "httptools", "msgspec", "prometheus_client", "uvicorn", "uvloop")
+
+
+@asynccontextmanager
+async def open_sandbox(
+    urls: Sequence[str] = (),
+    *,
+    token: str | None = None,
+    patience: float = 300.0,
+    slots: int | None = None,
+    sessions: int = 0,
+) -> AsyncIterator[Node | SandboxClient]:
+    """Open the nodes behind these addresses, or start one here if there are none.
+
+    Both have `run` and `open_session`, so that the caller need not know which it got.
+
+    Args:
+        urls: Addresses of nodes: `http://host:8089`, `dns://name:port` or `ray:`. Empty: a node is started here, and
+            ended with the block.
+        token: What the nodes behind the addresses ask for, if they do.
+        patience: Seconds that a call waits for nodes that are full or away.
+        slots: Programs that a node started here runs at the same time; None: two per core.
+        sessions: How many sessions a node started here must be able to hold open at once.
+
+    Raises:
+        SandboxUnavailableError: No node starts on this machine; the message says why and what to do.
+
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.sandbox import RunRequest, open_sandbox
+        >>> async def main() -> str:
+        ...     async with open_sandbox(slots=1) as sandbox:
+        ...         return (await sandbox.run(RunRequest("print(6 * 7)"))).result.output
+        >>> asyncio.run(main())
+        '42\\n'
+    """
+    if urls:
+        try:
+            from cleaner_rl.sandbox.client import SandboxClient
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                f"calling a node needs {error.name}, which isn't here: pip install 'cleaner-rl[sandbox]'"
+            ) from None
+        async with SandboxClient(urls, token=token, patience=patience) as client:
+            yield client
+        return
+    usual = NodeConfig()
+    config = replace(usual, slots=slots or usual.slots, sessions=max(usual.sessions, sessions))
+    async with AsyncExitStack() as stack:
+        try:
+            node = await stack.enter_async_context(Node(config))
+        except (TierError, ZygoteError) as error:
+            raise SandboxUnavailableError(
+                f"no sandbox starts here: {error}; `cleaner doctor` says why, --sandbox names one elsewhere"
+            ) from error
+        yield node
+
+
+def serve(
+    node: NodeConfig | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8089,
+    token_file: Path | None = None,
+    sets: Mapping[str, Path] | None = None,
+    sets_in: Path | None = None,
+    most_waiting: int = 65_536,
+    log_code: bool = False,
+    drain_seconds: int = 30,
+) -> int:
+    """Serve one node over HTTP until SIGTERM or SIGINT comes, and return the exit code.
+
+    A supervisor (this process) keeps a server alive, which owns the node. Both write to stdout: the first line says
+    what the node can hold, then comes one JSON line per call. Call it from the main thread: it handles signals.
+
+    Args:
+        node: How the node is set up; None: the defaults.
+        host: Address to bind to. One that other machines reach needs a `token_file`.
+        port: Port to bind to; 0 is a free one.
+        token_file: TOML file of tokens and their quotas (docs/sandbox-http.md); None: everybody may call.
+        sets: More preload sets, each from a requirements file; installed once, with this interpreter's pip.
+        sets_in: Where those sets are installed; None: `set_folder()`.
+        most_waiting: Calls that may wait; more are answered 429.
+        log_code: Whether the programs themselves are logged.
+        drain_seconds: How long runs may go on after the signal.
+
+    Raises:
+        ValueError: The address needs a token file, or a set can't be installed (`RequirementsError`).
+        OSError: The address can't be bound to.
+        ImportError: The extra `cleaner-rl[sandbox]` is not installed.
+
+    Examples:
+        >>> from cleaner_rl.sandbox import NodeConfig, serve
+        >>> raise SystemExit(serve(NodeConfig(slots=8), port=8089))  # doctest: +SKIP
+    """
+    _require_extra()
+    from cleaner_rl.sandbox.service.supervisor import ServiceConfig, Supervisor, bind
+
+    node = node or NodeConfig()
+    more = _installed(sets or {}, sets_in or set_folder(), {each.name for each in node.preload})
+    config = ServiceConfig(
+        replace(node, preload=(*node.preload, *more)),
+        most_waiting=most_waiting,
+        token_file=None if token_file is None else str(token_file.resolve()),
+        log_code=log_code,
+        drain_seconds=drain_seconds,
+    )
+    return Supervisor(bind(host, port, config), config).run()
+
+
+def benchmark(rounds: int = 5, *, done: Callable[[int, int], None] = lambda _done, _all: None) -> dict[str, Any]:
+    """Measure what a call costs over HTTP, beside a bare fork and a bare isolated fork.
+
+    Needs root, for the isolated fork; the machine should have nothing else to do.
+
+    Args:
+        rounds: How often each program is measured; each figure is the median.
+        done: Is called after each round with how many are done, and of how many.
+
+    Returns:
+        Per program, by its name: CPU milliseconds per call (`service_ms`, `isolated_fork_ms`, `fork_ms`), `ratio` of
+        isolated fork to service, and elapsed milliseconds of a lone call (`p50_ms`); the last for `print` alone too.
+
+    Raises:
+        RuntimeError: The service did not start, or a program failed.
+        ImportError: The extra `cleaner-rl[sandbox]` is not installed.
+
+    Examples:
+        >>> from cleaner_rl.sandbox import benchmark
+        >>> benchmark(rounds=1)["print"]["ratio"]  # doctest: +SKIP
+        0.6
+    """
+    _require_extra()
+    from cleaner_rl.sandbox.bench.measure import bench
+
+    return bench(rounds, done)
+
+
+def _require_extra() -> None:
+    if missing := [name for name in SERVICE_NEEDS if not _is_installed(name)]:
+        names = ", ".join(missing)
+        raise ImportError(f"serving a node needs {names}, which isn't here: pip install 'cleaner-rl[sandbox]'")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _installed(sets: Mapping[str, Path], folder: Path, taken: set[str]) -> list[PreloadSet]:
+    for name in sets:
+        if name in taken:
+            raise ValueError(f"there is a preload set '{name}' already; give yours another name")
+    return [install_set(name, requirements, folder) for name, requirements in sets.items()]

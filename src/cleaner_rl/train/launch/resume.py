@@ -1,0 +1,83 @@
+"""Checks that a run resumes with the recipe that it began with, but for settings that don't change what is learned.
+
+verl resumes from whatever checkpoint is in the folder. A baseline with the name of an earlier run would continue from
+that run's weights and be compared with them. Settings that a plan lacks, because they are newer, count as their
+defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cleaner_rl.train.launch.cold_start import cold_start_folder
+from cleaner_rl.train.launch.plan import plan_file
+from cleaner_rl.train.recipe.load import to_recipe, to_values
+from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders
+from cleaner_rl.train.recipe.stages import stage_recipe
+from cleaner_rl.train.verl.overrides import flat
+
+MAY_CHANGE = (
+    "run.",  # for how long, where to, how often it is saved and evaluated
+    "sandbox.",
+    "device.",
+    "faults.",
+    "batch.micro_batch",
+    "verl.trainer.",
+    "verl.ray_kwargs.",
+)
+"""Prefixes of keys that may change when a run resumes …"""
+STAYS = ("run.evaluation_temperature", "run.evaluation_top_p")
+"""… except these: the report compares the evaluations of a run with each other."""
+
+
+def check_folder(recipe: Recipe) -> None:
+    """Raise `RecipeError` if the run's folder holds a run of another recipe."""
+    folders = part_folders(recipe)
+    made = [*folders, *([cold_start_folder(recipe)] if recipe.cold_start is not None else [])]
+    stages = [stage_recipe(recipe, stage, recipe.model.path, recipe.tasks.train) for stage in recipe.stages]
+    for part, folder in zip(stages or [recipe], folders, strict=True):
+        file = plan_file(folder)
+        if file.exists() and (found := changes(_begun(file, part, made), part)):
+            raise RecipeError(
+                f"{folder} holds a run of another recipe ({'; '.join(found)}), and this run would resume from its "
+                "weights: give it its own folder with --set name=…. To resume with the changed recipe all the same, "
+                f"remove {file}"
+            )
+
+
+def changes(before: Recipe, now: Recipe) -> list[str]:
+    """Name the settings that differ between two recipes, without those that may change when a run resumes."""
+    old, new = _settings(before), _settings(now)
+    return [
+        f"{key} was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
+        for key in {**old, **new}
+        if (key in STAYS or not key.startswith(MAY_CHANGE)) and old.get(key) != new.get(key)
+    ]
+
+
+def _begun(file: Path, part: Recipe, made: Sequence[Path]) -> Recipe:
+    """Return the recipe of a plan, with the model and tasks of `part` where an earlier part of the run made them."""
+    try:
+        recipe = to_recipe(json.loads(file.read_text(encoding="utf-8"))["recipe"])
+    except RecipeError as error:
+        raise RecipeError(
+            f"{file} was written by another version of cleaner-rl and can't be read: {error}; give this run its own "
+            "folder with --set name=…"
+        ) from None
+
+    def ours(*paths: str) -> bool:
+        return all(any(Path(path).is_relative_to(folder) for folder in made) for path in paths)
+
+    model = part.model.path if ours(recipe.model.path) else recipe.model.path
+    train = part.tasks.train if ours(*recipe.tasks.train) else recipe.tasks.train
+    return replace(recipe, model=replace(recipe.model, path=model), tasks=replace(recipe.tasks, train=train))
+
+
+def _settings(recipe: Recipe) -> dict[str, object]:
+    """Return all settings of a recipe by their dotted keys, verl's without a leading +."""
+    values = json.loads(json.dumps(to_values(recipe)))
+    verl = flat(values.pop("verl"))
+    return {**flat(values), **{f"verl.{key.removeprefix('+')}": value for key, value in verl.items()}}

@@ -1,0 +1,300 @@
+"""Checks a recipe and runs it: first the checks that cost nothing, then the sandbox, then verl as a child process.
+
+verl runs as its own program (`python -m verl.trainer.main_ppo`) with exactly the settings that `cleaner train
+--dry-run` prints. It resumes from the last checkpoint if the run's folder holds one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from cleaner_rl.sandbox import ended_by_signals
+from cleaner_rl.train.launch.cold_start import (
+    cold_start_command,
+    cold_start_folder,
+    cold_start_overrides,
+    trained_model,
+)
+from cleaner_rl.train.launch.plan import RunPlan
+from cleaner_rl.train.launch.processes import end, started
+from cleaner_rl.train.launch.rewind import set_aside
+from cleaner_rl.train.recipe.checks import (
+    check_data,
+    check_prompts,
+    check_rows,
+    check_settings,
+    check_template,
+    check_window,
+    missing_data,
+)
+from cleaner_rl.train.recipe.enums import Attention, DeviceKind
+from cleaner_rl.train.recipe.load import read_recipe
+from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder
+from cleaner_rl.train.recipe.stages import filtered, pass_rates, stage_recipe
+from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
+from cleaner_rl.trajectory.store import BusyError, only_writer
+
+SANDBOX_SECONDS = 120.0
+"""How long a sandbox node may take to start."""
+FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
+NEEDED = ("torch", "transformers", "ray", "transfer_queue", "verl")
+FLASH = "flash_attn"
+COLD_START = "cold start"
+"""The name of the part before all others."""
+INSTALL = {
+    DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm==0.27.1 (flash-attn, or --set model.attention=sdpa)",
+    DeviceKind.CPU: "in a checkout, with python3.11: bash deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on PATH",
+}
+"""How to install what is missing."""
+
+
+class TrainingFailedError(RuntimeError):
+    """verl ended with an error, which it has printed itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeCheck:
+    """The result of checking a recipe before it runs."""
+
+    verl_settings: Mapping[str, Mapping[str, object]]
+    """verl's configuration for each part of the run (the cold start, each stage), by the part's name."""
+    missing_files: Sequence[str]
+    """Files of the recipe that don't exist here; training needs them."""
+    checked_by_verl: bool
+    """Whether the installed verl has accepted the settings; False if verl isn't installed here."""
+
+
+def check(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> RecipeCheck:
+    """Check a recipe without running it; needs neither verl nor the model.
+
+    Args:
+        recipe: A recipe, or the path of its YAML file.
+        settings: Overrides of a recipe file, such as "batch.prompts=64".
+
+    Raises:
+        RecipeError: The recipe can't be run; the message says why and what to change.
+
+    Examples:
+        >>> from cleaner_rl.train import check
+        >>> found = check("recipes/saar-4b.yaml", ["run.steps=10"])
+        >>> found.verl_settings["saar-4b"]["trainer.total_training_steps"]
+        10
+    """
+    recipe = _read(recipe, settings)
+    check_settings(recipe)
+    found = parts(recipe)
+    installed = find_spec("verl") is not None
+    if installed:
+        from cleaner_rl.train.verl.compat import broken_hooks, refusals
+
+        problems = broken_hooks()
+        for name, values in found.items():
+            problems += refusals(as_arguments(values), "sft_trainer_engine" if name == COLD_START else "ppo_trainer")
+        if problems:
+            raise RecipeError("\n".join(problems))
+    return RecipeCheck(found, missing_data(recipe), installed)
+
+
+def train(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Path:
+    """Train by a recipe until it is finished, and return the run's folder.
+
+    The same call resumes a run that was interrupted, from its last checkpoint. It needs verl and an inference engine
+    (docs/train.md). The folder holds the trajectories, the metrics and the checkpoints.
+
+    Args:
+        recipe: A recipe, or the path of its YAML file.
+        settings: Overrides of a recipe file, such as "batch.prompts=64".
+
+    Raises:
+        RecipeError: The recipe can't be run; the message says why and what to change.
+        TrainingFailedError: verl ended with an error.
+
+    Example:
+        ```python
+        from cleaner_rl.evaluate import train_report
+        from cleaner_rl.train import train
+
+        folder = train("recipes/saar-4b.yaml", ["run.steps=10"])
+        print(train_report(folder))
+        ```
+    """
+    from cleaner_rl.rollout import ChatError
+
+    recipe = _read(recipe, settings)
+    needed = [*NEEDED, recipe.device.engine, *([FLASH] if recipe.attention is Attention.FLASH else [])]
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
+    check_settings(recipe)
+    check_data(recipe)
+    check_rows(recipe)
+    folder = run_folder(recipe)
+    check_window(recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        chat = check_template(recipe, folder)
+    except ChatError as error:
+        raise RecipeError(f"the chat template of {recipe.model.path} can't be used: {error}") from None
+    check_prompts(recipe, lambda messages: len(chat.prompt(messages)))
+    with ended_by_signals(), _alone_in(folder):
+        if recipe.cold_start is not None:
+            recipe = cold_started(recipe)
+        if recipe.stages:
+            _train_stages(recipe)
+        else:
+            _train_once(recipe, folder)
+    return folder
+
+
+def _read(recipe: Recipe | str | Path, settings: Iterable[str]) -> Recipe:
+    if not isinstance(recipe, Recipe):
+        return read_recipe(recipe, settings)
+    if list(settings):
+        raise RecipeError("settings override a recipe file; use dataclasses.replace to change a Recipe")
+    return recipe
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Lock a folder: two runs in it would write one store and resume from each other's checkpoints."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with only_writer(folder / ".lock"):
+            yield
+    except BusyError as error:
+        raise RecipeError(str(error)) from None
+
+
+def _train_once(recipe: Recipe, folder: Path) -> None:
+    set_aside(folder, evaluates=bool(overrides(recipe, folder)["trainer.val_before_train"]))
+    with sandbox(recipe, folder) as addresses:
+        RunPlan(recipe, tuple(addresses), folder).write()
+        _run(command(recipe, folder), recipe, folder)
+
+
+def _train_stages(recipe: Recipe) -> None:
+    """Train one stage after the other; skip a finished one, resume an interrupted one."""
+    model, tasks = recipe.model.path, list(recipe.tasks.train)
+    before: Path | None = None
+    for stage, own in zip(recipe.stages, part_folders(recipe), strict=True):
+        if before is not None and (stage.min_pass_rate, stage.max_pass_rate) != (0.0, 1.0):
+            tasks = filtered(tasks, pass_rates(before / "trajectories"), stage, own)
+        part = stage_recipe(recipe, stage, model, tasks)
+        if not (own / "done").exists():
+            check_rows(part)
+            own.mkdir(parents=True, exist_ok=True)
+            _train_once(part, own)
+            (own / "done").touch()
+        model = str(_model_of(own / "checkpoints"))
+        before = own
+
+
+def _model_of(checkpoints: Path) -> Path:
+    model = trained_model(checkpoints)
+    if model is None:
+        raise TrainingFailedError(
+            f"no model was saved below {checkpoints}; set run.save_every so that the last step is saved"
+        )
+    return model
+
+
+def cold_started(recipe: Recipe) -> Recipe:
+    """Return the recipe with the model of its cold start, which runs now unless it is finished already."""
+    checkpoints = cold_start_folder(recipe)
+    done = checkpoints / "done"
+    if not done.exists():
+        with _alone_in(checkpoints):
+            _run(cold_start_command(recipe, checkpoints), recipe, checkpoints)
+            done.touch()
+    return replace(recipe, model=replace(recipe.model, path=str(_model_of(checkpoints))))
+
+
+def parts(recipe: Recipe) -> dict[str, dict[str, object]]:
+    """Return verl's settings for each part of a run, by name; the model of a later part is a placeholder."""
+    folder = run_folder(recipe)
+    found: dict[str, dict[str, object]] = {}
+    if recipe.cold_start is not None:
+        found[COLD_START] = cold_start_overrides(recipe, cold_start_folder(recipe))
+        recipe = replace(recipe, model=replace(recipe.model, path="<the model of the cold start>"))
+    if not recipe.stages:
+        return found | {recipe.name: overrides(recipe, folder)}
+    model = recipe.model.path
+    for stage in recipe.stages:
+        part = stage_recipe(recipe, stage, model, recipe.tasks.train)
+        found[part.name] = overrides(part, folder / part.name)
+        model = f"<the model of {part.name}>"
+    return found
+
+
+def command(recipe: Recipe, folder: Path) -> list[str]:
+    """Return the command that starts verl's trainer with all settings."""
+    # Hydra would leave a folder of its own wherever it is called.
+    own = [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
+    # On a Ray cluster that is there already, verl's own process doesn't see this one's environment.
+    own += as_arguments({f"+ray_kwargs.ray_init.runtime_env.env_vars.{FILE_LOGGER}": file_logger(folder)})
+    return [sys.executable, "-m", "verl.trainer.main_ppo", *own, *as_arguments(overrides(recipe, folder))]
+
+
+@contextmanager
+def sandbox(recipe: Recipe, folder: Path) -> Iterator[Sequence[str]]:
+    """Yield the addresses of the recipe's sandbox; if it names none, start a node that lives as long as the block."""
+    if recipe.sandbox.addresses:
+        yield recipe.sandbox.addresses
+        return
+    settings = msgspec.json.encode(recipe.sandbox).decode()
+    rollouts = recipe.batch.prompts * recipe.sampled
+    serve = [sys.executable, "-m", "cleaner_rl.train.launch.node", settings, "0", str(rollouts)]
+    with (folder / "sandbox.log").open("w+", encoding="utf-8") as log:
+        node = started(serve, stdout=log, stderr=log)
+        try:
+            yield [_address(node, folder / "sandbox.log")]
+        finally:
+            end(node)
+
+
+def _address(node: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + SANDBOX_SECONDS
+    while time.monotonic() < deadline and node.poll() is None:
+        # The first line of a node is the event "ready" with its address.
+        line, newline, _ = log.read_text(encoding="utf-8").partition("\n")
+        if newline and line.startswith('{"event":"ready"'):
+            host, port = json.loads(line)["address"]
+            return f"http://{host}:{port}"
+        time.sleep(0.1)
+    raise RecipeError(f"the sandbox node didn't start; read {log}")
+
+
+def _run(arguments: list[str], recipe: Recipe, folder: Path) -> None:
+    # Ray's sockets need a short path, and its files must not outlive the run.
+    temporary = tempfile.mkdtemp(prefix="ray")
+    variables = {**os.environ, **environment(recipe), FILE_LOGGER: file_logger(folder), "RAY_TMPDIR": temporary}
+    verl = started(arguments, env=variables)
+    try:
+        code = verl.wait()
+    finally:
+        end(verl)
+        shutil.rmtree(temporary, ignore_errors=True)
+    if code:
+        raise TrainingFailedError(
+            f"verl ended with exit code {code}; its error is printed above. "
+            "The same command resumes from the last checkpoint"
+        )
+
+
+def file_logger(folder: Path) -> str:
+    """Return where verl's logger `file` writes: one file per start, because verl empties the file first."""
+    number = len(list(folder.glob("verl-*.jsonl")))
+    return os.environ.get(FILE_LOGGER) or str(folder / f"verl-{number}.jsonl")

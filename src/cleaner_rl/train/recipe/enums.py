@@ -1,0 +1,119 @@
+"""The values that a recipe's settings choose from, by the names that recipes use."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Method(StrEnum):
+    """How failed calls are repaired, and how groups are sampled.
+
+    All methods train with GRPO's group advantages and share the settings of `update`. `batch.dynamic_sampling` applies
+    to each of them.
+    """
+
+    GRPO = "grpo"
+    """GRPO with clip-higher, nothing repaired: the baseline without dynamic sampling. A recipe that has all of DAPO's
+    parts is refused under this name."""
+    DAPO = "dapo"
+    """DAPO with all of its parts, nothing repaired: clip-higher, dynamic sampling, token mean and the penalty on
+    overlong responses. A recipe that lacks one of them is refused under this name."""
+    ROC = "roc"
+    """GRPO-RoC: each group is oversampled, and the cleanest successes are kept. Nothing is repaired."""
+    SAAR = "saar"
+    """Similarity-Aware Adaptive Rollback: a failed call is repaired while the rollout runs, by a lookahead."""
+    HINDSIGHT = "hindsight"
+    """A failed call is repaired after the rollout, by the correction that the trajectory already holds."""
+    SAAR_ROC = "saar+roc"
+    """SAAR, then GRPO-RoC on the repaired groups."""
+    HINDSIGHT_ROC = "hindsight+roc"
+    """Hindsight, then GRPO-RoC on the repaired groups."""
+    NO_TOOLS = "no-tools"
+    """The baseline of a model without tools: the prompt offers none, and no text is parsed as a call."""
+
+    @property
+    def saar(self) -> bool:
+        """Return whether failed calls are repaired while the rollout runs."""
+        return self in (Method.SAAR, Method.SAAR_ROC)
+
+    @property
+    def hindsight(self) -> bool:
+        """Return whether failed calls are repaired after the rollout."""
+        return self in (Method.HINDSIGHT, Method.HINDSIGHT_ROC)
+
+    @property
+    def edits(self) -> bool:
+        """Return whether trajectories are edited at all."""
+        return self.saar or self.hindsight
+
+    @property
+    def resamples(self) -> bool:
+        """Return whether groups are oversampled and then reduced (GRPO-RoC)."""
+        return self in (Method.ROC, Method.SAAR_ROC, Method.HINDSIGHT_ROC)
+
+
+class Dtype(StrEnum):
+    """The number format that a model is trained and served in."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+class Attention(StrEnum):
+    """The attention that a model is trained with on GPUs. On CPUs it is always torch's; engines have their own."""
+
+    FLASH = "flash_attention_2"
+    """The package flash-attn, which has to be built for the installed torch."""
+    TORCH = "sdpa"
+    """torch's own, which needs no further package; verl then needs more memory for log-probs."""
+
+
+class GraftLogprobs(StrEnum):
+    """Which log-prob of a moved token the trainer takes for the rollout's."""
+
+    RESCORED = "rescored"
+    """The log-prob in the repaired context, as if the token had been sampled there, as in the paper."""
+    SAMPLED = "sampled"
+    """The log-prob at which it was sampled: its importance weight is π_old(repaired) over π(lookahead)."""
+
+
+class Fallback(StrEnum):
+    """What happens to trajectories that `probability` excludes from SAAR."""
+
+    RAW = "raw"
+    """They stay as they were sampled, as in the paper."""
+    HINDSIGHT = "hindsight"
+    """They are repaired in hindsight; with a schedule, SAAR first and hindsight later."""
+
+
+class Correction(StrEnum):
+    """verl's importance correction between rollout and trainer."""
+
+    NONE = "none"
+    TOKEN = "token"
+    SEQUENCE = "sequence"
+
+
+class DeviceKind(StrEnum):
+    """What the model runs on."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+
+
+class Router(StrEnum):
+    """Who chooses the engine replica of a request."""
+
+    VERL = "verl"
+    """verl's router: the replica that had the trajectory before, or the one with the fewest requests."""
+    EVEN = "even"
+    """Our router, which balances the remaining work (`cleaner_rl.rollout.balance`)."""
+
+
+class TrainerMode(StrEnum):
+    """How rollouts and updates alternate, by verl's own names."""
+
+    SYNC = "sync"
+    COLOCATE_ASYNC = "colocate_async"
+    SEPARATE_ASYNC = "separate_async"

@@ -1,0 +1,12 @@
+"""Holds everything that touches verl: its configuration, and the classes that run inside its processes.
+
+- `overrides` turns a recipe into verl's configuration; `compat` lists every part of verl that this package relies on.
+- `plugin` is what verl loads in each process; `wiring` checks that our classes are in place there.
+- `manager` hands out prompts and `sampler` collects groups, both in the trainer's process; `step_record` writes down
+  what a step sampled.
+- `agent_loop`, `row_rollout` and `runner` run one rollout in a worker process, on verl's servers (`engine`).
+- `excluded` tells the sampler of rollouts that give no row although nothing broke.
+- `router` chooses the replica of a request; `router_actor` makes it the Ray actor that verl starts.
+
+Only `overrides`, `router`, `row_rollout`, `runner` and `step_record` import without verl.
+"""

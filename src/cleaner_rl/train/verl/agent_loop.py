@@ -1,0 +1,73 @@
+"""verl's agent loop, thin over `cleaner_rl.rollout`: verl's servers are the policy, the sandbox the tool.
+
+The grader runs here and sets the reward, so that verl's reward workers have nothing to do. Whatever isn't the model's
+doing (engine, tool, grader) returns no row at all: a masked row would still count in its group's mean and deviation.
+What is left out for another reason returns none either, and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+
+from cleaner_rl.purify import Phase
+from cleaner_rl.train.launch.plan import read_plan
+from cleaner_rl.train.rows import SOLVED, Graded, TrainRow, to_row
+from cleaner_rl.train.verl.engine import VerlEngine
+from cleaner_rl.train.verl.excluded import NOBODYS_FAULT, tell_absent
+from cleaner_rl.train.verl.row_rollout import PHASE, roll
+from cleaner_rl.train.verl.runner import shared_runner
+
+_log = logging.getLogger(__name__)
+
+
+class CleanerOutput(AgentLoopOutput):  # type: ignore[misc]
+    """verl's output, with the trajectory that it was made of."""
+
+    trajectory: bytes = b""
+
+
+class CleanerAgentLoop(AgentLoopBase):  # type: ignore[misc]
+    """One rollout."""
+
+    def __init__(self, *, folder: str, **options: Any) -> None:
+        """`folder` is the run's; verl gives the rest."""
+        super().__init__(**options)
+        self._plan = read_plan(folder)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[CleanerOutput]:
+        """One rollout of a row: one output, or none if anything but the model failed."""
+        engine = VerlEngine(self.server_manager, self.rollout_config.name)
+        runner = await shared_runner(self._plan, self.tokenizer, engine)
+        window = int(self.rollout_config.max_model_len)
+        trajectory = await roll(runner, self._plan.recipe, engine, row, sampling_params, window)
+        made = to_row(trajectory, self._plan.recipe)
+        if made is None:
+            why = trajectory.info.fault or "no reward"
+            _log.warning("no row of %s: %s, %s", trajectory.key, trajectory.stop_reason, why)
+            if trajectory.stop_reason in NOBODYS_FAULT:
+                await tell_absent(row, "train" if row[PHASE] == Phase.TRAINING else "val", trajectory.stop_reason)
+            return []
+        return [_output(made, trajectory, engine.oldest)]
+
+
+def _output(row: TrainRow, trajectory: Graded, begun: int | None) -> CleanerOutput:
+    """`begun` is the oldest weights that its policy saw: of a turn that they began, the row knows who ended it."""
+    oldest, newest = row.versions
+    return CleanerOutput(
+        prompt_ids=row.prompt_ids,
+        response_ids=row.response_ids,
+        response_mask=row.response_mask,
+        response_logprobs=row.logprobs,
+        reward_score=row.reward,
+        num_turns=len(trajectory.turns),
+        metrics=AgentLoopMetrics(),
+        extra_fields={
+            "min_global_steps": oldest if begun is None else min(oldest, begun),
+            "max_global_steps": newest,
+            "reward_extra_info": {SOLVED: float(bool(trajectory.success))},
+        },
+        trajectory=row.packed,
+    )

@@ -1,0 +1,206 @@
+"""Extends verl's sampler by fault handling, GRPO-RoC, dynamic sampling and a time limit on waiting.
+
+verl polls its queue until enough groups have ended, and gives a custom sampler none of its own filter settings. Here
+
+- a group with too few rows, because the others were faults, is replaced by another prompt's;
+- under dynamic sampling, so is a zero-variance group. This is verl's rule, by success and not by reward: rollouts that
+  are all wrong must not be trained on for their length alone;
+- of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
+- too many faults, no group to learn from, a dead worker, or no finished group for long end the run with the reason;
+- everything that was sampled goes to the store, with whether it was trained on, and to the step's metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+
+from cleaner_rl.resample import group_of, select
+from cleaner_rl.train.launch.plan import read_plan
+from cleaner_rl.train.rows import SOLVED, Graded, unpack
+from cleaner_rl.train.verl.excluded import told_in
+from cleaner_rl.train.verl.manager import CleanerManager
+from cleaner_rl.train.verl.overrides import POLL_SECONDS
+from cleaner_rl.train.verl.step_record import StepRecord
+from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
+
+CHECK_SECONDS = 10.0
+"""Seconds between two health checks of the workers."""
+
+
+class StalledError(RuntimeError):
+    """No rollout has finished for too long."""
+
+
+class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
+    """Samples groups in trainer mode `sync`."""
+
+    def __init__(self, *, sampler_kwargs: Any, **options: Any) -> None:
+        plan = read_plan(str(sampler_kwargs.folder))
+        self._recipe = plan.recipe
+        batch = self._recipe.batch
+        super().__init__(
+            sampler_kwargs=sampler_kwargs,
+            poll_interval=POLL_SECONDS,
+            filter_groups_metric=SOLVED if batch.dynamic_sampling else None,
+            train_batch_size=batch.prompts,
+            gen_batch_size=1,
+            sync_refill_failed_groups=True,
+            **options,
+        )
+        announce_sampler(self)
+        self._record = StepRecord(plan.recipe, plan.folder)
+        self._moved = self._checked = time.monotonic()
+        self._last_seen: Counter[str] = Counter()
+        self._why: dict[str, str] = {}
+        """Why groups are about to be given up; any other group is surplus."""
+
+    # ---- verl's hooks
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        """Return a batch of groups and the step's metrics."""
+        refuse([manager_missing(self.trainer.agent_loop_manager, CleanerManager)])
+        self._moved = time.monotonic()
+        batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        return batch, metrics | self._record.finish(global_steps, partition_id, whole=self._whole(partition_id))
+
+    def _terminal_eviction_reasons(
+        self, global_steps: int, partition_id: str
+    ) -> tuple[set[str], set[str], set[str], Counter[float]]:
+        small = self._too_small(partition_id)
+        # verl treats a finished group without rows as an error.
+        self.finished_keys[partition_id] -= small
+        self.failure_keys[partition_id] -= small
+        stale, equal, failed, counts = super()._terminal_eviction_reasons(global_steps, partition_id)
+        self.finished_keys[partition_id] |= small
+        return stale, equal, failed | small, counts
+
+    def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
+        stale, equal, small, _ = eviction_reasons
+        self._why = (
+            dict.fromkeys(stale, "stale") | dict.fromkeys(equal, "zero_variance") | dict.fromkeys(small, "too_small")
+        )
+        evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+        # Here and not while it waits: if all groups break at once, it never waits.
+        self._record.check()
+        return evicted
+
+    def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
+        rows = self._rows(partition_id)
+        for uid in uids:
+            drawn = list(_trajectories(partition_id, rows[uid]).values())
+            absent = self._faults(partition_id, {uid}, self._recipe.sampled - len(drawn))
+            self._record.evicted(self._why.get(uid, "surplus"), drawn, absent)
+        super()._clear_groups(partition_id, uids)
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        self._watch(partition_id)
+        return super()._wait_for_next_poll(partition_id, last_debug_time)  # type: ignore[no-any-return]
+
+    def _materialize_batch(
+        self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, dict[str, Any]]
+    ) -> KVBatchMeta:
+        batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
+        trajectories = _trajectories(partition_id, batch.keys)
+        if partition_id == "val":
+            asked = len(selected_prompt_uids) * self._recipe.run.evaluation_samples
+            absent = self._faults(partition_id, set(selected_prompt_uids), asked - len(trajectories))
+            self._record.evaluated(list(trajectories.values()), absent)
+            return batch
+        kept = self._kept(selected_prompt_uids, trajectories)
+        tags = dict(zip(batch.keys, batch.tags, strict=True))
+        dropped = [key for key in batch.keys if key not in kept]
+        if dropped:
+            tq.kv_clear(partition_id=partition_id, keys=dropped)
+        left = [key for key in batch.keys if key in kept]
+        return KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
+
+    # ---- ours
+
+    @property
+    def trainer(self) -> Any:
+        """verl's trainer, reached through the function that it hands to its sampler."""
+        return self.refill_fn.__self__
+
+    def _whole(self, partition_id: str) -> bool:
+        """Say whether this batch completes the step; verl may ask for a step in several batches."""
+        return partition_id == "val" or self.trainer.local_trigger_step + 1 == self.trainer.parameter_sync_step
+
+    def _too_small(self, partition_id: str) -> set[str]:
+        if partition_id == "val":
+            return set()
+        rows = self._rows(partition_id)
+        ended = self.finished_keys[partition_id] | self.failure_keys[partition_id]
+        return {uid for uid in ended if len(rows[uid]) < self._recipe.smallest_group}
+
+    def _faults(self, partition_id: str, uids: set[str], absent: int) -> int:
+        """Return how many of the absent rollouts were faults, that is, weren't reported as excluded."""
+        place = told_in(partition_id)
+        told = [key for key in self.partitions[place] if key.split("_")[0] in uids]
+        if told:
+            tq.kv_clear(partition_id=place, keys=told)
+            self._record.left_out(len(told))
+        return absent - len(told)
+
+    def _rows(self, partition_id: str) -> dict[str, list[str]]:
+        rows: dict[str, list[str]] = defaultdict(list)
+        for key in self.partitions[partition_id]:
+            rows[key.split("_")[0]].append(key)
+        return rows
+
+    def _kept(self, uids: list[str], trajectories: dict[str, Graded]) -> set[str]:
+        """Return the keys to train on."""
+        keys: dict[str, list[str]] = defaultdict(list)
+        for key in trajectories:
+            keys[key.split("_")[0]].append(key)
+        kept: set[str] = set()
+        for uid in uids:
+            rows = [trajectories[key] for key in keys[uid]]
+            group = group_of(rows, [_answers(row) for row in rows])
+            config = self._recipe.group_config()
+            selection = select(group, config, self._recipe.seed, dynamic_sampling=False)
+            absent = self._faults("train", {uid}, self._recipe.sampled - len(rows))
+            self._record.selected(rows, selection, config, absent)
+            kept.update(keys[uid][index] for index in selection.kept)
+        return kept
+
+    def _watch(self, partition_id: str) -> None:
+        """Raise if the run can't continue."""
+        now = time.monotonic()
+        seen = Counter(
+            pending=len(self.pending_keys[partition_id]),
+            running=len(self.running_keys[partition_id]),
+            ended=len(self.finished_keys[partition_id]) + len(self.failure_keys[partition_id]),
+            rows=len(self.partitions[partition_id]),
+        )
+        if seen != self._last_seen:
+            self._last_seen, self._moved = seen, now
+        if now - self._moved > 60 * self._recipe.faults.stall_minutes:
+            raise StalledError(
+                f"no rollout has ended for {self._recipe.faults.stall_minutes:g} minutes (faults.stall_minutes); "
+                f"{seen['running']} prompts are running, {seen['pending']} are waiting, {seen['ended']} have ended"
+            )
+        if now - self._checked > CHECK_SECONDS:
+            self._checked = now
+            self.trainer.agent_loop_manager.check_workers()
+
+
+class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[misc]
+    """Samples groups in trainer modes `colocate_async` and `separate_async`, over verl's other sampler."""
+
+
+def _trajectories(partition_id: str, keys: list[str]) -> dict[str, Graded]:
+    if not keys:
+        return {}
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["trajectory"])
+    packed = [getattr(value, "data", value) for value in data["trajectory"]]
+    return {key: unpack(value) for key, value in zip(keys, packed, strict=True)}
+
+
+def _answers(trajectory: Graded) -> int:
+    return 0 if trajectory.info.answer is None else 1

@@ -1,0 +1,123 @@
+"""`logs.purify` as a function: its arguments, its callbacks, its result and its errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner_rl.logs import (
+    Cleaned,
+    LogError,
+    OtherRunError,
+    Progress,
+    PurifyError,
+    PurifySettings,
+    PurifySummary,
+    RayError,
+    SftKind,
+    Stage,
+    WorkerKilledError,
+    purify,
+)
+from cleaner_rl.purify import PurifyScope
+from cleaner_rl.trajectory.store import read
+from tests.logs.cases import CASES
+from tests.logs.rendering import openai
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(openai(case)) + "\n" for case in CASES))
+    return path
+
+
+@dataclass(frozen=True)
+class DropsRepaired:
+    """A check of one's own: no trajectory with a repair is kept."""
+
+    marked: str = "mine"
+
+    def options(self) -> dict[str, Any]:
+        return {"marked": self.marked}
+
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
+        summary.replayed["looked at"] += len(cleaned)
+        return [None if each.trajectory.edits else each for each in cleaned]
+
+
+def dies(cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []
+
+
+def test_a_path_or_several_and_a_result_that_says_it_all(log: Path, tmp_path: Path) -> None:
+    one = purify(log, tmp_path / "one")
+    several = purify([str(log), log], str(tmp_path / "several"))
+    assert one.summary == several.summary
+    assert one.to_json() == {**one.summary.to_json(), "skipped_files": [], "out": str(tmp_path / "one")}
+    assert one.as_text().startswith(f"20 trajectories, 8 of them repaired; 20 written to {tmp_path}/one\n")
+    (tmp_path / "notes.txt").write_text("hello")
+    skipped = purify(tmp_path, tmp_path / "all").skipped
+    assert any("notes.txt" in each for each in skipped)
+
+
+def test_settings_take_plain_words_and_refuse_nonsense() -> None:
+    settings = PurifySettings(scope="successful", sft="jsonl")  # type: ignore[arg-type]
+    assert (settings.scope, settings.sft) == (PurifyScope.SUCCESSFUL, SftKind.JSONL)
+    with pytest.raises(ValueError, match="at least 2 attempts"):
+        PurifySettings(roc=1)
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        PurifySettings(piece_bytes=0)
+
+
+def test_progress_counts_each_stage_to_its_end(log: Path, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    purify(log, tmp_path / "out", PurifySettings(roc=2, piece_bytes=5_000), progress=seen.append)
+    assert list(dict.fromkeys(each.stage for each in seen)) == [Stage.FINDING, Stage.CHOOSING, Stage.PURIFYING]
+    for stage in (Stage.CHOOSING, Stage.PURIFYING):
+        counts = [each.done for each in seen if each.stage is stage]
+        (total,) = {each.total for each in seen if each.stage is stage}
+        assert total is not None
+        assert total > 1
+        assert counts == list(range(total + 1))
+
+
+def test_a_check_of_one_s_own_decides_and_belongs_to_the_plan(log: Path, tmp_path: Path) -> None:
+    result = purify(log, tmp_path / "out", check=DropsRepaired())
+    assert result.summary.replayed == {"looked at": 20}
+    assert result.summary.kept == 12
+    assert not any(each.edits for each in read(tmp_path / "out/store"))
+    with pytest.raises(OtherRunError, match="--marked was mine, is yours"):
+        purify(log, tmp_path / "out", check=DropsRepaired("yours"))
+    with pytest.raises(OtherRunError, match="--marked was mine, is not given; --verify was on, is off"):
+        purify(log, tmp_path / "out")
+
+
+def test_a_worker_that_is_killed_costs_no_more_than_its_unit(log: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorkerKilledError, match="perhaps because memory ran out"):
+        purify(log, tmp_path / "out", jobs=2, check=dies)
+    assert not [*(tmp_path / "out").glob("units/*")]
+
+
+def test_every_error_of_its_own_is_a_purify_error(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(issubclass(each, PurifyError) for each in (LogError, OtherRunError, RayError, WorkerKilledError))
+    with pytest.raises(LogError, match="there is nothing at"):
+        purify(tmp_path / "none", tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(RayError, match="Ray is not installed here"):
+        purify(log, tmp_path / "out", on_ray=True)
+
+
+def test_the_package_knows_no_command_line() -> None:
+    folder = Path(sys.modules["cleaner_rl.logs"].__path__[0])
+    replay = folder.parent / "replay"
+    assert not [each for each in (*folder.rglob("*.py"), *replay.rglob("*.py")) if "import click" in each.read_text()]

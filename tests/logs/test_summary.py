@@ -1,0 +1,63 @@
+"""The numbers of a report."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.formats import Reading
+from cleaner_rl.logs.records import read_record
+from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.purify import RepairConfig
+from cleaner_rl.purify.hindsight import Reason, left_of
+from cleaner_rl.trajectory import TextSpan, Trajectory
+from tests.logs.cases import ANSWER, CASES, SLIP, Case, Step, py
+from tests.logs.rendering import openai
+
+
+def imported(case: Case) -> Trajectory[TextSpan]:
+    return read_record(openai(case), "openai", 0, Reading())
+
+
+def summed(before: Trajectory[TextSpan], cleaned: Cleaned[TextSpan]) -> PurifySummary:
+    summary = PurifySummary()
+    summary.add(before, cleaned)
+    return summary
+
+
+def test_what_was_edited_before_is_not_edited_now() -> None:
+    raw = imported(CASES[0])
+    once = clean(raw, RepairConfig())
+    assert summed(raw, once).edits == {"graft": 1}
+    again = summed(once.trajectory, clean(once.trajectory, RepairConfig()))
+    assert (again.edited, again.edits) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "abandoned"),
+    [
+        ("a failure that nobody mended", 1),
+        ("another tool after the failure", 1),
+        ("a failure at the end", 0),
+        ("of two calls one failed, and the correction leaves the other out", 0),
+        ("a slip and its correction, alike", 0),
+    ],
+)
+def test_abandoned_is_what_nothing_mended_although_the_model_went_on(name: str, abandoned: int) -> None:
+    raw = imported(next(case for case in CASES if case.name == name))
+    assert summed(raw, clean(raw, RepairConfig())).abandoned == abandoned
+
+
+def test_a_mended_failure_that_was_left_alone_is_not_abandoned() -> None:
+    raw = imported(CASES[0])
+    assert summed(raw, Cleaned(raw, left_of(raw.turns, Reason.UNSUCCESSFUL))).abandoned == 0
+
+
+def test_what_is_said_of_an_error_after_somebody_spoke_is_noted_too() -> None:
+    fix = Step("Now right.", (py("print(1 + 1)", "2"),), then="Why?")
+    told = Case("told", (SLIP, fix, Step("There was a NameError."), ANSWER), ())
+    ((_, edit),) = clean(imported(told), RepairConfig()).trajectory.edits
+    assert edit.stale == ("NameError",)
+    untold = Case("untold", (SLIP, fix, ANSWER), ())
+    ((_, edit),) = clean(imported(untold), RepairConfig()).trajectory.edits
+    assert edit.stale == ()

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner_rl.purify import PurifyScope, Schedule
+from cleaner_rl.resample import PlainConfig, RocConfig
+from cleaner_rl.train.recipe.enums import Method
+from cleaner_rl.train.recipe.load import read_recipe, to_recipe, to_values
+from cleaner_rl.train.recipe.settings import RecipeError
+from tests.train.recipes import values
+
+YAML = """
+name: example
+method: saar
+model: {path: some/model, dtype: float16}
+tasks: {train: [train.parquet]}
+update: {lr: 2e-6}
+purify: {scope: successful, schedule: [[0, 1.0], [100, 0.5]]}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(YAML)
+    return path
+
+
+def test_a_file_becomes_typed_data(file: Path) -> None:
+    recipe = read_recipe(file)
+
+    assert recipe.method is Method.SAAR
+    assert recipe.update.lr == 2e-6
+    assert recipe.purify.scope is PurifyScope.SUCCESSFUL
+    assert recipe.purify.config().probability == Schedule(((0, 1.0), (100, 0.5)))
+
+
+def test_settings_are_laid_over_the_file(file: Path) -> None:
+    recipe = read_recipe(file, ["batch.prompts=64", "method=dapo", "run.loggers=[console, wandb]", "update.lr=1e-5"])
+
+    assert (recipe.batch.prompts, recipe.method, recipe.update.lr) == (64, Method.DAPO, 1e-5)
+    assert recipe.run.loggers == ["console", "wandb"]
+
+
+def test_paths_may_name_variables_of_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(YAML.replace("train.parquet", "$DATA/train.parquet"))
+    monkeypatch.setenv("DATA", "/data")
+    assert read_recipe(file).tasks.train == ["/data/train.parquet"]
+    monkeypatch.delenv("DATA")
+    with pytest.raises(RecipeError, match="needs the environment variable DATA"):
+        read_recipe(file)
+    assert read_recipe(file, ["tasks.train=[other.parquet]"]).tasks.train == ["other.parquet"]
+
+
+def test_what_is_here_has_its_whole_path_and_all_else_stays(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a Ray cluster that is there already, verl's processes have another working directory than the command."""
+    for name in ("train.parquet", "token", "mine.toml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    held_out = "tasks.held_out=[~/train.parquet, hdfs://far/away.parquet, missing.parquet]"
+    recipe = read_recipe(file, [held_out, "tasks.prompt=mine.toml", "sandbox.token_file=~/token"])
+
+    here = str(tmp_path / "train.parquet")
+    assert recipe.tasks.train == [here]
+    assert recipe.tasks.held_out == [here, "hdfs://far/away.parquet", "missing.parquet"]
+    assert recipe.tasks.prompt == str(tmp_path / "mine.toml")
+    assert recipe.sandbox.token_file == str(tmp_path / "token")
+    assert recipe.model.path == "some/model"
+
+
+def test_a_setting_for_verl_keeps_its_dots(file: Path) -> None:
+    assert read_recipe(file, ["verl.trainer.balance_batch=false"]).verl == {"trainer.balance_batch": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"baatch": {}}, "there is no setting 'baatch'; did you mean 'batch'?"),
+        ({"batch": {"promts": 3}}, "there is no setting 'batch.promts'; did you mean 'batch.prompts'?"),
+        ({"batch": {"prompts": "many"}}, "batch.prompts: expected 'int', got 'str'"),
+        ({"method": "cleaner"}, "method is 'cleaner'; it can be grpo, dapo, "),
+        ({"purify": {"scope": 3}}, "purify.scope is '3'; it can be all, successful"),
+        ({"purify": {"measure": "foo"}}, "purify.measure is 'foo'; it can be ast, difflib"),
+        ({"sandbox": {"zzz": 1}}, "there is no setting 'sandbox.zzz'; it can hold: addresses, slots"),
+    ],
+)
+def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        to_recipe(values(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampling": {"temperature": 0.7}}, "set both to 1"),
+        ({"sampling": {"top_p": 0.9}}, "set both to 1"),
+        ({"purify": {"graft_logprobs": "sampled"}, "update": {"correction": "sequence"}}, "take token, or rescored"),
+        ({"batch": {"prompts": 100}}, "can't be cut into mini-batches of 32"),
+        ({"roc": {"sample": 8}}, "fewer than the batch.rollouts=16"),
+        ({"roc": {"min_positive": 9, "min_negative": 9}}, "don't fit into keep=16"),
+        ({"budget": {"response_tokens": 4_096}}, "shorter than budget.response_tokens"),
+        ({"device": {"kind": "cpu", "engine": "sglang"}}, "on a cpu it can be vllm"),
+        ({"device": {"kind": "cpu"}}, "model.dtype must be float32 on a cpu"),
+        ({"run": {"keep_checkpoints": 1}}, "must be 2 or more, or 0 for all"),
+        ({"purify": {"attempts": 0}}, "needs at least 1"),
+        ({"purify": {"max_logprob_gap": 0.0}}, "give a positive number"),
+        (
+            {"method": "dapo", "batch": {"dynamic_sampling": False}},
+            "set batch.dynamic_sampling=true, or",
+        ),
+        ({"method": "dapo", "update": {"overlong_buffer": 0}}, "set update.overlong_buffer above 0"),
+        ({"method": "dapo", "update": {"clip_high": 0.2}}, "set update.clip_high above update.clip_low"),
+        ({"method": "dapo", "update": {"loss": "seq-mean-token-mean"}}, "set update.loss=token-mean"),
+        ({"method": "grpo"}, "set batch.dynamic_sampling=false, or take method dapo"),
+    ],
+)
+def test_what_cant_be_run_is_refused_with_the_reason(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        to_recipe(values(**changes))
+
+
+def test_without_edits_any_temperature_will_do() -> None:
+    assert to_recipe(values(method="roc", sampling={"temperature": 0.7})).sampling.temperature == 0.7
+
+
+@pytest.mark.parametrize(("text", "message"), [("a: [", "isn.t valid YAML"), ("- 1", "holds no settings")])
+def test_a_file_without_settings_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(RecipeError, match=message):
+        read_recipe(tmp_path / "recipe.yaml")
+
+
+@pytest.mark.parametrize("setting", ["batch.prompts", "=3", "name.of=3"])
+def test_a_setting_that_sets_nothing_is_refused(file: Path, setting: str) -> None:
+    with pytest.raises(RecipeError):
+        read_recipe(file, [setting])
+
+
+@given(method=st.sampled_from(Method), seed=st.integers(0, 2**31), prompts=st.integers(1, 9).map(lambda k: 32 * k))
+def test_a_recipe_survives_its_plain_form(method: Method, seed: int, prompts: int) -> None:
+    batch = {"prompts": prompts, "dynamic_sampling": method != "grpo"}
+    recipe = to_recipe(values(method=method, seed=seed, batch=batch))
+    assert to_recipe(to_values(recipe)) == recipe
+
+
+@given(st.sampled_from(Method))
+def test_the_method_decides_how_groups_are_made(method: Method) -> None:
+    recipe = to_recipe(values(method=method, batch={"dynamic_sampling": method != "grpo"}))
+
+    assert isinstance(recipe.group_config(), RocConfig if "roc" in method else PlainConfig)
+    assert recipe.sampled == (32 if "roc" in method else 16)
+    assert (method.saar, method.hindsight) == (method.startswith("saar"), method.startswith("hindsight"))
