@@ -220,7 +220,8 @@ def test_a_supervisor_that_dies_twice_is_a_fault() -> None:
 def test_a_closed_node_leaves_nothing_behind() -> None:
     needs(Tier.T2)
     pids: list[int] = []
-    folders = set(Path("/tmp").glob("cleaner-sandbox-*"))
+    mine = f"cleaner-sandbox-{os.getpid()}-*"
+    folders = set(Path("/tmp").glob(mine))
 
     async def main() -> None:
         async with Node(NodeConfig(slots=2)) as node:
@@ -233,7 +234,7 @@ def test_a_closed_node_leaves_nothing_behind() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     asyncio.run(main())
     assert len(pids) == 6
-    assert set(Path("/tmp").glob("cleaner-sandbox-*")) <= folders
+    assert set(Path("/tmp").glob(mine)) == folders
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
