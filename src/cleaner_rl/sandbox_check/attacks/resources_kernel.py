@@ -90,7 +90,7 @@ import fcntl, struct
 held = 0
 for number in range(60):
     descriptor = os.open("f%d" % number, os.O_RDWR | os.O_CREAT)
-    for place in range(2000, 0, -1):
+    for place in range(4000, 0, -1):
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 2 * place, 1, 0))
             held += 210
@@ -104,7 +104,7 @@ import fcntl, struct
 held = 0
 for number in range(60):
     descriptor = os.open("f%d" % number, os.O_RDWR | os.O_CREAT)
-    for place in range(2000, 0, -1):
+    for place in range(4000, 0, -1):
         try:
             fcntl.fcntl(descriptor, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * place, 1, 0))
             held += 210
