@@ -27,6 +27,12 @@ class Machine(Proc):
     def stat(self, pid: str) -> list[bytes]:
         return [self.processes[pid][0].encode(), *[b"0"] * 30]
 
+    def page_tables(self, pid: str) -> int:
+        return 0
+
+    def kernel_objects(self, pid: str) -> tuple[int, frozenset[str]]:
+        return 0, frozenset()
+
     def threads(self, pid: str) -> dict[str, tuple[int, int]]:
         _, ran, waited = self.processes[pid]
         return {pid: (round(ran * 1e9), round(waited * 1e9))}

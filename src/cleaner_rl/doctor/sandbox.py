@@ -36,7 +36,8 @@ REMEDIES = {
     "namespaces": "for T2 run as root where user namespaces are allowed: `sysctl user.max_user_namespaces` above 0; in "
     "Docker --cap-add SYS_ADMIN, and --security-opt with each of seccomp, apparmor and systempaths=unconfined. "
     "T1 is enough for code that isn't hostile",
-    "T3": "for stronger isolation run the whole node in a microVM (docs/sandbox-security.md)",
+    "T3": "for programs of strangers use --min-tier T3, which bounds the kernel's memory too",
+    "T4": "for stronger isolation run the whole node in a microVM (docs/sandbox-security.md)",
 }
 TIERS = {
     Tier.T1: "T1: rlimits, seccomp, landlock, scrubbed environment",
@@ -56,7 +57,7 @@ def isolation() -> Check:
         return Check("isolation", State.MISSING, f"none: {_problems(probes)}", _remedy(probes, "seccomp", "landlock"))
     if tier is Tier.T1:
         return Check("isolation", State.LESS, f"{TIERS[tier]} ({_problems(probes)})", REMEDIES["namespaces"])
-    return Check("isolation", State.OK, TIERS[tier], REMEDIES["T3"])
+    return Check("isolation", State.OK, TIERS[tier], REMEDIES["T3" if probes["cgroup"] == "ok" else "T4"])
 
 
 def _problems(probes: Mapping[str, str]) -> str:

@@ -69,6 +69,8 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
+    if "cgroup" in layers:
+        be_killed_first(settings["proc"])
     elif "seccomp" in layers:
         kernel.drop_capabilities()
     if "mount" in layers:
@@ -87,6 +89,13 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         if settings["own_pid_only"]:
             kernel.own_process_only(settings["own_pid_only"], os.getpid()).install()
         settings["filter"].install()
+
+
+def be_killed_first(proc: int) -> None:
+    """When the memory of the slot's cgroup runs out, the run is to be killed, and never its supervisor."""
+    descriptor = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=proc)
+    os.write(descriptor, b"1000")
+    os.close(descriptor)
 
 
 def prepare(

@@ -373,7 +373,7 @@ class SessionSlot(Slot):
             found.add("thread")
         if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
-        if b" rw-s " in self._proc.read(f"{pid}/maps"):
+        if b" rw-s " in self._proc.read_whole(f"{pid}/maps"):
             found.add("shared mapping")
         new.obstacles = sum(1 << wire.OBSTACLES.index(name) for name in found)
 

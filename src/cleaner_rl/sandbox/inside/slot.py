@@ -52,6 +52,7 @@ class Slot:
         self._control = control
         self._requests = high(requests.detach())
         self._proc = Proc(proc)
+        settings["proc"] = proc
         # Runs give their files the first numbers. With those taken here, every new file gets a number above them.
         while os.dup(proc) < FIRST_FREE:
             pass
@@ -221,7 +222,7 @@ class Slot:
     def _holds_too_much(self, tree: Tree, held: int, limit: int) -> bool:
         """Whether processes that hold so much at first sight hold more memory than `limit`, or could in sockets."""
         # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
-        if held > limit + self._settings["base_rss"] and tree.held_exactly() > limit:
+        if held > limit + self._settings["base_held"] and tree.held_exactly() > limit:
             return True
         # What lies in a socket is no process's, and nobody says how much it is. So each counts as if it were full.
         most = max(FEW_SOCKETS, limit // self._settings["socket_bytes"])

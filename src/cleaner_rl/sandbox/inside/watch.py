@@ -10,11 +10,21 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable
 
-from cleaner_rl.sandbox.inside.proc import Proc
+from cleaner_rl.sandbox.inside.proc import MAPPING, PIPE, Proc
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+SURVEY_AFTER, SURVEY_EVERY = 0.25, 1.0
+"""Seconds after which a run's kernel objects are counted, and then again: that is slow, and they take time to make."""
+SURVEY_SECONDS = 0.01
+"""Of one look, for counting them; the rest of the processes are next. One with 65,000 mappings takes longer alone."""
+
+
+MOST_OBJECTS = 16_384 * MAPPING
+"""With more, an exact look takes so long that what the process takes meanwhile matters: all that it maps is its own."""
+UNSEEN: tuple[float, int, frozenset[str]] = (0.0, 0, frozenset())
 
 
 class Tree:
@@ -30,6 +40,7 @@ class Tree:
         self._waited = 0.0
         self._offsets: dict[str, float] = {}
         self._still: dict[tuple[str, int, int], float] = {}
+        self._surveys: dict[str, tuple[float, int, frozenset[str]]] = {}
 
     def pids(self) -> list[str]:
         """The run's processes."""
@@ -38,14 +49,14 @@ class Tree:
         return [pid for pid in self._proc.pids() if pid not in self._others]
 
     def look(self) -> tuple[float, int, float]:
-        """CPU seconds, resident bytes (shared ones counted for each process), seconds spent runnable but waiting."""
+        """CPU seconds, bytes held (shared ones counted for each process), seconds spent runnable but waiting."""
         held, with_children = 0, 0.0
         times: dict[str, tuple[int, int]] = {}
         states: dict[str, bytes] = {}
         for pid in self.pids():
             try:
                 fields = self._proc.stat(pid)
-                held += int(fields[21]) * PAGE
+                held += int(fields[21]) * PAGE + self._proc.page_tables(pid)
                 threads = self._proc.threads(pid)
             except OSError:  # it ended while we looked
                 continue
@@ -56,25 +67,50 @@ class Tree:
             with_children += own + waited_for * TICK
             times.update(threads)
             states[pid] = fields[0]
+        if time.monotonic() - self._began > SURVEY_AFTER:
+            self._survey(states)
         # Both are too small at worst: the one misses what was too short to be seen, the other what nobody waited for.
-        return max(sum(self._cpu.values()), with_children), held, self._count_waiting(times, states)
+        cpu = max(sum(self._cpu.values()), with_children)
+        return cpu, held + self._in_kernel, self._count_waiting(times, states)
 
     def held_exactly(self) -> int:
-        """Resident bytes, those that processes share counted once: slower than `look`."""
-        held = 0
+        """Bytes held, those that processes share counted once: slower than `look`."""
+        held = self._in_kernel
         for pid in self.pids():
             try:
-                held += self._pss(pid)
+                held += self._pss(pid) + self._proc.page_tables(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except PermissionError:  # what we may not look into is all its own
                 with contextlib.suppress(OSError):
-                    held += int(self._proc.stat(pid)[21]) * PAGE
+                    held += self._resident(pid)
         return held
 
+    def _resident(self, pid: str) -> int:
+        return int(self._proc.stat(pid)[21]) * PAGE
+
     def _pss(self, pid: str) -> int:
+        _, objects, _ = self._surveys.get(pid, UNSEEN)
+        if objects > MOST_OBJECTS:
+            return self._resident(pid)
         lines = self._proc.read(f"{pid}/smaps_rollup").split(b"\n")
         return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+
+    @property
+    def _in_kernel(self) -> int:
+        """Bytes of kernel objects, as they were last counted."""
+        pipes = frozenset[str]().union(*(pipes for _, _, pipes in self._surveys.values()))
+        return sum(held for _, held, _ in self._surveys.values()) + len(pipes) * PIPE
+
+    def _survey(self, living: Iterable[str]) -> None:
+        """Count the kernel objects of the processes that weren't looked at for longest."""
+        now = time.monotonic()
+        self._surveys = {pid: self._surveys.get(pid, UNSEEN) for pid in living}
+        for pid, (counted, _, _) in sorted(self._surveys.items(), key=lambda item: item[1][0]):
+            if now - counted < SURVEY_EVERY or time.monotonic() - now > SURVEY_SECONDS:
+                return
+            with contextlib.suppress(OSError):  # it ended while we looked, or isn't ours to see
+                self._surveys[pid] = (now, *self._proc.kernel_objects(pid))
 
     def _count_waiting(self, times: dict[str, tuple[int, int]], states: dict[str, bytes]) -> float:
         """Seconds in which some thread waited: many that wait at once wait once.

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import marshal
 import os
+import shutil
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, pages, report, run, wire
@@ -37,7 +40,7 @@ def main(channel: int) -> NoReturn:
     try:
         preload(settings["modules"], settings["paths"], settings["warm_up"])
         if "mount" in settings["layers"]:
-            build_root(settings)
+            build_root(settings, settings["root"], bind)
         settings.update(measure(), versions=versions(settings["report_versions"]))
         if "seccomp" in settings["layers"]:
             names = ("supervisor_filter", "filter", "session_filter")
@@ -83,7 +86,7 @@ def _try_slot(channel: int) -> None:
     _, requests = socket.socketpair()
     settings = wire.unpack(channel)
     try:
-        build_root(settings)
+        build_root(settings, settings["root"], bind)
         become_slot(settings, 0, control, requests, Slot)
     except OSError as error:
         control.sendall(str(error.strerror).encode())
@@ -116,12 +119,17 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
 def measure() -> dict[str, int]:
     """Bytes that the preloaded interpreter itself holds, limits on memory come on top of it, and that a socket can."""
     with open("/proc/self/status", encoding="ascii") as file:
-        sizes = dict(line.split(":", 1) for line in file if line.startswith("Vm"))
-    names = {"base_data": "VmData", "base_size": "VmSize", "base_rss": "VmRSS"}
+        lines = [line.split() for line in file if line.startswith("Vm")]
+    sizes = {name: int(size) * 1024 for name, size, _ in lines}
     left, right = socket.socketpair()
     with left, right:
         most = left.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    return {name: int(sizes[field].split()[0]) * 1024 for name, field in names.items()} | {"socket_bytes": most}
+    return {
+        "base_data": sizes["VmData:"],
+        "base_size": sizes["VmSize:"],
+        "base_held": sizes["VmRSS:"] + sizes["VmPTE:"],
+        "socket_bytes": most,
+    }
 
 
 def versions(modules: list[str]) -> dict[str, str]:
@@ -148,6 +156,8 @@ def become_slot(
         os.makedirs(folder, exist_ok=True)
         if "user" in layers:
             os.chown(folder, supervisor_uid, supervisor_uid)
+    else:
+        build_root(settings, settings["layers_folder"], functools.partial(own_files, settings["box"]))
     flags = sum(flag for layer, flag in NAMESPACES.items() if layer in layers)
     if "user" in layers:
         enter_user_namespace(supervisor_uid)
@@ -208,9 +218,16 @@ def own_proc(own_pids: bool, own_mounts: bool) -> int:
     return proc
 
 
-def build_root(settings: dict[str, Any]) -> None:
-    """Make and enter the file system that runs see."""
-    root, box = settings["root"], settings["box"]
+Show = Callable[[str, str], None]
+"""Show a path at another place."""
+
+
+def build_root(settings: dict[str, Any], root: str, show: Show) -> None:
+    """Make and enter the file system that runs see.
+
+    A zygote makes it from the host's files (`bind`). A slot makes it again from the zygote's (`own_files`).
+    """
+    box = settings["box"]
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("root", root, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
@@ -223,8 +240,10 @@ def build_root(settings: dict[str, Any]) -> None:
         elif kind == "cover":
             kernel.mount("none", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
             covered.append(target)
+        elif kind == "device":
+            bind(path, target, device=True)
         else:
-            bind(path, target, kind == "device")
+            show(path, target)
     for path in (box, settings["layers_folder"]):
         os.makedirs(root + path, exist_ok=True)
     os.symlink(f"{box}/tmp", f"{root}/tmp")
@@ -241,8 +260,25 @@ def build_root(settings: dict[str, Any]) -> None:
     kernel.pivot_root(root)
 
 
-def bind(path: str, target: str, device: bool) -> None:
-    """Show a path of the host, read-only, at the same place."""
+def own_files(empty: str, path: str, target: str) -> None:
+    """Show a path with inodes that only this slot has, so that a lock which a run takes on a library holds up no other.
+
+    `empty` is a folder with nothing in it: the kernel makes no overlay of one folder alone.
+    """
+    if os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
+        flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+        try:
+            kernel.mount("own", target, "overlay", flags, f"lowerdir={path}:{empty}")
+        except OSError:  # as deep in overlays as the kernel goes
+            bind(path, target)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copyfile(path, target)
+
+
+def bind(path: str, target: str, device: bool = False) -> None:
+    """Show a path, read-only, at another place."""
     if os.path.isdir(path):
         os.makedirs(target, exist_ok=True)
     else:

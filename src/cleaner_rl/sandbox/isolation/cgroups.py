@@ -1,87 +1,160 @@
-"""Tier 3: one cgroup (version 2) per slot, which bounds memory and processes in the kernel.
+"""Tier 3: cgroups per slot, which bound memory and processes in the kernel, the kernel's own memory included.
 
-**Untested against a kernel.** The tests cover what is written where. A node uses this tier only if it is asked to.
+Both versions are spoken. In version 2 all controllers are in one folder, in version 1 each has a tree of its own. Of
+version 2 the tests cover only what is written where; version 1 they try on a kernel. A node uses this tier only if it
+is asked to.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import uuid
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
 NEEDED = ("memory", "pids")
-
-
-def own_cgroup(root: Path = ROOT, membership: Path = Path("/proc/self/cgroup")) -> Path:
-    """The cgroup that this process is in."""
-    for line in membership.read_text().splitlines():
-        if line.startswith("0::"):
-            return root / line[3:].lstrip("/")
-    return root
-
-
-def problem(root: Path = ROOT) -> str | None:
-    """Why cgroups can't be made here; None if they can."""
-    if not (root / "cgroup.controllers").exists():
-        return "there is no cgroup v2 hierarchy"
-    cgroup = own_cgroup(root)
-    given = (cgroup / "cgroup.controllers").read_text().split() if (cgroup / "cgroup.controllers").exists() else []
-    if missing := [name for name in NEEDED if name not in given]:
-        return f"the node's own cgroup lacks the controllers {', '.join(missing)}"
-    return None if os.access(cgroup, os.W_OK) else "the node's own cgroup is read-only"
-
-
-class Cgroups:
-    """The cgroups of a node's slots, all with the same bounds."""
-
-    def __init__(self, parent: Path, memory_bytes: int, processes: int) -> None:
-        self._parent = parent
-        self._bounds = memory_bytes, processes
-        # A cgroup that hands out controllers may not hold processes, so the node moves to one of its own.
-        own = parent / "node"
-        own.mkdir(exist_ok=True)
-        (own / "cgroup.procs").write_text(str(os.getpid()))
-        (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
-
-    def make(self, index: int, pid: int) -> Cgroup:
-        """A cgroup for the slot with this number, and its supervisor in it."""
-        cgroup = Cgroup(self._parent, f"slot{index}", *self._bounds)
-        cgroup.add(pid)
-        return cgroup
+PREFIX = "cleaner-"
+"""Of nodes' cgroups; the node's process follows. Those of its slots are in it."""
+REMOVE_SECONDS = 10.0
+OWN_BYTES = 64 << 20
+OWN_PROCESSES = 4
+"""What a slot's cgroup allows beyond a run's limits: for the supervisor, and the pages of the interpreter that a run
+makes its own by writing to them."""
 
 
 class Cgroup:
-    """The cgroup of one slot."""
+    """A cgroup with a memory and a pids controller."""
 
-    def __init__(self, parent: Path, name: str, memory_bytes: int, processes: int) -> None:
-        self._path = parent / name
-        self._path.mkdir(exist_ok=True)
-        (self._path / "memory.max").write_text(str(memory_bytes))
+    def __init__(self, memory: Path, pids: Path) -> None:
+        self._memory, self._pids = memory, pids
+        self._unified = memory == pids
+
+    def child(self, name: str) -> Cgroup:
+        """The one of this name below it, made if there is none."""
+        made = Cgroup(self._memory / name, self._pids / name)
+        for folder in made._folders:
+            folder.mkdir(exist_ok=True)
+        return made
+
+    def hand_out(self) -> None:
+        """Let those below it have the controllers; in version 2 it then may hold no process."""
+        if self._unified:
+            (self._memory / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
+
+    def for_node(self) -> Cgroup:
+        """Make the cgroup of a node of this process, and take away those of nodes that are gone."""
+        for folder in self._folders:
+            for left in folder.glob(f"{PREFIX}*"):
+                pid = left.name.removeprefix(PREFIX).partition("-")[0]
+                if not Path(f"/proc/{pid}").exists():
+                    _remove(left)
+        if self._unified:
+            self.child("node").add(os.getpid())
+        self.hand_out()
+        made = self.child(f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}")
+        made.hand_out()
+        return made
+
+    def bound(self, memory_bytes: int, processes: int) -> None:
+        """Set how much memory and how many processes it may hold."""
+        (self._memory / ("memory.max" if self._unified else "memory.limit_in_bytes")).write_text(str(memory_bytes))
         with contextlib.suppress(OSError):  # only where there is swap
-            (self._path / "memory.swap.max").write_text("0")
-        (self._path / "pids.max").write_text(str(processes))
-        self._kills = self._oom_kills()
+            if self._unified:
+                (self._memory / "memory.swap.max").write_text("0")
+            else:
+                (self._memory / "memory.swappiness").write_text("0")
+        (self._pids / "pids.max").write_text(str(processes))
 
     def add(self, pid: int) -> None:
-        """Put a slot's supervisor in, with what it has forked already; what it forks from then on is in by itself."""
-        (self._path / "cgroup.procs").write_text(str(pid))
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            (self._path / "cgroup.procs").write_text(child)
+        """Put a process in, with its children; what it forks from then on is in by itself."""
+        for folder in self._folders:
+            (folder / "cgroup.procs").write_text(str(pid))
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                (folder / "cgroup.procs").write_text(child)
 
-    def ran_out(self) -> bool:
-        """Whether the kernel has killed anything in it because memory ran out since the last call."""
-        before, self._kills = self._kills, self._oom_kills()
-        return self._kills > before
-
-    def remove(self) -> None:
-        """Take the empty cgroup away."""
+    def oom_kills(self) -> int:
+        """How often the kernel has killed anything in it because memory ran out."""
+        file = self._memory / ("memory.events" if self._unified else "memory.oom_control")
         with contextlib.suppress(OSError):
-            self._path.rmdir()
-
-    def _oom_kills(self) -> int:
-        with contextlib.suppress(OSError):
-            for line in (self._path / "memory.events").read_text().splitlines():
+            for line in file.read_text().splitlines():
                 if line.startswith("oom_kill "):
                     return int(line.split()[1])
         return 0
+
+    async def remove(self) -> None:
+        """Take it away with those below it, once their last processes have ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REMOVE_SECONDS):
+                for folder in self._folders:
+                    while not _remove(folder):  # noqa: ASYNC110  # the kernel tells nobody when a cgroup is empty
+                        await asyncio.sleep(0.01)
+
+    @property
+    def problem(self) -> str | None:
+        """Why no cgroups can be made in it; None if they can."""
+        for folder in self._folders:
+            if not os.access(folder / "cgroup.procs", os.W_OK):
+                return "the node's own cgroup is read-only"
+        return None
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return (self._memory,) if self._unified else (self._memory, self._pids)
+
+
+def own_cgroup(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Cgroup | str:
+    """Return the cgroup that this process is in, or why there is none with the controllers that a node needs."""
+    try:
+        lines = [line.split(":", 2) for line in membership.read_text().splitlines()]
+    except OSError:
+        return "the kernel has no cgroups"
+    paths = {name: path.lstrip("/") for _, names, path in lines for name in names.split(",")}
+    unified = root / paths.get("", "")
+    if _holds(unified / "cgroup.controllers"):
+        return Cgroup(unified, unified)
+    if all(name in paths and (root / name).is_dir() for name in NEEDED):
+        memory, pids = (root / name / paths[name] for name in NEEDED)
+        return Cgroup(memory, pids)
+    return f"the node's own cgroup lacks the controllers {' and '.join(NEEDED)}"
+
+
+def _holds(controllers: Path) -> bool:
+    return controllers.exists() and set(NEEDED) <= set(controllers.read_text().split())
+
+
+def problem() -> str | None:
+    """Why cgroups can't be made here; None if they can."""
+    own = own_cgroup()
+    return own if isinstance(own, str) else own.problem
+
+
+def _remove(folder: Path) -> bool:
+    """Remove a cgroup with those right below it; say whether it is gone."""
+    for each in (*(path for path in folder.glob("*") if path.is_dir()), folder):
+        with contextlib.suppress(OSError):
+            each.rmdir()
+    return not folder.exists()
+
+
+class SlotCgroup:
+    """The cgroup of one slot, bounded anew for each run that has other limits than the last."""
+
+    def __init__(self, parent: Cgroup, index: int, supervisor: int) -> None:
+        self._cgroup = parent.child(str(index))
+        self._cgroup.add(supervisor)
+        self._bounds = (0, 0)
+        self._kills = self._cgroup.oom_kills()
+
+    def bound(self, memory_bytes: int, processes: int) -> None:
+        """Set what the next run may hold, beside its supervisor."""
+        if self._bounds != (memory_bytes, processes):
+            self._cgroup.bound(memory_bytes + OWN_BYTES, processes + OWN_PROCESSES)
+            self._bounds = memory_bytes, processes
+
+    def ran_out(self) -> bool:
+        """Whether the kernel has killed anything in it because memory ran out since the last call."""
+        before, self._kills = self._kills, self._cgroup.oom_kills()
+        return self._kills > before

@@ -18,12 +18,12 @@ from cleaner_rl.sandbox.inside import kernel
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range fstat stat lstat
 newfstatat statx statfs fstatfs creat access faccessat faccessat2 dup dup2 dup3 flock fsync fdatasync sync_file_range
-ftruncate fallocate fadvise64 getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
+ftruncate fallocate getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
 link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat umask utime utimes utimensat
-futimesat copy_file_range sendfile splice tee pipe pipe2
+futimesat copy_file_range pipe pipe2
 mprotect munmap mremap madvise msync mincore brk membarrier
 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2
-signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime inotify_init1 inotify_add_watch inotify_rm_watch
+signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime
 rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigqueueinfo sigaltstack pause
 kill tgkill alarm getitimer setitimer timer_create timer_settime timer_gettime timer_getoverrun timer_delete
 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getrusage sysinfo uname
@@ -36,8 +36,16 @@ recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt
 """
 """Some of these exist on some machines only; libseccomp leaves out what the machine doesn't have. Not here, though
 harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
-V shared memory, which hold memory that no process maps; `openat2`, whose flags no filter can see. `mmap` has rules of
-its own."""
+V shared memory, which hold memory that no process maps; `splice`, `tee` and `sendfile`, which put whole pages into a
+socket that counts the bytes; `inotify_init1`, whose unread events are the kernel's to keep, and which shows who opens
+the files that runs share; `openat2`, whose flags no filter can see. `mmap` and `fadvise64` have rules of their own.
+docs/internals/kernel-memory.md goes through the list, and says what bounds the memory behind each."""
+
+_EXTENDED_ATTRIBUTES = """
+getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr
+fremovexattr
+"""
+"""Answered as a file system without them does: programs that list or copy files take that, and no ENOSYS, as usual."""
 
 PROCESS_CALLS = ("fork", "vfork", "execve", "execveat")
 UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect", "sendto")
@@ -59,9 +67,12 @@ IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS and TIOCGWINSZ (`isatty`), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 PRCTLS = (15, 16, 3, 23, 0x53564D41)
 """Names of threads, reading two flags, naming a mapping."""
-FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
+FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 1030, 1031, 1032, 1033, 1034)
 """Copies, flags, locks, reading the owner, sizes of pipes, seals. Not setting the owner, or the signal that the owner
-gets: that is a `kill` by other means."""
+gets: that is a `kill` by other means. Not the locks of open files (36 to 38), which the kernel lists as nobody's, so
+that none could be counted."""
+FADV_DONTNEED = 4
+"""Empties the cache of files that all runs share. The others are advice on how a file is read."""
 SOCKET_OPTIONS = (1, 2, 6, 9, 10, 13, 15, 16, 18, 20, 21)
 """Debugging (which needs rights; TCP's options begin with this number, too), reuse of addresses and ports, broadcast,
 keeping alive, urgent data, lingering, credentials, low-water mark, time-outs. Not the sizes of buffers, which count for
@@ -110,6 +121,10 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     for flags in (0, MAP_SHARED, MAP_ANONYMOUS):
         program.add_rule(allow, "mmap", argument(3, masked, unnamed, flags))
     program.add_rule(pyseccomp.ERRNO(errno.ENOMEM), "mmap", argument(3, masked, unnamed, unnamed))
+    program.add_rule(allow, "fadvise64", argument(3, pyseccomp.NE, FADV_DONTNEED))
+    program.add_rule(pyseccomp.ERRNO(0), "fadvise64", argument(3, equal, FADV_DONTNEED))
+    for name in _EXTENDED_ATTRIBUTES.split():
+        program.add_rule(pyseccomp.ERRNO(errno.EOPNOTSUPP), name)
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))
     for request in IOCTLS:
         program.add_rule(allow, "ioctl", argument(1, equal, request))

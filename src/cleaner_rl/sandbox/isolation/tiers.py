@@ -45,7 +45,7 @@ class Tier(IntEnum):
     T2 = 2
     """Also an own uid per slot, user, network, mount, pid and IPC namespaces, and a tmpfs per run."""
     T3 = 3
-    """Also cgroup v2 limits on memory and processes per slot."""
+    """Also a cgroup per slot, which bounds memory, the kernel's own included, and processes."""
 
     @property
     def layers(self) -> frozenset[Layer]:
@@ -63,7 +63,7 @@ def choose_tier(probes: Mapping[str, str], wanted: Tier | None, least: Tier) -> 
     if probes["seccomp"] == probes["landlock"] == "ok":
         highest = Tier.T2 if probes["namespaces"] == "ok" else Tier.T1
     if highest is Tier.T2 and Tier.T3 in (wanted, least) and probes["cgroup"] == "ok":
-        highest = Tier.T3  # only if it is asked for: it is untested
+        highest = Tier.T3  # only if it is asked for: in version 2 the node has to move to a cgroup of its own
     tier = highest if wanted is None else wanted
     if tier > highest or tier < least:
         problems = "; ".join(f"{name}: {what}" for name, what in probes.items() if what != "ok")

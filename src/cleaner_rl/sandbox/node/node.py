@@ -30,10 +30,6 @@ from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import RunOutcome, RunRequest, SessionRequest, encoded, input_problem
 from cleaner_rl.tools import Status, ToolResult
 
-OWN_MEMORY_MB = 256
-OWN_PROCESSES = 4
-"""What a slot's cgroup allows beyond the node's maxima, for the supervisor and the interpreter itself."""
-
 
 class Terms(NamedTuple):
     """What limits mean for a run, as slots and runs take it."""
@@ -43,6 +39,8 @@ class Terms(NamedTuple):
     start_and_fetch: bytes
     disk: bytes | None
     inside: tuple[float, int, int, int, int]
+    held_bytes: int
+    """Most that a run may hold in its process tree, its folder and its outputs together."""
     patience: float
     """Seconds after which a supervisor that says nothing is given up."""
 
@@ -69,6 +67,7 @@ class Node:
         self._tier = Tier.NONE
         self._probes: dict[str, str] = {}
         self._folder = ""
+        self._cgroup: cgroups.Cgroup | None = None
         self._sessions = SessionStore(self.config)
         self._terms = functools.lru_cache(maxsize=256)(self._terms_of)
         self._waiting = self._busy = self._runs = self._faults = 0
@@ -85,14 +84,11 @@ class Node:
         self._folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
         os.chmod(self._folder, 0o711)
         indices = deque(range(config.slots * len(config.preload) + config.sessions + 64))
-        of_slots = None
-        if Layer.CGROUP in self._layers:
-            most = config.maxima
-            memory = (most.memory_mb + most.disk_mb + OWN_MEMORY_MB << 20) + 2 * most.output_bytes
-            of_slots = cgroups.Cgroups(cgroups.own_cgroup(), memory, most.processes + OWN_PROCESSES)
+        if Layer.CGROUP in self._layers and isinstance(own := cgroups.own_cgroup(), cgroups.Cgroup):
+            self._cgroup = own.for_node()
         for each in config.preload:
             settings = zygote_settings(config, self._layers, each, self._folder)
-            self._pools[each.name] = Pool(each.name, settings, config.slots, indices, of_slots)
+            self._pools[each.name] = Pool(each.name, settings, config.slots, indices, self._cgroup)
         try:
             await asyncio.gather(*(pool.start() for pool in self._pools.values()))
         except BaseException:
@@ -107,6 +103,8 @@ class Node:
         self._sessions.close()
         for pool in self._pools.values():
             await pool.close()
+        if self._cgroup is not None:
+            await self._cgroup.remove()
         remove_folder(self._folder)
 
     async def run(self, request: RunRequest) -> RunOutcome:
@@ -199,6 +197,7 @@ class Node:
             start_and_fetch=wire.START.pack(wire.KIND_START, *sizes, True),
             disk=wire.DISK.pack(wire.KIND_DISK, limits.disk_mb << 20, limits.files) if resized else None,
             inside=(sizes[0], sizes[2], limits.disk_mb << 20, limits.processes, limits.open_files),
+            held_bytes=(limits.memory_mb + limits.disk_mb << 20) + 2 * limits.output_bytes,
             patience=limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30,
         )
 
@@ -215,8 +214,10 @@ class Node:
             try:
                 slot = await pool.take()
                 try:
+                    if slot.cgroup is not None:
+                        slot.cgroup.bound(terms.held_bytes, terms.limits.processes)
                     run_exit, files = await slot.run(start, payload, terms.patience, terms.disk)
-                    if slot.cgroup is not None and run_exit.signal == signal.SIGKILL and slot.cgroup.ran_out():
+                    if slot.cgroup is not None and slot.cgroup.ran_out() and run_exit.signal == signal.SIGKILL:
                         run_exit = run_exit._replace(reason=wire.MEMORY)
                     try:
                         return self._outcome(request, terms, pool, run_exit, files, attempt)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from cleaner_rl.sandbox.isolation.cgroups import Cgroups
+from cleaner_rl.sandbox.isolation.cgroups import Cgroup, SlotCgroup
 from cleaner_rl.sandbox.node.links import SessionLink
 from cleaner_rl.sandbox.node.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
 
@@ -21,12 +21,13 @@ class Pool:
     """One zygote and its slots."""
 
     def __init__(
-        self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int], cgroups: Cgroups | None = None
+        self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int], cgroup: Cgroup | None = None
     ) -> None:
         self.name = name
         self._settings = settings
         self._size = size
-        self._cgroups = cgroups
+        self._cgroup = cgroup
+        """In which each slot gets one of its own (tier 3)."""
         self._indices = indices
         """Free slot numbers, shared by all pools of a node: a number stands for a pair of uids."""
         self._idle: deque[Slot] = deque()
@@ -91,6 +92,9 @@ class Pool:
         """A slot for a session, which isn't one of the pool's. Raises `SlotDiedError` if there is no zygote now."""
         link = self._zygote.fork(self._indices[0], died, SessionLink, options)
         self._indices.popleft()
+        memory, disk, processes, _ = options["session_limits"]
+        states = 1 + options["checkpoints"]
+        link.started.add_done_callback(lambda _: self._confine(link, states * memory + disk, states + processes))
         return link
 
     def free(self, index: int) -> None:
@@ -116,14 +120,18 @@ class Pool:
 
     async def _started(self, slot: Slot) -> None:
         await slot.started
-        if self._cgroups is not None:
-            slot.cgroup = self._cgroups.make(slot.index, slot.pid)
+        self._confine(slot)
+
+    def _confine(self, slot: Slot, memory: int | None = None, processes: int = 0) -> None:
+        """Give a slot a cgroup of its own, if the tier has any; a run's bounds come with the run."""
+        if self._cgroup is not None and slot.alive:
+            slot.cgroup = SlotCgroup(self._cgroup, slot.index, slot.pid)
+            if memory is not None:
+                slot.cgroup.bound(memory, processes)
 
     def _slot_died(self, slot: Slot) -> None:
         self._slots.discard(slot)
         self._indices.append(slot.index)
-        if slot.cgroup is not None:
-            slot.cgroup.remove()
         with contextlib.suppress(ValueError):
             self._idle.remove(slot)
         if not self._closing:

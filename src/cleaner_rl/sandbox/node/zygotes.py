@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.isolation import layout
-from cleaner_rl.sandbox.isolation.cgroups import Cgroup
+from cleaner_rl.sandbox.isolation.cgroups import SlotCgroup
 from cleaner_rl.sandbox.isolation.tiers import Layer
 from cleaner_rl.sandbox.node.verdict import RunExit
 
@@ -76,7 +76,7 @@ class Slot:
         self._running: asyncio.Future[tuple[RunExit, list[int]]] | None = None
         self._unsent = memoryview(b"")
         self.alive = True
-        self.cgroup: Cgroup | None = None
+        self.cgroup: SlotCgroup | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(control.fileno(), self._readable)
 

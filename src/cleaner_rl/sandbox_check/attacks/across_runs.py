@@ -270,6 +270,25 @@ ATTACKS: tuple[Attack, ...] = (
         for name, (program, after) in _PAIRS.items()
     ),
     Attack(
+        "across_file_lock_beside",
+        AttackClass.ACROSS_RUNS,
+        """
+# A lock that another caller holds on a file that all runs can open.
+import fcntl
+for _ in range(10):
+    try:
+        with open(os.__file__, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        win("waits for others, and others for it")
+        break
+    except OSError:
+        pass
+    time.sleep(0.05)
+""",
+        beside="import fcntl, os, time\nf = open(os.__file__, 'rb')\nfcntl.flock(f, fcntl.LOCK_EX)\ntime.sleep(1.5)",
+    ),
+    Attack(
         "across_half_read_request",
         AttackClass.ACROSS_RUNS,
         "print(1)",

@@ -152,6 +152,13 @@ watcher = libc.inotify_init1(0o4000)
 if watcher >= 0 and libc.inotify_add_watch(watcher, b"@HOME@", 0xFFF) >= 0:
     win("sees who opens what")
 """,
+    "watch_shared": SYSCALL
+    + """
+# Folders of the interpreter, which all runs have: who opens what in them?
+watcher = libc.inotify_init1(0o4000)
+if watcher >= 0 and libc.inotify_add_watch(watcher, os.path.dirname(os.__file__).encode(), 0x20) >= 0:
+    win("sees which modules others load")
+""",
     "strange_names": r"""
 for name in (b"\xff\xfe", b"new\nline", b"\x1b[2J", b"-rf", b"*", b" ", b"x" * 255, "\u202e".encode(), b"%s%n"):
     try:

@@ -18,6 +18,7 @@ from cleaner_rl.sandbox_check.attack import (
     Attack,
     AttackClass,
 )
+from cleaner_rl.sandbox_check.attacks.resources_kernel import ATTACKS as KERNEL_MEMORY
 from cleaner_rl.sandbox_check.attacks.resources_stored import DISK, KERNEL_OBJECTS
 from cleaner_rl.tools import Status
 
@@ -505,4 +506,5 @@ ATTACKS: tuple[Attack, ...] = (
     *(Attack(name, AttackClass.RESOURCES, text) for name, text in (DISK | KERNEL_OBJECTS).items()),
     *(Attack(name, AttackClass.RESOURCES, text, TIMEOUT) for name, text in TIME.items()),
     *_MIXED,
+    *KERNEL_MEMORY,
 )
