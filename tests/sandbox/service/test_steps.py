@@ -7,7 +7,7 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -203,9 +203,16 @@ def test_finding_event_loop_only_the_head_of_a_long_program_is_searched_for_impo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     searched: list[int] = []
-    imports_of, mentioned = preload.imports_of, preload.mentioned
-    monkeypatch.setattr(preload, "imports_of", lambda code: searched.append(len(code)) or imports_of(code))
-    monkeypatch.setattr(preload, "mentioned", lambda code, sets: searched.append(len(code)) or mentioned(code, sets))
+
+    def watched(search: Callable[..., set[str]]) -> Callable[..., set[str]]:
+        def searching(code: str, *more: object) -> set[str]:
+            searched.append(len(code))
+            return search(code, *more)
+
+        return searching
+
+    monkeypatch.setattr(preload, "imports_of", watched(preload.imports_of))
+    monkeypatch.setattr(preload, "mentioned", watched(preload.mentioned))
     padding = "import os\n" * 100_000
     assert preload.choose(padding, (BARE, SCIENCE)) is BARE
     assert preload.choose(f"{padding}import numpy", (BARE, SCIENCE)) is SCIENCE
@@ -225,7 +232,12 @@ async def test_finding_event_loop_calls_that_never_start_are_answered_in_steps(
     async with opened(node) as (url, app), Caller(url) as caller, counted() as turns:
         ended: list[int] = []
         call_ended = app.observer.call_ended
-        monkeypatch.setattr(app.observer, "call_ended", lambda *args: (ended.append(turns.count), call_ended(*args))[0])
+
+        def ending(*arguments: Any) -> None:
+            ended.append(turns.count)
+            call_ended(*arguments)
+
+        monkeypatch.setattr(app.observer, "call_ended", ending)
         asked = asyncio.create_task(caller.http.post("/v1/runs", json={"calls": [{"code": ""}] * 5_000}))
         await until(lambda: app.queue.waiting == 4_999)
         if ends == "drain":
