@@ -208,4 +208,6 @@ async def _with_long_ones_encoded(value: object) -> object:
         parts.append(encode(value[start : start + STEP])[1:-1])
         await asyncio.sleep(0)
     parts.append(b'"')
-    return msgspec.Raw(b"".join(parts))
+    joined = msgspec.Raw(b"".join(parts))
+    await asyncio.sleep(0)
+    return joined
