@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import aiohttp
-import uvicorn
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -38,15 +37,19 @@ def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
 
 
 @contextlib.asynccontextmanager
-async def served(node: Node, token_file: Path | None = None, **settings: Any) -> AsyncIterator[tuple[str, App]]:
+async def served(
+    node: Node, token_file: Path | None = None, connections: int = 1_000, **settings: Any
+) -> AsyncIterator[tuple[str, App]]:
     """The address of a node's service, and its application."""
-    config = ServiceConfig(node.config, token_file=None if token_file is None else str(token_file), **settings)
-    app = build(config, node, connections=1000, log=CallLog(io.BytesIO()))
-    listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    options = uvicorn.Config(
-        app, lifespan="off", log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1
+    tokens = None if token_file is None else str(token_file)
+    app = build(
+        ServiceConfig(node.config, token_file=tokens, drain_seconds=1, **settings),
+        node,
+        connections,
+        log=CallLog(io.BytesIO()),
     )
-    server = Server(options, app)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    server = Server(app)
     # Not `serve`: that one takes over the process' signals.
     task = asyncio.create_task(server._serve(sockets=[listening]))
     try:

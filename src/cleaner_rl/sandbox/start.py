@@ -128,6 +128,7 @@ def serve(
         replace(node, preload=(*node.preload, *more)),
         most_waiting=most_waiting,
         token_file=None if token_file is None else str(token_file.resolve()),
+        host=host,
         log_code=log_code,
         drain_seconds=drain_seconds,
     )

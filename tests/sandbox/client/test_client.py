@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox import Node, NodeConfig, RunRequest
+from cleaner_rl.sandbox import Node, NodeConfig, RunRequest, SessionLostError
 from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient, SyncSandboxClient
 from cleaner_rl.sandbox.client.links import Link
 from cleaner_rl.sandbox.client.nodes import Nodes
@@ -207,7 +207,7 @@ async def test_the_next_call_goes_to_the_less_busy_of_two_and_not_to_one_that_re
         links[url] = Link(url, None, 1)  # type: ignore[arg-type]  # nothing is sent here
         return links[url]
 
-    nodes = Nodes(["http://a:1", "http://b:1"], connect)
+    nodes = Nodes(["http://a:1", "http://b:1"], connect, patience=1.0)
     await nodes.pick()
     links["http://a:1"].outstanding = 5
     assert {(await nodes.pick()) for _ in range(20)} == {links["http://b:1"]}
@@ -219,14 +219,21 @@ async def test_the_next_call_goes_to_the_less_busy_of_two_and_not_to_one_that_re
 
 
 @asynchronous
-async def test_who_waits_for_nodes_that_do_not_answer_is_told_so_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_finding_silent_wait_a_client_without_a_node_says_at_once_and_in_the_end_how_long_it_waits(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("cleaner_rl.sandbox.client.nodes.SILENCE_SECONDS", 0.2)
     async with SandboxClient("http://127.0.0.1:9", patience=1.5) as sandbox:
-        await asyncio.gather(sandbox.run("1"), sandbox.run("2"))
+        calls = [asyncio.create_task(sandbox.run(code)) for code in "12"]
+        await until(lambda: bool(caplog.records))
+        assert not any(call.done() for call in calls)
+        outcomes = await asyncio.gather(*calls)
+        with pytest.raises(SessionLostError, match=r"http://127\.0\.0\.1:9 .* 1\.5 s"):
+            await sandbox.open_session()
     (record,) = caplog.records
-    assert "http://127.0.0.1:9" in record.getMessage()
+    assert "http://127.0.0.1:9; each call waits for one for 1.5 s" in record.getMessage()
+    for outcome in outcomes:
+        assert outcome.result.faulty
+        assert "No sandbox node at http://127.0.0.1:9 took the call within 1.5 s" in outcome.result.explanation
     caplog.clear()
     async with scripted(*[429] * 99) as (url, _), SandboxClient(url, patience=1.5) as sandbox:
         await sandbox.run("1")
@@ -243,7 +250,7 @@ async def test_nodes_are_found_by_a_dns_name() -> None:
 @pytest.mark.parametrize("wrong", ["", "localhost:1", "dns://name", "ftp://x:1"])
 def test_what_is_no_node_is_said_at_once(wrong: str) -> None:
     with pytest.raises(ValueError):
-        Nodes([wrong] if wrong else [], lambda url: pytest.fail(url))
+        Nodes([wrong] if wrong else [], lambda url: pytest.fail(url), patience=1.0)
 
 
 @asynchronous

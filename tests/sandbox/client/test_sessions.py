@@ -25,6 +25,7 @@ from cleaner_rl.sandbox import (
     TierError,
 )
 from cleaner_rl.sandbox.client import SandboxClient, SessionBusyError, SyncSandboxClient
+from cleaner_rl.sandbox.service import fusion
 from cleaner_rl.tools import Status
 from tests.sandbox.serving import Caller, asynchronous, opened, scripted, served, until
 
@@ -234,7 +235,7 @@ async def test_sessions_that_are_asked_for_at_once_all_count_for_the_quota(tmp_p
                 await (await caller.http.delete(f"/v1/sessions/{answer['session']}")).read()
         for _ in range(3):  # what was refused took no share of the quota
             assert (await caller.post("/v1/sessions", {"preload": "absent"}))[0] == 400
-        assert app.tenants.find(b"Bearer aaaaaaaaaaaaaaaa").sessions == 0  # type: ignore[union-attr]  # it is there
+        assert app.tenants.find(b"Bearer aaaaaaaaaaaaaaaa").sessions == set()  # type: ignore[union-attr]  # it is there
 
 
 @asynchronous
@@ -261,7 +262,41 @@ async def test_a_session_whose_opener_left_before_the_answer_is_closed() -> None
         await until(lambda: node.opening == 0)
         await until(lambda: node.last_session.lost == "it was closed")
         assert node.status.sessions == 0
-        assert app.tenants.find(None).sessions == 0  # type: ignore[union-attr]  # it is there
+        assert app.tenants.find(None).sessions == set()  # type: ignore[union-attr]  # it is there
+
+
+@asynchronous
+async def test_finding_session_quota_a_run_of_cells_is_a_session_of_its_token(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.a]\ntoken = "aaaaaaaaaaaaaaaa"\nsessions = 1\n')
+    async with (
+        RecordingNode(CONFIG) as node,
+        served(node, tokens) as (url, _),
+        Caller(url, "aaaaaaaaaaaaaaaa") as caller,
+    ):
+        _, opened_one = await caller.post("/v1/sessions", {"preload": "bare"})
+        status, beyond = await caller.post("/run_jupyter", {"cells": ["print(7)"]})
+        assert (status, beyond["status"]) == (200, "SandboxError")
+        assert "more sessions" in beyond["message"]
+        await (await caller.http.delete(f"/v1/sessions/{opened_one['session']}")).read()
+        node.may_open.clear()
+        within = asyncio.create_task(caller.post("/run_jupyter", {"cells": ["print(7)"]}))
+        await until(lambda: node.opening == 1)
+        assert (await caller.post("/v1/sessions", {"preload": "bare"}))[0] == 429
+        node.may_open.set()
+        assert (await within)[1]["cells"][0]["stdout"] == "7\n"
+        assert (await caller.post("/v1/sessions", {"preload": "bare"}))[0] == 201
+        node.last_session.end("its time ran out")  # nobody has to come back for it
+        assert (await caller.post("/run_jupyter", {"cells": ["print(7)"]}))[1]["status"] == "Success"
+
+
+@asynchronous
+async def test_finding_batch_outputs_of_cells_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "UNREAD_BYTES", 250_000)
+    async with opened(Node(CONFIG)) as (url, _), Caller(url) as caller:
+        _, answer = await caller.post("/run_jupyter", {"cells": ["print('x' * 99_999)"] * 9})
+        assert (answer["status"], answer["driver"]["return_code"], len(answer["cells"])) == ("Failed", 1, 3)
+        assert "did not run" in answer["driver"]["stderr"]
 
 
 @asynchronous

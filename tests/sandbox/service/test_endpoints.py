@@ -63,7 +63,7 @@ async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
             ({}, "code"),
             ({"code": 1}, "code"),
             ({"code": "", "colour": 1}, "colour"),
-            ({"code": "", "limits": {"cpu_seconds": -1}}, "positive"),
+            ({"code": "", "limits": {"cpu_seconds": -1}}, "> 0"),
             ({"code": "", "keep_chars": -1}, "keep_chars"),
             ({"code": "", "files": {"a": "no base64!"}}, "base64"),
         ):
@@ -79,6 +79,42 @@ async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
         assert (await caller.get("/v1/run"))[0] == 405
         status, problem = await caller.post("/v1/sessions/absent/run", {"code": "1"})
         assert (status, problem["error"]) == (410, "session_lost")
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("localhost:1", None, 200),
+        ("LOCALHOST", None, 200),
+        ("127.0.0.1:1", None, 200),
+        ("[::1]:1", None, 200),
+        ("[::1]", None, 200),
+        ("box", None, 200),
+        ("localhost:1", "http://localhost:1", 200),
+        ("evil.example:1", None, 403),
+        ("evil.example:1", "http://evil.example:1", 403),
+        ("localhost.evil.example", None, 403),
+        ("127.0.0.1.evil.example", None, 403),
+        ("", None, 403),
+        ("localhost:1", "http://evil.example", 403),
+        ("localhost:1", "http://localhost:2", 403),
+        ("localhost:1", "null", 403),
+    ],
+)
+@asynchronous
+async def test_finding_foreign_host_a_node_without_tokens_answers_no_web_page(
+    host: str, origin: str | None, status: int, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
+    headers = {"host": host} if origin is None else {"host": host, "origin": origin}
+    for token_file, token in ((None, None), (tokens, "0123456789abcdef")):
+        async with (
+            opened(WatchedNode(), token_file, host="box") as (url, _),
+            Caller(url, token) as caller,
+            caller.http.post("/v1/run", data=b'{"code":"print(1)"}', headers=headers) as response,
+        ):
+            assert response.status == (200 if token else status)
 
 
 @asynchronous

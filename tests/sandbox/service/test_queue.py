@@ -176,7 +176,7 @@ async def test_a_batch_whose_reader_stalls_stops_starting_calls() -> None:
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as stalled:
             stalled.setblocking(False)
             body = json.dumps({"calls": [flood] * 200}).encode()
-            head = b"POST /v1/runs HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+            head = b"POST /v1/runs HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
             await asyncio.get_running_loop().sock_sendall(stalled, head + body)
             await until(lambda: 0 < app.queue.waiting < 200)
             await until(lambda: app.queue.running == 0)
@@ -235,7 +235,7 @@ async def test_bodies_that_arrive_together_are_bounded_too() -> None:
     async with opened(WatchedNode(), most_held_mb=1, most_body_mb=1) as (url, app), Caller(url) as caller:
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as slow:
             slow.setblocking(False)
-            head = b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+            head = b"POST /v1/run HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n"
             await asyncio.get_running_loop().sock_sendall(slow, head + b" " * 900_000)
             await until(lambda: app._arrivals.bytes > 700_000)
             async with caller.http.post("/v1/run", data=io.BytesIO(b" " * 900_000)) as response:
@@ -265,7 +265,7 @@ async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
     async with opened(WatchedNode()) as (url, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        writer.write(b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n" + begun)
+        writer.write(b"POST /v1/run HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n" + begun)
         async with asyncio.timeout(10):
             answer = await reader.read()  # to the end: the connection is closed
         writer.close()

@@ -63,7 +63,8 @@ class SandboxClient:
         Args:
             nodes: URLs, `dns://name:port` with one address per node, or `ray:`.
             token: What the nodes ask for, if they do.
-            patience: Seconds that a call waits for nodes that are full or away.
+            patience: Seconds that a call waits for nodes that are full or away; the fault it then gets says so. That no
+                node answers is logged as a warning, once.
             attempts: How often a call may be lost with what runs it, before it is answered as a fault.
             connections: The most per node.
         """
@@ -83,7 +84,7 @@ class SandboxClient:
         self._http = aiohttp.ClientSession(
             connector=connector, timeout=timeout, headers=self._headers, read_bufsize=2**20
         )
-        self._nodes = Nodes(self._sources, lambda url: Link(url, self._http, self._connections))
+        self._nodes = Nodes(self._sources, lambda url: Link(url, self._http, self._connections), self._patience)
         return self
 
     async def __aexit__(
@@ -118,7 +119,7 @@ class SandboxClient:
         attempts = 0
         ran = 0  # how often it may have: a node that broke has tried more than once
         fault = Outcome.unrun(call_id, BROKEN)
-        fault.explanation = "No sandbox node could be reached."
+        reason = "None could be reached."
         since = begun  # when a node last had the call: waiting in a node's queue is no test of patience
         while time.monotonic() - since < self._patience and attempts < self._attempts:
             link = await self._nodes.pick(failed_at)
@@ -137,7 +138,7 @@ class SandboxClient:
                     attempts += 1
                     ran += answer.attempts
                     failed_at.add(link)
-                    fault = answer
+                    fault, reason = answer, answer.explanation
                 else:
                     answer.attempts += ran
                     return answer.run_outcome()
@@ -150,7 +151,9 @@ class SandboxClient:
                 return RunOutcome(ToolResult(Status.REFUSED, explanation=answer.message), request_id=call_id)
             elif answer.status not in (0, *NOT_TAKEN):
                 raise RequestRefusedError(answer.message)
-            fault.explanation = answer.message
+            fault.explanation = reason = answer.message
+        if attempts < self._attempts:
+            fault.explanation = self._nodes.given_up(reason)
         fault.attempts = max(1, ran)
         return fault.run_outcome()
 

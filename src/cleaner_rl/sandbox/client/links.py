@@ -89,8 +89,8 @@ class Link:
     connections: int
     outstanding: int = 0
     resting_until: float = 0.0
-    away_since: float | None = None
-    """Since when it has not answered."""
+    away: bool = False
+    """Whether it did not answer when it was last asked."""
     _rest: float = FIRST_REST
     _open: int = 0
     _waiting: deque[Call] = field(default_factory=deque)
@@ -106,14 +106,14 @@ class Link:
         """Leave it alone: for so long, as it asked, or for longer each time."""
         if seconds is None:
             seconds, self._rest = self._rest, min(LONGEST_REST, 2 * self._rest)
-            self.away_since = time.monotonic() if self.away_since is None else self.away_since
+            self.away = True
         else:
-            self.away_since = None
+            self.away = False
         self.resting_until = max(self.resting_until, time.monotonic() + seconds)
 
     def is_back(self) -> None:
         """It took what it was sent: the next rest is a short one again."""
-        self._rest, self.away_since = FIRST_REST, None
+        self._rest, self.away = FIRST_REST, False
 
     async def ask(self, call: Call) -> Outcome | Setback:
         """Send a call and wait for what comes of it. Cancelling gives it up."""

@@ -20,8 +20,6 @@ from cleaner_rl.sandbox import on_ray
 from cleaner_rl.sandbox.client.links import Link
 
 LOOK_AGAIN_SECONDS = 10.0
-SILENCE_SECONDS = 10.0
-"""Seconds without an answer from any node after which a warning is logged."""
 RAY = "ray:"
 
 _log = logging.getLogger(__name__)
@@ -30,7 +28,7 @@ _log = logging.getLogger(__name__)
 class Nodes:
     """The nodes that a client knows."""
 
-    def __init__(self, sources: Sequence[str], connect: Callable[[str], Link]) -> None:
+    def __init__(self, sources: Sequence[str], connect: Callable[[str], Link], patience: float) -> None:
         if not sources:
             raise ValueError("a sandbox client needs the address of at least one node, such as http://127.0.0.1:8089")
         for source in sources:
@@ -43,19 +41,18 @@ class Nodes:
                 )
             if parts.scheme == "dns" and parts.port is None:
                 raise ValueError(f"{source!r} lacks the nodes' port: write dns://name:port")
-        self._sources, self._connect = tuple(sources), connect
+        self._sources, self._connect, self._patience = tuple(sources), connect, patience
         self._links: dict[str, Link] = {}
         self._looked = -LOOK_AGAIN_SECONDS
         self._looking = asyncio.Lock()
-        self._begun = time.monotonic()
-        self._told = False
+        self._warned = False
 
     async def pick(self, avoid: Collection[Link] = ()) -> Link | None:
         """The less busy of two random ones, none to be avoided if there are others; None: all of them are resting."""
         await self._look()
         awake = [link for link in self._links.values() if not link.resting]
         if not awake:
-            self._tell_if_away()
+            self._warn_if_away()
         choices = [link for link in awake if link not in avoid] or awake
         if len(choices) < 2:
             return choices[0] if choices else None
@@ -71,16 +68,17 @@ class Nodes:
         """Give up all that is on its way."""
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def _tell_if_away(self) -> None:
+    def given_up(self, reason: str) -> str:
+        """Say that patience is over: what was waited for, where, for how long, and what was heard last."""
+        where = ", ".join(self._sources)
+        return f"No sandbox node at {where} took the call within {self._patience:g} s (the client's patience): {reason}"
+
+    def _warn_if_away(self) -> None:
         # To wait for nodes that are full is ordinary; that none answers may be a wrong address.
-        since = self._begun
-        for link in self._links.values():
-            if link.away_since is None:
-                return
-            since = max(since, link.away_since)
-        if not self._told and time.monotonic() - since > SILENCE_SECONDS:
-            self._told = True
-            _log.warning("no sandbox node answers at %s; waiting for one", ", ".join(self._sources))
+        if not self._warned and all(link.away for link in self._links.values()):
+            self._warned = True
+            where = ", ".join(self._sources)
+            _log.warning("no sandbox node answers at %s; each call waits for one for %g s", where, self._patience)
 
     async def _look(self) -> None:
         if time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:

@@ -57,7 +57,7 @@ async def open_session(
     except UnicodeEncodeError:
         raise ValueError("the session's request holds characters that are no valid Unicode") from None
     begun = time.monotonic()
-    reason = "no sandbox node could be reached"
+    reason = "None could be reached."
     full: set[Link] = set()
     """Of sessions. They aren't left alone by everybody: they take programs all the same."""
     pause = 0.0
@@ -95,7 +95,7 @@ async def open_session(
         else:
             raise _error(response.status, problem)
         reason = problem.message
-    raise SessionLostError(reason)
+    raise SessionLostError(nodes.given_up(reason))
 
 
 class RemoteSession:

@@ -220,7 +220,7 @@ class Node:
                     if slot.cgroup is not None and slot.cgroup.ran_out() and run_exit.signal == signal.SIGKILL:
                         run_exit = run_exit._replace(reason=wire.MEMORY)
                     try:
-                        return self._outcome(request, terms, pool, run_exit, files, attempt)
+                        return await self._outcome(request, terms, pool, run_exit, files, attempt)
                     finally:
                         for descriptor in files:
                             os.close(descriptor)
@@ -236,14 +236,14 @@ class Node:
         result = ToolResult(Status.FAULT, explanation="The sandbox lost the run twice.")
         return RunOutcome(result, preload=pool.name, request_id=request.request_id, attempts=2)
 
-    def _outcome(
+    async def _outcome(
         self, request: RunRequest, terms: Terms, pool: Pool, run_exit: RunExit, files: list[int], attempt: int
     ) -> RunOutcome:
         keep_chars = self.config.keep_chars if request.keep_chars is None else request.keep_chars
-        result = result_of(run_exit, files, terms.limits.output_bytes, keep_chars, pool.versions)
+        result = await result_of(run_exit, files, terms.limits.output_bytes, keep_chars, pool.versions)
         return RunOutcome(
             result,
-            fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else {},
+            await fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else {},
             run_exit.cpu_seconds,
             run_exit.wall_seconds,
             run_exit.peak_bytes / (1 << 20),

@@ -51,6 +51,9 @@ sympy.simplify((x**2 - 1) / (x - 1)), sympy.factor(x**4 - 1), sympy.Matrix([[1, 
 """,
 )
 
+SCANNED_CHARS = 32_768
+"""Of a program that are searched for import statements."""
+
 _IMPORT = re.compile(r"(?:^|[;:])[ \t]*(import|from)[ \t]+([^#\n;]+)", re.MULTILINE)
 
 
@@ -60,8 +63,8 @@ def imports_of(code: str) -> set[str]:
     A pattern rather than a parser: it runs in the node, for every call, on code that may not parse.
     """
     found: set[str] = set()
-    for match in _IMPORT.finditer(code):
-        names = [match[2]] if match[1] == "from" else match[2].split(",")
+    for kind, imported in set(_IMPORT.findall(code)):
+        names = [imported] if kind == "from" else imported.split(",")
         for name in names:
             top = name.strip().split(" ")[0].partition(".")[0]
             if top.isidentifier():
@@ -78,10 +81,15 @@ def mentioned(code: str, sets: Sequence[PreloadSet]) -> set[str]:
 def choose(code: str, sets: Sequence[PreloadSet]) -> PreloadSet:
     """The first set that has all that the program may import; or else, that it does; the last, the largest, if none.
 
-    A module that is named and not imported only costs the larger set.
+    A module that is named and not imported only costs the larger set. Behind the first `SCANNED_CHARS` of a program, a
+    name counts wherever it occurs: to look for statements there would hold up everybody.
     """
-    imported = imports_of(code)
-    for wanted in (imported | mentioned(code, sets), imported):
+    end = len(code) if len(code) <= SCANNED_CHARS else code.rfind("\n", 0, SCANNED_CHARS) + 1
+    head = code[:end]
+    imported = imports_of(head)
+    if end < len(code):
+        imported |= {name for name in offered(tuple(sets)) if code.find(name, end) >= 0}
+    for wanted in (imported | mentioned(head, sets), imported):
         for each in sets:
             if each.has(wanted):
                 return each

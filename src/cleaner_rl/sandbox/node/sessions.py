@@ -200,8 +200,11 @@ class Session:
             self.end("a cell was cancelled")
             raise
         try:
-            result = result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)
-            found = fetched(files[3], cell.fetch, terms.fetch_bytes) if cell.fetch else {}
+            result = await result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)
+            found = await fetched(files[3], cell.fetch, terms.fetch_bytes) if cell.fetch else {}
+        except asyncio.CancelledError:
+            self.end("a cell was cancelled")
+            raise
         finally:
             for descriptor in files:
                 os.close(descriptor)

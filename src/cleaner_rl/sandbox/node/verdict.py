@@ -2,10 +2,14 @@
 
 The status rests on three things that user code can't write: the slot's reason, the wait status and the sizes of files.
 The run's own report is read last, within bounds, and only describes a failure that is already established.
+
+What a run left can be large, and the event loop that reads it serves everybody: it is read in steps.
 """
 
 from __future__ import annotations
 
+import asyncio
+import codecs
 import json
 import os
 import signal
@@ -19,6 +23,10 @@ from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, shorten
 REPORT_BYTES = 65_536
 MESSAGE_CHARS = 4_096
 TRACEBACK_CHARS = 8_192
+STEP = 262_144
+"""Bytes of output that are read before the event loop may serve others."""
+OPENS = 64
+"""Files and folders that are opened before it may."""
 
 LIMITS = {
     wire.CPU: (Status.TIMEOUT, "The program was stopped: it ran into its limit of CPU time."),
@@ -54,12 +62,12 @@ class RunExit(NamedTuple):
         return os.WTERMSIG(self.wait_status) if os.WIFSIGNALED(self.wait_status) else None
 
 
-def result_of(
+async def result_of(
     run_exit: RunExit, files: Sequence[int], output_bytes: int, keep_chars: int, versions: Mapping[str, str]
 ) -> ToolResult:
     """The result of a run that left these descriptors: stdout, stderr, report."""
-    output, length, flooded = _text(files[0], output_bytes, keep_chars)
-    errors, errors_length, errors_flooded = _text(files[1], output_bytes, keep_chars)
+    output, length, flooded = await _text(files[0], output_bytes, keep_chars)
+    errors, errors_length, errors_flooded = await _text(files[1], output_bytes, keep_chars)
     if run_exit.reason == wire.EXITED and (flooded or errors_flooded):
         run_exit = run_exit._replace(reason=wire.OUTPUT)
     if errors_length is not None:
@@ -101,12 +109,18 @@ def read_report(descriptor: int) -> ExceptionInfo | None:
     )
 
 
-def fetched(folder: int, paths: Sequence[str], limit: int) -> dict[str, bytes]:
+async def fetched(folder: int, paths: Sequence[str], limit: int) -> dict[str, bytes]:
     """Read files that a run left below its folder: regular ones, no links followed, `limit` bytes together."""
     found: dict[str, bytes] = {}
+    opens = 0
     for path in paths:
+        parts = path.split("/")
+        opens += len(parts)
+        if opens > OPENS:
+            opens = 0
+            await asyncio.sleep(0)
         try:
-            data = _read_below(folder, path.split("/"), limit)
+            data = _read_below(folder, parts, limit)
         except OSError:
             continue
         if data is not None:
@@ -127,20 +141,31 @@ def _read_below(folder: int, parts: list[str], limit: int) -> bytes | None:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
             return None
-        with open(file, "rb", closefd=False) as stream:
-            return stream.read(limit)
+        return os.pread(file, found.st_size, 0)
     finally:
         for descriptor in opened:
             os.close(descriptor)
 
 
-def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None, bool]:
+async def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None, bool]:
     """A stream's text, its whole length if that is more than is kept, and whether it is above its limit."""
     size = os.fstat(descriptor).st_size
     if not size:
         return "", None, False
-    text = os.pread(descriptor, min(size, limit), 0).decode("utf-8", "replace")
-    return text[:keep], (len(text) if len(text) > keep else None), size > limit
+    end = min(size, limit)
+    if end <= STEP:
+        text = os.pread(descriptor, end, 0).decode("utf-8", "replace")
+        return text[:keep], (len(text) if len(text) > keep else None), size > limit
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    texts: list[str] = []
+    length = 0
+    for start in range(0, end, STEP):
+        stop = min(start + STEP, end)
+        text = decoder.decode(os.pread(descriptor, stop - start, start), final=stop == end)
+        texts.append(text[: max(0, keep - length)])
+        length += len(text)
+        await asyncio.sleep(0)
+    return "".join(texts), (length if length > keep else None), size > limit
 
 
 def _clean(text: str) -> str:

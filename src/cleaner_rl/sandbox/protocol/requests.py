@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import PurePosixPath
 
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.tools import ToolResult
@@ -14,6 +13,8 @@ MOST_NAMES = 4_096
 """Of files that come with a call or are fetched after it: while the node looks at each, nobody else is served."""
 MOST_PARTS = 64
 """Of one such name, for the same reason."""
+MOST_PARTS_FETCHED = 16_384
+"""Of all names of files that are fetched: each part is a folder to be opened."""
 
 
 class Commit(StrEnum):
@@ -147,6 +148,8 @@ def input_problem(asked: RunRequest | Cell) -> str | None:
     """Why no program could be given what comes with a request; None if one can."""
     if len(asked.files) + len(asked.fetch) > MOST_NAMES:
         return f"The call names more than {MOST_NAMES:,} files."
+    if sum(path.count("/") + 1 for path in asked.fetch) > MOST_PARTS_FETCHED:
+        return f"The names of the files to fetch have more than {MOST_PARTS_FETCHED:,} parts together."
     for path in (*asked.files, *asked.fetch):
         if (wrong := path_problem(path)) is not None:
             return f"The file name {path!r} {wrong}."
@@ -159,13 +162,13 @@ def path_problem(path: str) -> str | None:
     """Why a file name from outside is not one below the working folder; None if it is."""
     if not path or "\0" in path:
         return "is empty or holds a NUL"
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or not parts:
         return "is not below the working folder"
     name = encoded(path)
     if name is None:
         return "is not valid Unicode"
-    if len(name) > 1024 or max(map(len, name.split(b"/"))) > 255 or len(pure.parts) > MOST_PARTS:
+    if len(name) > 1024 or max(map(len, name.split(b"/"))) > 255 or len(parts) > MOST_PARTS:
         return "is too long"
     return None
 

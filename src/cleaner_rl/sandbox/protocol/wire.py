@@ -36,19 +36,21 @@ EXPLANATIONS: Final[Mapping[str, str]] = {
 }
 
 KeepChars = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Amount = Annotated[int, msgspec.Meta(gt=0)]
 
 
-class LimitsAsked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class LimitsAsked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """The limits that a caller names; the node's defaults hold for the rest."""
 
-    cpu_seconds: float | None = None
-    wall_seconds: float | None = None
-    memory_mb: int | None = None
-    processes: int | None = None
-    disk_mb: int | None = None
-    files: int | None = None
-    open_files: int | None = None
-    output_bytes: int | None = None
+    cpu_seconds: Seconds | None = None
+    wall_seconds: Seconds | None = None
+    memory_mb: Amount | None = None
+    processes: Amount | None = None
+    disk_mb: Amount | None = None
+    files: Amount | None = None
+    open_files: Amount | None = None
+    output_bytes: Amount | None = None
 
     def over(self, defaults: Limits) -> Limits:
         """The node's defaults with these in place of theirs. Raises `ValueError` for a limit that isn't positive."""
@@ -56,7 +58,8 @@ class LimitsAsked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         return replace(defaults, **named)
 
 
-class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+# No `gc` for what there can be tens of thousands of: it has no cycles, and to look for some would stop the node.
+class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One program to run: the body of `POST /v1/run`, and an item of `POST /v1/runs`."""
 
     code: str

@@ -53,6 +53,7 @@ class About:
 
     def __init__(self, app: App, connections: int) -> None:
         self._app, self._connections = app, connections
+        self._document: bytes | None = None
 
     def now(self) -> Health:
         """Return what the node says of itself now."""
@@ -85,8 +86,9 @@ class About:
         await exchange.reply(self._app.observer.text(), content_type=b"text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, exchange: Exchange, _: Tenant) -> None:
-        """Answer with the document."""
-        await exchange.reply(encode(document(self._app)))
+        """Answer with the document; made once, because everybody may ask for it and it takes milliseconds."""
+        self._document = self._document or encode(document(self._app))
+        await exchange.reply(self._document)
 
 
 def document(app: App) -> dict[str, Any]:

@@ -7,12 +7,15 @@ code-judge's and SandboxFusion's. Routes are a table, so that the OpenAPI docume
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cleaner_rl.sandbox.node.node import Node
+from cleaner_rl.sandbox.service.admission import Admission
 from cleaner_rl.sandbox.service.fair_queue import Queue
 from cleaner_rl.sandbox.service.http import Arrivals, Exchange, GoneError, HttpError, Receive, Scope, Send
 from cleaner_rl.sandbox.service.observe import CallLog, Observer
@@ -47,8 +50,9 @@ class Route:
 class App:
     """The service of one node."""
 
-    def __init__(self, config: ServiceConfig, node: Node, tenants: Tenants, log: CallLog) -> None:
+    def __init__(self, config: ServiceConfig, node: Node, tenants: Tenants, connections: int, log: CallLog) -> None:
         self.config, self.node, self.tenants = config, node, tenants
+        self.admission = Admission(connections, tokens=tenants.anonymous is None)
         self.queue = Queue(config.node.slots, config.most_waiting, config.most_held_mb * 1_048_576)
         self.observer = Observer(lambda: node.status, self.queue, log, config.log_code)
         self._arrivals = Arrivals(config.most_body_mb * 1_048_576, config.most_held_mb * 1_048_576)
@@ -72,6 +76,8 @@ class App:
             return
         exchange = Exchange(scope, receive, send, self._arrivals)
         try:
+            if self.tenants.anonymous is not None:
+                self._refuse_browsers(exchange)
             route = self._exact.get((exchange.method, exchange.path)) or self._find(exchange)
             tenant = self.tenants.find(exchange.header(b"authorization"))
             if tenant is None and not route.open:
@@ -81,6 +87,8 @@ class App:
                     "A valid token is needed: send `Authorization: Bearer TOKEN`.",
                     ((b"www-authenticate", b"Bearer, Basic"),),
                 )
+            if tenant is not None:
+                scope["state"]["known"]()
             await route.handler(exchange, tenant or _NOBODY)
         except GoneError:
             pass
@@ -95,6 +103,19 @@ class App:
             if exchange.answered:
                 raise  # The server closes the connection: a cut-off answer must not look whole.
             await exchange.refuse(HttpError(500, "internal_error", "The node failed to handle the request."))
+
+    def _refuse_browsers(self, exchange: Exchange) -> None:
+        """Raise `HttpError` for a request that a web page sent.
+
+        Whoever opens a page that isn't ours has its scripts on this machine, and with a name of the page's choice that
+        leads here (DNS rebinding) their browser even lets it read the answer. A token would stop that.
+        """
+        host, origin = exchange.header(b"host"), exchange.header(b"origin")
+        if origin is not None and origin != b"http://" + (host or b""):
+            raise HttpError(403, "foreign_origin", "A node without tokens answers no web page; start it with a token.")
+        if host is not None and not _is_here(host.decode("latin-1"), self.config.host):
+            message = "A node without tokens answers to localhost, to addresses and to the name that it was bound to."
+            raise HttpError(403, "foreign_host", message)
 
     def _find(self, exchange: Exchange) -> Route:
         parts = exchange.path.split("/")
@@ -113,6 +134,18 @@ class App:
             allow = ", ".join(sorted(methods))
             raise HttpError(405, "wrong_method", f"This path takes {allow}.", ((b"allow", allow.encode()),))
         raise HttpError(404, "not_found", "There is no such path here; see /openapi.json.")
+
+
+def _is_here(host: str, own: str) -> bool:
+    """Whether a Host header is an address, or one of our names: no web page can have chosen it."""
+    name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+    if name.lower() in ("localhost", own.lower()):
+        return True
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 _NOBODY = Tenant("nobody")

@@ -8,13 +8,16 @@ retry.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from typing import Literal
 
 import msgspec
 
 from cleaner_rl.sandbox.protocol.wire import BROKEN, OVERLOADED, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Handler, Route
-from cleaner_rl.sandbox.service.http import Exchange, HttpError
+from cleaner_rl.sandbox.service.fair_queue import AT_ONCE
+from cleaner_rl.sandbox.service.http import JSON, Exchange, HttpError
 from cleaner_rl.sandbox.service.runs import Runs
 from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
@@ -26,7 +29,7 @@ LONG_WAIT_SECONDS = 3600.0
 Reason = Literal["", "internal_error", "worker_timeout", "queue_timeout", "invalid_input"]
 
 
-class Submission(msgspec.Struct):
+class Submission(msgspec.Struct, gc=False):
     """One program, with the output that is expected of it, if any. Unknown fields are ignored, as code-judge does."""
 
     solution: str
@@ -135,52 +138,76 @@ class CodeJudge:
 
         async def handle(exchange: Exchange, tenant: Tenant) -> None:
             submission = await exchange.json(_one_decoder)
-            (result,) = await self._judge(exchange, tenant, [submission], kind, WAIT_SECONDS)
-            await exchange.reply(encode(result))
+            async with aclosing(self._judged(exchange, tenant, [submission], kind, WAIT_SECONDS)) as results:
+                async for result in results:
+                    await exchange.reply(result)
 
         return handle
 
     def many(self, kind: type[JudgeResult], start_within: float) -> Handler:
-        """The handler for a batch."""
+        """The handler for a batch.
+
+        The answer is sent while the batch runs, its results in the order of the submissions: to hold every output to
+        the end would take a gigabyte for a thousand programs.
+        """
 
         async def handle(exchange: Exchange, tenant: Tenant) -> None:
             batch = await exchange.json(_batch_decoder)
             if not batch.submissions:
                 raise HttpError(422, "invalid_request", "The batch holds no submissions.")
-            results = await self._judge(exchange, tenant, batch.submissions, kind, start_within)
-            await exchange.reply(encode({"sub_id": batch.sub_id, "results": results}))
+            lead = b'{"sub_id":%b,"results":[' % encode(batch.sub_id)
+            async with aclosing(self._judged(exchange, tenant, batch.submissions, kind, start_within)) as results:
+                async for some in results:
+                    await exchange.part(lead + some, False, JSON)
+                    lead = b","
+            await exchange.part(b"]}", True, JSON)
 
         return handle
 
-    async def _judge(
+    async def _judged(
         self,
         exchange: Exchange,
         tenant: Tenant,
-        all_of_them: list[Submission],
+        all_of_them: Sequence[Submission],
         kind: type[JudgeResult],
         start_within: float,
-    ) -> list[JudgeResult]:
+    ) -> AsyncGenerator[bytes, None]:
+        """The results in their order as JSON, some at a time, with commas between them."""
         places = [place for place, each in enumerate(all_of_them) if each.type == "python"]
-        python = [all_of_them[place] for place in places]
         # All that a program may print: an output that is cut would be judged wrong, here or by whoever asked for it.
         keep_chars = self._app.config.node.limits.output_bytes
-        calls = [
-            RunCall(each.solution, id=each.sub_id or "", stdin=each.input or "", keep_chars=keep_chars)
-            for each in python
-        ]
-        results = [_result(each, None, kind) for each in all_of_them]
+
+        def call_of(index: int) -> RunCall:
+            each = all_of_them[places[index]]
+            return RunCall(each.solution, id=each.sub_id or "", stdin=each.input or "", keep_chars=keep_chars)
+
+        def shape(index: int, outcome: Outcome) -> JudgeResult:
+            return _result(all_of_them[places[index]], outcome, kind)
+
+        def unrun(first: int, last: int, outcome: Outcome | None) -> Iterator[bytes]:
+            for each in all_of_them[first:last]:
+                yield encode(_result(each, outcome if each.type == "python" else None, kind))
+
+        done = 0
+        overloaded: Outcome | None = None
         try:
-            if calls:
-                with self._runs.enqueue(exchange, tenant, calls, start_within=start_within) as pending:
-                    while ready := await pending.next():
-                        for index, outcome in ready:  # one by one: an output that is judged needn't be held any longer
-                            results[places[index]] = _result(python[index], outcome, kind)
+            if places:
+                count = len(places)
+                with self._runs.enqueue(
+                    exchange, tenant, count, call_of, shape, start_within=start_within, in_order=True
+                ) as pending:
+                    while not pending.complete:
+                        results: list[bytes] = []
+                        for index, answer in await pending.next():
+                            results += [*unrun(done, places[index], None), answer.data]
+                            done = places[index] + 1
+                        yield b",".join(results)
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
-            for place, each in zip(places, python, strict=True):
-                results[place] = _result(each, Outcome.unrun(each.sub_id or "", OVERLOADED), kind)
-        return results
+            overloaded = Outcome.unrun("", OVERLOADED)
+        for first in range(done, len(all_of_them), AT_ONCE):
+            yield b",".join(unrun(first, first + AT_ONCE, overloaded))
 
 
 def _result(submission: Submission, outcome: Outcome | None, kind: type[JudgeResult]) -> JudgeResult:

@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 UNREAD_BYTES: Final = 16_777_216
 """Results of one request that the caller has not read yet; above it, none of its calls start."""
+AT_ONCE: Final = 256
+"""Results that are made or given out before the event loop may serve others."""
+BYTES_AT_ONCE: Final = 1_048_576
+"""The same in bytes; one more result may be larger."""
 GONE: Final = "gone"
 """Why a request stopped when nobody waits for its results any more."""
 
@@ -137,12 +141,13 @@ class Queue:
 
 
 class PendingRequest(Generic[T]):
-    """The calls of one HTTP request, and their results in the order they come.
+    """The calls of one HTTP request, and their results in the order in which they end, or of the calls (`in_order`).
 
     `gone` returns when the caller has left. `execute` runs the call with a given index, `unrun` makes the result of one
     that has not run to its end, and `finished` hears of each call's end once, with the seconds that it waited and no
-    result if the caller left first. `within` is the time for all of it, `start_within` for the calls to start. To be
-    used in a `with` statement: leaving it kills what still runs.
+    result if the caller left first. `within` is the time for all of it, `start_within` for the calls to start.
+    `size_of` tells the bytes of a result, which count until it is read: send it inside of the `with` statement that
+    this is to be used in. Leaving that kills what still runs.
     """
 
     def __init__(
@@ -157,18 +162,26 @@ class PendingRequest(Generic[T]):
         finished: Callable[[int, T | None, float], None],
         within: float | None = None,
         start_within: float | None = None,
-        size_of: Callable[[T], int] = lambda _: 0,
+        *,
+        size_of: Callable[[T], int],
+        in_order: bool = False,
     ) -> None:
         queue.check(tenant, calls, size)
         self.tenant, self.size, self.waiting = tenant, size, calls
         self._queue, self._execute, self._unrun, self._finished = queue, execute, unrun, finished
-        self._size_of = size_of
+        self._size_of, self._in_order = size_of, in_order
         self._next = 0
         self._left = calls
-        self._unread = 0
         self._joined = time.monotonic()
         self._running: dict[int, asyncio.Task[T]] = {}
-        self._results: deque[tuple[int, T]] = deque()
+        self._results: OrderedDict[int, tuple[T, int]] = OrderedDict()
+        """Not given out yet, with their sizes."""
+        self._given = 0
+        """How many are."""
+        self._given_bytes = 0
+        """Of those given out last: they are being sent."""
+        self._unread = 0
+        """Bytes of all these."""
         self._wake: asyncio.Future[None] | None = None
         self._stopped: str | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
@@ -226,10 +239,20 @@ class PendingRequest(Generic[T]):
             for deadline in self._deadlines:
                 deadline.cancel()
         self._finished(index, result, waited)
-        if result is not None:
-            self._unread += self._size_of(result)
-            self._results.append((index, result))
+        if result is not None and not self._gone:
+            size = self._size_of(result)
+            self._results[index] = result, size
+            self._hold(size)
             self._rouse()
+
+    def _hold(self, size: int) -> None:
+        """Count bytes of results as held, or, below zero, as not held any more."""
+        was_held_up = not (self.may_start and self.tenant.may_run)
+        self._unread += size
+        self.tenant.unread += size
+        self._queue.bytes += size
+        if was_held_up and size < 0:
+            self._queue.pump()
 
     def _rouse(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -248,25 +271,40 @@ class PendingRequest(Generic[T]):
         first, last = self._next, self._next + self.waiting
         self._next, self.waiting = last, 0
         self._queue.forget(self, last - first)
-        waited = time.monotonic() - self._joined
-        for index in range(first, last):
+        self._answer(range(first, last), reason, time.monotonic() - self._joined)
+
+    def _answer(self, indices: range, reason: str, waited: float) -> None:
+        for index in indices[:AT_ONCE]:
             self._end(index, self._unran(index, reason), waited)
+        if rest := indices[AT_ONCE:]:
+            asyncio.get_running_loop().call_soon(self._answer, rest, reason, waited)
 
     async def next(self) -> list[tuple[int, T]]:
-        """The results that have come since the last time, each with the index of its call; empty: that was all.
+        """Some results that have come since the last time, each with the index of its call; empty: that was all.
 
-        Raises `GoneError` when the caller has left.
+        Those of the last time count as read. Raises `GoneError` when the caller has left.
         """
-        if not self._results and self._left:
+        given, self._given_bytes = self._given_bytes, 0
+        self._hold(-given)
+        if given:
+            await asyncio.sleep(0)  # to send doesn't wait where the caller reads
+        while not (ready := self._take()) and self._left and not self._gone:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
         if self._gone:
             raise GoneError
-        ready = list(self._results)
-        self._results.clear()
-        was_full, self._unread = not self.may_start, 0
-        if was_full:
-            self._queue.pump()
+        return ready
+
+    def _take(self) -> list[tuple[int, T]]:
+        ready: list[tuple[int, T]] = []
+        while self._results and len(ready) < AT_ONCE and self._given_bytes < BYTES_AT_ONCE:
+            index = self._given if self._in_order else next(iter(self._results))
+            if index not in self._results:
+                break
+            result, size = self._results.pop(index)
+            ready.append((index, result))
+            self._given += 1
+            self._given_bytes += size
         return ready
 
     async def _watch(self, gone: Callable[[], Coroutine[object, object, None]]) -> None:
@@ -284,3 +322,4 @@ class PendingRequest(Generic[T]):
         if self._left:
             self.stop(GONE)
         self._queue.bytes -= self.size
+        self._hold(-self._unread)

@@ -8,6 +8,7 @@ published clients treat an HTTP error as final.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
@@ -19,15 +20,16 @@ from cleaner_rl.sandbox.protocol.requests import Cell, Commit, SessionLostError,
 from cleaner_rl.sandbox.protocol.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.code_judge import error_text
-from cleaner_rl.sandbox.service.fair_queue import PendingRequest
-from cleaner_rl.sandbox.service.http import Exchange, HttpError
-from cleaner_rl.sandbox.service.runs import Runs
+from cleaner_rl.sandbox.service.fair_queue import UNREAD_BYTES, PendingRequest
+from cleaner_rl.sandbox.service.http import Exchange, HttpError, encode_in_steps
+from cleaner_rl.sandbox.service.runs import Runs, result_size
 from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
 
 WALL_FACTOR = 3.0
 """Their one time limit becomes our CPU limit; the wall cap, for programs that sleep, lies this much above."""
 
+TOO_MUCH = f"The cells printed more than {UNREAD_BYTES} bytes together, and the rest of them did not run."
 UNREPEATABLE = "The state before the failed cell had to be made again, and its cells did not show the same."
 
 RunStatus = Literal["Success", "Failed", "SandboxError"]
@@ -132,6 +134,10 @@ class Fusion:
         limits = LimitsAsked(cpu_seconds=asked.run_timeout, wall_seconds=asked.run_timeout * WALL_FACTOR)
         if asked.memory_limit_MB > 0:
             limits.memory_mb = asked.memory_limit_MB
+        try:
+            limits.over(self._app.config.node.limits)
+        except ValueError as error:
+            raise HttpError(400, "invalid_request", f"{error}.") from None
         call = RunCall(
             asked.code,
             stdin=asked.stdin or "",
@@ -141,14 +147,11 @@ class Fusion:
             keep_chars=self._app.config.node.limits.output_bytes,  # all of it: their clients compare what they get
         )
         try:
-            with self._runs.enqueue(exchange, tenant, [call]) as pending:
-                ((_, outcome),) = await pending.next()
+            await self._runs.answer_one(exchange, tenant, call, lambda _, outcome: _code_result(outcome))
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
             await exchange.reply(encode(RunCodeResult(status="SandboxError", message=error.message)))
-            return
-        await exchange.reply(encode(_code_result(outcome)))
 
     async def run_jupyter(self, exchange: Exchange, tenant: Tenant) -> None:
         """Run cells, in a session that ends with the request."""
@@ -157,7 +160,11 @@ class Fusion:
             raise HttpError(422, "invalid_request", f"This node has the kernel python3 only, not {asked.kernel}.")
 
         async def execute(_: int) -> RunJupyterResult:
-            return await self._run_cells(asked)
+            try:
+                with tenant.passing_session():
+                    return await self._run_cells(asked)
+            except HttpError as error:  # its token may not have another session
+                return RunJupyterResult(status="SandboxError", message=error.message)
 
         def unrun(_: int, reason: str) -> RunJupyterResult:
             return RunJupyterResult(status="SandboxError", message=EXPLANATIONS[reason])
@@ -169,14 +176,14 @@ class Fusion:
 
         try:
             with PendingRequest(
-                self._app.queue, tenant, exchange.gone, 1, exchange.size, execute, unrun, finished
+                self._app.queue, tenant, exchange.gone, 1, exchange.size, execute, unrun, finished, size_of=_size
             ) as pending:
                 ((_, result),) = await pending.next()
+                await exchange.reply(await encode_in_steps(result))
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
-            result = RunJupyterResult(status="SandboxError", message=error.message)
-        await exchange.reply(encode(result))
+            await exchange.reply(encode(RunJupyterResult(status="SandboxError", message=error.message)))
 
     async def _run_cells(self, asked: RunJupyter) -> RunJupyterResult:
         defaults = self._app.config.node.limits
@@ -184,7 +191,7 @@ class Fusion:
         memory = asked.memory_limit_MB if asked.memory_limit_MB > 0 else defaults.memory_mb
         cpu_left, wall_left = asked.total_timeout, asked.total_timeout * WALL_FACTOR
         result = RunJupyterResult(status="Success", driver=CommandResult("Finished", 0.0, 0, "", ""))
-        spent = 0.0
+        spent, printed = 0.0, 0
         try:
             session = await self._app.node.open_session(
                 SessionRequest(
@@ -211,6 +218,11 @@ class Fusion:
                     cpu_left, wall_left = cpu_left - outcome.cpu_seconds, wall_left - outcome.wall_seconds
                     result.cells.append(_cell_result(outcome))
                     result.files = outcome.files
+                    printed += result_size(outcome)
+                    if printed > UNREAD_BYTES and number < len(asked.cells):
+                        result.status = "Failed"
+                        result.driver = CommandResult("Finished", spent, 1, "", TOO_MUCH)
+                        return result
                     if outcome.status is Status.TIMEOUT or min(cpu_left, wall_left) <= 0:
                         result.status = "Failed"
                         result.driver = CommandResult("TimeLimitExceeded", spent, None, "", outcome.explanation)
@@ -259,6 +271,11 @@ def _cell_result(outcome: Outcome) -> CellResult:
     elif outcome.status is not Status.OK:
         errors.append({"ename": outcome.status.value, "evalue": outcome.explanation, "traceback": []})
     return CellResult(outcome.output, outcome.stderr, [], errors)
+
+
+def _size(result: RunJupyterResult) -> int:
+    texts = sum(sys.getsizeof(cell.stdout) + sys.getsizeof(cell.stderr) for cell in result.cells)
+    return texts + sum(map(len, result.files.values()))
 
 
 def _as_outcome(result: RunJupyterResult) -> Outcome:

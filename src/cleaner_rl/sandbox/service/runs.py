@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from cleaner_rl.sandbox.protocol.wire import EXPIRED, BatchCall, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.fair_queue import PendingRequest
-from cleaner_rl.sandbox.service.http import Exchange, HttpError
+from cleaner_rl.sandbox.service.http import STEP, Exchange, HttpError, encode_in_steps
 from cleaner_rl.sandbox.service.tenants import Tenant
 
 _run_decoder = msgspec.json.Decoder(RunCall)
@@ -32,6 +34,26 @@ def add_runs(app: App) -> None:
     )
 
 
+class Answer(NamedTuple):
+    """What a call's caller gets, as the bytes that are sent: text that is held takes up to four times as much."""
+
+    outcome: Outcome
+    """For the log; without what the program printed and left."""
+    data: bytes
+
+    @classmethod
+    def of(cls, outcome: Outcome, data: bytes) -> Answer:
+        """The answer to a call; takes the outcome over."""
+        outcome.output = outcome.stderr = ""
+        outcome.files, outcome.exception = {}, None
+        return cls(outcome, data)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds on to."""
+        return 512 + len(self.data)
+
+
 class Runs:
     """Runs of stand-alone programs; the other dialects run theirs through `enqueue` as well."""
 
@@ -41,48 +63,66 @@ class Runs:
     async def run(self, exchange: Exchange, tenant: Tenant) -> None:
         """Answer one call."""
         call = await exchange.json(_run_decoder)
-        with self.enqueue(exchange, tenant, [call], call.within) as pending:
-            ((_, outcome),) = await pending.next()
-        await exchange.reply(encode(outcome))
+        await self.answer_one(exchange, tenant, call, lambda _, outcome: outcome, call.within)
 
     async def batch(self, exchange: Exchange, tenant: Tenant) -> None:
         """Answer many calls as they end."""
         batch = await exchange.json(_batch_decoder)
-        if not batch.calls:
+        calls = batch.calls
+        if not calls:
             raise HttpError(400, "invalid_request", "The batch holds no calls.")
-        within = batch.calls[0].within if batch.within is None and len(batch.calls) == 1 else batch.within
-        with self.enqueue(exchange, tenant, batch.calls, within) as pending:
-            while ready := await pending.next():
-                lines = []
-                for index, outcome in ready:
-                    outcome.index = index
-                    lines.append(encode(outcome))
-                lines.append(b"")
-                await exchange.lines(b"\n".join(lines), last=pending.complete)
+        within = calls[0].within if batch.within is None and len(calls) == 1 else batch.within
+
+        def numbered(index: int, outcome: Outcome) -> Outcome:
+            outcome.index = index
+            return outcome
+
+        with self.enqueue(exchange, tenant, len(calls), calls.__getitem__, numbered, within) as pending:
+            while not pending.complete:
+                lines = [answer.data for _, answer in await pending.next()]
+                await exchange.part(b"\n".join([*lines, b""]), last=pending.complete)
+
+    async def answer_one(
+        self,
+        exchange: Exchange,
+        tenant: Tenant,
+        call: RunCall,
+        shape: Callable[[int, Outcome], msgspec.Struct],
+        within: float | None = None,
+        start_within: float | None = None,
+    ) -> None:
+        """Run one call and answer the request with its outcome, as `shape` makes it. Raises `HttpError`."""
+        with self.enqueue(exchange, tenant, 1, lambda _: call, shape, within, start_within) as pending:
+            ((_, answer),) = await pending.next()
+            await exchange.reply(answer.data)
 
     def enqueue(
         self,
         exchange: Exchange,
         tenant: Tenant,
-        calls: Sequence[RunCall],
+        count: int,
+        call_of: Callable[[int], RunCall],
+        shape: Callable[[int, Outcome], msgspec.Struct],
         within: float | None = None,
         start_within: float | None = None,
-    ) -> PendingRequest[Outcome]:
-        """Put some calls into the queue. Raises `HttpError` if there is no room, or if one names impossible limits."""
+        in_order: bool = False,
+    ) -> PendingRequest[Answer]:
+        """Put so many calls into the queue, to be answered by what `shape` makes of their outcomes.
+
+        Raises `HttpError` if there is no room.
+        """
         app, endpoint = self._app, exchange.path
         defaults = app.config.node.limits
-        try:
-            for call in calls:
-                if call.limits is not None:
-                    call.limits.over(defaults)
-        except ValueError as error:
-            raise HttpError(400, "invalid_request", f"{error}.") from None
-
         arrived = time.monotonic()
 
-        async def execute(index: int) -> Outcome:
-            call = calls[index]
-            if call.within is None or len(calls) == 1:
+        async def execute(index: int) -> Answer:
+            outcome = await run(call_of(index))
+            large = result_size(outcome) > STEP
+            shaped = shape(index, outcome)
+            return Answer.of(outcome, await encode_in_steps(shaped) if large else encode(shaped))
+
+        async def run(call: RunCall) -> Outcome:
+            if call.within is None or count == 1:
                 return Outcome.of(await app.node.run(call.request(defaults)))
             left = arrived + call.within - time.monotonic()
             if left > 0:
@@ -91,18 +131,31 @@ class Runs:
                         return Outcome.of(await app.node.run(call.request(defaults)))
             return Outcome.unrun(call.id, EXPIRED)
 
-        def unrun(index: int, reason: str) -> Outcome:
-            return Outcome.unrun(calls[index].id, reason)
+        def unrun(index: int, reason: str) -> Answer:
+            outcome = Outcome.unrun(call_of(index).id, reason)
+            return Answer.of(outcome, encode(shape(index, outcome)))
 
-        def finished(index: int, outcome: Outcome | None, waited: float) -> None:
-            app.observer.call_ended(endpoint, tenant, calls[index].id, calls[index].code, outcome, waited, "")
+        def finished(index: int, answer: Answer | None, waited: float) -> None:
+            call, outcome = call_of(index), None if answer is None else answer.outcome
+            app.observer.call_ended(endpoint, tenant, call.id, call.code, outcome, waited, "")
 
-        size, deadlines = exchange.size, (within, start_within)
         return PendingRequest(
-            app.queue, tenant, exchange.gone, len(calls), size, execute, unrun, finished, *deadlines, result_size
+            app.queue,
+            tenant,
+            exchange.gone,
+            count,
+            exchange.size,
+            execute,
+            unrun,
+            finished,
+            within,
+            start_within,
+            size_of=lambda answer: answer.size,
+            in_order=in_order,
         )
 
 
 def result_size(outcome: Outcome) -> int:
     """About how many bytes an outcome holds on to."""
-    return 512 + len(outcome.output) + len(outcome.stderr) + sum(map(len, outcome.files.values()))
+    texts = sys.getsizeof(outcome.output) + sys.getsizeof(outcome.stderr)
+    return 512 + texts + sum(map(len, outcome.files.values()))

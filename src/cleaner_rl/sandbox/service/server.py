@@ -26,6 +26,7 @@ from cleaner_rl.sandbox.node.node import Node
 from cleaner_rl.sandbox.node.zygotes import ZygoteError
 from cleaner_rl.sandbox.protocol.wire import encode
 from cleaner_rl.sandbox.service.about import About, add_about
+from cleaner_rl.sandbox.service.admission import Connection
 from cleaner_rl.sandbox.service.app import App
 from cleaner_rl.sandbox.service.code_judge import add_code_judge
 from cleaner_rl.sandbox.service.fusion import add_fusion
@@ -38,7 +39,7 @@ from cleaner_rl.sandbox.service.tenants import Tenants
 
 def build(config: ServiceConfig, node: Node, connections: int, log: CallLog) -> App:
     """The whole service of a node."""
-    app = App(config, node, Tenants.read(config.token_file), log)
+    app = App(config, node, Tenants.read(config.token_file), connections, log)
     add_runs(app)
     add_sessions(app)
     add_about(app, connections)
@@ -50,8 +51,22 @@ def build(config: ServiceConfig, node: Node, connections: int, log: CallLog) -> 
 class Server(uvicorn.Server):
     """Stops taking calls at the first signal, lets those that run end, and is gone."""
 
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
-        super().__init__(config)
+    def __init__(self, app: App) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Connection,
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                ws="none",
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=app.config.drain_seconds,
+            )
+        )
         self._app = app
 
     @contextlib.contextmanager
@@ -78,24 +93,8 @@ async def serve(config: ServiceConfig, listening: socket.socket) -> None:
         gc.collect()
         gc.freeze()  # what lasts as long as the service needn't be looked at again and again
         log.add(encode({"event": "ready", "address": listening.getsockname()[:2], "health": health}))
-        server = Server(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                access_log=False,
-                log_config=None,
-                ws="none",
-                server_header=False,
-                proxy_headers=False,
-                backlog=BACKLOG,
-                limit_concurrency=connections,
-                timeout_keep_alive=75,
-                timeout_graceful_shutdown=config.drain_seconds,
-            ),
-            app,
-        )
         try:
-            await server.serve(sockets=[listening])
+            await Server(app).serve(sockets=[listening])
         finally:
             log.flush()
 

@@ -8,7 +8,7 @@ never run twice on its own: if its answer was lost, only the caller can decide w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,7 +31,7 @@ from cleaner_rl.sandbox.protocol.wire import (
 )
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.fair_queue import PendingRequest
-from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError
+from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError, encode_in_steps
 from cleaner_rl.sandbox.service.runs import result_size
 from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
@@ -89,20 +89,15 @@ class Sessions:
         call = await exchange.json(_open_decoder)
         self._app.queue.check(tenant, 0, 0)
         self._forget_lost()
-        if tenant.most_sessions is not None and tenant.sessions >= tenant.most_sessions:
-            message = "Your token may not have more sessions open; close one."
-            raise HttpError(429, "too_many_sessions", message, ((b"retry-after", b"1"),))
-        tenant.sessions += 1  # before the first wait: of requests that come together, each sees the others
-        leaving = asyncio.ensure_future(exchange.gone())
-        try:
-            session = await self._opened(call)
-        except BaseException:
-            tenant.sessions -= 1
-            raise
-        finally:
-            left = leaving.done()
-            leaving.cancel()
-        held = self._held[session.id] = Held(session, tenant)
+        with tenant.passing_session():
+            leaving = asyncio.ensure_future(exchange.gone())
+            try:
+                session = await self._opened(call)
+            finally:
+                left = leaving.done()
+                leaving.cancel()
+            held = self._held[session.id] = Held(session, tenant)
+            tenant.sessions.add(session)
         if left:  # nobody will ever hear its name
             self._forget(held)
             await session.close()
@@ -117,25 +112,20 @@ class Sessions:
                 cell = call.cell(self._app.config.node.limits)
             except ValueError as error:
                 raise HttpError(400, "invalid_request", f"{error}.") from None
-            await exchange.reply(encode(await self._cell(exchange, held, cell, call.within)))
+            await self._cell(exchange, held, cell, self._reply, call.within)
 
     async def put(self, exchange: Exchange, tenant: Tenant) -> None:
         """Put a file: an empty cell that brings it along, so that it rolls back like any other cell."""
         with self._find(exchange, tenant) as held:
             cell = Cell("", commit=Commit.ON_SUCCESS, files={_file_name(exchange): await exchange.body()})
-            await exchange.reply(encode(await self._cell(exchange, held, cell)))
+            await self._cell(exchange, held, cell, self._reply)
 
     async def fetch(self, exchange: Exchange, tenant: Tenant) -> None:
         """Fetch a file: an empty cell that leaves no trace."""
         name = _file_name(exchange)
         with self._find(exchange, tenant) as held:
             await exchange.body()
-            outcome = await self._cell(exchange, held, Cell("", commit=Commit.NEVER, fetch=(name,)))
-        if outcome.status is Status.FAULT:
-            raise HttpError(503, outcome.fault, outcome.explanation, ((b"retry-after", b"1"),))
-        if name not in outcome.files:
-            raise HttpError(404, "no_file", "The session has no such file that could be fetched.")
-        await exchange.reply(outcome.files[name], content_type=BYTES)
+            await self._cell(exchange, held, Cell("", commit=Commit.NEVER, fetch=(name,)), self._reply_file)
 
     async def rollback(self, exchange: Exchange, tenant: Tenant) -> None:
         """Go back."""
@@ -166,7 +156,25 @@ class Sessions:
         except SessionLostError:
             raise HttpError(503, BROKEN, EXPLANATIONS[BROKEN], ((b"retry-after", b"1"),)) from None
 
-    async def _cell(self, exchange: Exchange, held: Held, cell: Cell, within: float | None = None) -> Outcome:
+    async def _reply(self, exchange: Exchange, _: Cell, outcome: Outcome) -> None:
+        await exchange.reply(await encode_in_steps(outcome))
+
+    async def _reply_file(self, exchange: Exchange, cell: Cell, outcome: Outcome) -> None:
+        (name,) = cell.fetch
+        if outcome.status is Status.FAULT:
+            raise HttpError(503, outcome.fault, outcome.explanation, ((b"retry-after", b"1"),))
+        if name not in outcome.files:
+            raise HttpError(404, "no_file", "The session has no such file that could be fetched.")
+        await exchange.reply(outcome.files[name], content_type=BYTES)
+
+    async def _cell(
+        self,
+        exchange: Exchange,
+        held: Held,
+        cell: Cell,
+        reply: Callable[[Exchange, Cell, Outcome], Awaitable[None]],
+        within: float | None = None,
+    ) -> None:
         app, endpoint = self._app, "/v1/sessions/{session}/run"
 
         async def execute(_: int) -> Outcome | HttpError:
@@ -193,9 +201,9 @@ class Sessions:
         )
         with queued as pending:
             ((_, ended),) = await pending.next()
-        if isinstance(ended, HttpError):
-            raise ended
-        return ended
+            if isinstance(ended, HttpError):
+                raise ended
+            await reply(exchange, cell, ended)
 
     async def _alive(self, held: Held, doing: Coroutine[object, object, T]) -> T:
         try:
@@ -212,7 +220,7 @@ class Sessions:
 
     def _forget(self, held: Held) -> None:
         if self._held.pop(held.session.id, None) is not None:
-            held.tenant.sessions -= 1
+            held.tenant.sessions.discard(held.session)
 
     def _forget_lost(self) -> None:
         # The node ends sessions by itself and tells whoever comes back; those of callers who never do must not add up.

@@ -55,11 +55,13 @@ class ServiceConfig:
     most_waiting: int = 65_536
     """Calls in the queue."""
     most_held_mb: int = 2_048
-    """Request bodies being answered, together."""
+    """Request bodies being answered and results that are not read yet, together."""
     most_body_mb: int = 64
-    """One request body."""
+    """One request body; JSON has a lower bound (`http.MOST_JSON`)."""
     token_file: str | None = None
     """See `tenants`; None: everybody may call. Text, not a `Path`: the supervisor passes it on as JSON."""
+    host: str = "localhost"
+    """The name that it is bound to: without tokens, requests that name another one are refused (`app`)."""
     log_code: bool = False
     drain_seconds: int = 30
     """How long runs may go on after a request to stop."""

@@ -16,14 +16,21 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final, Protocol
 
 import msgspec
 
+from cleaner_rl.sandbox.service.http import HttpError
+
 SHORTEST_TOKEN = 16
+MOST_UNREAD: Final = 134_217_728
+"""Bytes of results that a caller's requests hold together because it has not read them; above it, none of its calls
+start."""
 
 
 class Grant(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +48,14 @@ class TokenFile(msgspec.Struct, forbid_unknown_fields=True):
     tokens: dict[str, Grant]
 
 
+class Losable(Protocol):
+    """A session."""
+
+    @property
+    def lost(self) -> str:
+        """Why it is gone; empty while it isn't."""
+
+
 class Tenant:
     """A caller: its quotas, and what it holds of the node right now."""
 
@@ -51,12 +66,28 @@ class Tenant:
         self.most_sessions = None if grant is None else grant.sessions
         self.running = 0
         self.waiting = 0
-        self.sessions = 0
+        self.unread = 0
+        self.sessions: set[Losable] = set()
+        self._passing = 0
 
     @property
     def may_run(self) -> bool:
-        """Whether it is below its quota of runs."""
-        return self.most_running is None or self.running < self.most_running
+        """Whether it is below its quota of runs, and reads its results."""
+        return self.unread < MOST_UNREAD and (self.most_running is None or self.running < self.most_running)
+
+    @contextlib.contextmanager
+    def passing_session(self) -> Iterator[None]:
+        """Count a session that is being opened, or lives as long as a request. Raises `HttpError` above the quota."""
+        # The node ends sessions by itself and tells whoever comes back; those of callers who never do must not add up.
+        self.sessions = {session for session in self.sessions if not session.lost}
+        if self.most_sessions is not None and len(self.sessions) + self._passing >= self.most_sessions:
+            message = "Your token may not have more sessions open; close one."
+            raise HttpError(429, "too_many_sessions", message, ((b"retry-after", b"1"),))
+        self._passing += 1  # before the first wait: of requests that come together, each sees the others
+        try:
+            yield
+        finally:
+            self._passing -= 1
 
 
 class Tenants:
