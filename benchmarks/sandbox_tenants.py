@@ -197,7 +197,7 @@ async def hostile(url: str, until: float) -> None:
 
 
 async def phase(url: str, seconds: float, seen: Seen, attacked: bool) -> None:
-    """Let both tenants do theirs for a while. The hostile one is a process of its own: it must not slow the neighbour."""
+    """Let both tenants do theirs for a while, the hostile one in a process of its own."""
     until = time.monotonic() + seconds
     attacker = None
     if attacked:
