@@ -157,7 +157,7 @@ class Fusion:
             raise HttpError(422, "invalid_request", f"This node has the kernel python3 only, not {asked.kernel}.")
 
         async def execute(_: int) -> RunJupyterResult:
-            return await self._run_cells(asked)
+            return await self._run_cells(asked, tenant)
 
         def unrun(_: int, reason: str) -> RunJupyterResult:
             return RunJupyterResult(status="SandboxError", message=EXPLANATIONS[reason])
@@ -178,7 +178,7 @@ class Fusion:
             result = RunJupyterResult(status="SandboxError", message=error.message)
         await exchange.reply(encode(result))
 
-    async def _run_cells(self, asked: RunJupyter) -> RunJupyterResult:
+    async def _run_cells(self, asked: RunJupyter, tenant: Tenant) -> RunJupyterResult:
         defaults = self._app.config.node.limits
         files = {name: content or b"" for name, content in asked.files.items()}
         memory = asked.memory_limit_MB if asked.memory_limit_MB > 0 else defaults.memory_mb
@@ -192,7 +192,8 @@ class Fusion:
                     commit=Commit.ALWAYS,
                     files=files,
                     keep_chars=defaults.output_bytes,
-                )
+                ),
+                tenant.name,
             )
             try:
                 for number, code in enumerate(asked.cells, start=1):
