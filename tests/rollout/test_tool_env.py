@@ -10,7 +10,7 @@ import pytest
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig, ReplayVerdict, replay
 from cleaner_rl.rollout import Purifier, RolloutBudget, SessionToolEnv, rollout
 from cleaner_rl.rollout.grading import calls_of
-from cleaner_rl.sandbox import Node, Session, SessionLostError, SessionRequest, Tier
+from cleaner_rl.sandbox import BARE, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import Status, ToolCall
@@ -200,6 +200,16 @@ async def test_a_cell_that_is_undone_later_is_not_kept() -> None:
 
 
 @asynchronous
+async def test_finding_a_program_that_fills_the_memory_of_its_session_causes_no_fault() -> None:
+    small = Node(NodeConfig(slots=2, preload=(BARE,), session_memory_mb=200))
+    async with small as sandbox, SessionToolEnv(sandbox, BARE_SESSION).open(KEY) as tool_session:
+        hoard = [cell(f"x = b'{number}' * (60 << 20)") for number in range(6)]
+        results = await tool_session.run([*hoard, cell("x = b'9' * (300 << 20)"), cell("x[:1]")])
+        assert [result.status for result in results] == [*6 * [Status.OK], Status.MEMORY, Status.OK]
+        assert results[-1].output == "b'5'\n"
+
+
+@asynchronous
 async def test_a_sandbox_that_is_away_is_waited_for_once_a_turn() -> None:
     class Away:
         asked = 0
@@ -251,6 +261,4 @@ async def test_s22_a_cancelled_rollout_leaves_no_session_and_no_task() -> None:
 
 
 def _config() -> Any:
-    from cleaner_rl.sandbox import BARE, NodeConfig
-
     return NodeConfig(slots=2, preload=(BARE,))

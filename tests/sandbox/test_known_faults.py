@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -172,6 +173,68 @@ def test_x14_no_duration_and_no_pid_in_what_the_model_sees(box: Driver) -> None:
         assert box.run(code, **limits).observed == box.run(code, **limits).observed
     if box.node.status.tier is Tier.T2:
         assert box.run("import os; print(os.getpid())").output == box.run("import os; print(os.getpid())").output
+
+
+SWAP = """
+import os
+here = os.getcwd()
+try:
+    os.rename(here, here + "-was")
+    os.symlink({target!r}, here)
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_finding_a_link_in_place_of_the_working_folder_is_not_followed(box: Driver, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hidden")
+    for target, name in ((str(tmp_path), "secret"), ("/", "etc/hosts")):
+        outcome = box.outcome(SWAP.format(target=target), fetch=(name,))
+        assert (outcome.result.status, outcome.attempts, dict(outcome.files)) == (Status.OK, 1, {})
+
+
+def test_finding_a_run_that_takes_away_its_folder_is_no_fault(box: Driver) -> None:
+    code = "import os, shutil\nopen('x', 'w')\nshutil.rmtree(os.getcwd(), ignore_errors=True)"
+    deaths = box.node.status.slot_deaths
+    outcome = box.outcome(code, fetch=("x",))
+    assert (outcome.result.status, outcome.attempts, dict(outcome.files)) == (Status.OK, 1, {})
+    assert box.node.status.slot_deaths == deaths
+
+
+def test_finding_a_link_in_place_of_the_box_is_not_emptied(t1: Driver, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    code = "import os\nos.chdir('/')\nos.environ['HOME']\nhere = os.path.dirname(os.environ['HOME'])"
+    outcome = t1.outcome(code + SWAP.format(target=str(tmp_path)).replace("here = os.getcwd()", ""))
+    assert (outcome.result.output, outcome.attempts) == ("PermissionError\n", 1)
+    assert t1.run("import os; print(os.listdir('.'))").output == "[]\n"
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_finding_the_kernels_own_limit_of_cpu_time_is_far_above_ours(box: Driver) -> None:
+    """It counts ticks: on a busy machine a run that had used 54 s was killed at 62, and passed for crashed."""
+    read = "import resource\nprint(resource.getrlimit(resource.RLIMIT_CPU)[0])"
+    assert int(box.run(read, cpu_seconds=60.0).output) >= 120
+    assert box.run("import os; os.kill(os.getpid(), 9)").status is Status.CRASHED
+
+
+SESSIONS = """
+import os, signal, subprocess, sys
+ids = "import os; print(os.getsid(0), os.getpgid(0) == os.getpid(), flush=True)"
+child = [sys.executable, "-c", ids + "; import time; time.sleep(600)"]
+started = [subprocess.Popen(child, start_new_session=True, stdout=subprocess.PIPE)]
+started.append(subprocess.Popen(child, preexec_fn=os.setsid, stdout=subprocess.PIPE))
+for each in started:
+    print(each.stdout.readline().decode().split() == [str(os.getsid(0)), "True"])
+    os.killpg(os.getpgid(each.pid), signal.SIGTERM)
+    print(each.wait())
+plain = subprocess.run([sys.executable, "-c", ids.replace("print", "os.setsid(); print")], capture_output=True)
+print(plain.stdout.split()[0].decode() == str(os.getsid(0)))
+"""
+
+
+def test_finding_a_run_stays_one_session_of_the_kernels(t2: Driver) -> None:
+    """The kernel's scheduler gives each session a share of the CPU."""
+    assert t2.run(SESSIONS).output.split() == ["True", "-15", "True", "-15", "True"]
 
 
 def test_x17_buffered_output_survives_a_timeout(box: Driver) -> None:

@@ -410,6 +410,20 @@ def test_files_go_in_and_come_out(box: Driver) -> None:
     assert outcome.files == {"out/b.bin": b"cba", "in/a.bin": b"abc"}
 
 
+def test_modules_in_the_working_folder_can_be_imported(box: Driver) -> None:
+    files = {"helper.py": b"x = 41", "pack/__init__.py": b"", "pack/more.py": b"from helper import x\ny = x + 1"}
+    result = box.run("import helper, pack.more\nprint(helper.x, pack.more.y, 'helper' in dir())", files=files)
+    assert result.output == "41 42 True\n"
+    assert box.run("open('own.py', 'w').write('z = 1')\nimport own\nprint(own.z)").output == "1\n"
+    assert box.run("import os, sys; print(sys.path[0] == os.getcwd())").output == "True\n"
+    # What the interpreter has loaded already is not looked for again; the rest is, as everywhere else.
+    shadows = {"json.py": b"x = 1", "wave.py": b"x = 2"}
+    assert box.run("import json, wave\nprint(hasattr(json, 'x'), wave.x)", files=shadows).output == "False 2\n"
+    failed = box.run("import helper", files={"helper.py": b"\n1 / 0"})
+    assert failed.exception is not None
+    assert 'File "helper.py", line 2' in failed.exception.traceback
+
+
 def test_home_and_temporary_files_are_the_runs_own(box: Driver) -> None:
     code = """
 import os, tempfile

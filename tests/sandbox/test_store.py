@@ -111,21 +111,89 @@ async def test_what_a_cells_own_process_holds_counts_for_its_session() -> None:
         assert 100 << 20 < session.held_bytes < 150 << 20
 
 
+FILL = "x = b'{}' * ({} << 20)"
+
+
 @asynchronous
 async def test_sessions_keep_to_their_memory_after_each_cell_and_those_idle_for_longest_make_room() -> None:
-    fill = "x = b'{}' * (50 << 20)"
-    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=150)) as node:
+    config = NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)
+    async with Node(config) as node:
         idle, busy = [await node.open_session(REQUEST) for _ in range(2)]
-        await idle.run(fill.format(0))
-        await busy.run(fill.format(1))
-        assert not idle.lost
-        assert (await busy.run(fill.format(2))).committed
+        await idle.run(FILL.format(0, 60))
+        await busy.run(FILL.format(1, 60))
+        assert (idle.lost, busy.lost) == ("", "")
+        idle.used -= config.session_grace
+        assert (await busy.run(FILL.format(2, 160))).committed
+        assert not busy.lost
         with pytest.raises(SessionLostError, match="memory"):
             await idle.run("1")
-        # One that holds too much all by itself has its answer; then it goes, too.
-        assert (await busy.run(fill.format(3))).committed
-        with pytest.raises(SessionLostError, match="memory"):
-            await busy.run("1")
+
+
+@asynchronous
+async def test_a_session_that_was_used_just_now_is_not_closed_for_the_memory_of_another() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)) as node:
+        small, large = [await node.open_session(REQUEST) for _ in range(2)]
+        await small.run(FILL.format(0, 60))
+        assert (await large.run(FILL.format(1, 160))).committed, "it has its answer"
+        assert "memory" in large.lost
+        assert (await small.run("len(x) >> 20")).result.output == "60\n"
+
+
+@asynchronous
+async def test_finding_a_session_drops_its_own_kept_states_before_any_is_lost() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)) as node:
+        session = await node.open_session(REQUEST)
+        for number in range(6):
+            assert (await session.run(FILL.format(number, 60))).committed
+            assert session.held_bytes < 200 << 20
+        assert await session.rollback(2) == 2, "made again by its cells"
+        assert (await session.run("x[:1]")).result.output == "b'1'\n"
+
+
+@asynchronous
+async def test_finding_states_of_one_owner_end_no_session_of_another() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200, session_grace=0.0)
+    async with Node(config) as node:
+        bob = await node.open_session(REQUEST, "bob")
+        await bob.run("x = 42")
+        alice = [await node.open_session(REQUEST, "alice") for _ in range(2)]
+        for number in range(4):
+            for session in alice:
+                if not session.lost:
+                    await session.run(FILL.format(number, 110))
+        assert any(session.lost for session in alice), "the two don't fit"
+        assert (await bob.run("x")).result.output == "42\n"
+        # What is below its share is given to it at the cost of the others.
+        assert (await bob.run(FILL.format(1, 90))).committed
+        assert all(session.lost for session in alice)
+        assert (await bob.run("x[:1]")).result.output == "b'1'\n"
+
+
+@asynchronous
+async def test_finding_the_places_of_one_owner_are_not_taken_by_another() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), sessions=4, session_grace=0.0)
+    async with Node(config) as node:
+        bob = [await node.open_session(REQUEST, "bob") for _ in range(2)]
+        alice = [await node.open_session(REQUEST, "alice") for _ in range(4)]
+        assert [session.lost for session in bob] == ["", ""]
+        assert [bool(session.lost) for session in alice] == [True, True, False, False]
+        # Who comes third takes a place of the first that has more than its share.
+        assert not (await node.open_session(REQUEST, "carol")).lost
+        assert sum(not session.lost for session in bob + alice) == 3
+
+
+@asynchronous
+async def test_finding_a_cell_that_leaves_more_than_a_session_may_hold_fails_and_is_undone() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=150)) as node:
+        session = await node.open_session(REQUEST)
+        await session.run("x = 1")
+        outcome = await session.run("print('so far')\n" + FILL.format(0, 200))
+        assert (outcome.result.status, outcome.committed, outcome.checkpoint) == (Status.MEMORY, False, 1)
+        assert (outcome.result.output, outcome.unrepeatable) == ("so far\n", False)
+        assert (await session.run("x")).result.output == "1\n"
+        await session.run("import time\nprint(time.time_ns())")
+        lost = await session.run(FILL.format(0, 200))
+        assert (lost.result.status, lost.unrepeatable) == (Status.MEMORY, True)
 
 
 @pytest.mark.parametrize(

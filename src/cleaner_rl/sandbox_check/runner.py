@@ -38,7 +38,8 @@ print(json.dumps([
     sum(range(10)), random.random(), math.pi, sorted(os.listdir('.')), sorted(os.environ), limits,
     os.umask(0o22), sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), os.getpriority(os.PRIO_PROCESS, 0),
     threading.active_count(),
-    len(sys.modules), sys.path, sys.getrecursionlimit(), len(vars(builtins)), sys.stdin.read(),
+    len(sys.modules), sys.path[0] == os.getcwd(), sys.path[1:], sys.getrecursionlimit(), len(vars(builtins)),
+    sys.stdin.read(),
     [n for n in range(256) if is_open(n)], gc.isenabled(),
     sorted(os.listdir('/tmp')) if os.environ['HOME'].startswith('/box') else [],
 ]))

@@ -41,10 +41,10 @@ class RecordingNode(Node):
         self.may_open.set()
         self.opening = 0
 
-    async def open_session(self, request: SessionRequest | None = None) -> Session:
+    async def open_session(self, request: SessionRequest | None = None, owner: str = "") -> Session:
         self.opening += 1
         await self.may_open.wait()
-        self.last_session = await super().open_session(request)
+        self.last_session = await super().open_session(request, owner)
         self.opening -= 1
         return self.last_session
 

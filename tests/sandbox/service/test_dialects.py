@@ -113,3 +113,14 @@ async def test_sandbox_fusion_run_code() -> None:
         )
         assert files["files"] == {"out.bin": base64.b64encode(b"\x00data" * 2).decode()}
         assert (await caller.post("/run_code", {"language": "go", "code": "x"}))[0] == 422
+
+
+@asynchronous
+async def test_finding_cells_that_fill_the_memory_of_their_session_are_no_sandbox_error() -> None:
+    config = NodeConfig(slots=1, session_memory_mb=300)
+    async with Node(config) as node, served(node) as (url, _), Caller(url) as caller:
+        cells = [f"x = b'{number}' * ({size} << 20)" for number, size in enumerate([100] * 5 + [400])] + ["x[:1]"]
+        status, answer = await caller.post("/run_jupyter", {"cells": cells, "total_timeout": 60})
+        assert (status, answer["status"], len(answer["cells"])) == (200, "Success", 7)
+        assert answer["cells"][5]["error"][0]["ename"] == "memory"
+        assert answer["cells"][6]["stdout"] == "b'4'\n"

@@ -97,13 +97,20 @@ class Layers:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder and all in it, following no link; what can't be removed stays.
+    """Remove a folder and all in it, following no link, itself neither; what can't be removed stays."""
+    empty_folder(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+def empty_folder(path: str) -> None:
+    """Remove all that is in a folder, following no link; what can't be removed stays.
 
     `shutil.rmtree` calls itself for each folder within a folder: a program that nests enough of them ends the process
     that cleans up after it. Here every folder is first moved to the top, so nothing is ever deep.
     """
     unlike_any = f"{path}/{os.urandom(8).hex()}"
-    folders = [path]
+    folders = [] if os.path.islink(path) else [path]
     for folder in folders:
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)
@@ -116,6 +123,6 @@ def remove_folder(path: str) -> None:
                         folders.append(moved)
                     else:
                         os.unlink(entry.path)
-    for folder in reversed(folders):
+    for folder in reversed(folders[1:]):
         with contextlib.suppress(OSError):
             os.rmdir(folder)

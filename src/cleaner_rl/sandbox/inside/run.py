@@ -12,12 +12,14 @@ import atexit
 import builtins
 import contextlib
 import fcntl
+import functools
 import gc
 import linecache
 import os
 import random
 import resource
 import signal
+import subprocess
 import sys
 import threading
 from types import CodeType, ModuleType
@@ -33,6 +35,8 @@ SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_S
 ZYGOTE_SEED = 0
 """What zygotes seed the generators with, so that most runs needn't."""
 FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_setsid = os.setsid
+"""Of the operating system: see `stay_in_session`."""
 
 
 def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
@@ -63,20 +67,23 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
 def shut_in(settings: dict[str, Any], files: list[int]) -> None:
     """Give up everything that a run must not have."""
     layers: frozenset[str] = settings["layers"]
-    os.setsid()
+    _setsid()
+    uid = settings["run_uid"]
+    if "mount" in layers:
+        for path in settings["folders"]:
+            os.mkdir(path, 0o700)
+            if "uid" in layers:
+                os.chown(path, uid, uid)
     if "uid" in layers:
-        uid = settings["run_uid"]
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
-    if "cgroup" in layers:
-        be_killed_first(settings["proc"])
     elif "seccomp" in layers:
         kernel.drop_capabilities()
-    if "mount" in layers:
-        for path in settings["folders"]:
-            os.mkdir(path)
+    if "cgroup" in layers:
+        be_killed_first(settings["proc"])
     os.chdir(settings["work"])
+    sys.path.insert(0, settings["work"])  # not in the supervisor, which would import what runs have left there
     if "pid" not in layers:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if "landlock" in layers:
@@ -106,7 +113,9 @@ def prepare(
     if "rlimits" in settings["layers"]:
         cpu_seconds, memory, disk, processes, open_files = limits
         for kind, value in (
-            (resource.RLIMIT_CPU, int(cpu_seconds) + 2),
+            # The kernel counts whole ticks here, which on a busy machine come to more than the time that was used. So
+            # the supervisor, which counts that, has to be first; this is for when it gets no CPU itself.
+            (resource.RLIMIT_CPU, 2 * int(cpu_seconds) + 2),
             (resource.RLIMIT_DATA, settings["base_data"] + memory),
             # Shared mappings count only here; so do the address ranges that threads reserve and don't use.
             (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * MEGABYTE),
@@ -158,6 +167,24 @@ def main_module() -> ModuleType:
     sys.modules["__main__"] = module
     sys.argv = [report.FILE_NAME]
     return module
+
+
+def stay_in_session() -> None:
+    """Have Python's own functions make a process group where a program asks for a session.
+
+    The kernel may share out the CPU by session (`sched_autogroup`): with one for each of its processes, a run would get
+    as many shares. So the filter answers `setsid` with success and does nothing. What programs want of it is nearly
+    always a group that can be signalled as a whole.
+    """
+    start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+
+    def _execute_child(self: Any, *arguments: Any) -> Any:
+        *others, session, group = arguments
+        return start(self, *others, False, 0 if session else group)
+
+    _execute_child.__code__ = _execute_child.__code__.replace(co_filename="<sandbox>")  # tracebacks show it
+    subprocess.Popen._execute_child = _execute_child  # type: ignore[attr-defined]
+    os.setsid = functools.partial(os.setpgid, 0, 0)
 
 
 def execute(

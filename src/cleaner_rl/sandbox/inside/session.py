@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
-from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded
+from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
 from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -67,9 +67,12 @@ class SessionSlot(Slot):
             self._files.reclaim()
             if message[0] == wire.KIND_CELL:
                 self._cell(*wire.CELL.unpack(message)[1:])
+                continue
+            if message[0] == wire.KIND_SHED:
+                self._shed(wire.SHED.unpack(message)[1])
             else:
                 self._go_back(wire.ROLLBACK.unpack(message)[1])
-                self._tell_status(committed=False)
+            self._tell_status(committed=False)
 
     def _begin(self) -> None:
         """A first state, from an interpreter that no cell has touched."""
@@ -180,7 +183,7 @@ class SessionSlot(Slot):
         """Tell the node how a cell ended, and hand over what it left."""
         handed = files[1:]
         if fetch:
-            handed.append(os.open(f"{self._box}/work", os.O_PATH | os.O_DIRECTORY))
+            handed.append(open_folder(f"{self._box}/work"))
             self._files.lend()
         cpu, elapsed, peak = used
         done = wire.DONE.pack(wire.KIND_DONE, reason, ended, cpu, elapsed, 0.0, peak)
@@ -273,6 +276,17 @@ class SessionSlot(Slot):
         self._shrunk += self._made.pop(dropped, 0)
         dropped.close()
 
+    def _shed(self, most: int) -> None:
+        """Drop the oldest kept states until all hold no more than that; the first and the current one stay."""
+        self._weigh()
+        while self._held > most and len(self._states) > 2:
+            pidfd = os.dup(self._states[1].pidfd)
+            self._drop(1)
+            select.select([pidfd], [], [], STRAY_SECONDS)  # its memory is free when it has ended
+            os.close(pidfd)
+            self._weigh()
+        self._reap()
+
     def _go_back(self, number: int) -> None:
         """Stand at the latest state that isn't later than `number` and still does what it is told."""
         while True:
@@ -297,7 +311,7 @@ class SessionSlot(Slot):
             self._files.push()
         moved = current.layer != self._files.top
         self._settle(current)
-        opened = [each if moved else (each[0], "", 0, each[3]) for each in current.opened]
+        opened = [each if moved else (each[0], "", *each[2:]) for each in current.opened]
         current.command((state.RESTORE, current.folder if moved else "", opened), [], self._within_limits)
         hear(current.channel, state.RESTORED, self._within_limits)
         self._reap()
@@ -336,9 +350,14 @@ class SessionSlot(Slot):
         current = self._states[-1]
         if self._grown + self._shrunk >= UNSURE or current.obstacles & (PROCESS | DELETED_FILE):
             self._weigh()
+        status = wire.STATUS.pack(wire.KIND_STATUS, current.number, committed, self._held, current.obstacles)
+        self._control.send(status)
+
+    @property
+    def _held(self) -> int:
+        """Bytes of all states and of the session's files."""
         files = os.statvfs(self._settings["layers_folder"])
-        held = self._weighed + self._grown + (files.f_blocks - files.f_bfree) * files.f_frsize
-        self._control.send(wire.STATUS.pack(wire.KIND_STATUS, current.number, committed, held, current.obstacles))
+        return int(self._weighed + self._grown + (files.f_blocks - files.f_bfree) * files.f_frsize)
 
     def _count(self, new: State) -> None:
         """Note what the cell of a state made."""
@@ -373,8 +392,11 @@ class SessionSlot(Slot):
             found.add("thread")
         if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
-        if b" rw-s " in self._proc.read_whole(f"{pid}/maps"):
+        if shared_mapping(self._proc.read_whole(f"{pid}/maps")):
             found.add("shared mapping")
+        # A fork has the same `flock`, which a cell could give up, and lacks all other locks.
+        if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each[0]}") for each in new.opened):
+            found.add("lock")
         new.obstacles = sum(1 << wire.OBSTACLES.index(name) for name in found)
 
     def _reap(self) -> None:
@@ -385,6 +407,16 @@ class SessionSlot(Slot):
     def _tree(self, keep: list[State], dead: frozenset[str] = frozenset()) -> Tree:
         others = dead.union(str(each.pid) for each in keep)
         return Tree(self._proc, time.monotonic(), others=others)
+
+
+def shared_mapping(maps: bytes) -> bool:
+    """Whether a process could write to memory that its forks share. A mapping that is only read now can be made
+    writable later, unless its file is one that nobody may write to."""
+    if b"-s " not in maps and b"xs " not in maps:
+        return False
+    lines = [line.split(maxsplit=5) for line in maps.splitlines()]
+    paths = [b"".join(line[5:]) for line in lines if line[1].endswith(b"s")]
+    return any(not os.path.exists(path) or os.access(path, os.W_OK) for path in paths)
 
 
 def seal(files: list[int]) -> None:

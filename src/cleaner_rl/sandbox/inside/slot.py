@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, run, wire
-from cleaner_rl.sandbox.inside.layers import remove_folder
+from cleaner_rl.sandbox.inside.layers import empty_folder
 from cleaner_rl.sandbox.inside.proc import BLOCK, Proc
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -60,16 +60,24 @@ class Slot:
         settings["work"] = f"{self._box}/work"
         settings["folders"] = self._folders = tuple(f"{self._box}/{name}" for name in ("work", "tmp", "shm"))
         settings["main"] = run.main_module()
+        run.stay_in_session()
         self._last_pid = -1
         if "pid" in self._layers:
             self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
+        above = os.path.dirname(self._box)
+        if "mount" not in self._layers:
+            # The box stays, and no rule is about what is above it: a run could put another folder in its place.
+            above = self._box
+            os.makedirs(self._box, exist_ok=True)
         if "landlock" in self._layers:
-            rules = [*settings["readable"], (os.path.dirname(self._box), kernel.LANDLOCK_ALL)]
+            rules = [*settings["readable"], (above, kernel.LANDLOCK_ALL)]
             settings["landlock"] = kernel.Landlock(settings["landlock_abi"], rules)
-        owner = settings["run_uid"] or 0
         sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes'] + 8}"
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
-        self._mount = kernel.Mount("box", self._box, "tmpfs", flags, f"mode=700,uid={owner},gid={owner},{sizes}")
+        # Not the run's own: it could put something else in the place of its folders, which we open by name.
+        self._mount = kernel.Mount("box", self._box, "tmpfs", flags, f"mode=755,{sizes}")
+        self._work = -1
+        """The working folder, opened before a run that could replace it; -1 where none can."""
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._ready, self._tell_ready = os.pipe2(os.O_NONBLOCK)
@@ -92,7 +100,7 @@ class Slot:
             self._require_ready()
             unread = fcntl.ioctl(self._requests, termios.FIONREAD, NOTHING)  # before the node may send the next one
             if start[5]:
-                folder = os.open(self._folders[0], os.O_PATH | os.O_DIRECTORY)
+                folder = open_folder(self._folders[0]) if self._work < 0 else os.dup(self._work)
                 socket.send_fds(self._control, [done], [stdout, stderr, report, folder])
                 os.close(folder)
                 if not self._control.recv(1):  # until then the node reads from the folder
@@ -149,18 +157,21 @@ class Slot:
         if "mount" in self._layers:
             self._mount.mount()
         else:
-            os.mkdir(self._box, 0o755)
+            os.chmod(self._box, 0o755)
             for path in self._folders:
                 os.mkdir(path, 0o700)
                 if "uid" in self._layers:
                     os.chown(path, self._settings["run_uid"], -1)
+            self._work = open_folder(self._folders[0])
 
     def _clear_box(self) -> None:
         """Away with whatever a run left in its folder."""
         if "mount" in self._layers:
             self._mount.umount()
         else:
-            remove_folder(self._box)
+            empty_folder(self._box)
+            if self._work >= 0:
+                os.close(self._work)
 
     def _wait_for_start(self, pidfd: int) -> tuple[Any, ...]:
         """Block until the node has a call for the waiting run; ends the slot if either of them is gone."""
@@ -252,6 +263,11 @@ def flooded(files: list[int], output_limit: int) -> bool:
         if found.st_size > limit or found.st_blocks * BLOCK > limit + HUGE_PAGE:
             return True
     return False
+
+
+def open_folder(path: str) -> int:
+    """A folder to look up files in. No link is followed to it."""
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 def high(descriptor: int) -> int:

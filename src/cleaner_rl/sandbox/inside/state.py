@@ -10,12 +10,17 @@ A state has run user code, so nothing that it says is trusted with more than des
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
+import importlib
 import os
 import resource
 import socket
 import sys
-from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, setitimer
+
+# The C functions themselves: those of `signal` take two hundred microseconds to make enumerations of numbers.
+from _signal import pthread_sigmask, sigtimedwait  # type: ignore[import-not-found]
+from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, SIG_BLOCK, SIG_SETMASK, setitimer, valid_signals
 from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
@@ -27,6 +32,7 @@ STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 CELL, IN_PLACE, RESTORE = range(3)
 MOST_OTHERS = 64
 OUTPUTS = (1, 2, run.REPORT_FD)
+SIGNALS = tuple(map(int, valid_signals()))
 CLOCKS = (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF)
 
 
@@ -70,6 +76,8 @@ def serve(module: ModuleType) -> NoReturn:
     """Wait for commands until the supervisor is gone; in the child of a fork, go on as the next state."""
     names: list[str] = []
     child = 0
+    # A state that waits takes no signal: a cell that will be undone could have it run a handler of the program's.
+    mask = pthread_sigmask(SIG_BLOCK, SIGNALS)
     channel = socket.socket(fileno=CHANNEL_FD)
     while True:
         command, files = receive(channel)
@@ -81,6 +89,8 @@ def serve(module: ModuleType) -> NoReturn:
                 if child:
                     os.waitpid(child, 0)
             child = 0
+            while sigtimedwait(SIGNALS, 0):  # what was sent to it meanwhile, the end of its fork included
+                pass
             restore(*arguments)
             os.write(CHANNEL_FD, RESTORED)
             continue
@@ -97,39 +107,44 @@ def serve(module: ModuleType) -> NoReturn:
             if moved is not None:
                 restore(*moved)  # what can't be opened again is the doing of earlier cells: this one hasn't started
         os.write(CHANNEL_FD, STARTED)
-        run_cell(module, names, files, *arguments)
+        mask = run_cell(module, names, files, mask, *arguments)
 
 
 def run_cell(
     module: ModuleType,
     names: list[str],
     files: list[int],
+    mask: set[int],
     name: str,
     code: str,
     echo: bool,
     has_stdin: bool,
     put: dict[str, bytes] | None,
-) -> None:
-    """Run one cell and say how it ended."""
+) -> set[int]:
+    """Run one cell and say how it ended. `mask`: the signals that the cells before have blocked; returns those now."""
     for target, descriptor in enumerate(files):
         os.dup2(descriptor, target)
         os.close(descriptor)
     run.own_report.note()
     names.append(name)
     try:
+        pthread_sigmask(SIG_SETMASK, mask)
         if put:
             run.put_files(put)
+            importlib.invalidate_caches()  # they may be too new for the times of folders to tell
         sys.stdin = _input.reader(has_stdin)
         exit_code = run.execute(code, echo, module, name, tuple(names))
         run.flush_outputs()
     except BaseException as error:
         run.tell(error, tuple(names))
         exit_code = 1
+    mask = pthread_sigmask(SIG_BLOCK, SIGNALS)
     for clock in CLOCKS:
         setitimer(clock, 0)  # a fork would lose it, and the state that waits here would be hit
     with contextlib.suppress(OSError):  # of a program that may open no more files
         forget_outputs()
     os.write(CHANNEL_FD, ENDED + bytes([exit_code]))
+    return mask
 
 
 def forget_outputs() -> None:
@@ -163,8 +178,9 @@ _input = Input()
 def restore(folder: str, opened: Opened) -> None:
     """Make the working folder and open files what they were, in the layer that now lies on top.
 
-    `opened`: descriptor, path, flags and offset of each. Forks share offsets, and a descriptor stays in the layer in
-    which it was opened; a path of "" means that only the offset has to be put back.
+    `opened`: descriptor, path, flags and offset of each. Forks share offsets, flags and locks, and a descriptor stays
+    in the layer in which it was opened; a path of "" means that only those have to be put back. A state that holds a
+    lock isn't forked, so any that there is now is a fork's.
     """
     if folder:
         os.chdir(folder)
@@ -173,6 +189,10 @@ def restore(folder: str, opened: Opened) -> None:
             again = os.open(path, flags)
             os.dup2(again, descriptor, inheritable=not flags & os.O_CLOEXEC)
             os.close(again)
+        if flags & os.O_PATH:
+            continue  # it has none of these
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.lseek(descriptor, offset, os.SEEK_SET)
 
 

@@ -23,13 +23,15 @@ CELL = struct.Struct("=BBddQQB")
 folder. The cell itself follows on the other socket."""
 ROLLBACK = struct.Struct("=BI")
 """Node to session: kind, number of a checkpoint."""
+SHED = struct.Struct("=BQ")
+"""Node to session: kind, bytes above which the session is to drop the oldest of its kept states."""
 STATUS = struct.Struct("=BIBQB")
-"""Session to node, after a start, a cell or a rollback: kind, checkpoint that it stands at, whether the cell was
-committed, bytes held, what keeps the state from being forked (bits of `OBSTACLES`)."""
-OBSTACLES = ("thread", "process", "socket", "pipe", "shared mapping", "deleted file", "descriptor")
+"""Session to node, after each of these and a start: kind, checkpoint that it stands at, whether the cell was committed,
+bytes held, what keeps the state from being forked (bits of `OBSTACLES`)."""
+OBSTACLES = ("thread", "process", "socket", "pipe", "shared mapping", "deleted file", "descriptor", "lock")
 
 ON_SUCCESS, ALWAYS, NEVER = range(3)
-KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS = range(1, 8)
+KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED = range(1, 9)
 
 # Why a slot ended a run.
 EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)

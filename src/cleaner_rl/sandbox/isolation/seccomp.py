@@ -27,7 +27,7 @@ signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime
 rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigqueueinfo sigaltstack pause
 kill tgkill alarm getitimer setitimer timer_create timer_settime timer_gettime timer_getoverrun timer_delete
 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getrusage sysinfo uname
-getpid getppid gettid getpgid getpgrp getsid setsid setpgid getuid geteuid getgid getegid getresuid getresgid getgroups
+getpid getppid gettid getpgid getpgrp getsid setpgid getuid geteuid getgid getegid getresuid getresgid getgroups
 getrlimit setrlimit getpriority getcpu capget
 sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min
 futex set_robust_list get_robust_list set_tid_address rseq arch_prctl restart_syscall getrandom
@@ -115,6 +115,8 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     else:
         program.add_rule(allow, "clone", argument(0, masked, CLONE_THREAD | CLONE_NAMESPACES, CLONE_THREAD))
         _refuse_processes(program)
+    # A run gets the answer and no session: `run.stay_in_session` says why.
+    program.add_rule(allow if supervisor else pyseccomp.ERRNO(0), "setsid")
     # Shared memory without a file is a file of the kernel's own: all of it stays while one page of it is mapped, and no
     # process is seen to hold more than that page.
     unnamed = MAP_SHARED | MAP_ANONYMOUS
@@ -154,6 +156,7 @@ def take_back(processes: bool, session: bool = False) -> bytes:
     for option in SUPERVISOR_PRCTLS:
         program.add_rule(refuse, "prctl", argument(0, equal, option))
     program.add_rule(refuse, "prlimit64", argument(0, unequal, 0))
+    program.add_rule(pyseccomp.ERRNO(0), "setsid")
     if session:
         forbid, masked = pyseccomp.ERRNO(errno.EPERM), pyseccomp.MASKED_EQ
         # The kernel reads only the lower half of this argument, so the upper one must not make it another.

@@ -62,13 +62,16 @@ class NodeConfig:
     fetch_bytes: int = 16_777_216
     """Most bytes of all fetched files of a call together."""
     sessions: int = 64
-    """Sessions open at once; one that was idle for longer than `session_grace` makes room, the longest first."""
+    """Sessions open at once; one that was idle for longer than `session_grace` makes room, the longest first, and of
+    another owner only while that one has more than its share."""
     session_grace: float = 60.0
-    """Seconds of idleness after which a session may be closed for another one; below that it counts as in use."""
+    """Seconds of idleness after which a session may be closed for another one, to have its place or its memory; below
+    that it counts as in use."""
     session_ttl: float = 1800.0
     """Seconds of idleness after which a session is closed."""
     session_memory_mb: int = 8192
-    """Of all sessions together, with the cells that they keep to run again; the ones idle for longest make room."""
+    """Of all sessions together, with the cells that they keep to run again, shared out evenly among the owners that
+    have any. An owner above its share drops kept states, then the sessions that were idle for longest."""
     checkpoints: int = 8
     """States that a session keeps to go back to."""
 

@@ -51,10 +51,17 @@ class SessionLink(Slot):
 
     async def rollback(self, checkpoint: int) -> SessionStatus:
         """Go back as far as that, or further if the state isn't kept."""
+        return await self._ask(wire.ROLLBACK.pack(wire.KIND_ROLLBACK, checkpoint))
+
+    async def shed(self, most: int) -> SessionStatus:
+        """Drop the oldest kept states until the session holds no more than `most` bytes."""
+        return await self._ask(wire.SHED.pack(wire.KIND_SHED, most))
+
+    async def _ask(self, message: bytes) -> SessionStatus:
         status: asyncio.Future[SessionStatus] = self._loop.create_future()
         self._status = status
         try:
-            self._control.send(wire.ROLLBACK.pack(wire.KIND_ROLLBACK, checkpoint))
+            self._control.send(message)
         except OSError as error:
             self.kill()
             raise SlotDiedError from error

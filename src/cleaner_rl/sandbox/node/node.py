@@ -144,11 +144,12 @@ class Node:
         """Return per preload set the zygote's process and the slots' supervisors: for operators and fault injection."""
         return {name: pool.pids for name, pool in self._pools.items()}
 
-    async def open_session(self, request: SessionRequest | None = None) -> Session:
+    async def open_session(self, request: SessionRequest | None = None, owner: str = "") -> Session:
         """Open a stateful interpreter; it needs tier 2: raises `TierError` below it, `ValueError` for an unknown set.
 
-        Where there are as many sessions as the node may have, the one that was idle for longest makes room; raises
-        `SessionLostError` if all of them are in use or its slot dies, `ValueError` too if its files don't fit.
+        Places and memory for sessions are shared out evenly among owners. Where there are as many sessions as the node
+        may have, the owner's own that was idle for longest makes room, or one of an owner that has more than its share;
+        raises `SessionLostError` if all of them are in use or its slot dies, `ValueError` too if its files don't fit.
         """
         request = request or SessionRequest()
         if not {Layer.PID, Layer.MOUNT} <= self._layers:
@@ -159,7 +160,7 @@ class Node:
         pool = self._pools.get(request.preload)
         if pool is None:
             raise ValueError(f"there is no preload set '{request.preload}'; available: {', '.join(self._pools)}")
-        return await self._sessions.open(request, pool)
+        return await self._sessions.open(request, pool, owner)
 
     def session(self, session_id: str) -> Session:
         """Return an open session. Raises `SessionLostError`, with the reason where it is still known."""
@@ -260,7 +261,7 @@ def sweep() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
         pid = path.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
-            if pid.isdigit() and path.stat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
+            if pid.isdigit() and path.lstat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
                 remove_folder(str(path))
 
 

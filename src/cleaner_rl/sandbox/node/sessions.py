@@ -11,8 +11,8 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.node.links import SessionLink, SessionStatus
@@ -31,6 +31,9 @@ from cleaner_rl.sandbox.protocol.requests import (
     input_problem,
 )
 from cleaner_rl.tools import Status, ToolResult
+
+CANCELLED = "a cell was cancelled"
+TOO_LARGE = "The program was stopped: what it left is more than a session may hold."
 
 RULES = {Commit.ON_SUCCESS: wire.ON_SUCCESS, Commit.ALWAYS: wire.ALWAYS, Commit.NEVER: wire.NEVER}
 
@@ -72,11 +75,15 @@ class Session:
         request: SessionRequest,
         terms: Terms,
         status: SessionStatus,
-        ran: Callable[[], None],
+        ran: Callable[[Session], Awaitable[bool]],
         closed: Callable[[Session, str], None],
+        owner: str = "",
     ) -> None:
-        """`ran` is called after each cell, and may end any session; `closed` with one that ended, and why."""
+        """`ran` is called after each cell, may end any session, and says whether what the cell made can stay;
+        `closed` with one that ended, and why."""
         self.id = uuid.uuid4().hex
+        self.owner = owner
+        """Name of the tenant that it was opened for."""
         self._link = link
         self._request = request
         self._terms = terms
@@ -86,7 +93,8 @@ class Session:
         self._committed: list[tuple[Cell, tuple[object, ...]]] = []
         self._brought = 0
         """Bytes that came with those cells: they are held as long, to be run again."""
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held by whoever has it do something."""
         self._broken = False
         """Whether the last cell found no interpreter to run in."""
         self.lost = ""
@@ -111,14 +119,30 @@ class Session:
     @property
     def busy(self) -> bool:
         """Return whether a cell runs."""
-        return self._turn.locked()
+        return self.turn.locked()
 
     async def run(self, cell: Cell | str) -> CellOutcome:
         """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own."""
-        async with self._turn:
+        async with self.turn:
             outcome = await self._run(Cell(cell) if isinstance(cell, str) else cell)
-        self._ran()
-        return outcome
+            try:
+                if outcome.committed and not await self._ran(self):
+                    return await self._undo(outcome)
+            except asyncio.CancelledError:
+                self.end(CANCELLED)
+                raise
+            return outcome
+
+    async def _undo(self, outcome: CellOutcome) -> CellOutcome:
+        """Make a cell one that failed, because no session may hold what it left."""
+        result = replace(outcome.result, status=Status.MEMORY, exception=None, explanation=TOO_LARGE)
+        before, unrepeatable = outcome.checkpoint - 1, False
+        try:
+            await self._go_back(before)
+        except RollbackDeclinedError:
+            unrepeatable = True
+        run = replace(outcome.run, result=result)
+        return CellOutcome(run, False, before, self._status.obstacles, unrepeatable)
 
     async def _run(self, cell: Cell) -> CellOutcome:
         self._require()
@@ -149,18 +173,30 @@ class Session:
         Raises `RollbackDeclinedError` for a state that there never was or that can't be rebuilt, `SessionLostError` if
         there is no session any more.
         """
-        async with self._turn:
+        async with self.turn:
             self._require()
             target = self.checkpoint - 1 if checkpoint is None else checkpoint
             if not 0 <= target <= self.checkpoint:
                 raise RollbackDeclinedError(f"there is no checkpoint {target}; the session is at {self.checkpoint}")
-            try:
-                self._status = await self._link.rollback(target)
-            except SlotDiedError:
-                raise self._end("its supervisor died") from None
-            await self._rebuild(target)
-            self.used = time.monotonic()
+            await self._go_back(target)
             return self.checkpoint
+
+    async def _go_back(self, target: int) -> None:
+        try:
+            self._status = await self._link.rollback(target)
+        except SlotDiedError:
+            raise self._end("its supervisor died") from None
+        await self._rebuild(target)
+        self.used = time.monotonic()
+
+    async def shed(self, most: int) -> None:
+        """Drop the oldest kept states until it holds no more than `most` bytes, if that is enough; none is lost for
+        good, because the cells that made them can be run again. It must be the caller's turn."""
+        if not self.lost:
+            try:
+                self._status = await self._link.shed(max(0, most - self._brought))
+            except SlotDiedError:
+                self.end("its supervisor died")
 
     async def close(self) -> None:
         """End the session and all its processes; closing twice is fine."""
@@ -197,7 +233,7 @@ class Session:
         except SlotDiedError:
             raise self._end("its supervisor died") from None
         except asyncio.CancelledError:
-            self.end("a cell was cancelled")
+            self.end(CANCELLED)
             raise
         try:
             result = await result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)

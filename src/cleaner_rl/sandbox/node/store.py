@@ -20,6 +20,8 @@ REMEMBERED_LOSSES = 1024
 FULL_SHARE = 0.9
 """Of the memory for sessions, above which none is opened: the rest is for those that are open to grow into."""
 
+MADE_ROOM = "it made room in the node's memory"
+
 
 class NoRoomError(SessionLostError):
     """All sessions of a node are in use; there will be room again."""
@@ -35,22 +37,24 @@ class SessionStore:
         self._opening = 0
         """Sessions that have their place and no interpreter yet."""
         self._expiry: asyncio.TimerHandle | None = None
+        self._freeing = asyncio.Lock()
+        self._at_work: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, request: SessionRequest, pool: Pool) -> Session:
-        """Open one in a slot of its own.
+    async def open(self, request: SessionRequest, pool: Pool, owner: str) -> Session:
+        """Open one in a slot of its own, for a tenant.
 
         Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are in use and none can make room,
         `ValueError` if its files can't be put into it.
         """
         if sum(map(len, request.files.values())) > self._limits(request).disk_mb << 20:
             raise ValueError("the files are larger than the session's disk limit")
-        self._make_room()
+        await self._make_room(owner)
         self._opening += 1
         try:
-            session = await self._start(request, pool)
+            session = await self._start(request, pool, owner)
         except SlotDiedError:
             raise SessionLostError("session lost: its supervisor died before it had begun; open a new one") from None
         finally:
@@ -73,7 +77,7 @@ class SessionStore:
         for session in list(self._sessions.values()):
             session.end("the node ended")
 
-    async def _start(self, request: SessionRequest, pool: Pool) -> Session:
+    async def _start(self, request: SessionRequest, pool: Pool, owner: str) -> Session:
         config, limits = self._config, self._limits(request)
         keep_chars = config.keep_chars if request.keep_chars is None else request.keep_chars
         terms = Terms(pool.name, pool.versions, limits, config.maxima, keep_chars, config.fetch_bytes)
@@ -90,7 +94,7 @@ class SessionStore:
         except BaseException:
             link.kill()
             raise
-        session = Session(link, request, terms, status, self._keep_to_memory, self._closed)
+        session = Session(link, request, terms, status, self._keep_to_memory, self._closed, owner)
         self._sessions[session.id] = session
         self._expire()
         return session
@@ -114,48 +118,92 @@ class SessionStore:
         while len(self._lost) > REMEMBERED_LOSSES:
             del self._lost[next(iter(self._lost))]
 
-    def _make_room(self) -> None:
-        """Close the sessions that were idle for longest, until one more may be opened.
+    async def _make_room(self, owner: str) -> None:
+        """Make room for one more session of an owner. Raises `NoRoomError` if there is none to be had.
 
-        Not those that were used just now: their callers would open them again, at the cost of others, without end.
+        Not at the cost of sessions that were used just now: their callers would open them again, at the cost of others,
+        without end.
         """
-        self._keep_to_memory()
-        left_alone = time.monotonic() - self._config.session_grace
-        for session in self._idle:
-            if not self._full or session.used > left_alone:
+        enough = FULL_SHARE * self._memory
+        await self._free_memory(enough, owner)
+        for session in self._idle(owner, self._config.session_grace):
+            if not self._crowded:
                 break
-            session.end("it made room for another one")
-        if self._full:
+            if session.owner == owner or self._count(session.owner) > self._config.sessions / self._tenants(owner):
+                session.end("it made room for another one")
+        full = self._held() > enough and self._held(owner) > FULL_SHARE * self._share(owner)
+        if self._crowded or full:
             raise NoRoomError("all sessions of this node are in use; close some, wait, or raise --sessions")
 
-    def _keep_to_memory(self) -> None:
-        """Close the sessions that were idle for longest, until all together hold no more than they may.
+    async def _keep_to_memory(self, ran: Session) -> bool:
+        """Keep all sessions together to their memory, after one of them has run a cell; whether that one may stay as it
+        is. It may not if it would be too large were it alone: whoever else is there, its cell is to blame for that."""
+        await self._free_memory(self._memory, ran.owner, ran)
+        share = self._share(ran.owner)
+        if self._held() > self._memory and self._held(ran.owner) > share:
+            if ran.held_bytes > self._memory:
+                return False
+            # All others were used just now. If this one holds more than its part, the cell has its answer, and the next
+            # finds the session lost.
+            if ran.held_bytes > share / max(1, self._count(ran.owner)):
+                ran.end(MADE_ROOM)
+        return True
 
-        If it is the one that has just run a cell, the cell has its answer, and the next finds the session lost.
-        """
-        too_many = self._held_bytes - (self._config.session_memory_mb << 20)
-        if too_many <= 0:
-            return
-        for session in self._idle:
-            too_many -= session.held_bytes
-            session.end("it made room in the node's memory")
-            if too_many <= 0:
-                return
+    async def _free_memory(self, most: float, owner: str, ran: Session | None = None) -> None:
+        """Have owners that hold more than their share give some of it up, `owner` first, until all hold no more than
+        `most` bytes together: kept states, which can be made again, and then sessions that were idle for longest."""
+        if self._held() > most:
+            # Not given up with the caller: other sessions are told to drop states, and their answers have to be read.
+            work = asyncio.ensure_future(self._free(most, owner, ran))
+            self._at_work.add(work)
+            work.add_done_callback(self._at_work.discard)
+            await asyncio.shield(work)
+
+    async def _free(self, most: float, owner: str, ran: Session | None) -> None:
+        async with self._freeing:
+            if ran is not None:
+                await self._shed(ran, most, owner)  # its turn is ours
+            for session in self._idle(owner, 0.0):
+                if not session.busy:
+                    async with session.turn:
+                        await self._shed(session, most, owner)
+            for session in self._idle(owner, self._config.session_grace):
+                if self._held() > most and self._held(session.owner) > self._share(owner):
+                    session.end(MADE_ROOM)
+
+    async def _shed(self, session: Session, most: float, owner: str) -> None:
+        too_many = self._held() - most
+        if too_many > 0 and self._held(session.owner) > self._share(owner):
+            await session.shed(int(session.held_bytes - too_many))
+
+    def _idle(self, owner: str, seconds: float) -> list[Session]:
+        """Sessions that nobody has used for so long: those of `owner` first, the longest idle ones first."""
+        since = time.monotonic() - seconds
+        idle = [each for each in self._sessions.values() if not each.busy and each.used <= since]
+        return sorted(idle, key=lambda each: (each.owner != owner, each.used))
 
     @property
-    def _idle(self) -> list[Session]:
-        idle = [each for each in self._sessions.values() if not each.busy]
-        return sorted(idle, key=lambda each: each.used)
+    def _memory(self) -> int:
+        return self._config.session_memory_mb << 20
+
+    def _held(self, owner: str | None = None) -> int:
+        """Bytes that all sessions hold, or those of one owner."""
+        return sum(each.held_bytes for each in self._sessions.values() if owner in (None, each.owner))
+
+    def _count(self, owner: str) -> int:
+        return sum(each.owner == owner for each in self._sessions.values())
+
+    def _tenants(self, owner: str) -> int:
+        """How many owners share the node if this one has a session, too."""
+        return len({owner, *(each.owner for each in self._sessions.values())})
+
+    def _share(self, owner: str) -> float:
+        """Bytes that each of them may always hold."""
+        return self._memory / self._tenants(owner)
 
     @property
-    def _held_bytes(self) -> int:
-        return sum(each.held_bytes for each in self._sessions.values())
-
-    @property
-    def _full(self) -> bool:
-        if len(self._sessions) + self._opening >= self._config.sessions:
-            return True
-        return self._held_bytes > FULL_SHARE * (self._config.session_memory_mb << 20)
+    def _crowded(self) -> bool:
+        return len(self._sessions) + self._opening >= self._config.sessions
 
     def _expire(self) -> None:
         """Close what was idle for too long, and look again when the next one may be due."""

@@ -162,7 +162,7 @@ class Fusion:
         async def execute(_: int) -> RunJupyterResult:
             try:
                 with tenant.passing_session():
-                    return await self._run_cells(asked)
+                    return await self._run_cells(asked, tenant)
             except HttpError as error:  # its token may not have another session
                 return RunJupyterResult(status="SandboxError", message=error.message)
 
@@ -185,7 +185,7 @@ class Fusion:
                 raise
             await exchange.reply(encode(RunJupyterResult(status="SandboxError", message=error.message)))
 
-    async def _run_cells(self, asked: RunJupyter) -> RunJupyterResult:
+    async def _run_cells(self, asked: RunJupyter, tenant: Tenant) -> RunJupyterResult:
         defaults = self._app.config.node.limits
         files = {name: content or b"" for name, content in asked.files.items()}
         memory = asked.memory_limit_MB if asked.memory_limit_MB > 0 else defaults.memory_mb
@@ -199,7 +199,8 @@ class Fusion:
                     commit=Commit.ALWAYS,
                     files=files,
                     keep_chars=defaults.output_bytes,
-                )
+                ),
+                tenant.name,
             )
             try:
                 for number, code in enumerate(asked.cells, start=1):

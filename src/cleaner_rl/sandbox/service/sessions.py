@@ -92,7 +92,7 @@ class Sessions:
         with tenant.passing_session():
             leaving = asyncio.ensure_future(exchange.gone())
             try:
-                session = await self._opened(call)
+                session = await self._opened(call, tenant)
             finally:
                 left = leaving.done()
                 leaving.cancel()
@@ -144,9 +144,9 @@ class Sessions:
         await held.session.close()
         await exchange.reply(b"", 204)
 
-    async def _opened(self, call: SessionCall) -> Session:
+    async def _opened(self, call: SessionCall, tenant: Tenant) -> Session:
         try:
-            return await self._app.node.open_session(call.request(self._app.config.node.limits))
+            return await self._app.node.open_session(call.request(self._app.config.node.limits), tenant.name)
         except TierError as error:
             raise HttpError(501, "no_sessions", f"{error}") from None
         except ValueError as error:

@@ -1,0 +1,123 @@
+"""What an undone cell shares with the state it ran from: each is put back, or keeps the state from being forked."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner_rl.sandbox import Cell
+from tests.sandbox.conftest import Driver
+from tests.sandbox.test_sessions import Cells
+
+pytestmark = pytest.mark.timeout(110)
+
+MAP = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+with open("f", "w+b") as f:
+    f.write(b"clean" + bytes(4091))
+    f.flush()
+    at = libc.mmap(None, ctypes.c_size_t(4096), 1, 1, f.fileno(), ctypes.c_long(0))
+"""
+WRITE = """
+libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(4096), 3)
+ctypes.memmove(at, b"DIRTY", 5)
+1 / 0
+"""
+
+
+def test_finding_a_shared_mapping_that_is_made_writable_later_is_not_forked(t2: Driver) -> None:
+    cells = Cells(t2)
+    assert cells.run(MAP).not_checkpointable == ("shared mapping",)
+    cells.fail(WRITE)
+    assert cells.show("ctypes.string_at(at, 5)") == "b'clean'\n"
+
+
+def test_a_shared_mapping_of_a_file_that_nobody_may_write_to_is_no_obstacle(t2: Driver) -> None:
+    share = "import mmap\nf = open('/etc/hosts', 'rb')\nm = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)"
+    assert Cells(t2).run(share).not_checkpointable == ()
+
+
+HANDLE = """
+import os, signal, time
+seen = []
+for number in (signal.SIGUSR1, signal.SIGCHLD, signal.SIGINT, signal.SIGRTMIN):
+    signal.signal(number, lambda number, _: seen.append(number))
+"""
+
+
+def test_finding_a_state_that_waits_runs_no_handler(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show(HANDLE)
+    for _ in range(2):
+        cells.fail("for number in (10, 2, 34):\n    os.kill(os.getppid(), number)\n1 / 0")
+        assert cells.run("print(seen)", commit="never").result.output == "[]\n"
+    cells.show("1;")
+    cells.rollback(1)
+    assert cells.show("print(seen)") == "[]\n"
+
+
+def test_a_cell_gets_its_own_signals_and_keeps_what_it_blocks(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show(HANDLE)
+    assert cells.show("os.kill(os.getpid(), signal.SIGUSR1)\nprint(len(seen))") == "1\n"
+    cells.show("signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]);")
+    assert cells.show("print(signal.pthread_sigmask(signal.SIG_BLOCK, []))") == "{<Signals.SIGUSR1: 10>}\n"
+    cells.show("import threading\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()")
+    in_place = "signal.pthread_sigmask(signal.SIG_UNBLOCK, [10])\nos.kill(os.getpid(), 10)\nprint(len(seen))"
+    assert cells.show(in_place) == "2\n"
+
+
+@pytest.mark.parametrize("path", ["/etc/hosts", "own"])
+def test_finding_the_flags_of_an_open_file_are_put_back(t2: Driver, path: str) -> None:
+    cells = Cells(t2)
+    cells.show(f"import fcntl, os\nopen('own', 'w').close()\nf = os.open('{path}', os.O_RDONLY)")
+    cells.show("1;")  # in a layer that nobody writes to
+    flags = cells.show("print(fcntl.fcntl(f, fcntl.F_GETFL))")
+    cells.fail("fcntl.fcntl(f, fcntl.F_SETFL, os.O_NONBLOCK | os.O_APPEND)\n1 / 0")
+    assert cells.show("print(fcntl.fcntl(f, fcntl.F_GETFL))") == flags
+
+
+TRY_LOCK = "with open('own') as g:\n    fcntl.flock(g, fcntl.LOCK_EX | fcntl.LOCK_NB)\nprint('free')"
+
+
+def test_finding_a_lock_of_a_cell_that_is_undone_is_released(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("import fcntl\nopen('own', 'w').close()\nf = open('own')")
+    cells.show("1;")
+    cells.fail("fcntl.flock(f, fcntl.LOCK_EX)\n1 / 0")
+    assert cells.show(TRY_LOCK) == "free\n"
+
+
+@pytest.mark.parametrize("take", ["fcntl.flock(f, fcntl.LOCK_EX)", "fcntl.lockf(f, fcntl.LOCK_EX)"])
+def test_finding_a_state_that_holds_a_lock_is_not_forked(t2: Driver, take: str) -> None:
+    cells = Cells(t2)
+    assert cells.run(f"import fcntl\nf = open('own', 'w')\n{take}").not_checkpointable == ("lock",)
+    assert cells.run("fcntl.flock(f, fcntl.LOCK_UN)\nfcntl.lockf(f, fcntl.LOCK_UN)").not_checkpointable == ()
+
+
+def test_a_folder_that_is_open_only_as_a_path_is_kept(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("import os\nborn = os.urandom(8)\nprint(born)")
+    cells.show("open('own', 'w').close()\nf = os.open('.', os.O_PATH)")
+    cells.fail("1 / 0")
+    assert cells.show("print(os.stat('own', dir_fd=f).st_size)") == "0\n"
+
+
+def test_no_cell_puts_a_link_in_place_of_its_folder(t2: Driver) -> None:
+    cells = Cells(t2)
+    swap = "import os\nos.rename('/box/run/work', '/box/run/was')\nos.symlink('/', '/box/run/work')"
+    outcome = cells.run(swap, fetch=("etc/hosts",))
+    assert outcome.result.exception is not None
+    assert outcome.result.exception.type == "PermissionError"
+    assert outcome.run.files == {}
+
+
+def test_files_that_come_with_a_cell_can_be_imported_by_it(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.fail("import helper")
+    for value in (1, 2):
+        put = Cell(
+            f"import helper{value}\nprint(helper{value}.x)", files={f"helper{value}.py": f"x = {value}".encode()}
+        )
+        assert t2.wait(cells.session.run(put)).result.output == f"{value}\n"
