@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.tasks import TASK_LOADERS, Cases, DatasetError, dataset_names, load_from_hub, load_tasks
-from cleaner_rl.tasks.datasets.forms import read_cases
+from cleaner_rl.tasks.datasets.forms import looks_like_cases, read_cases
 from cleaner_rl.tasks.datasets.rows import SkippedRowError
 from cleaner_rl.tasks.datasets.sources import DAPO_AFTER, DAPO_BEFORE, SOURCES
 from cleaner_rl.tools import PluginError
@@ -230,6 +230,29 @@ def test_a_pickle_that_would_do_something_is_refused() -> None:
     evil = base64.b64encode(zlib.compress(pickle.dumps(Evil()))).decode()
     with pytest.raises(SkippedRowError, match="packed"):
         read_cases(evil)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '[{"input": ' + "9" * 5_000])
+def test_finding_test_cases_that_no_reader_takes_are_skipped(text: str) -> None:
+    assert not looks_like_cases(text)
+    with pytest.raises(SkippedRowError, match="neither JSON"):
+        read_cases(text)
+
+
+def test_finding_packed_test_cases_that_expand_without_end_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = json.dumps([{"input": " " * 10_000, "output": ""}])
+    packed = base64.b64encode(zlib.compress(pickle.dumps(cases))).decode()
+    assert len(read_cases(packed).cases) == 1
+    monkeypatch.setattr("cleaner_rl.tasks.datasets.forms.UNPACKED_BYTES", 1_000)
+    with pytest.raises(SkippedRowError, match="packed"):
+        read_cases(packed)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"a": ' + "9" * 5_000 + "}"])
+def test_finding_line_of_tasks_that_no_reader_takes_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(line)
+    with pytest.raises(DatasetError, match=r"tasks\.jsonl, line 1"):
+        load_tasks("aime24", tmp_path / "tasks.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from cleaner_rl.logs.messages import (
     written,
 )
 from cleaner_rl.logs.parts import THOUGHTS, is_result, leaves, parts_of, unread
-from cleaner_rl.tools import feedback
+from cleaner_rl.tools import feedback, read_json
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "</s>")
@@ -165,6 +165,6 @@ def _tools(tools: Any) -> list[Record] | None:
 
 def _opened(value: Any) -> Any:
     try:
-        return json.loads(value) if isinstance(value, str) and value else value
-    except (ValueError, RecursionError):
+        return read_json(value) if isinstance(value, str) and value else value
+    except ValueError:
         return value

@@ -18,7 +18,6 @@ traceback as its last words. How often all this errs on labelled texts: `python 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from typing import Any
 
 from cleaner_rl.logs.calls import LoggedTools
 from cleaner_rl.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
-from cleaner_rl.tools import Status, ToolCall, ToolResult
+from cleaner_rl.tools import Status, ToolCall, ToolResult, read_json
 
 
 class By(StrEnum):
@@ -175,8 +174,8 @@ def read_text(text: str, *, python: bool) -> Status | None:
 
 def _of_json(text: str) -> Status | None:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = read_json(text)
+    except ValueError:
         return None
     if not isinstance(value, dict):
         return None

@@ -27,7 +27,6 @@ from cleaner_rl.trajectory.store import ParquetWriter, StoreError, read
 
 NUMBER_BITS = 20
 """A trajectory's number is its unit's, then its own within the unit."""
-BROKEN = "a record that is no JSON"
 
 PIECE_BYTES = 8 << 20
 
@@ -207,7 +206,7 @@ def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajec
     if not isinstance(record, Broken):
         return read_record(record, form, number, reading)
     trajectory = read_record(None, form, number, reading)
-    return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: BROKEN, "record": record.text}))
+    return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: record.reason, "record": record.text}))
 
 
 def _clean(trajectory: Trajectory[Any], settings: PurifySettings) -> Cleaned[Any]:

@@ -238,7 +238,7 @@ def _holds(action: str, call: ToolCall) -> bool:
         return True
     try:
         value = json.JSONDecoder().raw_decode(text, text.find("{"))[0]
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     arguments = value.get("arguments") if isinstance(value, dict) else None
     return isinstance(arguments, dict) and call.code in arguments.values()

@@ -20,6 +20,7 @@ from cleaner_rl.logs.chats import chat_of
 from cleaner_rl.logs.formats.base import Conversation, Reading, Record, finite, inside, key_of, log_of, outcome_of
 from cleaner_rl.logs.frames import Message
 from cleaner_rl.logs.messages import Dialect, Reader, Unreadable, all_written
+from cleaner_rl.tools import read_json
 from cleaner_rl.trajectory import Key, RolloutInfo, StopReason, TextSpan, Trajectory
 
 NODE = "node."
@@ -115,12 +116,12 @@ def _unpacked(messages: Sequence[Message]) -> list[Message]:
     """Undo `_packed`. Raises `Unreadable` if packing would not give the same text again."""
     try:
         unpacked = [
-            {**each, "tool_calls": list(map(json.loads, calls))} if (calls := _calls(each)) else each
+            {**each, "tool_calls": list(map(read_json, calls))} if (calls := _calls(each)) else each
             for each in messages
         ]
         exact = _packed(unpacked) == messages
-    except (ValueError, TypeError, RecursionError):
-        raise Unreadable("a tool call that is no JSON") from None
+    except (ValueError, TypeError):
+        raise Unreadable("a tool call that is not valid JSON") from None
     if not exact:
         raise Unreadable("a tool call as JSON of another spelling")
     return unpacked

@@ -33,6 +33,8 @@ WORDS = re.compile(rf"{IM_END}\n{IM_START}user\n(?!<tool_response>)")
 OBSERVATION_END = re.compile(rf"{IM_END}\n?{IM_START}assistant\n|{IM_END}\n?\Z")
 PROMPT = re.compile(rf"(?:{IM_START}system\n(?P<system>.*?){IM_END}\n)?{IM_START}user\n", re.DOTALL)
 PROMPT_END = re.compile(rf"{IM_END}\n{IM_START}assistant\n(?P<begun>(?:<think>\n(?:\n</think>\n\n)?)?)\Z")
+ROLLOUT_DIGITS = 18
+"""A longer number can't be stored."""
 ROLE = re.compile(rf"\A{IM_START}system$|^{IM_START}(?:user|assistant)$", re.MULTILINE)
 
 
@@ -164,5 +166,7 @@ def _key(record: Record, number: int, reading: Reading) -> Key:
     uid = record.get("uid")
     parts = uid.rsplit("_", 2) if isinstance(uid, str) else []
     if len(parts) == 3 and parts[1].isdecimal():
+        if len(parts[1]) > ROLLOUT_DIGITS:
+            raise OverflowError  # as for any other number that can't be stored
         return replace(key, task=parts[0], rollout=int(parts[1]))
     return replace(key, task=key_of({}, number, reading, record["input"]).task)
