@@ -76,13 +76,11 @@ def add_bomb(made: zipfile.ZipFile, name: str, megabytes: int) -> None:
     patched.seek(here)
 
 
-@pytest.mark.parametrize("claimed", ["its size", "a hundred bytes"])
-@pytest.mark.parametrize("options", [[], ["--same"], ["--roc", "2"]])
-def test_finding_zip_bomb_costs_no_more_than_itself(claimed: str, options: list[str], logs: Path) -> None:
+@pytest.mark.parametrize(("claimed", "options"), [(2_000 << 20, ["--roc", "2"]), (100, ["--same"])])
+def test_finding_zip_bomb_costs_no_more_than_itself(claimed: int, options: list[str], logs: Path) -> None:
     with archive(logs / "bomb.eval") as made:
         add_bomb(made, "samples/2_epoch_1.json", 2_000)
-        if claimed == "a hundred bytes":
-            made.getinfo("samples/2_epoch_1.json").file_size = 100
+        made.getinfo("samples/2_epoch_1.json").file_size = claimed
     assert (logs / "bomb.eval").stat().st_size < 3 << 20
     found = purified(logs, *options)
     assert found["edits"] == {"graft": 2}

@@ -71,10 +71,13 @@ def test_a_program_s_traceback_is_unsure_where_a_flag_says_that_all_is_well(fiel
 
 
 def test_no_error_is_a_success_where_errors_are_told_but_not_of_programs() -> None:
-    assert judged("Error handling, chapter 1", "read_file", told=True).result is not None
+    assert judged("Error handling, chapter 1", "read_file", no_error_means_success=True).result is not None
     assert judged("Error handling, chapter 1", "read_file").result is None
-    assert judged(raised("ValueError: x"), told=True, error=None).result == judged(raised("ValueError: x")).result
-    assert judged("bash: x: command not found", "bash", told=True).result is None
+    assert (
+        judged(raised("ValueError: x"), no_error_means_success=True, error=None).result
+        == judged(raised("ValueError: x")).result
+    )
+    assert judged("bash: x: command not found", "bash", no_error_means_success=True).result is None
 
 
 def test_what_was_printed_and_the_exception_are_told_apart() -> None:

@@ -74,7 +74,7 @@ def test_a_plan_of_before_a_setting_goes_on(tmp_path: Path) -> None:
         before = {"options": json.loads(kept), "files": [], "units": []}
         del before["options"][name]
         assert differences(before, {**before, "options": json.loads(kept)}) == [], name
-    source, out = planned(tmp_path, threshold=MISSING, same=MISSING, words=MISSING)
+    source, out = planned(tmp_path, threshold=MISSING, same=MISSING, text_match=MISSING)
     assert purify(source, out).summary.trajectories == 1
 
 

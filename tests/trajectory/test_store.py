@@ -342,7 +342,15 @@ def test_one_trajectory_is_read_by_its_place(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("info", "[" * 100_000), ("info", "[1]"), ("turns", 5), ("prompt", "text"), ("reward", "high"), ("step", [1])],
+    [
+        ("info", "[" * 100_000),
+        ("info", "[1]"),
+        ("turns", 5),
+        ("prompt", "text"),
+        ("reward", "high"),
+        ("step", [1]),
+        ("rollout", 2**63),
+    ],
 )
 def test_finding_line_that_no_store_wrote_is_named(field: str, value: object, tmp_path: Path) -> None:
     write(JsonlWriter(tmp_path / "store.jsonl"), numbered(1))

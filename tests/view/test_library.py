@@ -95,7 +95,7 @@ def test_pages_part_a_list_without_loss(library: Library) -> None:
     [
         ("color=red", "there is no filter 'color'"),
         ("edits=some", "choose one of any, graft, replace, uncorrected, none"),
-        ("reward_min=much", "reward_min=much is no number"),
+        ("reward_min=much", "reward_min=much isn't a number"),
         ("size=100000", "out of range"),
         ("page=nan", "out of range"),
         ("page=inf", "out of range"),

@@ -127,7 +127,9 @@ class Evaluation:
         """Read what `to_json` returned."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             found = values.get("format") if isinstance(values, Mapping) else None
-            raise ResultsError(f"these are no results of format {FORMAT} (found: {found}); run `cleaner eval` again")
+            raise ResultsError(
+                f"the file holds no results of format {FORMAT} (found: {found}); run `cleaner eval` again"
+            )
         recovery = values["recovery"]
         return cls(
             model=values["model"],

@@ -171,7 +171,7 @@ def kind_of(found: FoundFile) -> Kind:
             with zipfile.ZipFile(file) as archive:
                 if any(name.startswith(SAMPLES) for name in archive.namelist()):
                     return Kind.EVAL
-            raise LogError(f"{found.uri} is a zip without samples, so it is no log of Inspect's")
+            raise LogError(f"{found.uri} is a zip without samples, so it is not an Inspect log; leave it out")
         return _kind_of_text(file, found.uri)
 
 
@@ -228,7 +228,7 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
             try:
                 document = read_json(file.read())
             except ValueError as error:
-                raise DamagedError(f"{piece.uri} is broken JSON: {error}; correct it, or leave it out") from None
+                raise DamagedError(f"{piece.uri} is not valid JSON: {error}; correct it, or leave it out") from None
             yield Chunk(_records(document), document)
 
 

@@ -21,7 +21,7 @@ from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.sft import SftKind, SftWriter, sft_row
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_of
+from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_alone
 from cleaner_rl.trajectory import RolloutInfo, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, StoreError, read
 
@@ -213,7 +213,7 @@ def _clean(trajectory: Trajectory[Any], settings: PurifySettings) -> Cleaned[Any
     if settings.repair is None:
         return Cleaned(trajectory, ())
     if settings.scope is PurifyScope.SUCCESSFUL and not _solved(trajectory):
-        return Cleaned(trajectory, left_of(trajectory.turns, Reason.UNSUCCESSFUL))
+        return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNSUCCESSFUL))
     return clean(trajectory, settings.repair)
 
 

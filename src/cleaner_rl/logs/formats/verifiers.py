@@ -47,7 +47,7 @@ class VerifiersFormat:
         if _is_episode(record):
             return _read_episode(record, number, reading)
         if not _is_rollout(record):
-            raise Unreadable("it is neither an episode nor a rollout of messages")
+            raise Unreadable("a record that is neither an episode nor a rollout of messages")
         prompt, completion = record["prompt"], record["completion"]
         packed = any(isinstance(call, str) for message in (*prompt, *completion) for call in _calls(message))
         if packed:
@@ -123,7 +123,7 @@ def _unpacked(messages: Sequence[Message]) -> list[Message]:
     except (ValueError, TypeError):
         raise Unreadable("a tool call that is not valid JSON") from None
     if not exact:
-        raise Unreadable("a tool call as JSON of another spelling")
+        raise Unreadable("a tool call whose JSON would be written differently")
     return unpacked
 
 
@@ -133,7 +133,7 @@ def _read_episode(record: Record, number: int, reading: Reading) -> Trajectory[T
     trace = record["traces"][0]
     nodes = trace["nodes"]
     if not _are_nodes(nodes):
-        raise Unreadable("a trace whose nodes are no messages")
+        raise Unreadable("a trace whose nodes are not messages")
     if any(node.get("parent") != (index - 1 if index else None) for index, node in enumerate(nodes)):
         raise Unreadable("a trace with branches")
     messages = [_message(node) for node in nodes]

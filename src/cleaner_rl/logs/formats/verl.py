@@ -61,7 +61,7 @@ class VerlFormat:
     def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
         """Return the trajectory of a record, with the parts of its output as turns."""
         if not self.detects(record):
-            raise Unreadable("input and output are no texts")
+            raise Unreadable("a record whose input and output are not texts")
         judged: Counter[str] = Counter()
         output = record["output"]
         form = reading.tools.text_form([output], reading.call_format)
@@ -126,7 +126,7 @@ def prompt_parts(prompt: str) -> tuple[str | None, str, str]:
     if start is not None and end is not None and end.start() >= start.end():
         parts = start["system"], prompt[start.end() : end.start()], end["begun"]
     if ROLE.search(parts[1]):
-        raise Unreadable("a prompt of another template")
+        raise Unreadable("a prompt with an unknown template")
     return parts
 
 

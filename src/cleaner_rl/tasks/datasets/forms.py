@@ -60,7 +60,7 @@ def _read(value: object, entry: str | None) -> Cases:
         if not value.get("entry_point"):
             raise SkippedRowError("the test code has no entry point")
         return _assertions(str(value["test_code"]), str(value["entry_point"]))
-    raise SkippedRowError(f"test cases with the keys {sorted(value)} have no form that is known")
+    raise SkippedRowError(f"test cases with the keys {sorted(value)} have no known form")
 
 
 def _decoded(value: object) -> object:
@@ -97,13 +97,13 @@ def _inputs_and_outputs(value: Mapping[str, object], entry: str | None) -> Cases
     inputs, outputs = value["inputs"], value.get("outputs")
     entry = entry or (str(value["fn_name"]) if value.get("fn_name") else None)
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
-        raise SkippedRowError("inputs and outputs are no two lists of the same length")
+        raise SkippedRowError("inputs and outputs are not two lists of the same length")
     if entry is None:
         return Cases(tuple(map(Case, map(_lines, inputs), map(_lines, outputs))))
     try:
         return Cases(tuple(_calls(inputs, outputs)), entry)
     except (ValueError, TypeError) as error:
-        raise SkippedRowError("a call's arguments or result are no JSON") from error
+        raise SkippedRowError("a call's arguments or result are not JSON") from error
 
 
 def _calls(inputs: list[object], outputs: list[object]) -> Iterator[Case]:
@@ -135,7 +135,7 @@ def _assertions(code: str, entry: str | None) -> Cases:
     try:
         cases = tuple(call_case(args, kwargs, wanted) for (args, kwargs), wanted in calls)
     except (ValueError, TypeError) as error:
-        raise SkippedRowError(f"an assertion's values are no JSON: {error}") from error
+        raise SkippedRowError(f"an assertion's values are not JSON: {error}") from error
     # "Solution().method" names a method; the runner looks for it there by itself.
     return Cases(cases, entry.rpartition(".")[2] if entry else next(iter(names), None))
 

@@ -79,7 +79,14 @@ def prompt_names() -> list[str]:
 
 
 def load_prompt(name: str | Path) -> Prompt:
-    """Load a prompt of the package by name, or one of your own by its file."""
+    """Load a prompt of the package by name, or one of your own by its file.
+
+    Examples:
+        >>> from cleaner_rl.tasks import load_prompt
+        >>> prompt = load_prompt("stateless")
+        >>> prompt.tool.name, prompt.call_format
+        ('python', 'hermes')
+    """
     file = _file(name)
     values = _values(file)
     try:

@@ -84,7 +84,16 @@ _Loader.add_implicit_resolver(
 
 
 def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
-    """Read the recipe of a file, overridden by `settings` such as "batch.prompts=64"."""
+    """Read the recipe of a file, overridden by `settings` such as "batch.prompts=64".
+
+    Raises:
+        RecipeError: The file is not a recipe; the message says why and what to change.
+
+    Examples:
+        >>> from cleaner_rl.train import read_recipe
+        >>> read_recipe("recipes/saar-4b.yaml", ["run.steps=10"]).run.steps
+        10
+    """
     file = Path(path)
     try:
         with file.open("rb") as opened:
