@@ -353,8 +353,9 @@ def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
 def _expected_bytes(parquet: pq.ParquetFile, groups: Sequence[int], size: int) -> int:
     """Return the most bytes that some row groups of a file of this size may expand to."""
     parts = [parquet.metadata.row_group(group) for group in groups]
-    packed = sum(part.column(index).total_compressed_size for part in parts for index in range(part.num_columns))
-    return max(EXPANDED_BYTES // parquet.num_row_groups, EXPANSION * min(packed, size))
+    packed: int = sum(part.column(index).total_compressed_size for part in parts for index in range(part.num_columns))
+    groups_of_file: int = parquet.num_row_groups
+    return max(EXPANDED_BYTES // groups_of_file, EXPANSION * min(packed, size))
 
 
 def _samples(archive: zipfile.ZipFile, uri: str) -> list[str]:

@@ -74,8 +74,8 @@ class Plain:
 
     def from_json(self, value: Json) -> Any:
         """As it is. A value that a column could not hold is an error here too, because JSON itself takes any."""
-        kind = PYTHON[self.type]
-        if value is not None and (not isinstance(value, kind) or (kind is int and value.bit_length() > INT_BITS)):
+        fits = not isinstance(value, int) or value.bit_length() <= INT_BITS
+        if value is not None and not (isinstance(value, PYTHON[self.type]) and fits):
             raise TypeError(f"a {type(value).__name__} where {self.type} is stored")
         return value
 
