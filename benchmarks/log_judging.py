@@ -33,7 +33,11 @@ def figures() -> dict[str, dict[str, int]]:
         example = json.loads(line)
         source, name = example["source"], example["tool"]
         found = judge_call(
-            tools, tools.call(name, {}, 0, 0), example["text"], example.get("fields", {}), told=source in TOLD_ERRORS
+            tools,
+            tools.call(name, {}, 0, 0),
+            example["text"],
+            example.get("fields", {}),
+            no_error_means_success=source in TOLD_ERRORS,
         )
         told = None if found.result is None else "failed" if found.result.failed else "ok"
         count = counts.setdefault(source, Counter())

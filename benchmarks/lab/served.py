@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.lab.environments import ToyEnvironment
-from benchmarks.toy.local import LocalPolicy
+from benchmarks.toy.local import LocalEngine
 from benchmarks.toy.sandboxes import offered
 from cleaner_rl.rollout import (
     ChatRenderer,
@@ -68,7 +68,7 @@ def rolled(
     begin: Callable[[Task], str] | None = None,
 ) -> list[Trajectory[TokenSpan]]:
     """One rollout of each task. `begin` writes a first turn that the model doesn't choose."""
-    return asyncio.run(_rolled(LocalPolicy(model), model, environment, tasks, turns, stream, begin))
+    return asyncio.run(_rolled(LocalEngine(model), model, environment, tasks, turns, stream, begin))
 
 
 async def _rolled(

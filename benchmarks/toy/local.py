@@ -41,7 +41,7 @@ class _Request:
         return Completion(np.array(self.ids, np.int32), np.array(self.logprobs, np.float32), finish)
 
 
-class LocalPolicy:
+class LocalEngine:
     """A model of a folder, in this process."""
 
     def __init__(self, folder: Path) -> None:

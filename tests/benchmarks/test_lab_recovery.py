@@ -19,7 +19,7 @@ from cleaner_rl.rollout import Sampling
 from cleaner_rl.tools import ToolResult, ToolSet, call_format
 from cleaner_rl.trajectory import Ids, Key, StopReason
 from tests.builders import answered, failed, trajectory, worked
-from tests.rollout.scripted import ScriptedPolicy
+from tests.rollout.scripted import ScriptedEngine
 from tests.toy_site import site
 
 __all__ = ["site"]
@@ -52,7 +52,7 @@ def test_they_are_the_same_for_all_and_on_tasks_of_their_own() -> None:
 
 
 def test_only_the_first_words_are_given() -> None:
-    own = ScriptedPolicy(["mine"])
+    own = ScriptedEngine(["mine"])
     given: Ids = failed().reasoning.ids
 
     async def twice() -> list[list[int]]:

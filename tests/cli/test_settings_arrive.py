@@ -23,7 +23,7 @@ from cleaner_rl.cli import main
 from cleaner_rl.cli.purify import purify
 from cleaner_rl.cli.verify import verify
 from cleaner_rl.purify import PurifyScope
-from cleaner_rl.replay import Words
+from cleaner_rl.replay import TextMatch
 
 SHOWN_ONLY = "--json"
 """Says how a result is printed, and is nobody's setting."""
@@ -85,7 +85,9 @@ COMMANDS = {
             "--verify": Option(("--verify",), {"check": "ReplayCheck"}),
             "--session": Option(("--session",), {"check.settings.session": True}, ("--verify",)),
             "--fresh": Option(("--fresh",), {"check.settings.session": False}, ("--verify",)),
-            "--words": Option(("--words", "exact"), {"check.settings.words": Words.EXACT}, ("--verify",)),
+            "--text-match": Option(
+                ("--text-match", "exact"), {"check.settings.text_match": TextMatch.EXACT}, ("--verify",)
+            ),
             "--sandbox": Option(("--sandbox", "http://a"), {"check.settings.nodes": ("http://a",)}, ("--verify",)),
             "--sandbox-token": Option(("--sandbox-token", "t"), {"check.settings.token": "t"}, ("--verify",)),
             "--roc": Option(("--roc", "4"), {"settings.roc": 4}),
@@ -104,7 +106,7 @@ COMMANDS = {
         {
             "--session": Option(("--session",), {"settings.session": True}),
             "--fresh": Option(("--fresh",), {"settings.session": False}),
-            "--words": Option(("--words", "exact"), {"settings.words": Words.EXACT}),
+            "--text-match": Option(("--text-match", "exact"), {"settings.text_match": TextMatch.EXACT}),
             "--echo": Option(("--echo",), {"settings.echo": True}),
             "--no-echo": Option(("--no-echo",), {"settings.echo": False}),
             "--python-tool": Option(("--python-tool", "a"), {"settings.reading.python_tools": ("a",)}),

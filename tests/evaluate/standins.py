@@ -26,7 +26,7 @@ def tasks(count: int, name: str = "set") -> list[Task]:
 
 
 @dataclass
-class RulePolicy:
+class RuleEngine:
     rule: Rule
     requests: list[str] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ def seldom_mends(context: str, seed: int) -> str:
 
 @asynccontextmanager
 async def runner(
-    engine: RulePolicy, graders: dict[str, Grader] | None = None
+    engine: RuleEngine, graders: dict[str, Grader] | None = None
 ) -> AsyncIterator[RolloutRunner[TokenSpan]]:
     model = TokenModel(engine, chat(), call_format("hermes"), window=20_000)
     async with Node(NodeConfig(slots=2, preload=(BARE,))) as node:

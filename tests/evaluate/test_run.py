@@ -18,7 +18,7 @@ from cleaner_rl.rollout import EngineFaultError, journal
 from cleaner_rl.tasks import Grade, Message, Outcome, Task
 from cleaner_rl.trajectory import AnyTrajectory
 from cleaner_rl.trajectory.store import read
-from tests.evaluate.standins import RIGHT, WRONG, Rule, RulePolicy, mends, runner, seldom_mends, tasks
+from tests.evaluate.standins import RIGHT, WRONG, Rule, RuleEngine, mends, runner, seldom_mends, tasks
 
 SETTINGS = {"model": "stand-in"}
 
@@ -28,17 +28,17 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner_rl.rollout.runner.PAUSE", 0.0)
 
 
-def ran(folder: Path, plan: EvalPlan, rule: Rule) -> tuple[EvalProgress, RulePolicy, Counter[bool]]:
+def ran(folder: Path, plan: EvalPlan, rule: Rule) -> tuple[EvalProgress, RuleEngine, Counter[bool]]:
     """What came of a plan, the policy that was asked, and how much was there before."""
-    config = RulePolicy(rule)
+    engine = RuleEngine(rule)
     cached: Counter[bool] = Counter()
 
     async def go() -> EvalProgress:
-        async with runner(config) as made:
+        async with runner(engine) as made:
             with open_cache(folder, SETTINGS, plan.tasks) as kept:
                 return await run_plan(plan, made, kept, lambda _, before: cached.update([before]))
 
-    return asyncio.run(go()), config, cached
+    return asyncio.run(go()), engine, cached
 
 
 def results(folder: Path, plan: EvalPlan, rule: Rule) -> Evaluation:
@@ -190,7 +190,7 @@ def test_a_graders_fault_is_no_wrong_answer(tmp_path: Path) -> None:
 
     async def go() -> EvalProgress:
         plan = EvalPlan({"set": tasks(1)}, samples=1, repairs=(Repair.OFF,))
-        async with runner(RulePolicy(lambda context, seed: RIGHT), {"choice": Broken()}) as made:
+        async with runner(RuleEngine(lambda context, seed: RIGHT), {"choice": Broken()}) as made:
             with open_cache(tmp_path, SETTINGS, plan.tasks) as kept:
                 return await run_plan(plan, made, kept, lambda _, __: None)
 
@@ -210,7 +210,7 @@ def test_an_interrupted_run_keeps_what_is_finished(tmp_path: Path) -> None:
                 enough.set()
 
         plan = EvalPlan({"set": tasks(20)}, samples=1, repairs=(Repair.OFF,))
-        async with runner(RulePolicy(mends)) as made:
+        async with runner(RuleEngine(mends)) as made:
             with open_cache(tmp_path, SETTINGS, plan.tasks) as kept:
                 running = asyncio.create_task(run_plan(plan, made, kept, done))
                 await enough.wait()
@@ -228,7 +228,7 @@ def endless(folder: str) -> None:
     async def go() -> None:
         journal.FLUSH_SECONDS = 0.0
         plan = EvalPlan({"set": tasks(300)}, samples=1, repairs=(Repair.OFF,))
-        async with runner(RulePolicy(mends)) as made:
+        async with runner(RuleEngine(mends)) as made:
             with open_cache(Path(folder), SETTINGS, plan.tasks) as kept:
                 await run_plan(plan, made, kept, lambda _, __: None)
 

@@ -25,9 +25,11 @@ ALL_IS_WELL: list[dict[str, Any]] = [
 ]
 
 
-def judged(text: str, tool: str = "python", told: bool = False, arguments: Any = None, **fields: Any) -> Judged:
+def judged(
+    text: str, tool: str = "python", no_error_means_success: bool = False, arguments: Any = None, **fields: Any
+) -> Judged:
     call = TOOLS.call(tool, {} if arguments is None else arguments, 0, 0)
-    return judge_call(TOOLS, call, text, fields, told=told)
+    return judge_call(TOOLS, call, text, fields, no_error_means_success=no_error_means_success)
 
 
 def test_the_error_rate_on_the_labelled_results_is_the_documented_one() -> None:
@@ -70,11 +72,14 @@ def test_a_program_s_traceback_is_unsure_where_a_flag_says_that_all_is_well(fiel
     assert judged(raised("ValueError: x"), "read_file", **fields).by is By.FIELD
 
 
-def test_no_error_is_a_success_where_errors_are_told_but_not_of_programs() -> None:
-    assert judged("Error handling, chapter 1", "read_file", told=True).result is not None
+def test_no_error_is_a_success_where_errors_have_a_field_but_not_of_programs() -> None:
+    assert judged("Error handling, chapter 1", "read_file", no_error_means_success=True).result is not None
     assert judged("Error handling, chapter 1", "read_file").result is None
-    assert judged(raised("ValueError: x"), told=True, error=None).result == judged(raised("ValueError: x")).result
-    assert judged("bash: x: command not found", "bash", told=True).result is None
+    assert (
+        judged(raised("ValueError: x"), no_error_means_success=True, error=None).result
+        == judged(raised("ValueError: x")).result
+    )
+    assert judged("bash: x: command not found", "bash", no_error_means_success=True).result is None
 
 
 def test_what_was_printed_and_the_exception_are_told_apart() -> None:

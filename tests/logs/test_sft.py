@@ -135,7 +135,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA
         ({"role": "assistant", "refusal": "I can't."}, "assistant.*`refusal`"),
         ({"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, "type refusal"),
         ({"role": "assistant", "content": {"text": "A cat."}}, "neither text nor parts"),
-        ({"role": "assistant", "content": [["A cat."]]}, "no object"),
+        ({"role": "assistant", "content": [["A cat."]]}, "not an object"),
         ({"role": "user", "content": [{"type": "tool_result", "content": [PICTURE]}]}, "image_url"),
         ({"role": "tool", "content": [PICTURE]}, "image_url"),
         ({"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"name": "a"}}]}, "without a name"),

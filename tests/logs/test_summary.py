@@ -9,7 +9,7 @@ from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.records import read_record
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.purify import RepairConfig
-from cleaner_rl.purify.hindsight import Reason, left_of
+from cleaner_rl.purify.hindsight import Reason, left_alone
 from cleaner_rl.trajectory import TextSpan, Trajectory
 from tests.logs.cases import ANSWER, CASES, SLIP, Case, Step, py
 from tests.logs.rendering import openai
@@ -50,7 +50,7 @@ def test_abandoned_is_what_nothing_mended_although_the_model_went_on(name: str, 
 
 def test_a_mended_failure_that_was_left_alone_is_not_abandoned() -> None:
     raw = imported(CASES[0])
-    assert summed(raw, Cleaned(raw, left_of(raw.turns, Reason.UNSUCCESSFUL))).abandoned == 0
+    assert summed(raw, Cleaned(raw, left_alone(raw.turns, Reason.UNSUCCESSFUL))).abandoned == 0
 
 
 def test_what_is_said_of_an_error_after_somebody_spoke_is_noted_too() -> None:

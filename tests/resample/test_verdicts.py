@@ -31,11 +31,11 @@ def test_a_success_is_judged_by_its_penalty_and_a_failure_by_a_draw() -> None:
 def test_a_group_that_went_back_says_why() -> None:
     equal = select(group([1.0] * 4), RocConfig(keep=4), 0)
     assert {each["why"] for each in verdicts(equal, RocConfig(keep=4))} == {
-        "the group went back: all its rewards are equal"
+        "the group was refilled: all its rewards are equal"
     }
     small = select(group([1.0, 0.0, 0.0], usable=[True, True, False]), RocConfig(keep=4), 0)
     assert [each["why"] for each in verdicts(small, RocConfig(keep=4))] == [
-        *["the group went back: too few of its rollouts are usable"] * 2,
+        *["the group was refilled: too few of its rollouts are usable"] * 2,
         "not usable: a fault, or dropped",
     ]
 

@@ -52,7 +52,7 @@ Reply = str | Exception | None
 
 
 @dataclass
-class ScriptedPolicy:
+class ScriptedEngine:
     """Gives these replies, one after the other; the last one again and again."""
 
     replies: Sequence[Reply]
@@ -90,12 +90,12 @@ class ScriptedPolicy:
         return Scores(logprobs_of(prefix_T, suffix_T), version=4)
 
 
-class BrokenScores(ScriptedPolicy):
+class BrokenScores(ScriptedEngine):
     async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
         raise EngineFaultError("the engine is gone")
 
 
-def token_model(engine: ScriptedPolicy, window: int = 20_000, sampling: Sampling | None = None) -> TokenModel:
+def token_model(engine: ScriptedEngine, window: int = 20_000, sampling: Sampling | None = None) -> TokenModel:
     return TokenModel(engine, chat(), call_format("hermes"), window=window, sampling=sampling or Sampling())
 
 

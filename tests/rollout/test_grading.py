@@ -21,7 +21,7 @@ from cleaner_rl.rollout import (
 from cleaner_rl.sandbox import SessionRequest, Tier
 from cleaner_rl.tasks import ChoiceGrader, Grade, Outcome, RewardScale, Task
 from cleaner_rl.trajectory import RepairMode, StopReason, TokenSpan, Trajectory
-from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, BrokenScores, ScriptedPolicy, call, node, token_model
+from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, BrokenScores, ScriptedEngine, call, node, token_model
 from tests.rollout.test_loop import FakeSandbox, assert_exact
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import asynchronous
@@ -38,12 +38,12 @@ class Unable:
 
 
 async def finished(
-    config: ScriptedPolicy, purifier: Purifier | None = None, tool_env: ToolEnv | None = None, **options: Any
+    engine: ScriptedEngine, purifier: Purifier | None = None, tool_env: ToolEnv | None = None, **options: Any
 ) -> Trajectory[TokenSpan]:
     tool_env = tool_env or StatelessToolEnv(FakeSandbox())
     graders = options.pop("graders", {"choice": ChoiceGrader()})
     scale = options.pop("scale", RewardScale.SIGNED)
-    model = token_model(config)
+    model = token_model(engine)
     made = await rollout(
         TASK, KEY, prompt=STATELESS, model=model, tool_env=tool_env, seeds=SEEDS, purifier=purifier, **options
     )
@@ -54,27 +54,27 @@ async def finished(
 
 @asynchronous
 async def test_the_last_turn_is_graded_without_its_end_of_turn_token() -> None:
-    right = await finished(ScriptedPolicy([call("fine"), "The answer: C"]))
+    right = await finished(ScriptedEngine([call("fine"), "The answer: C"]))
     assert (right.success, right.reward) == (True, 1.0)
     assert right.info.answer == "C"
-    wrong = await finished(ScriptedPolicy(["The answer: B"]), scale=RewardScale.UNIT)
+    wrong = await finished(ScriptedEngine(["The answer: B"]), scale=RewardScale.UNIT)
     assert (wrong.success, wrong.reward) == (False, 0.0)
 
 
 @asynchronous
 async def test_a_rollout_that_ends_with_a_call_has_no_answer() -> None:
     called = call("fine", "The answer: C\n")
-    cut = await finished(ScriptedPolicy([called]), budget=RolloutBudget(turns=1))
+    cut = await finished(ScriptedEngine([called]), budget=RolloutBudget(turns=1))
     assert cut.stop_reason is StopReason.TURN_LIMIT
-    assert answer(cut, token_model(ScriptedPolicy([]))) == ""
+    assert answer(cut, token_model(ScriptedEngine([]))) == ""
     assert cut.success is False
 
 
 @asynchronous
 async def test_faults_and_wall_time_are_not_graded() -> None:
-    broken = await finished(ScriptedPolicy([EngineFaultError("gone")]))
-    late = await finished(ScriptedPolicy([None]), budget=RolloutBudget(seconds=0.1))
-    unjudged = await finished(ScriptedPolicy(["C"]), graders={"choice": Unable()})
+    broken = await finished(ScriptedEngine([EngineFaultError("gone")]))
+    late = await finished(ScriptedEngine([None]), budget=RolloutBudget(seconds=0.1))
+    unjudged = await finished(ScriptedEngine(["C"]), graders={"choice": Unable()})
     assert [each.stop_reason for each in (broken, late, unjudged)] == [
         StopReason.FAULT,
         StopReason.TIME_LIMIT,
@@ -87,12 +87,12 @@ async def test_faults_and_wall_time_are_not_graded() -> None:
 
 @asynchronous
 async def test_hindsight_collapses_and_scores_all_behind_the_first_edit_in_one_request() -> None:
-    config = ScriptedPolicy([call("fine"), call("error"), call("errors"), call("fine"), "The answer: C"])
-    trajectory = await finished(config, HINDSIGHT)
+    engine = ScriptedEngine([call("fine"), call("error"), call("errors"), call("fine"), "The answer: C"])
+    trajectory = await finished(engine, HINDSIGHT)
     assert len(trajectory.edits) == 1
     assert len(trajectory.turns) == 4
     assert_exact(trajectory)
-    ((prefix, suffix),) = config.scored
+    ((prefix, suffix),) = engine.scored
     assert prefix + suffix == trajectory.ids().tolist()
 
 
@@ -100,9 +100,9 @@ async def test_hindsight_collapses_and_scores_all_behind_the_first_edit_in_one_r
 async def test_only_successes_are_purified_where_the_policy_says_so() -> None:
     replies = [call("error"), call("errors"), "The answer: B"]
     purifier = Purifier(mode=RepairMode.HINDSIGHT, config=PurifyConfig(scope=PurifyScope.SUCCESSFUL))
-    assert not (await finished(ScriptedPolicy(replies), purifier)).edits
+    assert not (await finished(ScriptedEngine(replies), purifier)).edits
     live = replace(purifier, mode=RepairMode.SAAR)
-    cut = await finished(ScriptedPolicy(replies), live)
+    cut = await finished(ScriptedEngine(replies), live)
     assert len(cut.turns) == 1
     assert cut.turns[0].failed
     assert_exact(cut)
@@ -120,9 +120,9 @@ async def test_an_engine_that_breaks_while_it_scores_is_a_fault() -> None:
 
 @asynchronous
 async def test_without_re_scoring_moved_tokens_have_no_log_prob() -> None:
-    config = ScriptedPolicy([call("error"), call("errors"), "The answer: C"])
-    trajectory = await finished(config, Purifier(rescore=False))
-    assert not config.scored
+    engine = ScriptedEngine([call("error"), call("errors"), "The answer: C"])
+    trajectory = await finished(engine, Purifier(rescore=False))
+    assert not engine.scored
     assert np.isnan(trajectory.logprobs()).any()
 
 
@@ -130,9 +130,9 @@ async def test_without_re_scoring_moved_tokens_have_no_log_prob() -> None:
 async def test_an_edit_that_loses_too_much_is_refused() -> None:
     replies = [call("error"), call("errors"), "The answer: C"]
     for mode in RepairMode:
-        kept = await finished(ScriptedPolicy(replies), Purifier(mode=mode, max_logprob_gap=10.0))
+        kept = await finished(ScriptedEngine(replies), Purifier(mode=mode, max_logprob_gap=10.0))
         assert any(edit.commits for _, edit in kept.edits)
-        refused = await finished(ScriptedPolicy(replies), Purifier(mode=mode, max_logprob_gap=-10.0))
+        refused = await finished(ScriptedEngine(replies), Purifier(mode=mode, max_logprob_gap=-10.0))
         assert not any(edit.commits for _, edit in refused.edits)
 
 
@@ -142,11 +142,11 @@ async def test_hindsight_on_a_session_is_proven_by_replay() -> None:
     repaired = [call("x = 1") + call("print(y)", ""), call("x = 1") + call("print(x)", ""), "The answer: C"]
     async with node() as sandbox:
         tool_env = SessionToolEnv(sandbox, SessionRequest(preload="bare"))
-        proven = await finished(ScriptedPolicy(repaired), HINDSIGHT, tool_env)
+        proven = await finished(ScriptedEngine(repaired), HINDSIGHT, tool_env)
         assert proven.info.replay == "same"
         assert len(proven.edits) == 1
         timed = [call("print(y)"), call("import time\nprint(time.time_ns())"), "The answer: C"]
-        undone = await finished(ScriptedPolicy(timed), HINDSIGHT, tool_env)
+        undone = await finished(ScriptedEngine(timed), HINDSIGHT, tool_env)
         assert undone.info.replay == "nondeterministic"
         assert not undone.edits
         assert sandbox.status.sessions == 0
@@ -159,6 +159,6 @@ async def test_in_evaluation_nothing_is_purified_unless_asked(mode: RepairMode) 
 
     replies = [call("error"), call("errors"), "The answer: C"]
     quiet = Purifier(mode=mode, phase=Phase.EVALUATION)
-    assert not (await finished(ScriptedPolicy(replies), quiet)).edits
+    assert not (await finished(ScriptedEngine(replies), quiet)).edits
     asked = replace(quiet, config=PurifyConfig(in_evaluation=True))
-    assert (await finished(ScriptedPolicy(replies), asked)).edits
+    assert (await finished(ScriptedEngine(replies), asked)).edits

@@ -33,7 +33,7 @@ from tests.rollout.scripted import (
     STATELESS,
     TASK,
     Reply,
-    ScriptedPolicy,
+    ScriptedEngine,
     call,
     logprobs_of,
     node,
@@ -60,13 +60,13 @@ class FakeSandbox:
         raise AssertionError("nobody asked for a session")
 
 
-async def rolled(config: ScriptedPolicy, sandbox: Any = None, **options: Any) -> Trajectory[TokenSpan]:
+async def rolled(engine: ScriptedEngine, sandbox: Any = None, **options: Any) -> Trajectory[TokenSpan]:
     window = options.pop("window", 20_000)
     return await rollout(
         TASK,
         KEY,
         prompt=STATELESS,
-        model=token_model(config, window),
+        model=token_model(engine, window),
         seeds=SEEDS,
         **{"tool_env": StatelessToolEnv(sandbox or FakeSandbox()), **options},
     )
@@ -82,12 +82,12 @@ def assert_exact(trajectory: Trajectory[TokenSpan]) -> None:
 
 @asynchronous
 async def test_each_request_holds_exactly_the_ids_of_the_history() -> None:
-    config = ScriptedPolicy([call("print(6 * 7)"), call("print('é' * 3)"), "It is C."])
+    engine = ScriptedEngine([call("print(6 * 7)"), call("print('é' * 3)"), "It is C."])
     async with node() as sandbox:
-        trajectory = await rolled(config, sandbox)
+        trajectory = await rolled(engine, sandbox)
     assert trajectory.stop_reason is StopReason.ANSWERED
     assert [turn.results[0].output for turn in trajectory.turns[:2]] == ["42\n", "ééé\n"]
-    for index, asked in enumerate(config.asked):
+    for index, asked in enumerate(engine.asked):
         before = replace(trajectory, turns=trajectory.turns[:index])
         assert asked.prompt == before.ids().tolist()
         assert asked.seed == SEEDS.request(index)
@@ -99,9 +99,9 @@ async def test_each_request_holds_exactly_the_ids_of_the_history() -> None:
 @asynchronous
 async def test_a_failure_is_repaired_and_the_next_turn_sees_a_clean_history() -> None:
     fixed = call("x = 3\nprint(x)", "I see.\n")
-    config = ScriptedPolicy([call("x = 3\nprint(y)"), "Hm, no call.", call("print(z)"), fixed, "C."])
+    engine = ScriptedEngine([call("x = 3\nprint(y)"), "Hm, no call.", call("print(z)"), fixed, "C."])
     async with node() as sandbox:
-        trajectory = await rolled(config, sandbox, purifier=SAAR)
+        trajectory = await rolled(engine, sandbox, purifier=SAAR)
     assert trajectory.stop_reason is StopReason.ANSWERED
     turn, answer = trajectory.turns
     assert turn.edit is not None
@@ -110,22 +110,22 @@ async def test_a_failure_is_repaired_and_the_next_turn_sees_a_clean_history() ->
     assert answer.text == "C.<|im_end|>"
     assert residual_tally(trajectory).failed == 0
     # The clean history is what the next request held, and all of it is scored where it stands.
-    assert config.asked[-1].prompt == replace(trajectory, turns=(turn,)).ids().tolist()
+    assert engine.asked[-1].prompt == replace(trajectory, turns=(turn,)).ids().tolist()
     assert_exact(trajectory)
     # Every turn that was sampled is in the ledger, after the context that its request held.
     sampled = list(sampled_turns(trajectory))
     assert [each.turn.attempt for each in sampled] == [0, 1, 2, 3, 0]
-    for each, asked in zip(sampled, config.asked, strict=True):
+    for each, asked in zip(sampled, engine.asked, strict=True):
         context = replace(trajectory, turns=each.context)
         assert context.ids().tolist() == asked.prompt
-    assert [asked.seed for asked in config.asked[1:4]] == [SEEDS.request(0, attempt) for attempt in (1, 2, 3)]
+    assert [asked.seed for asked in engine.asked[1:4]] == [SEEDS.request(0, attempt) for attempt in (1, 2, 3)]
 
 
 @asynchronous
 async def test_re_scoring_asks_for_the_grafted_tokens_alone() -> None:
-    config = ScriptedPolicy([call("error"), call("errors"), "C."])
-    trajectory = await rolled(config, purifier=SAAR)
-    ((prefix, suffix),) = config.scored
+    engine = ScriptedEngine([call("error"), call("errors"), "C."])
+    trajectory = await rolled(engine, purifier=SAAR)
+    ((prefix, suffix),) = engine.scored
     turn = trajectory.turns[0]
     assert turn.action is not None
     assert suffix == turn.action.ids.tolist()
@@ -135,16 +135,16 @@ async def test_re_scoring_asks_for_the_grafted_tokens_alone() -> None:
 @asynchronous
 async def test_without_repair_or_off_the_coin_nothing_is_edited() -> None:
     for purifier in (None, Purifier(config=PurifyConfig(probability=0.0))):
-        config = ScriptedPolicy([call("error"), call("fine"), "C."])
-        trajectory = await rolled(config, purifier=purifier)
+        engine = ScriptedEngine([call("error"), call("fine"), "C."])
+        trajectory = await rolled(engine, purifier=purifier)
         assert len(trajectory.turns) == 3
         assert not trajectory.edits
-        assert not config.scored
+        assert not engine.scored
 
 
 @asynchronous
 async def test_re_scoring_after_another_sampling_is_refused_with_the_reason() -> None:
-    model = token_model(ScriptedPolicy(["C."]), sampling=Sampling(temperature=0.7))
+    model = token_model(ScriptedEngine(["C."]), sampling=Sampling(temperature=0.7))
 
     async def under(purifier: Purifier) -> Trajectory[TokenSpan]:
         tool_env = StatelessToolEnv(FakeSandbox())
@@ -161,27 +161,27 @@ async def test_re_scoring_after_another_sampling_is_refused_with_the_reason() ->
 @pytest.mark.parametrize("purifier", [None, SAAR])
 @asynchronous
 async def test_s2_a_fault_ends_the_rollout_and_is_never_repaired(purifier: Purifier | None) -> None:
-    config = ScriptedPolicy([call("fault"), "C."])
-    trajectory = await rolled(config, purifier=purifier)
+    engine = ScriptedEngine([call("fault"), "C."])
+    trajectory = await rolled(engine, purifier=purifier)
     assert trajectory.stop_reason is StopReason.FAULT
     assert not trajectory.usable
-    assert len(config.asked) == 1
+    assert len(engine.asked) == 1
     assert trajectory.info.fault
 
 
 @asynchronous
 async def test_s2_a_fault_under_an_attempt_ends_it_too() -> None:
-    config = ScriptedPolicy([call("error"), call("fault"), "C."])
-    trajectory = await rolled(config, purifier=SAAR)
+    engine = ScriptedEngine([call("error"), call("fault"), "C."])
+    trajectory = await rolled(engine, purifier=SAAR)
     assert trajectory.stop_reason is StopReason.FAULT
-    assert len(config.asked) == 2
+    assert len(engine.asked) == 2
     assert trajectory.info.fault
 
 
 @asynchronous
 async def test_an_engine_that_breaks_is_a_fault_and_what_came_before_is_kept() -> None:
-    config = ScriptedPolicy([call("fine"), EngineFaultError("no replica answers")])
-    trajectory = await rolled(config)
+    engine = ScriptedEngine([call("fine"), EngineFaultError("no replica answers")])
+    trajectory = await rolled(engine)
     assert trajectory.stop_reason is StopReason.FAULT
     assert trajectory.info.fault == "no replica answers"
     assert len(trajectory.turns) == 1
@@ -190,18 +190,18 @@ async def test_an_engine_that_breaks_is_a_fault_and_what_came_before_is_kept() -
 @asynchronous
 async def test_s3_a_malformed_call_gets_feedback_and_a_repair() -> None:
     broken = 'So.\n<tool_call>\n{"name": "python", "arguments": {"code": "print(1)}\n</tool_call>'
-    config = ScriptedPolicy([broken, call("print(1)"), "C."])
-    raw_one = await rolled(ScriptedPolicy([broken, "C."]))
+    engine = ScriptedEngine([broken, call("print(1)"), "C."])
+    raw_one = await rolled(ScriptedEngine([broken, "C."]))
     assert raw_one.turns[0].results[0].status is Status.MALFORMED
     assert "not valid JSON" in raw_one.turns[0].observation.text  # type: ignore[union-attr]
-    repaired = await rolled(config, purifier=SAAR)
+    repaired = await rolled(engine, purifier=SAAR)
     assert residual_tally(repaired).failed == 0
 
 
 @asynchronous
 async def test_s5_every_call_of_a_turn_has_its_own_result() -> None:
     two = call("error") + "\n" + call("fine", "")
-    trajectory = await rolled(ScriptedPolicy([two, "C."]))
+    trajectory = await rolled(ScriptedEngine([two, "C."]))
     turn = trajectory.turns[0]
     assert [result.status for result in turn.results] == [Status.ERROR, Status.OK]
     assert turn.observation is not None
@@ -220,14 +220,14 @@ async def test_calls_of_a_turn_run_side_by_side_on_a_stateless_tool() -> None:
                 await self.barrier.wait()
             return await super().run(request)
 
-    trajectory = await rolled(ScriptedPolicy([call("a") + call("b", ""), "C."]), Meeting())
+    trajectory = await rolled(ScriptedEngine([call("a") + call("b", ""), "C."]), Meeting())
     assert trajectory.stop_reason is StopReason.ANSWERED
 
 
 @asynchronous
 async def test_s12_an_attempt_without_a_call_switches_nothing_off() -> None:
-    config = ScriptedPolicy([call("error"), "No.", "No.", "No.", call("error"), call("fine"), "C."])
-    trajectory = await rolled(config, purifier=SAAR)
+    engine = ScriptedEngine([call("error"), "No.", "No.", "No.", call("error"), call("fine"), "C."])
+    trajectory = await rolled(engine, purifier=SAAR)
     first, second, _ = trajectory.turns
     assert first.failed
     assert first.edit is not None
@@ -239,8 +239,8 @@ async def test_s12_an_attempt_without_a_call_switches_nothing_off() -> None:
 
 @asynchronous
 async def test_s13_a_repair_in_the_last_turn_is_kept_and_no_call_dangles() -> None:
-    config = ScriptedPolicy([call("fine"), call("error"), call("fixed"), "C."])
-    trajectory = await rolled(config, budget=RolloutBudget(turns=2), purifier=SAAR)
+    engine = ScriptedEngine([call("fine"), call("error"), call("fixed"), "C."])
+    trajectory = await rolled(engine, budget=RolloutBudget(turns=2), purifier=SAAR)
     assert trajectory.stop_reason is StopReason.TURN_LIMIT
     assert len(trajectory.turns) == 2
     assert all(turn.results and turn.observation is not None for turn in trajectory.turns)
@@ -253,9 +253,9 @@ async def test_s13_a_repair_in_the_last_turn_is_kept_and_no_call_dangles() -> No
 async def test_a_history_holds_as_many_turns_with_repair_as_without(turns: int, on_unrepaired: OnUnrepaired) -> None:
     never = [call("error")]
     budget = RolloutBudget(turns=turns)
-    without = await rolled(ScriptedPolicy(never), budget=budget)
+    without = await rolled(ScriptedEngine(never), budget=budget)
     purifier = Purifier(config=PurifyConfig(on_unrepaired=on_unrepaired))
-    with_repair = await rolled(ScriptedPolicy(never), budget=budget, purifier=purifier)
+    with_repair = await rolled(ScriptedEngine(never), budget=budget, purifier=purifier)
     assert len(without.turns) == len(with_repair.turns) == turns
     assert without.stop_reason is with_repair.stop_reason is StopReason.TURN_LIMIT
 
@@ -290,7 +290,7 @@ HALF_FAILED = [call("fine") + call("error"), call("error"), "It is C."]
 async def test_s2_a_fault_while_the_state_is_made_again_ends_the_rollout(on_unrepaired: OnUnrepaired) -> None:
     tools = ForgetfulTools(changes=3, status=Status.FAULT)  # after the turn and an attempt
     purifier = Purifier(config=PurifyConfig(attempts=1, on_unrepaired=on_unrepaired))
-    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), tool_env=tools, purifier=purifier)
+    trajectory = await rolled(ScriptedEngine(HALF_FAILED), tool_env=tools, purifier=purifier)
     assert trajectory.stop_reason is StopReason.FAULT
     assert trajectory.info.fault == "gone"
 
@@ -299,7 +299,7 @@ async def test_s2_a_fault_while_the_state_is_made_again_ends_the_rollout(on_unre
 async def test_a_history_says_what_the_state_was_made_of() -> None:
     tools = ForgetfulTools(changes=3, status=Status.OK)
     purifier = Purifier(config=PurifyConfig(attempts=1))
-    trajectory = await rolled(ScriptedPolicy(HALF_FAILED), tool_env=tools, purifier=purifier)
+    trajectory = await rolled(ScriptedEngine(HALF_FAILED), tool_env=tools, purifier=purifier)
     assert trajectory.stop_reason is StopReason.ANSWERED
     (failed, _) = trajectory.turns
     assert [result.output for result in failed.results] == ["other", ""]
@@ -313,7 +313,7 @@ async def test_a_history_says_what_the_state_was_made_of() -> None:
 @asynchronous
 async def test_a_dropped_rollout_says_so() -> None:
     purifier = Purifier(config=PurifyConfig(on_unrepaired=OnUnrepaired.DROP))
-    trajectory = await rolled(ScriptedPolicy([call("error")]), purifier=purifier)
+    trajectory = await rolled(ScriptedEngine([call("error")]), purifier=purifier)
     assert trajectory.stop_reason is StopReason.DROPPED
     assert not trajectory.usable
 
@@ -322,13 +322,13 @@ async def test_a_dropped_rollout_says_so() -> None:
 async def test_s14_no_request_is_longer_than_the_window_whatever_is_tried() -> None:
     replies: list[Reply] = [call("error"), call("fine" * 40), call("error"), call("fine"), "It is C." * 30]
     ended = set()
-    start = len(token_model(ScriptedPolicy(["C."])).begin(STATELESS.messages(TASK)))
+    start = len(token_model(ScriptedEngine(["C."])).begin(STATELESS.messages(TASK)))
     for window in range(start - 2, start + 700, 13):
-        config = ScriptedPolicy(replies)
-        trajectory = await rolled(config, window=window, purifier=SAAR)
+        engine = ScriptedEngine(replies)
+        trajectory = await rolled(engine, window=window, purifier=SAAR)
         ended.add(trajectory.stop_reason)
-        assert all(len(asked.prompt) + asked.max_tokens <= window for asked in config.asked)
-        assert all(asked.max_tokens > 0 for asked in config.asked)
+        assert all(len(asked.prompt) + asked.max_tokens <= window for asked in engine.asked)
+        assert all(asked.max_tokens > 0 for asked in engine.asked)
         assert len(trajectory) <= max(window, start)
     assert ended == {StopReason.FAULT, StopReason.TOKEN_LIMIT, StopReason.ANSWERED}
 
@@ -339,7 +339,7 @@ async def test_the_response_keeps_its_budget_and_ends_with_a_sampled_token_or_wh
     for tokens in range(1, 420, 7):
         for purifier in (None, SAAR):
             trajectory = await rolled(
-                ScriptedPolicy(replies), budget=RolloutBudget(tokens=tokens, lookahead=150), purifier=purifier
+                ScriptedEngine(replies), budget=RolloutBudget(tokens=tokens, lookahead=150), purifier=purifier
             )
             assert len(trajectory) - len(trajectory.prompt) <= tokens
             if trajectory.stop_reason is StopReason.TOKEN_LIMIT and trajectory.turns:
@@ -349,11 +349,11 @@ async def test_the_response_keeps_its_budget_and_ends_with_a_sampled_token_or_wh
 
 @asynchronous
 async def test_a_prompt_that_does_not_fit_is_nobodys_failure() -> None:
-    config = ScriptedPolicy(["C."])
-    trajectory = await rolled(config, window=10)
+    engine = ScriptedEngine(["C."])
+    trajectory = await rolled(engine, window=10)
     assert trajectory.stop_reason is StopReason.FAULT
     assert "fills the model's window" in trajectory.info.fault
-    assert not config.asked
+    assert not engine.asked
 
 
 @asynchronous
@@ -366,18 +366,18 @@ async def test_an_answer_in_time_stays_one_however_long_the_tools_take_to_close(
             await asyncio.sleep(1.0)
 
     tool_env = ClosesLate(FakeSandbox())
-    trajectory = await rolled(ScriptedPolicy(["C."]), tool_env=tool_env, budget=RolloutBudget(seconds=0.8))
+    trajectory = await rolled(ScriptedEngine(["C."]), tool_env=tool_env, budget=RolloutBudget(seconds=0.8))
     assert trajectory.stop_reason is StopReason.ANSWERED
 
 
 @asynchronous
 async def test_the_wall_clock_ends_a_request_that_never_answers() -> None:
-    config = ScriptedPolicy([call("fine"), None])
+    engine = ScriptedEngine([call("fine"), None])
     before = tasks_left()
-    trajectory = await rolled(config, budget=RolloutBudget(seconds=0.3))
+    trajectory = await rolled(engine, budget=RolloutBudget(seconds=0.3))
     assert trajectory.stop_reason is StopReason.TIME_LIMIT
     assert len(trajectory.turns) == 1
-    assert config.waiting == 0
+    assert engine.waiting == 0
     assert tasks_left() == before
 
 
@@ -386,10 +386,10 @@ async def test_s22_a_rollout_leaves_no_task_however_it_ends() -> None:
     async with node() as sandbox:
         before = tasks_left()
         for replies in ([call("print(1)") * 3, "C."], [EngineFaultError("x")], [call("error"), call("print(1)"), "C."]):
-            await rolled(ScriptedPolicy(replies), sandbox, purifier=SAAR)
+            await rolled(ScriptedEngine(replies), sandbox, purifier=SAAR)
         assert tasks_left() == before
-        config = ScriptedPolicy([call("import time; time.sleep(60)") * 2])
-        task = asyncio.create_task(rolled(config, sandbox))
+        engine = ScriptedEngine([call("import time; time.sleep(60)") * 2])
+        task = asyncio.create_task(rolled(engine, sandbox))
         await until(lambda: sandbox.status.busy == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -400,14 +400,14 @@ async def test_s22_a_rollout_leaves_no_task_however_it_ends() -> None:
 
 @asynchronous
 async def test_a_cancelled_rollout_gives_its_request_up() -> None:
-    config = ScriptedPolicy([None])
+    engine = ScriptedEngine([None])
     before = tasks_left()
-    task = asyncio.create_task(rolled(config))
-    await until(lambda: config.waiting == 1)
+    task = asyncio.create_task(rolled(engine))
+    await until(lambda: engine.waiting == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert config.waiting == 0
+    assert engine.waiting == 0
     assert tasks_left() == before
 
 
@@ -417,5 +417,5 @@ async def test_the_same_seeds_give_the_same_trajectory() -> None:
         return replace(trajectory, info=RolloutInfo())
 
     replies: list[Reply] = [call("error"), call("error"), call("fine"), "C."]
-    one, two = [await rolled(ScriptedPolicy(replies), purifier=SAAR) for _ in range(2)]
+    one, two = [await rolled(ScriptedEngine(replies), purifier=SAAR) for _ in range(2)]
     assert bare(one) == bare(two)

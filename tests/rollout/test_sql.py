@@ -23,7 +23,7 @@ from cleaner_rl.tools import PluginError, Status, ToolCall, ToolResult, ToolSet,
 from cleaner_rl.trajectory import Key, RepairKind, StopReason, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, read
 from tests.rollout.chats import tokenizer
-from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedPolicy
+from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedEngine
 from tests.sandbox.serving import asynchronous
 
 SETUP = """
@@ -178,7 +178,7 @@ def prompt_file(folder: Path, shop: Path, **options: object) -> Path:
 async def rolled(prompt_path: Path, replies: list[str], purifier: Purifier | None) -> Trajectory[TokenSpan]:
     prompt = load_prompt(prompt_path)
     chat = ChatRenderer(tokenizer("qwen3"), ToolSet(prompt.tool))
-    model = TokenModel(ScriptedPolicy([*replies, "It is 14."]), chat, call_format("hermes"), window=20_000)
+    model = TokenModel(ScriptedEngine([*replies, "It is 14."]), chat, call_format("hermes"), window=20_000)
     sandbox: Any = None
     tool_env = tool_env_of(prompt, sandbox)
     return await rollout(TASK, KEY, prompt=prompt, model=model, tool_env=tool_env, seeds=SEEDS, purifier=purifier)

@@ -15,7 +15,7 @@ from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import Status, ToolCall
 from cleaner_rl.trajectory import RepairKind, StopReason, TokenSpan, Trajectory
-from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedPolicy, call, node, tasks_left, token_model
+from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedEngine, call, node, tasks_left, token_model
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import asynchronous, opened, until
 
@@ -28,10 +28,10 @@ def sessions_work_here() -> None:
     needs(Tier.T2)
 
 
-async def rolled(config: ScriptedPolicy, sandbox: Any, **options: Any) -> Trajectory[TokenSpan]:
+async def rolled(engine: ScriptedEngine, sandbox: Any, **options: Any) -> Trajectory[TokenSpan]:
     tool_env = SessionToolEnv(sandbox, BARE_SESSION)
     prompt = load_prompt("session")
-    return await rollout(TASK, KEY, prompt=prompt, model=token_model(config), tool_env=tool_env, seeds=SEEDS, **options)
+    return await rollout(TASK, KEY, prompt=prompt, model=token_model(engine), tool_env=tool_env, seeds=SEEDS, **options)
 
 
 def cell(code: str) -> ToolCall:
@@ -46,9 +46,9 @@ async def assert_replays(trajectory: Trajectory[TokenSpan], sandbox: Node) -> No
 
 @asynchronous
 async def test_calls_share_a_session_in_their_order_and_it_ends_with_the_rollout() -> None:
-    config = ScriptedPolicy([call("x = 1") + call("x += 1", "") + call("print(x)", ""), call("x"), "C."])
+    engine = ScriptedEngine([call("x = 1") + call("x += 1", "") + call("print(x)", ""), call("x"), "C."])
     async with node() as sandbox:
-        trajectory = await rolled(config, sandbox)
+        trajectory = await rolled(engine, sandbox)
         assert [result.output for result in trajectory.turns[0].results] == ["", "", "2\n"]
         assert trajectory.turns[1].results[0].output == "2\n"
         assert sandbox.status.sessions == 0
@@ -60,7 +60,7 @@ async def test_a_repair_runs_from_before_the_first_call_of_the_turn() -> None:
     attempt = call("print(x)") + call("x = 10", "")
     async with node() as sandbox:
         trajectory = await rolled(
-            ScriptedPolicy([call("x = 0"), failed, attempt, call("x"), "C."]), sandbox, purifier=SAAR
+            ScriptedEngine([call("x = 0"), failed, attempt, call("x"), "C."]), sandbox, purifier=SAAR
         )
         assert trajectory.stop_reason is StopReason.ANSWERED
         assert trajectory.turns[1].edit is not None
@@ -71,9 +71,9 @@ async def test_a_repair_runs_from_before_the_first_call_of_the_turn() -> None:
 
 @asynchronous
 async def test_attempts_that_left_nothing_stay_in_the_history() -> None:
-    config = ScriptedPolicy([call("x = 0"), *[call("x += 1; print(y)")] * 4, call("x"), "C."])
+    engine = ScriptedEngine([call("x = 0"), *[call("x += 1; print(y)")] * 4, call("x"), "C."])
     async with node() as sandbox:
-        trajectory = await rolled(config, sandbox, purifier=SAAR)
+        trajectory = await rolled(engine, sandbox, purifier=SAAR)
         assert len(trajectory.turns) == 7
         assert trajectory.turns[5].results[0].output == "0\n"
         await assert_replays(trajectory, sandbox)
@@ -85,10 +85,10 @@ async def test_after_a_repair_that_failed_the_session_is_where_the_history_leads
     """The failure and each attempt half work: what stands in the history must be what the session holds."""
     failed = call("x += 10") + call("print(y)", "")
     attempts = [call(f"x += {number}") + call("print(y)", "") for number in (1, 2, 3)]
-    config = ScriptedPolicy([call("x = 0"), failed, *attempts, call("x"), "C."])
+    engine = ScriptedEngine([call("x = 0"), failed, *attempts, call("x"), "C."])
     purifier = Purifier(config=PurifyConfig(on_unrepaired=on_unrepaired))
     async with node() as sandbox:
-        trajectory = await rolled(config, sandbox, purifier=purifier)
+        trajectory = await rolled(engine, sandbox, purifier=purifier)
         assert trajectory.stop_reason is StopReason.ANSWERED
         assert trajectory.turns[-2].results[0].output == "10\n"
         await assert_replays(trajectory, sandbox)
@@ -99,9 +99,9 @@ async def test_attempts_that_would_differ_in_the_history_are_kept_aside() -> Non
     """An attempt printed what it would not print after the failure that would stand before it."""
     failed = call("x += 10") + call("print(y)", "")
     attempt = call("print(x)") + call("print(y)", "")
-    config = ScriptedPolicy([call("x = 0"), failed, attempt, attempt, attempt, call("x"), "C."])
+    engine = ScriptedEngine([call("x = 0"), failed, attempt, attempt, attempt, call("x"), "C."])
     async with node() as sandbox:
-        trajectory = await rolled(config, sandbox, purifier=SAAR)
+        trajectory = await rolled(engine, sandbox, purifier=SAAR)
         assert len(trajectory.turns) == 4
         edit = trajectory.turns[1].edit
         assert edit is not None
@@ -240,21 +240,21 @@ async def test_s22_a_cancelled_rollout_leaves_no_session_and_no_task() -> None:
         await warm.close()
         before = tasks_left()
         # In the middle of a cell.
-        task = asyncio.create_task(rolled(ScriptedPolicy([call("import time; time.sleep(60)")]), client))
+        task = asyncio.create_task(rolled(ScriptedEngine([call("import time; time.sleep(60)")]), client))
         await until(lambda: held.status.sessions == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await until(lambda: held.status.sessions == 0)
         # While the session is being opened.
-        task = asyncio.create_task(rolled(ScriptedPolicy([call("1")]), client))
+        task = asyncio.create_task(rolled(ScriptedEngine([call("1")]), client))
         await until(lambda: len(tasks_left()) > len(before) + 1 or task.done())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await until(lambda: held.status.sessions == 0)
         # By its own time limit.
-        late = await rolled(ScriptedPolicy([call("while True: pass")]), client, budget=RolloutBudget(seconds=1.0))
+        late = await rolled(ScriptedEngine([call("while True: pass")]), client, budget=RolloutBudget(seconds=1.0))
         assert late.stop_reason is StopReason.TIME_LIMIT
         await until(lambda: held.status.sessions == 0)
         await until(lambda: tasks_left() <= before)

@@ -13,7 +13,7 @@ from cleaner_rl.rollout.tool_env import ToolSession
 from cleaner_rl.rollout.tool_plugins import GuardedToolEnv
 from cleaner_rl.tools import Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Key, StopReason
-from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, ScriptedPolicy, call, token_model
+from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, ScriptedEngine, call, token_model
 from tests.sandbox.serving import asynchronous
 
 
@@ -48,9 +48,9 @@ class Breaking:
 
 
 async def rolled(tool: GuardedToolEnv) -> tuple[StopReason | None, str]:
-    config = ScriptedPolicy([call("1"), call("2"), call("3"), call("4"), "done"])
+    engine = ScriptedEngine([call("1"), call("2"), call("3"), call("4"), "done"])
     made = await rollout(
-        TASK, KEY, prompt=STATELESS, model=token_model(config, 20_000), tool_env=tool, seeds=SEEDS, purifier=Purifier()
+        TASK, KEY, prompt=STATELESS, model=token_model(engine, 20_000), tool_env=tool, seeds=SEEDS, purifier=Purifier()
     )
     return made.stop_reason, made.info.fault
 

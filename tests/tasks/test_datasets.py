@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.tasks import TASK_LOADERS, Cases, DatasetError, dataset_names, load_from_hub, load_tasks
-from cleaner_rl.tasks.datasets.forms import read_cases
+from cleaner_rl.tasks.datasets.forms import looks_like_cases, read_cases
 from cleaner_rl.tasks.datasets.rows import SkippedRowError
 from cleaner_rl.tasks.datasets.sources import DAPO_AFTER, DAPO_BEFORE, SOURCES
 from cleaner_rl.tools import PluginError
@@ -232,6 +232,29 @@ def test_a_pickle_that_would_do_something_is_refused() -> None:
         read_cases(evil)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '[{"input": ' + "9" * 5_000])
+def test_finding_test_cases_that_no_reader_takes_are_skipped(text: str) -> None:
+    assert not looks_like_cases(text)
+    with pytest.raises(SkippedRowError, match="neither JSON"):
+        read_cases(text)
+
+
+def test_finding_packed_test_cases_that_expand_without_end_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = json.dumps([{"input": " " * 10_000, "output": ""}])
+    packed = base64.b64encode(zlib.compress(pickle.dumps(cases))).decode()
+    assert len(read_cases(packed).cases) == 1
+    monkeypatch.setattr("cleaner_rl.tasks.datasets.forms.UNPACKED_BYTES", 1_000)
+    with pytest.raises(SkippedRowError, match="packed"):
+        read_cases(packed)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"a": ' + "9" * 5_000 + "}"])
+def test_finding_line_of_tasks_that_no_reader_takes_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(line)
+    with pytest.raises(DatasetError, match=r"tasks\.jsonl, line 1"):
+        load_tasks("aime24", tmp_path / "tasks.jsonl")
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -239,9 +262,9 @@ def test_a_pickle_that_would_do_something_is_refused() -> None:
         ("", "no test cases"),
         ("5", "neither a list"),
         ("nonsense!", "neither JSON"),
-        ({"other": 1}, "no form"),
+        ({"other": 1}, "no known form"),
         ({"inputs": ["1"], "outputs": []}, "same length"),
-        ({"inputs": ["x"], "outputs": ["1"], "fn_name": "f"}, "no JSON"),
+        ({"inputs": ["x"], "outputs": ["1"], "fn_name": "f"}, "not JSON"),
         ({"assert_case": ["assert f(1)"]}, "literal"),
         ({"assert_case": ["assert f(1) == 1", "assert g(1) == 1"]}, "one function"),
         ({"assert_case": ["assert ("]}, "literal"),
@@ -249,10 +272,10 @@ def test_a_pickle_that_would_do_something_is_refused() -> None:
         ({"assert_case": ["assert f((1, 2)) == 3"]}, "arguments"),
         ({"assert_case": ["assert f([{1: 2}]) == 3"]}, "arguments"),
         ({"assert_case": ["assert f(k={'a': (1,)}) == 3"]}, "arguments"),
-        ({"assert_case": ["assert f({1}) == 3"]}, "no JSON"),
-        ({"assert_case": ["assert f(1) == {3}"]}, "no JSON"),
+        ({"assert_case": ["assert f({1}) == 3"]}, "not JSON"),
+        ({"assert_case": ["assert f(1) == {3}"]}, "not JSON"),
         ({"test_code": "def check(candidate):\n    assert candidate(1) == 1"}, "no entry point"),
-        ({"inputs": "12", "outputs": "34"}, "no two lists"),
+        ({"inputs": "12", "outputs": "34"}, "not two lists"),
         ([["a", "b"]], "no input"),
         ([{"input": "a"}], "no output"),
     ],

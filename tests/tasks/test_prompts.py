@@ -91,6 +91,8 @@ def test_a_base_may_have_a_base_which_is_looked_for_beside_it(tmp_path: Path) ->
         ('answer = "x"', "'answer'"),
         ("system = 5", "'system'"),
         ("= 3", "TOML"),
+        ("a = " + "[" * 100_000, "TOML"),
+        ("system" + ".a" * 5_000 + " = 1", "system"),
     ],
 )
 def test_a_value_of_another_kind_is_named_with_its_file(text: str, said: str, tmp_path: Path) -> None:

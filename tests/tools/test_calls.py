@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from cleaner_rl.tools import ToolSet, ToolSpec, python_tool
+from cleaner_rl.tools import ToolSet, ToolSpec, python_tool, read_json
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
@@ -55,3 +56,23 @@ def test_a_schema_without_a_type_gives_none(schema: dict[str, object]) -> None:
 
 def test_a_schema_whose_required_is_no_list_requires_nothing() -> None:
     assert ToolSpec("t", {"required": "code"}).required == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, b"[" * 100_000, "[" * 101 + "]" * 101, '{"a":' * 101 + "1" + "}" * 101]
+)
+def test_finding_deep_json_is_a_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match="more than 100"):
+        read_json(text)
+
+
+def test_json_as_deep_as_allowed_is_read_and_brackets_in_texts_are_no_depth() -> None:
+    assert read_json("[" * 100 + "]" * 100) == json.loads("[" * 100 + "]" * 100)
+    assert read_json(json.dumps(["[" * 1_000])) == ["[" * 1_000]
+    assert read_json(json.dumps([[each] for each in range(1_000)]).encode())[999] == [999]
+
+
+def test_finding_integer_of_too_many_digits_is_a_value_error() -> None:
+    assert read_json("9" * 4_300) == int("9" * 4_300)
+    with pytest.raises(ValueError, match="more than 4,300 digits"):
+        read_json("9" * 4_301)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -130,11 +131,46 @@ def test_without_edits_any_temperature_will_do() -> None:
     assert to_recipe(values(method="roc", sampling={"temperature": 0.7})).sampling.temperature == 0.7
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [", "isn.t valid YAML"), ("- 1", "holds no settings")])
+@pytest.mark.parametrize(("text", "message"), [("a: [", "can.t be read as YAML"), ("- 1", "holds no settings")])
 def test_a_file_without_settings_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "recipe.yaml").write_text(text)
     with pytest.raises(RecipeError, match=message):
         read_recipe(tmp_path / "recipe.yaml")
+
+
+def nine_times(opening: str, closing: str) -> str:
+    """Aliases to aliases: eight lines that stand for 9 ** 9 values."""
+    lines = ["a: &a {x: 1}"]
+    for before, name in pairwise("abcdefghi"):
+        lines.append(f"{name}: &{name} {opening}{', '.join([f'*{before}'] * 9)}{closing}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (nine_times("[", "]"), r"10,000 values[\s\S]*line 5"),
+        (nine_times("{<<: [", "]}"), r"10,000 values[\s\S]*line 5"),
+        ("a: &a [*a]", r"alias \*a[\s\S]*line 1"),
+        ("[" * 100_000, "more than 20 deep"),
+        ("- " * 10_000, "more than 20 deep"),
+        ("seed: " + "9" * 5_000, "4300 digits"),
+        ("seed: 2001-99-99", "month"),
+        ("seed: !!int ''", "index"),
+        ("method: [saar]", "method is"),
+        ("# " + "x" * (1 << 20), "1,048,576 bytes"),
+    ],
+)
+def test_finding_yaml_that_was_made_to_harm_is_refused_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(RecipeError, match=message):
+        read_recipe(tmp_path / "recipe.yaml")
+
+
+def test_an_alias_stands_for_its_values(tmp_path: Path) -> None:
+    text = YAML.replace("{train: [train.parquet]}", "{train: &files [train.parquet], held_out: *files}")
+    (tmp_path / "recipe.yaml").write_text(text)
+    assert read_recipe(tmp_path / "recipe.yaml").tasks.held_out == ["train.parquet"]
 
 
 @pytest.mark.parametrize("setting", ["batch.prompts", "=3", "name.of=3"])

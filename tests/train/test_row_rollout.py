@@ -18,7 +18,7 @@ from cleaner_rl.train.verl.row_rollout import PHASE, ROUND, roll
 from cleaner_rl.train.verl.runner import runner_of, shared_runner
 from cleaner_rl.trajectory import RepairKind, RepairMode, StopReason
 from tests.rollout.chats import tokenizer
-from tests.rollout.scripted import ScriptedPolicy, call, node, tasks_left
+from tests.rollout.scripted import ScriptedEngine, call, node, tasks_left
 from tests.train.recipes import values
 
 TASK = Task("sums/1", (Message("user", "What is 1+1?"),), "math", "2", "sums", "train")
@@ -37,7 +37,7 @@ def row(phase: Phase = Phase.TRAINING, step: int = 3, again: int = 0, number: in
     return {**columns, "global_steps": step, "session_id": number, PHASE: str(phase), ROUND: again}
 
 
-async def rolled(plan: Recipe, engine: ScriptedPolicy, columns: dict[str, Any]) -> Graded:
+async def rolled(plan: Recipe, engine: ScriptedEngine, columns: dict[str, Any]) -> Graded:
     with MathPool() as pool:
         async with node() as sandbox:
             graders: Any = {"math": MathGrader(pool), "choice": ChoiceGrader()}
@@ -45,12 +45,12 @@ async def rolled(plan: Recipe, engine: ScriptedPolicy, columns: dict[str, Any]) 
             return await roll(shared, plan, engine, columns, SAMPLING, window=20_000)
 
 
-def run(plan: Recipe, engine: ScriptedPolicy, columns: dict[str, Any]) -> Graded:
+def run(plan: Recipe, engine: ScriptedEngine, columns: dict[str, Any]) -> Graded:
     return asyncio.run(rolled(plan, engine, columns))
 
 
 def test_a_row_is_rolled_out_repaired_graded_and_made_a_row() -> None:
-    trajectory = run(recipe(), ScriptedPolicy(REPAIRED), row())
+    trajectory = run(recipe(), ScriptedEngine(REPAIRED), row())
 
     assert [edit.kind for _, edit in trajectory.edits] == [RepairKind.GRAFT]
     assert (trajectory.success, trajectory.reward, trajectory.stop_reason) == (True, 1.0, StopReason.ANSWERED)
@@ -61,7 +61,7 @@ def test_a_row_is_rolled_out_repaired_graded_and_made_a_row() -> None:
 
 
 def test_s18_an_evaluation_is_never_repaired_and_draws_alike_at_every_step() -> None:
-    early, late = ScriptedPolicy(REPAIRED), ScriptedPolicy(REPAIRED)
+    early, late = ScriptedEngine(REPAIRED), ScriptedEngine(REPAIRED)
     first = run(recipe(), early, row(Phase.EVALUATION, step=0))
     run(recipe(), late, row(Phase.EVALUATION, step=50))
 
@@ -72,7 +72,7 @@ def test_s18_an_evaluation_is_never_repaired_and_draws_alike_at_every_step() -> 
 
 @pytest.mark.parametrize("changed", [{"step": 4}, {"again": 1}, {"number": 1}])
 def test_another_look_at_a_task_draws_anew(changed: dict[str, int]) -> None:
-    one, other = ScriptedPolicy(["\\boxed{2}"]), ScriptedPolicy(["\\boxed{2}"])
+    one, other = ScriptedEngine(["\\boxed{2}"]), ScriptedEngine(["\\boxed{2}"])
     run(recipe("grpo"), one, row())
     run(recipe("grpo"), other, row(**changed))  # type: ignore[arg-type]
     assert one.asked[0].seed != other.asked[0].seed
@@ -80,32 +80,32 @@ def test_another_look_at_a_task_draws_anew(changed: dict[str, int]) -> None:
 
 def test_s18_the_coin_is_the_seeds() -> None:
     half = recipe(purify={"probability": 0.5})
-    drawn = [bool(run(half, ScriptedPolicy(REPAIRED), row(number=number)).edits) for number in range(6)]
-    again = [bool(run(half, ScriptedPolicy(REPAIRED), row(number=number)).edits) for number in range(6)]
+    drawn = [bool(run(half, ScriptedEngine(REPAIRED), row(number=number)).edits) for number in range(6)]
+    again = [bool(run(half, ScriptedEngine(REPAIRED), row(number=number)).edits) for number in range(6)]
     assert drawn == again
     assert set(drawn) == {True, False}
 
 
 def test_what_the_coin_leaves_out_can_be_collapsed_afterwards() -> None:
     later = recipe(purify={"schedule": [(3, 1.0), (4, 0.0)], "fallback": "hindsight"})
-    live, afterwards = (run(later, ScriptedPolicy(REPAIRED), row(step=step)) for step in (3, 4))
+    live, afterwards = (run(later, ScriptedEngine(REPAIRED), row(step=step)) for step in (3, 4))
 
     assert [edit.mode for _, edit in live.edits] == [RepairMode.SAAR]
     assert [edit.mode for _, edit in afterwards.edits] == [RepairMode.HINDSIGHT]
-    assert not run(later, ScriptedPolicy(REPAIRED), row(Phase.EVALUATION)).edits
+    assert not run(later, ScriptedEngine(REPAIRED), row(Phase.EVALUATION)).edits
 
 
 def test_all_that_was_sampled_is_counted_whatever_is_trained_on() -> None:
     wrong = [call("print(y)"), call("print(1 + 1)"), "So it is \\boxed{3}."]
-    raw = run(recipe("grpo"), ScriptedPolicy(wrong), row())
-    cut = run(recipe(purify={"scope": "successful"}), ScriptedPolicy(wrong), row())
+    raw = run(recipe("grpo"), ScriptedEngine(wrong), row())
+    cut = run(recipe(purify={"scope": "successful"}), ScriptedEngine(wrong), row())
 
     assert len(cut.turns) == 1  # up to the first failure
     assert raw.info.sampled == cut.info.sampled == raw.loss_mask().sum()
 
 
 def test_without_tools_a_call_is_talk_and_nothing_is_said_of_any() -> None:
-    trajectory = run(recipe("no-tools"), ScriptedPolicy([f"{call('print(2)')} \\boxed{{2}}", "never asked"]), row())
+    trajectory = run(recipe("no-tools"), ScriptedEngine([f"{call('print(2)')} \\boxed{{2}}", "never asked"]), row())
 
     assert (len(trajectory.turns), trajectory.stop_reason, trajectory.success) == (1, StopReason.ANSWERED, True)
     assert not trajectory.turns[0].calls
@@ -115,12 +115,12 @@ def test_without_tools_a_call_is_talk_and_nothing_is_said_of_any() -> None:
 
 def test_an_evaluation_can_have_fewer_turns_than_training() -> None:
     plan = recipe("grpo", budget={"turns": 3, "evaluation_turns": 2})
-    assert len(run(plan, ScriptedPolicy(REPAIRED), row()).turns) == 3
-    assert len(run(plan, ScriptedPolicy(REPAIRED), row(Phase.EVALUATION)).turns) == 2
+    assert len(run(plan, ScriptedEngine(REPAIRED), row()).turns) == 3
+    assert len(run(plan, ScriptedEngine(REPAIRED), row(Phase.EVALUATION)).turns) == 2
 
 
 def test_s2_an_engine_that_breaks_makes_no_row() -> None:
-    trajectory = run(recipe(), ScriptedPolicy([EngineFaultError("gone")]), row())
+    trajectory = run(recipe(), ScriptedEngine([EngineFaultError("gone")]), row())
     assert trajectory.stop_reason is StopReason.FAULT
     assert to_row(trajectory, recipe()) is None
 
@@ -128,7 +128,7 @@ def test_s2_an_engine_that_breaks_makes_no_row() -> None:
 def test_s22_a_process_has_one_runner_and_many_rollouts_leave_no_task() -> None:
     async def many() -> None:
         plan = RunPlan(recipe(), ("http://127.0.0.1:1",), None)  # type: ignore[arg-type]
-        engine = ScriptedPolicy([])
+        engine = ScriptedEngine([])
         runners = await asyncio.gather(*[shared_runner(plan, tokenizer("qwen3"), engine) for _ in range(100)])
         assert len(set(map(id, runners))) == 1
         assert not tasks_left()

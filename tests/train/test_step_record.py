@@ -84,7 +84,7 @@ def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_pat
     metrics = record.finish(3, "train")
 
     (easy,) = [each for each in read(tmp_path / "trajectories") if each.key.task == "easy"]
-    assert easy.info.roc["why"] == "the group went back: all of its rollouts solved the task, or none did"  # type: ignore[index]
+    assert easy.info.roc["why"] == "the group was refilled: all of its rollouts solved the task, or none did"  # type: ignore[index]
     assert metrics["cleaner/groups/zero_variance"] == 1
     assert metrics["cleaner/accuracy"] == 0.5
 

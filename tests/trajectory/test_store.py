@@ -340,6 +340,36 @@ def test_one_trajectory_is_read_by_its_place(tmp_path: Path, monkeypatch: pytest
             read_at(file, 8)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("info", "[" * 100_000),
+        ("info", "[1]"),
+        ("turns", 5),
+        ("prompt", "text"),
+        ("reward", "high"),
+        ("step", [1]),
+        ("rollout", 2**63),
+    ],
+)
+def test_finding_line_that_no_store_wrote_is_named(field: str, value: object, tmp_path: Path) -> None:
+    write(JsonlWriter(tmp_path / "store.jsonl"), numbered(1))
+    record = json.loads((tmp_path / "store.jsonl").read_text())
+    (tmp_path / "store.jsonl").write_text(json.dumps(record | {field: value}))
+    with pytest.raises(StoreError, match=r"line 1 of .*store\.jsonl"):
+        list(read(tmp_path / "store.jsonl"))
+
+
+def test_finding_deep_info_in_parquet_is_named(tmp_path: Path) -> None:
+    write(ParquetWriter(tmp_path / "store"), numbered(1))
+    (part,) = (tmp_path / "store").rglob("*.parquet")
+    table = pq.read_table(part)
+    place = table.schema.get_field_index("info")
+    pq.write_table(table.set_column(place, table.schema.field(place), pa.array(["[" * 100_000])), part)
+    with pytest.raises(StoreError, match=part.name):
+        list(read(tmp_path / "store"))
+
+
 @given(st.lists(any_trajectories, min_size=2, max_size=4))
 @settings(deadline=None, max_examples=examples(25))
 def test_reading_one_equals_reading_all(trajectories: list[AnyTrajectory]) -> None:

@@ -56,7 +56,7 @@ def test_a_list_and_a_trajectory(address: str) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "problem"),
     [
-        ("/api/list?size=x", 400, "size=x is no number"),
+        ("/api/list?size=x", 400, "size=x isn't a number"),
         ("/api/trajectory?id=..%2F..%2Fetc%2Fpasswd:0", 404, "there is no trajectory at"),
         ("/api/list?page=inf", 400, "page=inf is out of range"),
         ("/etc/passwd", 404, "there is nothing at"),

@@ -11,6 +11,7 @@ from threading import Event, Thread
 from time import sleep
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cleaner_rl.train.verl.step_record import figures_of
@@ -94,7 +95,7 @@ def test_pages_part_a_list_without_loss(library: Library) -> None:
     [
         ("color=red", "there is no filter 'color'"),
         ("edits=some", "choose one of any, graft, replace, uncorrected, none"),
-        ("reward_min=much", "reward_min=much is no number"),
+        ("reward_min=much", "reward_min=much isn't a number"),
         ("size=100000", "out of range"),
         ("page=nan", "out of range"),
         ("page=inf", "out of range"),
@@ -326,7 +327,33 @@ def test_a_file_that_nobody_could_read_harms_no_other(tmp_path: Path) -> None:
         library.update()
         assert library.page({})["total"] == 1
         (problem,) = library.overview()["problems"]
-        assert problem["problem"].startswith("deep.jsonl can't be read: maximum recursion depth")
+        assert "deep.jsonl can't be read: RecursionError" in problem["problem"]
+
+
+def test_finding_number_that_no_float_holds_in_a_metrics_file_is_left_out(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", [grafted()])
+    lines = [f'{{"run": "saar", "step": 1, "metrics": {{"huge": 1{"0" * 400}, "reward": 0.5}}}}', "[" * 100_000]
+    (store / "metrics.jsonl").write_text("\n".join(lines))
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        (run,) = library.overview()["runs"]
+    assert run["logged"] == ["reward"]
+
+
+def test_finding_replaced_turns_that_are_under_each_other_are_a_problem_of_their_file(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", [grafted()])
+    (file,) = store.rglob("*.parquet")
+    table = pq.read_table(file)
+    place = table.schema.get_field_index("replaced")
+    rows = table.column(place).to_pylist()
+    history = len(table.column("turns").to_pylist()[0])
+    rows[0][0]["under"], rows[0][1]["under"] = history + 1, history
+    circle = table.set_column(place, table.schema.field(place), pa.array(rows, table.schema.field(place).type))
+    pq.write_table(circle, file)
+    with Library(store, tmp_path / "cache") as library:
+        library.update()
+        (problem,) = library.overview()["problems"]
+        assert "under" in problem["problem"]
 
 
 def test_only_the_file_whose_reader_is_killed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,30 +27,30 @@ class Later(NamedTuple):
 
 
 COMMANDS: Mapping[str, Later] = {
-    "compare": Later("cleaner_rl.cli.compare", "What changed from one evaluation to another."),
+    "compare": Later("cleaner_rl.cli.compare", "Compare two evaluations."),
     "completion": Later("cleaner_rl.cli.completion", "Print the script that completes commands in a shell."),
-    "demo": Later("cleaner_rl.cli.demo", "Watch a failure being repaired: one page with before and after, in seconds."),
-    "doctor": Later("cleaner_rl.cli.doctor", "What this machine can do, and what to do about what it can't."),
+    "demo": Later("cleaner_rl.cli.demo", "Show a repair on one page, before and after, in seconds."),
+    "doctor": Later("cleaner_rl.cli.doctor", "Check what this machine can run, and how to fix what it can't."),
     "eval": Later(
         "cleaner_rl.cli.eval",
-        "Judge a model: pass@k with intervals, tool errors, cost; repair off and on.",
+        "Evaluate a model: pass@k with intervals, tool errors, cost; repair off and on.",
         "eval,rollout,sandbox",
     ),
     "plugins": Later(
-        "cleaner_rl.cli.plugins", "Call formats, graders, tools and more: what is installed, and is it whole?"
+        "cleaner_rl.cli.plugins", "List installed plug-ins (call formats, graders, tools, …) and check them."
     ),
     "purify": Later("cleaner_rl.cli.purify", "Repair agent logs, and write training data."),
     "rollout": Later(
         "cleaner_rl.cli.rollout",
-        "Let a model work on tasks, with repair, into a store of trajectories.",
+        "Run a model on tasks, with repair, and store its trajectories.",
         "eval,rollout,sandbox",
     ),
     "sandbox": Later(
-        "cleaner_rl.cli.sandbox", "Run model-written Python: serve nodes, attack them, measure them.", "sandbox"
+        "cleaner_rl.cli.sandbox", "Run model-written Python: serve, attack and measure sandbox nodes.", "sandbox"
     ),
     "train": Later("cleaner_rl.cli.train", "Train a model by a recipe, on verl.", "verl"),
     "verify": Later("cleaner_rl.cli.verify", "Run the calls of a store again, and compare the results."),
-    "view": Later("cleaner_rl.cli.view", "See trajectories, what was changed in them, and runs, in a browser."),
+    "view": Later("cleaner_rl.cli.view", "View trajectories, their edits, and runs in a browser."),
 }
 
 
@@ -76,7 +76,8 @@ class LazyGroup(click.Group):
             if not later.extras or str(error.name).startswith("cleaner_rl"):
                 raise
             raise click.ClickException(
-                f"`cleaner {cmd_name}` needs {error.name}, which isn't here: pip install 'cleaner-rl[{later.extras}]'"
+                f"`cleaner {cmd_name}` needs {error.name}, which is not installed: "
+                f"pip install 'cleaner-rl[{later.extras}]'"
             ) from None
         return command
 

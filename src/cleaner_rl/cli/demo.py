@@ -64,7 +64,7 @@ async def _play() -> list[Trajectory[TextSpan]]:
 def _tell(trajectory: Trajectory[TextSpan]) -> None:
     name = trajectory.key.task
     if not trajectory.usable:
-        raise click.ClickException(f"{name}: the sandbox broke: {trajectory.info.fault}")
+        raise click.ClickException(f"{name}: the sandbox had a fault: {trajectory.info.fault}")
     for turn in trajectory.turns:
         if turn.edit is None:
             continue
@@ -91,7 +91,9 @@ async def _sandbox() -> AsyncIterator[Node | PlainProcesses]:
             node = await stack.enter_async_context(Node(NodeConfig(slots=1, preload=(BARE,))))
         except (TierError, ZygoteError, OSError) as error:
             click.echo(f"No sandbox here: {error}.")
-            click.echo("The demo goes on in plain processes: its programs are its own. `cleaner doctor` says more.\n")
+            click.echo(
+                "The demo uses plain processes instead, because its programs are known. `cleaner doctor` says more.\n"
+            )
             yield PlainProcesses()
             return
         click.echo(f"A scripted model, the real loop, the real sandbox (isolation {node.status.tier.name}).\n")

@@ -24,17 +24,17 @@ from cleaner_rl.logs import (
 )
 from cleaner_rl.logs import purify as purify_logs
 from cleaner_rl.purify import PurifyScope, RepairConfig, ReplayFaultError, similarity_measures
-from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, Words, checker
+from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker
 from cleaner_rl.tools import call_format_names
 
 DEFAULTS = PurifySettings()
-GO_ON = "What is done is kept: run the same command to go on"
+GO_ON = "Finished work is kept: run the same command to resume"
 FORMATS = click.Choice(log_format_names())
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--out", required=True, help="Folder for the results. A run that was interrupted goes on there.")
+@click.option("--out", required=True, help="Folder for the results. An interrupted run resumes there.")
 @click.option("--from", "form", type=FORMATS, help="Format of the logs. Default: detected by content.")
 @click.option(
     "--calls", type=click.Choice(call_format_names()), help="Format of calls in text. Default: hermes or xml, detected."
@@ -76,7 +76,7 @@ FORMATS = click.Choice(log_format_names())
 @click.option(
     "--verify",
     is_flag=True,
-    help="Replay the Python of each trajectory. Undo repairs that change results; drop logs that are untrue.",
+    help="Replay the Python of each trajectory. Undo repairs that change results; drop logs that differ.",
 )
 @click.option(
     "--session/--fresh",
@@ -84,9 +84,9 @@ FORMATS = click.Choice(log_format_names())
     help="For --verify: one interpreter per trajectory, or one per call. Default: per call, then per trajectory.",
 )
 @click.option(
-    "--words",
-    type=click.Choice([each.value for each in Words]),
-    default=ReplaySettings().words.value,
+    "--text-match",
+    type=click.Choice([each.value for each in TextMatch]),
+    default=ReplaySettings().text_match.value,
     show_default=True,
     help="For --verify: compare printed text exactly, or without line breaks at its end.",
 )
@@ -176,7 +176,7 @@ def _check(options: dict[str, Any], settings: PurifySettings) -> ReplayCheck | N
     return checker(
         ReplaySettings(
             options["session"],
-            Words(options["words"]),
+            TextMatch(options["text_match"]),
             nodes=options["sandbox"],
             token=options["sandbox_token"],
             reading=settings.reading,

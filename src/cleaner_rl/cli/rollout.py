@@ -152,7 +152,7 @@ def rollout(**chosen: Any) -> None:
     click.echo(json.dumps(summary.to_json()) if chosen["as_json"] else _table(summary, output))
     if summary.only_faults:
         raise click.ClickException(
-            f"every rollout ended in a fault; the most frequent one: {summary.only_faults}. Repair its cause, then run "
+            f"every rollout ended in a fault; the most frequent one: {summary.only_faults}. Fix its cause, then run "
             "the same command with another --out"
         )
 

@@ -15,8 +15,8 @@ from cleaner_rl.sandbox import set_folder as default_set_folder
 
 TIERS = {f"T{tier.value}": tier for tier in Tier if tier is not Tier.NONE}
 COMMANDS = {
-    "bench": Later("cleaner_rl.cli.sandbox_bench", "Measure what a call costs, beside a bare fork."),
-    "check": Later("cleaner_rl.cli.sandbox_check", "Attack a sandbox, harmlessly, and say what got through."),
+    "bench": Later("cleaner_rl.cli.sandbox_bench", "Measure the cost of a call, compared with a bare fork."),
+    "check": Later("cleaner_rl.cli.sandbox_check", "Run harmless attacks on a sandbox, and report what got through."),
     "down": Later("cleaner_rl.cli.sandbox_ray", "End all nodes of a Ray cluster."),
     "up": Later("cleaner_rl.cli.sandbox_ray", "Start a node on every machine of a Ray cluster."),
 }
@@ -101,7 +101,7 @@ def sandbox() -> None:
     show_default=True,
     help="How long runs may go on after SIGTERM.",
 )
-@click.option("--log-code", is_flag=True, help="Put the programs into the log.")
+@click.option("--log-code", is_flag=True, help="Write the programs to the log.")
 def serve(
     host: str,
     port: int,

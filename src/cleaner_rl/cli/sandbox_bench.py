@@ -12,7 +12,9 @@ from cleaner_rl.sandbox import benchmark
 
 
 @click.command()
-@click.option("--rounds", type=COUNT, default=5, show_default=True, help="Each figure is the median over so many.")
+@click.option(
+    "--rounds", type=COUNT, default=5, show_default=True, help="Number of repetitions; each figure is their median."
+)
 @as_json
 def bench(rounds: int, as_json: bool) -> None:
     """Measure the CPU time of a call over HTTP, beside a bare fork and a bare isolated fork.

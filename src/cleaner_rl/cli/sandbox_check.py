@@ -24,7 +24,7 @@ from cleaner_rl.sandbox_check import check as check_sandbox
     "--proof/--no-proof",
     default=True,
     show_default=True,
-    help="Also try the attacks with isolation off, in a throw-away world.",
+    help="Also try the attacks with isolation off, in a throw-away environment.",
 )
 @click.option("--layers", is_flag=True, help="Also try them at T2 with each layer left out in turn.")
 @options.as_json
@@ -37,7 +37,7 @@ def check(
     layers: bool,
     as_json: bool,
 ) -> None:
-    """Attack a sandbox, harmlessly, and say what got through.
+    """Run harmless attacks on a sandbox, and report what got through.
 
     Exits with 1 if anything escaped, leaked, or got a wrong verdict.
 

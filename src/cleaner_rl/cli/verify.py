@@ -10,7 +10,7 @@ import click
 from cleaner_rl.cli import options as shared
 from cleaner_rl.logs import Reading
 from cleaner_rl.purify import ReplayFaultError
-from cleaner_rl.replay import ReplayReport, ReplaySettings, Words
+from cleaner_rl.replay import ReplayReport, ReplaySettings, TextMatch
 from cleaner_rl.replay import verify as verify_store
 from cleaner_rl.tools import call_format_names
 from cleaner_rl.trajectory.store import StoreError
@@ -24,9 +24,9 @@ from cleaner_rl.trajectory.store import StoreError
     help="One interpreter per trajectory, or one per call. Default: as recorded; for logs, both are tried.",
 )
 @click.option(
-    "--words",
-    type=click.Choice([each.value for each in Words]),
-    default=ReplaySettings().words.value,
+    "--text-match",
+    type=click.Choice([each.value for each in TextMatch]),
+    default=ReplaySettings().text_match.value,
     show_default=True,
     help="For logs: compare printed text exactly, or without line breaks at its end.",
 )
@@ -43,7 +43,7 @@ from cleaner_rl.trajectory.store import StoreError
 def verify(
     store: str,
     session: bool | None,
-    words: str,
+    text_match: str,
     echo: bool | None,
     python_tool: tuple[str, ...],
     calls: str | None,
@@ -61,7 +61,8 @@ def verify(
       cleaner verify runs/7/trajectories
       cleaner verify clean/store --fresh --json
     """
-    settings = ReplaySettings(session, Words(words), echo, sandbox, sandbox_token, Reading(tuple(python_tool), calls))
+    reading = Reading(tuple(python_tool), calls)
+    settings = ReplaySettings(session, TextMatch(text_match), echo, sandbox, sandbox_token, reading)
     shown = sys.stderr.isatty()
 
     def progress(done: int) -> None:

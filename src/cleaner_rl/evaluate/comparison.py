@@ -36,7 +36,18 @@ class Comparison:
 
 
 def compare(before: Evaluation, after: Evaluation, *, seed: int = 0) -> Comparison:
-    """Compare two evaluations, problem by problem, in the sets that both have."""
+    """Compare two evaluations, problem by problem, in the sets that both have.
+
+    Raises:
+        ResultsError: They have no set of problems in common.
+
+    Examples:
+        >>> from cleaner_rl.evaluate import compare, read_results
+        >>> from cleaner_rl.view import DEMO
+        >>> comparison = compare(read_results(DEMO / "grpo.json"), read_results(DEMO / "saar-roc.json"))
+        >>> comparison.before, comparison.after
+        ('grpo', 'saar + roc')
+    """
     firsts, seconds = ({each.name: each for each in evaluation.sets} for evaluation in (before, after))
     common = [name for name in firsts if name in seconds]
     if not common:

@@ -27,7 +27,7 @@ from cleaner_rl.trajectory import (
 )
 
 NOT_GRADED = "It was not graded."
-OUT_OF_TIME = "It ran out of wall time, which is the machine's doing too."
+OUT_OF_TIME = "It reached the wall-time limit, which depends on the machine."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def fault_of(trajectory: AnyTrajectory) -> str:
             if result.faulty:
                 return result.explanation or "A tool was not available."
     if trajectory.stop_reason is StopReason.FAULT:
-        return trajectory.info.fault or "The engine or a tool broke."
+        return trajectory.info.fault or "The engine or a tool had a fault."
     if trajectory.success is None:
         # Dropped rollouts have no success either: leaving them out would flatter the model.
         if trajectory.stop_reason is StopReason.DROPPED:

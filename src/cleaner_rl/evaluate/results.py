@@ -5,7 +5,6 @@ Limits: the trajectories themselves stay in the store.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 
 from cleaner_rl.evaluate.bootstrap import Estimate
 from cleaner_rl.evaluate.paired import Difference
+from cleaner_rl.tools import read_json
 
 FORMAT = 1
 """Raised by a change after which older files can't be read as they are."""
@@ -127,7 +127,9 @@ class Evaluation:
         """Read what `to_json` returned."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             found = values.get("format") if isinstance(values, Mapping) else None
-            raise ResultsError(f"these are no results of format {FORMAT} (found: {found}); run `cleaner eval` again")
+            raise ResultsError(
+                f"the file holds no results of format {FORMAT} (found: {found}); run `cleaner eval` again"
+            )
         recovery = values["recovery"]
         return cls(
             model=values["model"],
@@ -144,12 +146,12 @@ def read_results(path: Path) -> Evaluation:
     """Read the results from a file, or from the folder that `cleaner eval` wrote."""
     file = path / "results.json" if path.is_dir() else path
     try:
-        return Evaluation.from_json(json.loads(file.read_text(encoding="utf-8")))
+        return Evaluation.from_json(read_json(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ResultsError(
             f"there is no {file}; give the folder or the results.json that `cleaner eval` wrote"
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{file} can't be read as results: {error}") from error
 
 

@@ -113,6 +113,17 @@ def load_plan(
 
     `failures`: how many the recovery benchmark injects into each problem; None: as many as usual, or none where the
     prompt's tool doesn't run Python.
+
+    Examples:
+        >>> import json, pathlib, tempfile
+        >>> from cleaner_rl.evaluate import load_plan
+        >>> from cleaner_rl.tasks import Message, Task, load_prompt
+        >>> task = Task("sum", (Message("user", "What is 1 + 1?"),), grader="math", truth="2")
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.jsonl"
+        >>> _ = file.write_text(json.dumps(task.to_json()))
+        >>> plan = load_plan([str(file)], load_prompt("stateless"), samples=4)
+        >>> [(name, len(tasks)) for name, tasks in plan.sets.items()], plan.samples
+        ([('mine', 1)], 4)
     """
     why = unwritable(prompt)
     if failures and why:
@@ -208,6 +219,21 @@ async def evaluate(
 
     Raises:
         AnotherModelError: `out` holds the results of another model.
+
+    Examples:
+        >>> import asyncio, pathlib
+        >>> from cleaner_rl.evaluate import evaluate, load_plan, summary_text
+        >>> from cleaner_rl.rollout import Connection, open_runner
+        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_rl.tasks import load_prompt
+        >>> async def main() -> None:
+        ...     name, prompt = "Qwen/Qwen3-4B", load_prompt("stateless")
+        ...     model = Connection(("http://127.0.0.1:8000",), name)
+        ...     async with open_sandbox() as sandbox, open_runner(model, prompt, sandbox) as runner:
+        ...         plan = load_plan(["mine.jsonl"], prompt, samples=4)
+        ...         found = await evaluate(plan, runner, pathlib.Path("evals/mine"), name=name, model=name)
+        ...         print(summary_text(found))
+        >>> asyncio.run(main())  # doctest: +SKIP
     """
     refuse_another_model(out, name)
     shown: dict[str, object] = {
@@ -223,7 +249,7 @@ async def evaluate(
     with open_cache(cache or out / "trajectories", identity, plan.tasks) as journal:
         progress = await run_plan(plan, runner, journal, done)
     more = {"samples": plan.samples, "attempts": plan.config.attempts, "recovery": plan.failures}
-    skipped = {"rows that are no tasks": plan.skipped} if plan.skipped else {}
+    skipped = {"rows that are not tasks": plan.skipped} if plan.skipped else {}
     result = progress.results(plan, name, {**shown, **more, "concurrency": runner.concurrency, **skipped})
     write_report(result, out)
     return result

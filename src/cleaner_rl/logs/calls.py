@@ -5,12 +5,11 @@ user. The program is the argument with a name in `CODE_ARGUMENTS`, or the only a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from cleaner_rl.tools import CallFormat, ToolCall, ToolSet, ToolSpec, call_format
+from cleaner_rl.tools import CallFormat, ToolCall, ToolSet, ToolSpec, call_format, read_json
 
 PYTHON_TOOLS = frozenset(
     {
@@ -67,8 +66,8 @@ class LoggedTools(ToolSet):
         problem = None
         if isinstance(arguments, str):
             try:
-                arguments = json.loads(arguments or "{}")
-            except (ValueError, RecursionError) as error:
+                arguments = read_json(arguments or "{}")
+            except ValueError as error:
                 problem = f"The call's arguments are not valid JSON: {error}."
         if problem is None and not isinstance(arguments, Mapping):
             problem = "The call's arguments are not a JSON object."

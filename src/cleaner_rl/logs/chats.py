@@ -21,7 +21,7 @@ from cleaner_rl.logs.messages import (
     written,
 )
 from cleaner_rl.logs.parts import THOUGHTS, is_result, leaves, parts_of, unread
-from cleaner_rl.tools import feedback
+from cleaner_rl.tools import feedback, read_json
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "</s>")
@@ -92,10 +92,10 @@ def _unread(message: Record, dialect: Dialect) -> str | None:
     beside = (*UNREAD_FIELDS, *((*REASONING_FIELDS, *CALL_FIELDS) if role in dialect.tools else ()))
     for name in beside if spoken else (*beside, "observation"):
         if message.get(name):
-            return f"a message of the role {role} with `{name}`"
+            return f"a message with the role {role} and `{name}`"
     for name, kind in (*((name, str) for name in REASONING_FIELDS), ("tool_calls", list), ("function_call", dict)):
         if message.get(name) and not isinstance(message[name], kind):
-            return f"a `{name}` of another form"
+            return f"a `{name}` with an unknown structure"
     for _, _, name, arguments in called(message, dialect.content):
         if not name or not isinstance(arguments, str | dict):
             return "a call without a name or without arguments"
@@ -151,7 +151,7 @@ def _tools(tools: Any) -> list[Record] | None:
         return None
     tools = list(map(_opened, tools)) if isinstance(tools, list) else None
     if tools is None or not all(isinstance(tool, dict) for tool in tools):
-        raise Unreadable("tools of another form")
+        raise Unreadable("tools with an unknown structure")
     return [
         tool
         if "function" in tool
@@ -165,6 +165,6 @@ def _tools(tools: Any) -> list[Record] | None:
 
 def _opened(value: Any) -> Any:
     try:
-        return json.loads(value) if isinstance(value, str) and value else value
-    except (ValueError, RecursionError):
+        return read_json(value) if isinstance(value, str) and value else value
+    except ValueError:
         return value

@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Any, Generic
 
 from cleaner_rl.logs.formats.base import log_of
-from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight, left_of, note_stale
+from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight, left_alone, note_stale
 from cleaner_rl.trajectory import S, Trajectory, Turn, without_rescoring
 
 _canonical = json.JSONEncoder(default=repr, sort_keys=True).encode
@@ -37,7 +37,7 @@ def clean(trajectory: Trajectory[S], config: RepairConfig) -> Cleaned[S]:
     """Repair every failed turn that the model itself corrected, within the borders above."""
     if not trajectory.usable:
         # Faults and dropped rollouts count for the whole, not for a stretch of it.
-        return Cleaned(trajectory, left_of(trajectory.turns, Reason.UNUSABLE))
+        return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
     for stretch in _stretches(without_rescoring(trajectory)):

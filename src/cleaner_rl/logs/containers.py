@@ -4,36 +4,50 @@ A *piece* is as much of a file as one worker takes: some megabytes of lines, a r
 in chunks, so that memory stays constant; and a *sink* writes them again as they came: the same lines, the same columns
 (with types that JSON has no words for carried over as they are), the same members of the zip.
 
+A compressed file is untrusted: what it may expand to is bounded, for each member and for the file, before memory is
+taken for it. A file beyond the bounds is a damaged one.
+
 Limits: a JSON document is read as a whole, and so is each sample of a zip. Inspect's chunked samples, which it writes
 for very long ones, aren't read; convert such a log with `inspect log convert` first."""
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
+from json import JSONDecodeError
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cleaner_rl.logs.places import FoundFile, is_remote, open_file
+from cleaner_rl.tools import read_json
 from cleaner_rl.trajectory.store import VERSION_KEY
 
-CHUNK = 256
-"""Records at a time."""
+CHUNK, CHUNK_BYTES = 256, 64 << 20
+"""Records at a time; fewer if they are very long."""
 LINES = 8
 """Where a file's first line is no JSON, so many further ones are looked at to tell what it is."""
 SAMPLES = "samples/"
 ZSTD, LOCAL_HEADER = 93, 30
 """Of a zip: the number of a compression, and the bytes before a member's name."""
+COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD}
+"""Those that Inspect writes. Python's zip reader bounds what it takes from these, but not from bzip2 or LZMA."""
+ENCRYPTED = 0x1
+"""The flag of a member of a zip that needs a password."""
+MEMBER_BYTES = 128 << 20
+"""A member of a zip may have at most this many bytes: it is read as a whole, and takes several times as much memory."""
+EXPANDED_BYTES, EXPANSION = 256 << 20, 250
+"""A compressed file may expand to this many bytes, or to this many times its own size, whichever is more."""
+ROWS = 16
+"""Rows of Parquet that are decoded at a time. They can share one long text, which then takes memory for each."""
 PARQUET_MAGIC, ZIP_MAGIC = b"PAR1", b"PK\x03\x04"
 
 
@@ -67,10 +81,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A line, or a sample of a zip, that is no JSON."""
+    """A line, or a sample of a zip, that can't be read as JSON."""
 
     text: str
     """Its bytes, as UTF-8; those that are none are `surrogateescape`d, so that they come back as they were."""
+    reason: str
+    """What is wrong with it."""
 
     def as_bytes(self) -> bytes:
         """Return the bytes as they are in the file."""
@@ -94,7 +110,11 @@ class LogError(PurifyError):
 
 
 class DamagedError(LogError):
-    """A file isn't whole: it breaks off, or its checksums are wrong."""
+    """A file isn't whole (it breaks off, or its checksums are wrong), or expands to more than is read of a file."""
+
+
+class _TooLargeError(Exception):
+    """A compressed file expands to more than the bounds of this module."""
 
 
 @contextmanager
@@ -110,12 +130,23 @@ def opened(uri: str) -> Iterator[BinaryIO]:
         yield file
 
 
+DAMAGE = (
+    *(pa.ArrowException, zipfile.BadZipFile, zlib.error, struct.error),
+    *(EOFError, NotImplementedError, UnicodeDecodeError, OverflowError),
+)
+"""What Arrow and Python's zip reader raise on a file that isn't whole, or was made to harm them."""
+
+
 @contextmanager
 def _telling_damage(uri: str) -> Iterator[None]:
     """Turn what Arrow and zips raise on a file that isn't whole into an error that names the file."""
     try:
         yield
-    except (pa.ArrowException, zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError) as error:
+    except _TooLargeError as error:
+        raise DamagedError(
+            f"{uri} expands to too much: {error}; leave it out, or convert it to JSONL if it is a log of yours"
+        ) from None
+    except DAMAGE as error:
         raise _damaged(uri, error) from error
     except OSError as error:
         # Arrow raises these on damage too, without a number; from afar it may as well be the network.
@@ -140,7 +171,7 @@ def kind_of(found: FoundFile) -> Kind:
             with zipfile.ZipFile(file) as archive:
                 if any(name.startswith(SAMPLES) for name in archive.namelist()):
                     return Kind.EVAL
-            raise LogError(f"{found.uri} is a zip without samples, so it is no log of Inspect's")
+            raise LogError(f"{found.uri} is a zip without samples, so it is not an Inspect log; leave it out")
         return _kind_of_text(file, found.uri)
 
 
@@ -191,13 +222,13 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
             yield from _rows(file, piece)
         elif piece.kind is Kind.EVAL:
             with zipfile.ZipFile(file) as archive:
-                for name in _samples(archive, piece.uri):
-                    yield Chunk([_parsed(read_member(archive, name))], name)
+                for name, data in members(archive, _samples(archive, piece.uri)):
+                    yield Chunk([_parsed(data)], name)
         else:
             try:
-                document = json.load(file)
-            except (ValueError, RecursionError) as error:
-                raise DamagedError(f"{piece.uri} is broken JSON: {error}; correct it, or leave it out") from None
+                document = read_json(file.read())
+            except ValueError as error:
+                raise DamagedError(f"{piece.uri} is not valid JSON: {error}; correct it, or leave it out") from None
             yield Chunk(_records(document), document)
 
 
@@ -222,19 +253,44 @@ def foreign_columns(uri: str) -> dict[str, pa.DataType]:
     return {name: kind for name, kind in found.items() if kind is not None}
 
 
-def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a member of a zip. Inspect compresses members with zstd, which Python's own reader knows from 3.14 on."""
-    info = archive.getinfo(name)
+def members(archive: zipfile.ZipFile, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield members of a zip, each with its content. Raises an error before it reads more than the bounds allow."""
+    file: Any = archive.fp
+    left = max(EXPANDED_BYTES, EXPANSION * _size(file))
+    for info in map(archive.getinfo, names):
+        # The sizes are the file's own claims. What is read below never goes beyond them.
+        left -= info.file_size
+        if info.file_size > MEMBER_BYTES:
+            raise _TooLargeError(f"{info.filename} has {info.file_size:,} bytes, more than {MEMBER_BYTES:,}")
+        if left < 0:
+            raise _TooLargeError(f"its members have more than {EXPANSION} times as many bytes as the file")
+        yield info.filename, _member(archive, info)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return a member. Inspect compresses members with zstd, which Python's own reader knows from 3.14 on."""
+    if info.compress_type not in COMPRESSIONS or info.flag_bits & ENCRYPTED:
+        raise zipfile.BadZipFile(f"{info.filename} is encrypted, or compressed in a way that Inspect doesn't use")
     if info.compress_type != ZSTD:
-        return archive.read(info)
+        with archive.open(info) as member:
+            return member.read(info.file_size + 1)
     file: Any = archive.fp
     file.seek(info.header_offset + LOCAL_HEADER - 4)
     name_length, extra_length = struct.unpack("<HH", file.read(4))
     file.seek(name_length + extra_length, os.SEEK_CUR)
-    data: bytes = pa.decompress(file.read(info.compress_size), info.file_size, "zstd", asbytes=True)
+    packed = file.read(min(info.compress_size, _size(file)))
+    data: bytes = pa.decompress(packed, info.file_size, "zstd", asbytes=True)
     if zlib.crc32(data) != info.CRC:
-        raise zipfile.BadZipFile(f"the checksum of {name} is wrong")
+        raise zipfile.BadZipFile(f"the checksum of {info.filename} is wrong")
     return data
+
+
+def _size(file: BinaryIO) -> int:
+    """Return the number of bytes of an open file; its position stays."""
+    here = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(here)
+    return size
 
 
 def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:
@@ -251,30 +307,55 @@ def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:
 
 def _parsed(data: bytes) -> Any:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return Broken(data.decode(errors="surrogateescape"))
+        return read_json(data)
+    except (JSONDecodeError, UnicodeDecodeError):
+        reason = "text that is not valid JSON"
+    except ValueError as error:
+        reason = f"JSON that can't be read: {error}"
+    return Broken(data.decode(errors="surrogateescape"), reason)
 
 
 def _is_unfinished(lines: bytes) -> bool:
     """Return whether these lines begin a JSON document: only then is nothing wrong before their end."""
     text = lines.decode(errors="replace").rstrip()
     try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
+        read_json(text)
+    except JSONDecodeError as error:
         return error.pos >= len(text)
-    except RecursionError:
+    except ValueError:
         return False
     return True
 
 
 def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
     with pq.ParquetFile(file) as parquet:
-        plain = plain_columns(parquet.schema_arrow)
-        for batch in parquet.iter_batches(
-            CHUNK, use_threads=False, row_groups=list(range(piece.start, piece.end or 0))
-        ):
-            yield Chunk(batch.select(plain).to_pylist(), batch)
+        groups = range(piece.start, piece.end or 0)
+        left = _expected_bytes(parquet, groups, _size(file))
+        plain = pa.schema([_decoded(parquet.schema_arrow.field(name)) for name in plain_columns(parquet.schema_arrow)])
+        batches: list[pa.RecordBatch] = []
+        records: list[Any] = []
+        held = 0
+        for batch in parquet.iter_batches(ROWS, use_threads=False, row_groups=list(groups)):
+            decoded = batch.select(plain.names).cast(plain)
+            size = max(batch.nbytes, decoded.nbytes)
+            held, left = held + size, left - size
+            if left < 0:
+                raise _TooLargeError(f"its rows have more than {EXPANSION} times the bytes that the file has for them")
+            batches.append(batch)
+            records += decoded.to_pylist()
+            if len(records) >= CHUNK or held >= CHUNK_BYTES:
+                yield Chunk(records, pa.concat_batches(batches))
+                batches, records, held = [], [], 0
+        if records:
+            yield Chunk(records, pa.concat_batches(batches))
+
+
+def _expected_bytes(parquet: pq.ParquetFile, groups: Sequence[int], size: int) -> int:
+    """Return the most bytes that some row groups of a file of this size may expand to."""
+    parts = [parquet.metadata.row_group(group) for group in groups]
+    packed: int = sum(part.column(index).total_compressed_size for part in parts for index in range(part.num_columns))
+    groups_of_file: int = parquet.num_row_groups
+    return max(EXPANDED_BYTES // groups_of_file, EXPANSION * min(packed, size))
 
 
 def _samples(archive: zipfile.ZipFile, uri: str) -> list[str]:
@@ -293,6 +374,18 @@ def _records(document: Any) -> list[Any]:
     if _is_log(document):
         return list(document["samples"])
     return document if isinstance(document, list) else [document]
+
+
+def _decoded(column: pa.Field) -> pa.Field:
+    """Return a column in which each row holds its value itself, and not a reference to one of a dictionary."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _decoded(column.with_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return column.with_type(pa.struct([_decoded(kind.field(index)) for index in range(kind.num_fields)]))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return column.with_type((pa.list_ if pa.types.is_list(kind) else pa.large_list)(_decoded(kind.value_field)))
+    return column
 
 
 def _foreign(kind: pa.DataType) -> pa.DataType | None:

@@ -146,7 +146,7 @@ def begin(out: str, plan: LogPlan, options: Mapping[str, Any]) -> dict[int, Puri
             more = f"; and {len(differ) - SHOWN:,} more differences" if len(differ) > SHOWN else ""
             raise OtherRunError(
                 f"{out} holds the results of another run: {'; '.join(differ[:SHOWN])}{more}. "
-                "Run it as before to go on, or choose another --out"
+                "Use the same inputs and options to resume it, or choose another --out"
             )
     elif known:
         raise OtherRunError(f"{out} holds other files; choose another --out, a folder of its own")

@@ -18,7 +18,6 @@ traceback as its last words. How often all this errs on labelled texts: `python 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from typing import Any
 
 from cleaner_rl.logs.calls import LoggedTools
 from cleaner_rl.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
-from cleaner_rl.tools import Status, ToolCall, ToolResult
+from cleaner_rl.tools import Status, ToolCall, ToolResult, read_json
 
 
 class By(StrEnum):
@@ -84,12 +83,12 @@ GOOD_WORDS = {"success", "ok", "completed", "finished"}
 
 
 def judge_call(
-    tools: LoggedTools, call: ToolCall, text: str, fields: Mapping[str, Any], *, told: bool = False
+    tools: LoggedTools, call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False
 ) -> Judged:
     """Judge how a call ended, by the text of its result and the fields of the message that holds it.
 
-    `told`: the source has a field for errors, so that a result without one is a success; but not of tools that run
-    programs, whose errors are part of what they print.
+    `no_error_means_success`: the source has a field for errors, so that a result without one is a success. Tools that
+    run programs are excepted, because their errors are part of what they print.
     """
     status = read_fields(fields)
     by = By.FIELD
@@ -100,7 +99,7 @@ def judge_call(
         and ending_traceback(text) is not None
     ):
         return Judged(None, By.NOTHING)
-    if status is None and told and not tools.runs_programs(call.name):
+    if status is None and no_error_means_success and not tools.runs_programs(call.name):
         status = Status.OK
     elif status is None:
         status = read_text(text, python=tools.runs_python(call.name))
@@ -175,8 +174,8 @@ def read_text(text: str, *, python: bool) -> Status | None:
 
 def _of_json(text: str) -> Status | None:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = read_json(text)
+    except ValueError:
         return None
     if not isinstance(value, dict):
         return None

@@ -71,7 +71,7 @@ class Dialect:
     """Names of the person or program that gives the task."""
     systems: tuple[str, ...] = ("system",)
     """Names of the speaker of the system prompt."""
-    errors_are_told: bool = False
+    no_error_means_success: bool = False
     """Whether a result without an error is a success. Tools that run programs are excepted: their errors are output."""
     sampling_fields: tuple[str, ...] = ("id", "logprobs", "metrics", "usage")
     """Fields that describe the sampling of a message. They aren't true of a graft, and are left out of it."""
@@ -161,13 +161,13 @@ class Reader:
         contents = [group[0].get(self.dialect.content) for group in groups]
         in_parts = any(map(has_calls, contents))
         if in_fields and in_parts:
-            raise Unreadable("calls stand in fields and in parts")
+            raise Unreadable("calls are in fields and in parts")
         texts = [text for text in contents if isinstance(text, str)]
         if self.form is None:
             texts = [text for text in texts if OPENING.search(text)]
         form = self.tools.text_form(texts, self.form)
         if form is not None and (in_fields or in_parts):
-            raise Unreadable(f"calls stand in {'fields' if in_fields else 'parts'} and in text")
+            raise Unreadable(f"calls are in {'fields' if in_fields else 'parts'} and in text")
         return form
 
     def _turn(self, group: Sequence[Message], form: str | None) -> tuple[Turn[TextSpan], list[Frame], bool]:
@@ -293,7 +293,9 @@ class Reader:
         return tuple(results) if len(results) == len(calls) else ()
 
     def _result(self, call: ToolCall, heard: Heard) -> ToolResult | None:
-        found = judge_call(self.tools, call, heard.text, heard.fields, told=self.dialect.errors_are_told)
+        found = judge_call(
+            self.tools, call, heard.text, heard.fields, no_error_means_success=self.dialect.no_error_means_success
+        )
         self.judged[found.by] += 1
         return found.result
 
@@ -343,7 +345,7 @@ def called(said: Message, content: str) -> Iterator[tuple[Path, object, str, obj
     calls = said.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else []):
         if not isinstance(call, dict):
-            raise Unreadable("a tool call is no object")
+            raise Unreadable("a tool call that is not an object")
         path: Path = ("tool_calls", index, "arguments")
         call_id = call.get("id", call.get("tool_call_id"))
         function = call.get("function")

@@ -85,7 +85,7 @@ def _unread_part(part: Any) -> str | None:
     if not part or isinstance(part, str):
         return None
     if not isinstance(part, dict):
-        return "a content with a part that is no object"
+        return "a content with a part that is not an object"
     name = PART_FIELDS.get(str(part.get("type")))
     if name is not None and (not part.get(name) or isinstance(part[name], str)):
         return None

@@ -30,7 +30,7 @@ TAPER = 8
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """The units of work, and the files that are no logs."""
+    """The units of work, and the files that are not logs."""
 
     units: tuple[Unit, ...]
     files: tuple[FoundFile, ...]
@@ -64,7 +64,9 @@ def plan(
         except (OSError, ValueError) as error:
             raise LogError(str(error)) from error
         written = _folders_of_results(inside, place)
-        skipped += [f"{each} holds results of `cleaner purify`; to read them, name what lies in it" for each in written]
+        skipped += [
+            f"{each} holds results of `cleaner purify`; to read them, give the path of a file in it" for each in written
+        ]
         for found in inside:
             seen(found)
             if absolute(found.uri) in logs:
@@ -92,7 +94,7 @@ def _folders_of_results(inside: Sequence[FoundFile], place: str) -> list[str]:
     return [below(place, folder).rstrip("/") for folder in planned if f"{folder}{UNITS}" in holding]
 
 
-NO_CHECK = {"verify": False, "session": None, "words": "trimmed"}
+NO_CHECK = {"verify": False, "session": None, "text_match": "trimmed"}
 """What plan.json says of the check of a run that has none."""
 OPTIONS = {"form": "--from", "run_name": "--run", "session": "--session/--fresh"}
 """Options of `cleaner purify` that aren't named after their key in plan.json."""
@@ -142,7 +144,7 @@ def differences(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]
         if files[uri] != others[uri]
     ]
     if not told and _pieces(kept) != _pieces(wanted):
-        told = ["the logs were cut into other units, by another version of cleaner-rl"]
+        told = ["another version of cleaner-rl split the logs into other units"]
     return sorted(told)
 
 
@@ -183,7 +185,7 @@ def _log(found: FoundFile, form: str | None, size: int) -> _Log:
                 else ""
             )
             raise LogError(
-                f"{found.uri} is {kind.value}{fields} of no format that is known here; "
+                f"{found.uri} is {kind.value}{fields} in no known format; "
                 f"name one with --from ({', '.join(log_format_names())}), or leave the file out{_not_seen(found, kind)}"
             )
     return _Log(found, pieces, form)
@@ -193,7 +195,7 @@ def _not_seen(found: FoundFile, kind: Kind) -> str:
     """Return the columns that a record was without, and what to do about them."""
     columns = foreign_columns(found.uri) if kind is Kind.PARQUET else {}
     named = ", ".join(f"{name!r} ({each})" for name, each in columns.items())
-    return f". It was read without {named}: JSON has no words for these types, cast them to text" if named else ""
+    return f". It was read without {named}: JSON has no such types; cast them to text" if named else ""
 
 
 def _units(weighed: Sequence[tuple[Piece, str, int]], size: int) -> Iterator[Unit]:

@@ -11,9 +11,9 @@ from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.trajectory import Key, RolloutInfo, TextSpan, Trajectory
 
 OPAQUE = "opaque"
-NO_UNICODE = "text that is no Unicode (a lone surrogate)"
+NO_UNICODE = "text that is not Unicode (a lone surrogate)"
 TOO_LARGE = "a number that is too large to be stored"
-NO_OBJECT = "it is no JSON object"
+NO_OBJECT = "JSON that is not an object"
 STORED_BITS = 63
 
 

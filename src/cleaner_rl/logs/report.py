@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.purify import ReplayVerdict
+from cleaner_rl.trajectory import RepairKind
 
 SHOWN = 5
 
@@ -24,7 +25,7 @@ def as_text(summary: PurifySummary, skipped: Sequence[str], out: str) -> str:
         lines.append(f"tokens       {made.tokens_before:,} → {made.tokens_after:,}")
     lines += [
         f"failed turns {made.failed_turns:,}, of which {made.repaired_turns:,} are repaired",
-        f"repairs      {_counts(made.edits)}",
+        f"repairs      {_repairs(made.edits)}",
         f"left alone   {_counts(made.left_alone)}",
         f"unsure       {made.unsure_turns:,} turns, not edited",
         f"judged by    {_counts(made.judged)}",
@@ -37,7 +38,7 @@ def as_text(summary: PurifySummary, skipped: Sequence[str], out: str) -> str:
         lines += [f"not replayed {count:,}: {reason}" for reason, count in made.not_replayable.most_common()]
     if dropped := made.replayed[ReplayVerdict.DIFFERENT]:
         lines.append(
-            f"dropped      {dropped:,} whose calls, run again, give something else than the log says, repaired or not"
+            f"dropped      {dropped:,} whose calls give other results in a replay than in the log, also without repairs"
         )
     if made.roc:
         lines.append(f"RoC          {_counts(made.roc)}")
@@ -48,9 +49,15 @@ def as_text(summary: PurifySummary, skipped: Sequence[str], out: str) -> str:
         lines.append(f"damaged      {len(made.damaged):,} files, read up to the damage:")
         lines += [f"             {each}" for each in list(made.damaged)[:SHOWN]]
     if skipped:
-        lines.append(f"skipped      {len(skipped):,} files that are no logs:")
+        lines.append(f"skipped      {len(skipped):,} files that are not logs:")
         lines += [f"             {each}" for each in skipped[:SHOWN]]
     return "\n".join(lines)
+
+
+def _repairs(edits: Counter[str]) -> str:
+    named = {RepairKind.GRAFT: "graft", RepairKind.REPLACE: "replacement"}
+    counts = [f"{edits[kind]:,} {name}{'s' * (edits[kind] != 1)}" for kind, name in named.items() if edits[kind]]
+    return ", ".join(counts) or "none"
 
 
 def _counts(counts: Counter[str]) -> str:

@@ -19,9 +19,9 @@ from cleaner_rl.logs.containers import (
     Chunk,
     Kind,
     Piece,
+    members,
     opened,
     plain_columns,
-    read_member,
 )
 from cleaner_rl.logs.places import open_file
 
@@ -101,12 +101,11 @@ class _Members(Sink):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        with opened(self._piece.uri) as source, zipfile.ZipFile(source) as archive:
-            names = [name for name in archive.namelist() if not name.startswith(SAMPLES)]
-            members = [(name, read_member(archive, name)) for name in names]
-        self._zip = self._stack.enter_context(zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED))
-        for name, data in members:
-            self._zip.writestr(name, data)
+        with ExitStack() as stack, opened(self._piece.uri) as source, zipfile.ZipFile(source) as archive:
+            self._zip = stack.enter_context(zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED))
+            for name, data in members(archive, [each for each in archive.namelist() if not each.startswith(SAMPLES)]):
+                self._zip.writestr(name, data)
+            self._stack = stack.pop_all()
         return self
 
     def write(self, chunk: Chunk, kept: Kept) -> None:

@@ -21,13 +21,12 @@ from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.sft import SftKind, SftWriter, sft_row
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_of
+from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_alone
 from cleaner_rl.trajectory import RolloutInfo, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, StoreError, read
 
 NUMBER_BITS = 20
 """A trajectory's number is its unit's, then its own within the unit."""
-BROKEN = "a record that is no JSON"
 
 PIECE_BYTES = 8 << 20
 
@@ -207,14 +206,14 @@ def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajec
     if not isinstance(record, Broken):
         return read_record(record, form, number, reading)
     trajectory = read_record(None, form, number, reading)
-    return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: BROKEN, "record": record.text}))
+    return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: record.reason, "record": record.text}))
 
 
 def _clean(trajectory: Trajectory[Any], settings: PurifySettings) -> Cleaned[Any]:
     if settings.repair is None:
         return Cleaned(trajectory, ())
     if settings.scope is PurifyScope.SUCCESSFUL and not _solved(trajectory):
-        return Cleaned(trajectory, left_of(trajectory.turns, Reason.UNSUCCESSFUL))
+        return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNSUCCESSFUL))
     return clean(trajectory, settings.repair)
 
 

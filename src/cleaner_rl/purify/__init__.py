@@ -16,7 +16,15 @@ graft were sampled after an error that the trainer never sees; the effect is mea
 """
 
 from cleaner_rl.purify.config import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule
-from cleaner_rl.purify.hindsight import LeftAlone, Purified, Reason, apply_purification, hindsight, left_of, note_stale
+from cleaner_rl.purify.hindsight import (
+    LeftAlone,
+    Purified,
+    Reason,
+    apply_purification,
+    hindsight,
+    left_alone,
+    note_stale,
+)
 from cleaner_rl.purify.replay import (
     ExecuteCall,
     Replay,
@@ -63,7 +71,7 @@ __all__ = [
     "code_similarity",
     "gap_gate",
     "hindsight",
-    "left_of",
+    "left_alone",
     "logprob_gap",
     "note_stale",
     "refuse_wide_gaps",

@@ -98,4 +98,4 @@ class PurifyConfig:
 
 def _check_probability(probability: float) -> None:
     if not 0 <= probability <= 1:
-        raise ValueError(f"{probability} is no probability; give a number from 0 to 1")
+        raise ValueError(f"{probability} isn't a probability; give a number from 0 to 1")

@@ -83,7 +83,7 @@ def hindsight(trajectory: Trajectory[S], config: RepairConfig) -> Purified[S]:
             "this trajectory was re-scored already; take `without_rescoring` of it, then re-score once, last"
         )
     if not trajectory.usable:
-        return Purified(trajectory, left_of(trajectory.turns, Reason.UNUSABLE))
+        return Purified(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
     position = 0
@@ -91,12 +91,12 @@ def hindsight(trajectory: Trajectory[S], config: RepairConfig) -> Purified[S]:
         chain = _chain(trajectory.turns, position)
         position += len(chain)
         chain, reason = _repaired(chain, config)
-        left += left_of(chain, reason, len(turns))
+        left += left_alone(chain, reason, len(turns))
         turns += chain
     return Purified(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
 
 
-def left_of(turns: Sequence[Turn[S]], reason: Reason, first: int = 0) -> tuple[LeftAlone, ...]:
+def left_alone(turns: Sequence[Turn[S]], reason: Reason, first: int = 0) -> tuple[LeftAlone, ...]:
     """Return each failed turn as left alone for this reason; `first` is the index of the first of these turns."""
     return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 

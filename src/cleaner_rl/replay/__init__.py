@@ -11,7 +11,7 @@ from cleaner_rl.replay.settings import (
     ReplayOutcome,
     ReplaySettings,
     SandboxMissingError,
-    Words,
+    TextMatch,
 )
 from cleaner_rl.replay.verification import DifferentTrajectory, ReplayCheck, ReplayReport, checker, verify
 
@@ -22,7 +22,7 @@ __all__ = [
     "ReplayReport",
     "ReplaySettings",
     "SandboxMissingError",
-    "Words",
+    "TextMatch",
     "checker",
     "verify",
 ]

@@ -6,8 +6,8 @@ results?
 
 Our own stores are compared as they are: status, output, stderr, exception with line and traceback, explanation. A log
 of another tool has only words, so both sides are put into its words first: what was printed, and of an exception its
-type and message. `--words trimmed` also cuts the line breaks at the end of what was printed, on both sides, as most
-such tools do. A log doesn't say whether its calls shared an interpreter. If the settings don't either, a log is
+type and message. `--text-match trimmed` also cuts the line breaks at the end of what was printed, on both sides, as
+most such tools do. A log doesn't say whether its calls shared an interpreter. If the settings don't either, a log is
 replayed with one interpreter per call, and if that gives something else, with one for all of them (a session).
 
 Limits: a trajectory is not replayable if it calls other tools, if a result of it could not be judged, or if it needs a
@@ -30,7 +30,7 @@ from cleaner_rl.replay.settings import (
     NOT_REPLAYABLE,
     ReplayOutcome,
     ReplaySettings,
-    Words,
+    TextMatch,
 )
 from cleaner_rl.rollout import TOOLS, ToolEnv, calls_of
 from cleaner_rl.sandbox import (
@@ -117,7 +117,7 @@ class Replayer:
         if stateful is None:
             stateful = bool(trajectory.info.stateful)
         if of_log:
-            trajectory = _in_words(trajectory, self._settings.words)
+            trajectory = _in_words(trajectory, self._settings.text_match)
         elif (tool := _other_tool(trajectory)) is not None:
             found = await replay(trajectory, lambda: calls_of(tool, trajectory.key))
             return ReplayOutcome(found.verdict, found.difference)
@@ -193,7 +193,7 @@ class Replayer:
             except SessionLostError as error:
                 return ToolResult(Status.FAULT, explanation=str(error))
             result: ToolResult = outcome.result
-            return _worded(result, self._settings.words) if of_log and not result.faulty else result
+            return _worded(result, self._settings.text_match) if of_log and not result.faulty else result
 
         try:
             yield execute
@@ -238,30 +238,32 @@ def _holds(action: str, call: ToolCall) -> bool:
         return True
     try:
         value = json.JSONDecoder().raw_decode(text, text.find("{"))[0]
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     arguments = value.get("arguments") if isinstance(value, dict) else None
     return isinstance(arguments, dict) and call.code in arguments.values()
 
 
-def _in_words(trajectory: Trajectory[Any], words: Words) -> Trajectory[Any]:
+def _in_words(trajectory: Trajectory[Any], text_match: TextMatch) -> Trajectory[Any]:
     turns = []
     for turn in trajectory.turns:
         results = [
-            call.refusal or _worded(result, words) for call, result in zip(turn.calls, turn.results, strict=False)
+            call.refusal or _worded(result, text_match) for call, result in zip(turn.calls, turn.results, strict=False)
         ]
         turns.append(replace(turn, results=tuple(results)))
     return replace(trajectory, turns=tuple(turns))
 
 
-def _worded(result: ToolResult, words: Words) -> ToolResult:
+def _worded(result: ToolResult, text_match: TextMatch) -> ToolResult:
     """Return what the words of a log can say about a result."""
     printed = [result.output, result.stderr]
-    if words is Words.TRIMMED:
+    if text_match is TextMatch.TRIMMED:
         printed = [text.rstrip("\n") for text in printed]
     exception = result.exception
     if exception is not None:
         # A traceback names an exception with its module, and sets long messages as they are.
         name = exception.type.rpartition(".")[2]
-        exception = ExceptionInfo(name, exception.message.strip() if words is Words.TRIMMED else exception.message)
+        exception = ExceptionInfo(
+            name, exception.message.strip() if text_match is TextMatch.TRIMMED else exception.message
+        )
     return ToolResult(result.status, "\n".join(text for text in printed if text), exception=exception)

@@ -16,7 +16,7 @@ from cleaner_rl.purify import ReplayDifference, ReplayFaultError
 NOT_REPLAYABLE = "not_replayable"
 
 
-class Words(StrEnum):
+class TextMatch(StrEnum):
     """How the results of a log are compared."""
 
     EXACT = "exact"
@@ -32,7 +32,7 @@ class ReplaySettings:
     session: bool | None = None
     """True: all calls of a trajectory run in one interpreter. False: each call runs in its own. None: as the trajectory
     was recorded; a log doesn't say it, so both are tried, first one interpreter per call."""
-    words: Words = Words.TRIMMED
+    text_match: TextMatch = TextMatch.TRIMMED
     echo: bool | None = None
     """Whether the value of a last expression is shown. None: in sessions only, as notebooks do."""
     nodes: tuple[str, ...] = ()

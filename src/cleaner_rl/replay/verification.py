@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cleaner_rl.logs import Cleaned, PurifySummary
-from cleaner_rl.purify import Reason, ReplayVerdict, left_of, without_hindsight
+from cleaner_rl.purify import Reason, ReplayVerdict, left_alone, without_hindsight
 from cleaner_rl.replay.settings import NOT_REPLAYABLE, ReplayOutcome, ReplaySettings, needs_sandbox
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Key
@@ -133,7 +133,7 @@ class ReplayCheck:
 
     def options(self) -> dict[str, Any]:
         """Return the settings that decide a verdict, for plan.json."""
-        return {"session": self.settings.session, "words": self.settings.words.value}
+        return {"session": self.settings.session, "text_match": self.settings.text_match.value}
 
     def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
         """Replay the trajectories; each as it may be used, or None if it is dropped."""
@@ -148,7 +148,7 @@ class ReplayCheck:
         for index, (each, first) in enumerate(zip(cleaned, found, strict=True)):
             done, verdict = each, first.verdict
             if index in again and each.trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
-                done, verdict = Cleaned(raw[index], left_of(raw[index].turns, Reason.UNDONE)), UNDONE
+                done, verdict = Cleaned(raw[index], left_alone(raw[index].turns, Reason.UNDONE)), UNDONE
             summary.replayed[verdict] += 1
             if verdict == NOT_REPLAYABLE:
                 summary.not_replayable[first.reason] += 1

@@ -26,11 +26,11 @@ from cleaner_rl.resample.groups import (
 )
 from cleaner_rl.resample.quality import Quality, QualityOf, assess, format_penalty
 from cleaner_rl.resample.roc import PositiveSelection, RocConfig, resample
-from cleaner_rl.resample.roc_verdicts import WENT_BACK, RocVerdict, verdicts
+from cleaner_rl.resample.roc_verdicts import REFILL_MESSAGES, RocVerdict, verdicts
 from cleaner_rl.trajectory import Tally
 
 __all__ = [
-    "WENT_BACK",
+    "REFILL_MESSAGES",
     "GroupBatch",
     "PlainConfig",
     "PositiveSelection",

@@ -120,6 +120,16 @@ def group_of(trajectories: Sequence[AnyTrajectory], answers: Sequence[int] | Non
     """Make a group of the graded rollouts of one prompt, repaired or not.
 
     `answers` says how many final answers each of them holds; without it, their format counts as clean.
+
+    Examples:
+        >>> from cleaner_rl.resample import group_of
+        >>> from cleaner_rl.trajectory import Key, StopReason, TextSpan, Trajectory
+        >>> def rollout(number, reward):
+        ...     key = Key("run", 0, "sum", number)
+        ...     return Trajectory(TextSpan("1 + 1?"), key=key, reward=reward, stop_reason=StopReason.ANSWERED)
+        >>> group = group_of([rollout(0, 1.0), rollout(1, -1.0)])
+        >>> group.rewards, group.positive
+        ([1.0, -1.0], [True, False])
     """
     keys = {(trajectory.key.task, trajectory.key.step) for trajectory in trajectories}
     if len(keys) != 1:
@@ -143,6 +153,18 @@ def select(
     """Select the rollouts of a group that are trained on, with their advantages; or say why the group is returned.
 
     Without `dynamic_sampling`, zero-variance groups are kept too; their advantages are 0, apart from rounding.
+
+    Examples:
+        >>> from cleaner_rl.resample import PlainConfig, group_of, select
+        >>> from cleaner_rl.trajectory import Key, StopReason, TextSpan, Trajectory
+        >>> def rollout(number, reward):
+        ...     key = Key("run", 0, "sum", number)
+        ...     return Trajectory(TextSpan("1 + 1?"), key=key, reward=reward, stop_reason=StopReason.ANSWERED)
+        >>> selection = select(group_of([rollout(0, 1.0), rollout(1, -1.0)]), PlainConfig(), run_seed=0)
+        >>> selection.kept, [round(advantage, 2) for advantage in selection.advantages]
+        ((0, 1), [0.71, -0.71])
+        >>> select(group_of([rollout(0, 1.0), rollout(1, 1.0)]), PlainConfig(), run_seed=0).refill
+        <RefillReason.ZERO_VARIANCE: 'zero_variance'>
     """
     everyone = range(len(group.usable))
     present = tuple(compress(everyone, group.usable))
@@ -169,7 +191,19 @@ def advantages(rewards: Sequence[float], delta: float = DELTA) -> tuple[float, .
 
 
 def fill_batch(selections: Iterable[Selection], wanted: int) -> GroupBatch:
-    """Take the first `wanted` groups that can be trained on, whole; the rest is carried over or returned, in order."""
+    """Take the first `wanted` groups that can be trained on, whole; the rest is carried over or returned, in order.
+
+    Examples:
+        >>> from cleaner_rl.resample import PlainConfig, fill_batch, group_of, select
+        >>> from cleaner_rl.trajectory import Key, StopReason, TextSpan, Trajectory
+        >>> def rollout(number, reward):
+        ...     key = Key("run", 0, "sum", number)
+        ...     return Trajectory(TextSpan("1 + 1?"), key=key, reward=reward, stop_reason=StopReason.ANSWERED)
+        >>> groups = [group_of([rollout(0, 1.0), rollout(1, reward)]) for reward in (-1.0, 1.0)]
+        >>> batch = fill_batch([select(group, PlainConfig(), run_seed=0) for group in groups], wanted=2)
+        >>> len(batch.taken), len(batch.refill), batch.missing
+        (1, 1, 1)
+    """
     if wanted < 1:
         raise ValueError(f"wanted={wanted}: a batch holds 1 group or more")
     ready: list[Selection] = []

@@ -11,9 +11,9 @@ from cleaner_rl.resample.groups import PlainConfig, RefillReason, Selection
 from cleaner_rl.resample.quality import penalties
 from cleaner_rl.resample.roc import PositiveSelection, RocConfig
 
-WENT_BACK = {
-    RefillReason.TOO_SMALL: "the group went back: too few of its rollouts are usable",
-    RefillReason.ZERO_VARIANCE: "the group went back: all its rewards are equal",
+REFILL_MESSAGES = {
+    RefillReason.TOO_SMALL: "the group was refilled: too few of its rollouts are usable",
+    RefillReason.ZERO_VARIANCE: "the group was refilled: all its rewards are equal",
 }
 ABSENT = "not usable: a fault, or dropped"
 ALL_KEPT = "all usable rollouts are kept"
@@ -53,7 +53,7 @@ def _why(index: int, selection: Selection, config: RocConfig | PlainConfig) -> s
     if index in selection.absent:
         return ABSENT
     if selection.refill is not None:
-        return WENT_BACK[selection.refill]
+        return REFILL_MESSAGES[selection.refill]
     if isinstance(config, PlainConfig):
         return ALL_KEPT
     positive = selection.group.positive

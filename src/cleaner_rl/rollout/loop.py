@@ -5,7 +5,7 @@
     token_limit  a turn was cut off, or the results of its calls do not fit
     time_limit   wall time was over; the history ends with the last turn that was whole
     dropped      a failed call without a correction, under the setting that drops such rollouts
-    fault        the engine or a tool broke; `info.fault` says what
+    fault        the engine or a tool had a fault; `info.fault` says what
 
 It knows nothing of who serves the model or where calls run. Leaving it, by whatever way, leaves no task, no session and
 no request behind.
@@ -65,7 +65,25 @@ async def rollout(
 ) -> Trajectory[S]:
     """Run one rollout and return its trajectory, not graded yet.
 
-    Faults of the engine or of a tool are stop reasons of the trajectory; they are not raised.
+    Faults of the engine or of a tool are stop reasons of the trajectory; they are not raised. `RolloutRunner` calls
+    this function for many tasks, and grades and purifies what it returns.
+
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.rollout import Connection, StatelessToolEnv, rollout
+        >>> from cleaner_rl.rollout.engines import connect
+        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_rl.tasks import Message, Task, load_prompt
+        >>> from cleaner_rl.trajectory import Key, Seeds
+        >>> async def main() -> None:
+        ...     prompt = load_prompt("stateless")
+        ...     served = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")
+        ...     task = Task("sum", (Message("user", "What is 1 + 1?"),), grader="math", truth="2")
+        ...     async with open_sandbox() as sandbox, connect(served, prompt) as model:
+        ...         tools, seeds = StatelessToolEnv(sandbox), Seeds(0, task.id, 0)
+        ...         key = Key("run", 0, task.id, 0)
+        ...         print(await rollout(task, key, prompt=prompt, model=model, tool_env=tools, seeds=seeds))
+        >>> asyncio.run(main())  # doctest: +SKIP
     """
     begun = time.monotonic()
     messages = prompt.messages(task)
@@ -213,5 +231,5 @@ def _first_fault(turns: Sequence[Turn[S]]) -> str:
         for each in (turn, *(turn.edit.original if turn.edit else ())):
             for result in each.results:
                 if result.faulty:
-                    return result.explanation or "a tool broke"
+                    return result.explanation or "a tool had a fault"
     return ""

@@ -123,6 +123,19 @@ async def collect(
 
     Raises:
         ValueError: The folder was begun with other settings; the message names them.
+
+    Examples:
+        >>> import asyncio, pathlib
+        >>> from cleaner_rl.rollout import Connection, collect, open_runner
+        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_rl.tasks import Message, Task
+        >>> async def main() -> None:
+        ...     model = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")
+        ...     task = Task("sum", (Message("user", "What is 1 + 1?"),), grader="math", truth="2")
+        ...     async with open_sandbox() as sandbox, open_runner(model, "stateless", sandbox) as runner:
+        ...         summary = await collect(runner, [task], pathlib.Path("runs/sum"), samples=8)
+        ...         print(summary.rollouts, summary.to_json()["accuracy"])
+        >>> asyncio.run(main())  # doctest: +SKIP
     """
     begin(out, settings or {})
     if isinstance(runner.model, TokenModel):

@@ -38,12 +38,14 @@ class RolloutRunner(Generic[S]):
     `open_runner` makes one and closes what it opened. A runner holds no state of its rollouts: `dataclasses.replace`
     gives another one that shares the sandbox and the graders, for instance without a purifier for evaluation.
 
-    Example:
-        ```python
-        async with open_sandbox() as sandbox, open_runner(connection, "stateless", sandbox) as runner:
-            async for trajectory in runner.run(tasks, samples=8):
-                print(trajectory.key, trajectory.reward)
-        ```
+    Examples:
+        >>> from cleaner_rl.rollout import Connection, open_runner
+        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> async def print_rewards(tasks) -> None:
+        ...     model = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")
+        ...     async with open_sandbox() as sandbox, open_runner(model, "stateless", sandbox) as runner:
+        ...         async for trajectory in runner.run(tasks, samples=8):
+        ...             print(trajectory.key.task, trajectory.reward)
     """
 
     model: Model[S]
@@ -67,6 +69,14 @@ class RolloutRunner(Generic[S]):
         """Run each task `samples` times, and yield the finished trajectories as they finish.
 
         Whoever stops early should close the iterator (`contextlib.aclosing`): that cancels what still runs.
+
+        Examples:
+            >>> from contextlib import aclosing
+            >>> async def first_solved(runner, tasks):
+            ...     async with aclosing(runner.run(tasks, samples=8)) as trajectories:
+            ...         async for trajectory in trajectories:
+            ...             if trajectory.success:
+            ...                 return trajectory
         """
         jobs = [(task, Key(run, step, task.id, number)) for task in tasks for number in range(samples)]
         async with aclosing(finished(jobs, self.run_one, self.concurrency)) as trajectories:
@@ -148,6 +158,21 @@ async def open_runner(
 
     Raises:
         RescoringRefusedError: The purifier re-scores, and the model doesn't sample from its own distribution.
+
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.rollout import Connection, Purifier, open_runner
+        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_rl.tasks import Message, Task
+        >>> async def main() -> None:
+        ...     model = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")
+        ...     task = Task("sum", (Message("user", "What is 1 + 1?"),), grader="math", truth="2")
+        ...     async with (
+        ...         open_sandbox() as sandbox,
+        ...         open_runner(model, "stateless", sandbox, purifier=Purifier()) as runner,
+        ...     ):
+        ...         print([trajectory.reward for trajectory in await runner.run_group(task, samples=8)])
+        >>> asyncio.run(main())  # doctest: +SKIP
     """
     async with AsyncExitStack() as stack:
         found = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)

@@ -4,7 +4,8 @@
 - `results`: the outcome of a call as a status, which says who is to blame; never as text to be searched.
 - `feedback`: turns a result into text for the model; nothing else does.
 - `formats`: how calls are written in a model's text (Hermes JSON, XML, fenced Python), found as plug-ins.
-- `seeds`, `plugins`: seeds from names, and what other packages add; every package needs both.
+- `seeds`, `plugins`, `json_values`: seeds from names, what other packages add, and JSON from untrusted sources; every
+  package needs them.
 
 Limits: arguments are checked for presence and for being valid JSON, not against their whole JSON schema.
 """
@@ -12,6 +13,7 @@ Limits: arguments are checked for presence and for being valid JSON, not against
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec, python_tool
 from cleaner_rl.tools.feedback import feedback, shorten
 from cleaner_rl.tools.formats import CALL_FORMATS, NO_CALLS, CallFormat, ParsedText, call_format, call_format_names
+from cleaner_rl.tools.json_values import read_json
 from cleaner_rl.tools.plugins import PluginError, Plugins
 from cleaner_rl.tools.results import Blame, ExceptionInfo, Status, ToolResult
 from cleaner_rl.tools.seeds import derive_seed
@@ -35,5 +37,6 @@ __all__ = [
     "derive_seed",
     "feedback",
     "python_tool",
+    "read_json",
     "shorten",
 ]

@@ -24,6 +24,14 @@ SENTENCES = {
 def feedback(result: ToolResult, limit: int = 8_192) -> str:
     """Return what the model is shown of a result: its output, then what went wrong, at most about `limit` characters
     each.
+
+    Examples:
+        >>> from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, feedback
+        >>> raised = ExceptionInfo("NameError", "name 'y' is not defined", line=2)
+        >>> failed = ToolResult(Status.ERROR, "1\\n", exception=raised)
+        >>> print(feedback(failed))
+        1
+        NameError: name 'y' is not defined (line 2)
     """
     output = shorten(result.output, limit, result.output_length)
     parts = [output.rstrip("\n"), shorten(result.stderr, limit).rstrip("\n")]

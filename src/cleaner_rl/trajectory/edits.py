@@ -37,6 +37,14 @@ def undo(trajectory: Trajectory[S], turn: int) -> Trajectory[S]:
 
     Undoing all of them, in any order, gives the original back bit for bit. A SAAR edit can't be undone: what followed
     was sampled after it. `sampled_turns` shows what it replaced.
+
+    Examples:
+        >>> from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, TextSpan, Trajectory, Turn, undo
+        >>> failed, worked = Turn(TextSpan("First.")), Turn(TextSpan("Second."))
+        >>> edit = Edit(RepairMode.HINDSIGHT, RepairKind.REPLACE, (failed, worked))
+        >>> repaired = Trajectory(TextSpan("1 + 1?"), (Turn(TextSpan("Second."), edit=edit),))
+        >>> [turn.text for turn in undo(repaired, 0).turns]
+        ['First.', 'Second.']
     """
     edit = trajectory.turns[turn].edit
     if edit is None or edit.mode is not RepairMode.HINDSIGHT:

@@ -10,7 +10,6 @@ log; else it is a run by itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cleaner_rl.tools import read_json
 from cleaner_rl.view.sources import Sources, store_of
 
 if TYPE_CHECKING:
@@ -123,14 +123,16 @@ def _logged(path: Path) -> dict[str, dict[str, Series]]:
     with suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
+                record = read_json(line)
+            except ValueError:
                 continue  # a line that is being written, or none of a log
             if not isinstance(record, dict) or not isinstance(step := record.get("step"), int):
                 continue
             values = record.get("metrics", record.get("data"))
             curves = logged.setdefault(str(record.get("run", path.parent.name)), {})
             for name, value in values.items() if isinstance(values, dict) else ():
-                if isinstance(value, int | float) and isfinite(value):
-                    curves.setdefault(RENAMED.get(name, str(name)), {})[step] = float(value)
+                # A larger whole number than a float holds can't be drawn either.
+                with suppress(OverflowError):
+                    if isinstance(value, int | float) and isfinite(value):
+                        curves.setdefault(RENAMED.get(name, str(name)), {})[step] = float(value)
     return logged

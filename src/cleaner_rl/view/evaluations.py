@@ -6,12 +6,12 @@ both, and figures with their intervals. Any other JSON file beside a store is no
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cleaner_rl.tools import read_json
 from cleaner_rl.view.detail import Json, plain
 from cleaner_rl.view.sources import Sources
 
@@ -40,7 +40,7 @@ def evaluations(sources: Sources) -> list[Json]:
 def _evaluation(path: Path, size: int, modified: int) -> Json | None:  # noqa: ARG001
     """What a file holds, if it is ours. An overview asks again and again: a file is read anew only if it changed."""
     try:
-        record = json.loads(path.read_bytes())
+        record = read_json(path.read_bytes())
         if record["format"] != FORMAT:
             return None
         return {
@@ -48,7 +48,7 @@ def _evaluation(path: Path, size: int, modified: int) -> Json | None:  # noqa: A
             "settings": plain(record["settings"]),
             "figures": list(_figures(record)),
         }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

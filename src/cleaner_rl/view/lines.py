@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import RepairKind
-from cleaner_rl.trajectory.store import SCHEMA, read
+from cleaner_rl.trajectory.store import SCHEMA, StoreError, read
 from cleaner_rl.view.summary import SNIPPET, STATUS_BITS, Summary, summarise
 
 COLUMNS = pa.schema(
@@ -198,6 +198,10 @@ def _roots(turns: _Turns, replaced: _Turns) -> Ints:
     first_replaced = (replaced.ends - replaced.counts)[replaced.owners]
     own = turns.counts[replaced.owners]
     under: Ints = replaced.values.field("under").to_numpy().astype(np.int64)
+    numbers = own + np.arange(len(under)) - first_replaced
+    if ((under < 0) | (under >= numbers)).any():
+        # Anything else could lead in a circle.
+        raise StoreError("a replaced turn isn't after the one it is under; write the store again from its source")
     while (deep := under >= own).any():
         # The turn above is a replaced one itself, numbered from the history's end on: take what that one is under.
         under = np.where(deep, under[np.where(deep, first_replaced + under - own, 0)], under)

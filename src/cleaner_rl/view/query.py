@@ -128,7 +128,7 @@ def _order(sort: str) -> str:
 
 def _one_of(name: str, value: str, choices: Mapping[str, object] | Sequence[str]) -> str:
     if value not in choices:
-        raise BadQueryError(f"{name}={value} can't be; choose one of {', '.join(choices)}")
+        raise BadQueryError(f"{name}={value} isn't a choice; choose one of {', '.join(choices)}")
     return value
 
 
@@ -136,7 +136,7 @@ def _number(name: str, value: str, least: float | None = None, most: float | Non
     try:
         number = float(value)
     except ValueError:
-        raise BadQueryError(f"{name}={value} is no number") from None
+        raise BadQueryError(f"{name}={value} isn't a number") from None
     if isnan(number) or (least is not None and number < least) or (most is not None and number > most):
         raise BadQueryError(f"{name}={value} is out of range")
     return number
@@ -145,5 +145,5 @@ def _number(name: str, value: str, least: float | None = None, most: float | Non
 def _whole(name: str, value: str, least: int, most: int) -> int:
     number = _number(name, value, least, most)
     if not number.is_integer():
-        raise BadQueryError(f"{name}={value} is no whole number")
+        raise BadQueryError(f"{name}={value} isn't a whole number")
     return int(number)

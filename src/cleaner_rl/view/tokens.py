@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from cleaner_rl.tools import read_json
 from cleaner_rl.trajectory import AnyTrajectory, Floats, Placed, TokenSpan, Vocabulary
 
 DIGITS = 4
@@ -33,7 +34,7 @@ def tokens_of(trajectory: AnyTrajectory, tokenizer: Path | None) -> list[dict[st
 def vocabulary_of(tokenizer: Path) -> Vocabulary | None:
     """The bytes of every token, from the file itself: no tokenizer library is needed to decode."""
     try:
-        described = json.loads(tokenizer.read_bytes())
+        described = read_json(tokenizer.read_bytes())
         if "ByteLevel" not in json.dumps(described.get("decoder")):
             return None
         added = {token["content"]: token["id"] for token in described.get("added_tokens", ())}

@@ -22,7 +22,7 @@ from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.results import Rate, RecoveryResult, RunScore
 from cleaner_rl.trajectory import AnyTrajectory, TextSpan, Trajectory
 
-DID_NOT_FAIL = "The call that was put in did not fail."
+DID_NOT_FAIL = "The injected call did not fail."
 
 
 @dataclass(frozen=True, slots=True)

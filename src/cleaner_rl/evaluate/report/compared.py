@@ -13,13 +13,13 @@ from cleaner_rl.evaluate.report import plots, words
 from cleaner_rl.evaluate.report.tables import Table
 
 HEADINGS = {
-    "sets": "pass@1, repair off: the claim",
+    "sets": "pass@1, repair off (to report)",
     "repaired": "pass@1, repair on",
-    "recovery": "failures put in, recovered from",
+    "recovery": "injected failures, recovered from",
 }
 READING = (
-    f"Percent points with {words.level()} intervals, over the problems that both have; *p* is of a two-sided paired "
-    "sign-flip test, not corrected for the number of rows."
+    f"Percent points with {words.level()} intervals, over the problems that both have; *p* is the p-value of a "
+    "two-sided paired sign-flip test, not corrected for the number of rows."
 )
 
 
@@ -42,7 +42,7 @@ def markdown(comparison: Comparison) -> str:
                 set_in_markdown.table(table(found)),
             ]
     if comparison.notes:
-        parts += ["## Not like with like", "\n".join(f"- {note}" for note in comparison.notes)]
+        parts += ["## What differs between the two", "\n".join(f"- {note}" for note in comparison.notes)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,5 +62,5 @@ def page(comparison: Comparison) -> str:
             ]
     if comparison.notes:
         notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
-        parts += ["<h2>Not like with like</h2>", f"<ul>{notes}</ul>"]
+        parts += ["<h2>What differs between the two</h2>", f"<ul>{notes}</ul>"]
     return set_in_html.document(title, "\n".join(parts))

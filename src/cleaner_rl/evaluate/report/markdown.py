@@ -23,7 +23,7 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
     yield f"# {evaluation.model}"
     yield (
         f"Shares in percent, with {words.level()} intervals over problems in brackets. "
-        f"{words.CLAIM.capitalize()}. *p* is of a paired sign-flip test over problems."
+        f"{words.CLAIM.capitalize()}. *p* is the p-value of a paired sign-flip test over problems."
     )
     yield table(tables.scores(evaluation))
     if len(words.passing_names(evaluation)) > 1:
@@ -34,8 +34,8 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
     yield "## Cost (per trajectory)"
     yield table(tables.cost(evaluation))
     if evaluation.recovery is not None:
-        yield "## Recovery from failures put in"
-        yield "Each trajectory begins with a failed call that the model did not make; then it is alone, repair off."
+        yield "## Recovery from injected failures"
+        yield "Each trajectory begins with an injected failed call. From there on the model works without repair."
         yield table(tables.recovery(evaluation.recovery))
     broken = tables.faults(evaluation)
     yield "## Faults"

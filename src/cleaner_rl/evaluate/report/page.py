@@ -17,12 +17,12 @@ CONTENT = "default-src 'none'; style-src 'unsafe-inline'"
 """The page's own promise to the browser: nothing is loaded, nothing is run."""
 HOW = f"""
 <p><b>pass@1</b> is the mean over problems of the share of right answers; <b>pass@k</b> the unbiased estimate of the
-chance that one of k samples is right. Intervals cover {words.level()} and are about problems of this kind: problems are
-weighed anew again and again with all of their samples, and with one unseen that is all right, or all wrong.
-<b>Differences</b> are taken problem by problem; <i>p</i> is how often equal runs would differ as much (sign flips over
-problems, two-sided). A <b>fault</b> is the infrastructure's: it is no wrong answer and in no figure.</p>
+chance that one of k samples is right. Intervals cover {words.level()}. They come from a bootstrap over problems, with
+all of its samples, and with one unseen problem that is all right, or all wrong. <b>Differences</b> are taken problem by
+problem; <i>p</i> is the p-value of a two-sided sign-flip test over problems. A <b>fault</b> is a failure of the
+infrastructure: it does not count as a wrong answer, and is left out of all figures.</p>
 """
-TOOLS = "<p>Per trajectory. <i>As made</i> is before anybody helped; <i>left</i> is what its history still holds.</p>"
+TOOLS = "<p>Per trajectory. <i>Before repair</i> counts all failed calls, <i>after repair</i> those that are left.</p>"
 TAG = '<p><span class="tag">pass@1, repair off</span></p>'
 
 

@@ -115,7 +115,7 @@ def errors(evaluation: Evaluation) -> str:
                 if found.low is not None and found.high is not None:
                     axes.plot([found.low, found.high], [place + shift] * 2, color=INK, lw=1)
         axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
-        axes.set(xlabel="failed calls per trajectory: pale as made, full as left", xlim=(0, None))
+        axes.set(xlabel="failed calls per trajectory: pale before repair, full after it", xlim=(0, None))
         axes.invert_yaxis()
         axes.grid(axis="x")
 
@@ -163,7 +163,7 @@ def _dots(title: str, rows: Sequence[tuple[str, Mapping[Repair, Estimate | None]
             for repair, found in runs.items():
                 shift = 0.0 if len(runs) == 1 else -0.14 if repair is Repair.OFF else 0.14
                 _dot(axes, place + shift, found, COLOURS[repair], hollow=repair is Repair.ON)
-        axes.plot([], [], "o", color=OFF, ms=6, label="repair off: the claim")
+        axes.plot([], [], "o", color=OFF, ms=6, label="repair off (to report)")
         axes.plot([], [], "o", color=ON, mfc=PAPER, ms=6, label="repair on")
         axes.set_yticks(range(len(rows)), [name for name, _ in rows])
         axes.set(xlabel="pass@1, %", xlim=(-2, 102), ylim=(len(rows) - 0.5, -0.5))

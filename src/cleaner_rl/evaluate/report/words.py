@@ -7,19 +7,19 @@ from cleaner_rl.evaluate.paired import Difference
 from cleaner_rl.evaluate.results import Evaluation, Repair, SetResult
 
 NOTHING = "–"
-CLAIM = "repair off is the model alone, and the figure to claim"
+CLAIM = "repair off measures the model alone: report this figure"
 MINUS = "−"
 
 LABELS = {
-    "errors_first": "failed calls, as made",
-    "errors_residual": "failed calls, left",
-    "error_share": "calls that fail",
-    "recovery": "recovered from",
-    "right_after_error": "right after a failed call",
+    "errors_first": "failed calls before repair",
+    "errors_residual": "failed calls after repair",
+    "error_share": "share of failed calls",
+    "recovery": "failures recovered",
+    "right_after_error": "right answers after a failed call",
     "calls": "calls",
     "turns": "turns",
-    "sampled": "sampled",
-    "lookahead": "sampled to look ahead",
+    "sampled": "sampled tokens",
+    "lookahead": "lookahead tokens",
     "tool_seconds": "tool time",
     "latency": "latency",
 }

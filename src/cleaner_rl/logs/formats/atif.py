@@ -45,7 +45,7 @@ class AtifFormat:
     def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
         """Return the trajectory of a record; each step of the agent is a turn."""
         if not self.detects(record):
-            raise Unreadable("there are no steps of an ATIF trajectory")
+            raise Unreadable("a record without the steps of an ATIF trajectory")
         found = Reader(reading.tools, DIALECT, reading.call_format).read((), record["steps"])
         ids = [step.get("step_id") for step in record["steps"]]
         extra = record.get("extra")

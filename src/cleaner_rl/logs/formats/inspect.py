@@ -18,7 +18,7 @@ from cleaner_rl.logs.formats.base import Conversation, Reading, Record, finite, 
 from cleaner_rl.logs.messages import Dialect, Reader, Unreadable, all_written
 from cleaner_rl.trajectory import Key, RolloutInfo, StopReason, TextSpan, Trajectory
 
-DIALECT = Dialect(errors_are_told=True, sampling_fields=("id", "model"))
+DIALECT = Dialect(no_error_means_success=True, sampling_fields=("id", "model"))
 SCORES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's letters for correct, partly correct, incorrect and no answer."""
 LIMITS = {
@@ -46,7 +46,7 @@ class InspectFormat:
     def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
         """Return the trajectory of a record; each message of the assistant is a turn."""
         if not self.detects(record):
-            raise Unreadable("it is no sample with messages")
+            raise Unreadable("a record that is not a sample with messages")
         found = Reader(reading.tools, DIALECT, reading.call_format).read((), record["messages"])
         reward = _reward(record.get("scores"))
         success = None if reward is None else reward >= 1.0

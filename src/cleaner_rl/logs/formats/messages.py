@@ -64,7 +64,7 @@ class MessagesFormat:
     def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
         """Return the trajectory of a record; each message of the model is a turn."""
         if not MessagesFormat.detects(self, record):  # a subclass may know its records by something else
-            raise Unreadable("there is no list of messages")
+            raise Unreadable("a record without a list of messages")
         found = Reader(reading.tools, self.dialect, reading.call_format).read((), self._unpacked(record[self.field]))
         reward, success = outcome_of(record)
         log = {"format": self.name, "record": {**record, self.field: None}, **found.kept}
@@ -86,7 +86,7 @@ class MessagesFormat:
             unpacked = list(map(self.unpack, messages))
             exact = list(map(self.pack, unpacked)) == messages
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            raise Unreadable("a message of another form") from None
+            raise Unreadable("a message with an unknown structure") from None
         if not exact:
-            raise Unreadable("a message of another spelling, which would not come back as it was")
+            raise Unreadable("a message that would be written differently")
         return unpacked

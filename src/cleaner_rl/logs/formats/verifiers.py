@@ -20,6 +20,7 @@ from cleaner_rl.logs.chats import chat_of
 from cleaner_rl.logs.formats.base import Conversation, Reading, Record, finite, inside, key_of, log_of, outcome_of
 from cleaner_rl.logs.frames import Message
 from cleaner_rl.logs.messages import Dialect, Reader, Unreadable, all_written
+from cleaner_rl.tools import read_json
 from cleaner_rl.trajectory import Key, RolloutInfo, StopReason, TextSpan, Trajectory
 
 NODE = "node."
@@ -46,7 +47,7 @@ class VerifiersFormat:
         if _is_episode(record):
             return _read_episode(record, number, reading)
         if not _is_rollout(record):
-            raise Unreadable("it is neither an episode nor a rollout of messages")
+            raise Unreadable("a record that is neither an episode nor a rollout of messages")
         prompt, completion = record["prompt"], record["completion"]
         packed = any(isinstance(call, str) for message in (*prompt, *completion) for call in _calls(message))
         if packed:
@@ -115,14 +116,14 @@ def _unpacked(messages: Sequence[Message]) -> list[Message]:
     """Undo `_packed`. Raises `Unreadable` if packing would not give the same text again."""
     try:
         unpacked = [
-            {**each, "tool_calls": list(map(json.loads, calls))} if (calls := _calls(each)) else each
+            {**each, "tool_calls": list(map(read_json, calls))} if (calls := _calls(each)) else each
             for each in messages
         ]
         exact = _packed(unpacked) == messages
-    except (ValueError, TypeError, RecursionError):
-        raise Unreadable("a tool call that is no JSON") from None
+    except (ValueError, TypeError):
+        raise Unreadable("a tool call that is not valid JSON") from None
     if not exact:
-        raise Unreadable("a tool call as JSON of another spelling")
+        raise Unreadable("a tool call whose JSON would be written differently")
     return unpacked
 
 
@@ -132,7 +133,7 @@ def _read_episode(record: Record, number: int, reading: Reading) -> Trajectory[T
     trace = record["traces"][0]
     nodes = trace["nodes"]
     if not _are_nodes(nodes):
-        raise Unreadable("a trace whose nodes are no messages")
+        raise Unreadable("a trace whose nodes are not messages")
     if any(node.get("parent") != (index - 1 if index else None) for index, node in enumerate(nodes)):
         raise Unreadable("a trace with branches")
     messages = [_message(node) for node in nodes]

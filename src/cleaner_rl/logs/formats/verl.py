@@ -33,6 +33,8 @@ WORDS = re.compile(rf"{IM_END}\n{IM_START}user\n(?!<tool_response>)")
 OBSERVATION_END = re.compile(rf"{IM_END}\n?{IM_START}assistant\n|{IM_END}\n?\Z")
 PROMPT = re.compile(rf"(?:{IM_START}system\n(?P<system>.*?){IM_END}\n)?{IM_START}user\n", re.DOTALL)
 PROMPT_END = re.compile(rf"{IM_END}\n{IM_START}assistant\n(?P<begun>(?:<think>\n(?:\n</think>\n\n)?)?)\Z")
+ROLLOUT_DIGITS = 18
+"""A longer number can't be stored."""
 ROLE = re.compile(rf"\A{IM_START}system$|^{IM_START}(?:user|assistant)$", re.MULTILINE)
 
 
@@ -59,7 +61,7 @@ class VerlFormat:
     def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
         """Return the trajectory of a record, with the parts of its output as turns."""
         if not self.detects(record):
-            raise Unreadable("input and output are no texts")
+            raise Unreadable("a record whose input and output are not texts")
         judged: Counter[str] = Counter()
         output = record["output"]
         form = reading.tools.text_form([output], reading.call_format)
@@ -124,7 +126,7 @@ def prompt_parts(prompt: str) -> tuple[str | None, str, str]:
     if start is not None and end is not None and end.start() >= start.end():
         parts = start["system"], prompt[start.end() : end.start()], end["begun"]
     if ROLE.search(parts[1]):
-        raise Unreadable("a prompt of another template")
+        raise Unreadable("a prompt with an unknown template")
     return parts
 
 
@@ -164,5 +166,7 @@ def _key(record: Record, number: int, reading: Reading) -> Key:
     uid = record.get("uid")
     parts = uid.rsplit("_", 2) if isinstance(uid, str) else []
     if len(parts) == 3 and parts[1].isdecimal():
+        if len(parts[1]) > ROLLOUT_DIGITS:
+            raise OverflowError  # as for any other number that can't be stored
         return replace(key, task=parts[0], rollout=int(parts[1]))
     return replace(key, task=key_of({}, number, reading, record["input"]).task)

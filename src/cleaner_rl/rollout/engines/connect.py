@@ -35,7 +35,19 @@ ENGINES: Mapping[EngineKind, type[VllmEngine] | type[SglangEngine]] = {
 
 @asynccontextmanager
 async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model[Any]]:
-    """Return the model, ready for rollouts with a prompt. Raises `ChatError` or `EngineFaultError` if it isn't."""
+    """Return the model, ready for rollouts with a prompt. Raises `ChatError` or `EngineFaultError` if it isn't.
+
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.rollout import Connection
+        >>> from cleaner_rl.rollout.engines import connect
+        >>> from cleaner_rl.tasks import load_prompt
+        >>> async def main() -> None:
+        ...     served = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")
+        ...     async with connect(served, load_prompt("stateless")) as model:
+        ...         print(model.window)
+        >>> asyncio.run(main())  # doctest: +SKIP
+    """
     if not connection.urls:
         raise ValueError("a model needs at least one address")
     alone = len(connection.urls) == 1

@@ -82,7 +82,9 @@ class Address:
             except (aiohttp.ClientError, OSError) as error:
                 reason = f"no engine answers at {self.url}: {error}"
                 if isinstance(error, aiohttp.InvalidURL):
-                    raise EngineRefusedError(f"'{self.url}' is no address; write it as http://127.0.0.1:8000") from None
+                    raise EngineRefusedError(
+                        f"'{self.url}' isn't an address; write it as http://127.0.0.1:8000"
+                    ) from None
             if time.monotonic() - begun + pause > self._patience:
                 raise EngineFaultError(
                     f"{reason}; gave up after {self._patience:g} s. Start it, or correct the address (--url)"

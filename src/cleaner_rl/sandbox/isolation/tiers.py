@@ -69,7 +69,7 @@ def choose_tier(probes: Mapping[str, str], wanted: Tier | None, least: Tier) -> 
         problems = "; ".join(f"{name}: {what}" for name, what in probes.items() if what != "ok")
         needed = max(tier, least)
         raise TierError(
-            f"tier {needed.name} is asked for, and this machine gives {highest.name} ({problems}); "
-            "`cleaner doctor` says what to do"
+            f"tier {needed.name} is required, but this machine supports only {highest.name} ({problems}); "
+            "run `cleaner doctor` to see how to get it, or lower the required tier"
         )
     return tier

@@ -79,7 +79,16 @@ def dataset_names() -> list[str]:
 
 
 def load_tasks(name: str, path: str | Path, *, seed: int = 0) -> Loaded:
-    """Load the tasks of a data set from a local .jsonl or .parquet file. The seed orders multiple choices."""
+    """Load the tasks of a data set from a local .jsonl or .parquet file. The seed orders multiple choices.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from cleaner_rl.tasks import load_tasks
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "aime.jsonl"
+        >>> _ = file.write_text('{"ID": "2024-I-1", "Problem": "What is 200 + 4?", "Answer": 204}')
+        >>> [(task.id, task.truth) for task in load_tasks("aime24", file).tasks]
+        [('aime24/2024-I-1', '204')]
+    """
     source = _source(name)
     with closing(read_file(Path(path))) as rows:
         return _tasks(name, source, rows, seed)

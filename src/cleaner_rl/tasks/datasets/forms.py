@@ -17,13 +17,13 @@ from __future__ import annotations
 import ast
 import base64
 import io
-import json
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping
 
 from cleaner_rl.tasks.datasets.rows import SkippedRowError
 from cleaner_rl.tasks.grading import Case, Cases, call_case
+from cleaner_rl.tools import read_json
 
 
 def read_cases(*parts: object, entry: str | None = None) -> Cases:
@@ -38,7 +38,7 @@ def read_cases(*parts: object, entry: str | None = None) -> Cases:
 def looks_like_cases(value: object) -> bool:
     """Whether a reference holds test cases rather than an answer."""
     try:
-        decoded = json.loads(value) if isinstance(value, str) else value
+        decoded = read_json(value) if isinstance(value, str) else value
     except ValueError:
         return False
     return isinstance(decoded, Mapping) and not {"inputs", "assert_case", "test_code"}.isdisjoint(decoded)
@@ -60,21 +60,30 @@ def _read(value: object, entry: str | None) -> Cases:
         if not value.get("entry_point"):
             raise SkippedRowError("the test code has no entry point")
         return _assertions(str(value["test_code"]), str(value["entry_point"]))
-    raise SkippedRowError(f"test cases with the keys {sorted(value)} have no form that is known")
+    raise SkippedRowError(f"test cases with the keys {sorted(value)} have no known form")
 
 
 def _decoded(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        return _decoded(json.loads(value)) if value.strip() else []
+        return _decoded(read_json(value)) if value.strip() else []
     except ValueError:
         pass
     try:
-        packed = zlib.decompress(base64.b64decode(value, validate=True))
-        return json.loads(_TextOnly(io.BytesIO(packed)).load())
-    except (ValueError, TypeError, zlib.error, pickle.UnpicklingError, EOFError) as error:
-        raise SkippedRowError("the test cases are neither JSON nor a packed JSON text") from error
+        reader = zlib.decompressobj()
+        packed = reader.decompress(base64.b64decode(value, validate=True), UNPACKED_BYTES)
+        text = _TextOnly(io.BytesIO(packed)).load()
+        if reader.eof and isinstance(text, str):
+            return read_json(text)
+        error = None
+    except Exception as raised:  # a pickle that isn't one can raise almost anything
+        error = raised
+    raise SkippedRowError("the test cases are neither JSON nor a packed JSON text") from error
+
+
+UNPACKED_BYTES = 1 << 29
+"""The packed test cases of one problem may expand to at most this many bytes."""
 
 
 class _TextOnly(pickle.Unpickler):
@@ -88,13 +97,13 @@ def _inputs_and_outputs(value: Mapping[str, object], entry: str | None) -> Cases
     inputs, outputs = value["inputs"], value.get("outputs")
     entry = entry or (str(value["fn_name"]) if value.get("fn_name") else None)
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
-        raise SkippedRowError("inputs and outputs are no two lists of the same length")
+        raise SkippedRowError("inputs and outputs are not two lists of the same length")
     if entry is None:
         return Cases(tuple(map(Case, map(_lines, inputs), map(_lines, outputs))))
     try:
         return Cases(tuple(_calls(inputs, outputs)), entry)
     except (ValueError, TypeError) as error:
-        raise SkippedRowError("a call's arguments or result are no JSON") from error
+        raise SkippedRowError("a call's arguments or result are not JSON") from error
 
 
 def _calls(inputs: list[object], outputs: list[object]) -> Iterator[Case]:
@@ -105,7 +114,7 @@ def _calls(inputs: list[object], outputs: list[object]) -> Iterator[Case]:
         if isinstance(given, list):
             yield call_case(given, {}, wanted)
         else:
-            yield call_case([json.loads(line) for line in str(given).split("\n")], {}, json.loads(str(wanted)))
+            yield call_case([read_json(line) for line in str(given).split("\n")], {}, read_json(str(wanted)))
 
 
 def _lines(value: object) -> str:
@@ -126,7 +135,7 @@ def _assertions(code: str, entry: str | None) -> Cases:
     try:
         cases = tuple(call_case(args, kwargs, wanted) for (args, kwargs), wanted in calls)
     except (ValueError, TypeError) as error:
-        raise SkippedRowError(f"an assertion's values are no JSON: {error}") from error
+        raise SkippedRowError(f"an assertion's values are not JSON: {error}") from error
     # "Solution().method" names a method; the runner looks for it there by itself.
     return Cases(cases, entry.rpartition(".")[2] if entry else next(iter(names), None))
 

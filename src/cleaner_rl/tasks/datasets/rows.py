@@ -5,10 +5,11 @@ Limits: files are JSON lines or Parquet. Rows from the hub come through `dataset
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from cleaner_rl.tools import read_json
 
 
 class DatasetError(ValueError):
@@ -54,7 +55,7 @@ class Row:
         value = self.need(name)
         if isinstance(value, str):
             try:
-                value = json.loads(value)
+                value = read_json(value)
             except ValueError:
                 raise self.error(f"needs JSON in the column {name!r}") from None
         if not isinstance(value, Mapping):
@@ -100,9 +101,9 @@ def read_hub(hub: str, config: str | None, split: str) -> Iterator[Row]:
 
 def _object(line: str, number: int, origin: str) -> Mapping[str, object]:
     try:
-        value = json.loads(line)
-    except ValueError:
-        value = None
+        value = read_json(line)
+    except ValueError as error:
+        raise DatasetError(f"{origin}, line {number}: the line can't be read as JSON ({error}); correct it") from None
     if not isinstance(value, dict):
-        raise DatasetError(f"{origin}, line {number}: this is no JSON object; write one object a line")
+        raise DatasetError(f"{origin}, line {number}: the line isn't a JSON object; write one object per line")
     return value

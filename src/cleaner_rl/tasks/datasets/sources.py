@@ -18,7 +18,6 @@ gpqa_diamond with problem (choices included) and solution, lcb_v6 with problem a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from cleaner_rl.tasks.datasets.rows import Row, SkippedRowError
 from cleaner_rl.tasks.draws import draw, short_name
 from cleaner_rl.tasks.grading import choice_letter
 from cleaner_rl.tasks.task import Message, Task, messages
+from cleaner_rl.tools import read_json
 
 Read = Callable[[str, Row, int], Task]
 """(name of the data set, row, seed) to a task."""
@@ -144,7 +144,7 @@ def _accepted(reference: object) -> str:
     answers: object = reference
     if isinstance(reference, str) and reference.lstrip().startswith('["'):
         try:
-            answers = json.loads(reference)
+            answers = read_json(reference)
         except ValueError:
             answers = reference
     listed = answers if isinstance(answers, list) else [answers]

@@ -63,5 +63,5 @@ def read_verl(path: str | Path) -> Iterator[Task]:
 
 
 def _task(row: Row) -> Task:
-    values = json.loads(row.struct("extra_info").text("task"))
+    values = row.struct("extra_info").struct("task").values
     return Task.from_json({**values, "truth": row.struct("reward_model").need("ground_truth")})

@@ -61,7 +61,18 @@ __all__ = [
 
 
 async def grade(task: Task, text: str, graders: Mapping[str, Grader]) -> Grade:
-    """Grade a final turn with the task's own grader. If a grader raises, the grade is a fault; the run continues."""
+    """Grade a final turn with the task's own grader. If a grader raises, the grade is a fault; the run continues.
+
+    Raises:
+        LookupError: The task's grader is not among `graders`.
+
+    Examples:
+        >>> import asyncio
+        >>> from cleaner_rl.tasks import ChoiceGrader, Message, Task, grade
+        >>> task = Task("sky", (Message("user", "The sky is A) green or B) blue."),), grader="choice", truth="B")
+        >>> asyncio.run(grade(task, "The answer is B.", {"choice": ChoiceGrader()})).outcome
+        <Outcome.RIGHT: 'right'>
+    """
     if task.grader not in graders:
         known = ", ".join(f"'{name}'" for name in graders) or "none"
         raise LookupError(f"task '{task.id}' needs the grader '{task.grader}'; available: {known}")

@@ -41,7 +41,7 @@ class Cases:
             values = json.loads(truth)
             return cls(tuple(Case(str(given), str(wanted)) for given, wanted in values["cases"]), values["entry"])
         except (TypeError, KeyError, ValueError) as error:
-            raise ValueError("these are no test cases; write them with Cases(...).dumps()") from error
+            raise ValueError("the text doesn't hold test cases; write them with Cases(...).dumps()") from error
 
 
 def call_case(args: Sequence[object], kwargs: Mapping[str, object], output: object) -> Case:

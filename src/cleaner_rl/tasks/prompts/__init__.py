@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 from cleaner_rl.tasks.task import Message, Task
@@ -78,7 +79,14 @@ def prompt_names() -> list[str]:
 
 
 def load_prompt(name: str | Path) -> Prompt:
-    """Load a prompt of the package by name, or one of your own by its file."""
+    """Load a prompt of the package by name, or one of your own by its file.
+
+    Examples:
+        >>> from cleaner_rl.tasks import load_prompt
+        >>> prompt = load_prompt("stateless")
+        >>> prompt.tool.name, prompt.call_format
+        ('python', 'hermes')
+    """
     file = _file(name)
     values = _values(file)
     try:
@@ -114,11 +122,11 @@ def _values(file: Path, above: frozenset[Path] = frozenset()) -> dict[str, Any]:
         raise ValueError(f"{file} is a base of itself; give one of its bases another")
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file} is no TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} isn't valid TOML: {error}") from None
     for key in KINDS.keys() & values.keys():
         if not isinstance(values[key], KINDS[key]):
-            raise ValueError(f"{file}: '{key}' is not written as in {_FOLDER / 'stateless.toml'}: {values[key]!r}")
+            raise ValueError(f"{file}: '{key}' is not written as in {_FOLDER / 'stateless.toml'}: {short(values[key])}")
     if "base" not in values:
         return values
     base = _values(_file(values["base"], file.parent), above | {file.resolve()})

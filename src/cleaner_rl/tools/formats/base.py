@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 from typing import NoReturn, Protocol
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet
+from cleaner_rl.tools.json_values import DEEPEST
 
 THINKING_END = "</think>"
 NOT_UNICODE = "The call holds characters that are not valid Unicode (a lone surrogate)."
-DEEPEST = 100
-"""Lists and objects in each other: far more than a tool asks for, far less than what JSON's writers give up at."""
 TOO_DEEP = f"The call is nested too deeply: write at most {DEEPEST} lists or objects in each other."
 
 
@@ -85,12 +84,3 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def is_too_deep(value: object) -> bool:
-    """Whether a JSON value nests deeper than `DEEPEST`. It goes level by level, so no value is too deep for it."""
-    level: list[Iterable[object]] = [[value]]
-    for _ in range(DEEPEST + 1):
-        inside = (inner for outer in level for inner in outer)
-        level = [each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, dict | list)]
-    return bool(level)

@@ -16,10 +16,10 @@ from cleaner_rl.tools.formats.base import (
     STRICT_JSON,
     TOO_DEEP,
     ParsedText,
-    is_too_deep,
     is_unicode,
     parse_with,
 )
+from cleaner_rl.tools.json_values import is_too_deep
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 OPENING = re.compile(OPEN)

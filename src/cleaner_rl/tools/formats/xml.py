@@ -17,10 +17,10 @@ from cleaner_rl.tools.formats.base import (
     STRICT_JSON,
     TOO_DEEP,
     ParsedText,
-    is_too_deep,
     is_unicode,
     parse_with,
 )
+from cleaner_rl.tools.json_values import is_too_deep
 
 # A name is bounded, so that a line of openings without an end isn't read to its end for each of them.
 CALL = re.compile(r"<tool_call>\s*(?:<function=(?P<inner>[^>\n]{0,256})>)?|<function=(?P<bare>[^>\n]{0,256})>")

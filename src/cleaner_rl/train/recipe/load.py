@@ -29,8 +29,53 @@ PLACES = {
 """The settings that may name files or folders."""
 
 
+RECIPE_BYTES, NODES, DEPTH = 1 << 20, 10_000, 20
+"""The bytes of a recipe file, its values with each alias counted as all that it stands for, and how deep they nest. The
+largest recipe of ours has a hundredth of each."""
+
+
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Reads 1e-6 as a number; for YAML 1.1 it is a text."""
+    """Reads 1e-6 as a number, which for YAML 1.1 is a text, and refuses aliases that expand to very much.
+
+    Nine lines of aliases to aliases can stand for a billion values.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._depth = 0
+        self._sizes: dict[str, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        """Compose a value, and count what it stands for."""
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor in self.anchors and event.anchor not in self._sizes:
+                raise self._refused(
+                    f"the alias *{event.anchor} is part of what it stands for; write the values out instead", event
+                )
+            self._count(self._sizes.get(event.anchor, 0), event)
+            return super().compose_node(parent, index)
+        before = self._nodes
+        self._count(1, event)
+        self._depth += 1
+        if self._depth > DEPTH:
+            raise self._refused(f"values are nested more than {DEPTH} deep, and no setting of a recipe is", event)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if event.anchor is not None:
+            self._sizes[event.anchor] = self._nodes - before
+        return node
+
+    def _count(self, nodes: int, event: yaml.Event) -> None:
+        self._nodes += nodes
+        if self._nodes > NODES:
+            raise self._refused(
+                f"there are more than {NODES:,} values, each alias (*name) counted in full; write out what you need",
+                event,
+            )
+
+    def _refused(self, why: str, event: yaml.Event) -> yaml.YAMLError:
+        return yaml.MarkedYAMLError(problem=why, problem_mark=event.start_mark)
 
 
 _Loader.add_implicit_resolver(
@@ -39,12 +84,27 @@ _Loader.add_implicit_resolver(
 
 
 def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
-    """Read the recipe of a file, overridden by `settings` such as "batch.prompts=64"."""
+    """Read the recipe of a file, overridden by `settings` such as "batch.prompts=64".
+
+    Raises:
+        RecipeError: The file is not a recipe; the message says why and what to change.
+
+    Examples:
+        >>> from cleaner_rl.train import read_recipe
+        >>> read_recipe("recipes/saar-4b.yaml", ["run.steps=10"]).run.steps
+        10
+    """
     file = Path(path)
     try:
-        values = _load(file.read_text(encoding="utf-8"), str(file))
+        with file.open("rb") as opened:
+            data = opened.read(RECIPE_BYTES + 1)
     except OSError as error:
         raise RecipeError(f"{file} can't be read: {error.strerror}") from None
+    if len(data) > RECIPE_BYTES:
+        raise RecipeError(
+            f"{file} has more than {RECIPE_BYTES:,} bytes, so it isn't a recipe; name the YAML file of one"
+        )
+    values = _load(data, str(file))
     if not isinstance(values, dict):
         raise RecipeError(f"{file} holds no settings; a recipe has at least name, method, model and tasks")
     for setting in settings:
@@ -73,11 +133,12 @@ def to_values(recipe: Recipe) -> dict[str, Any]:
     return values
 
 
-def _load(text: str, where: str) -> object:
+def _load(text: str | bytes, where: str) -> object:
     try:
-        return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{where} isn't valid YAML: {error}") from None
+        return yaml.load(text if isinstance(text, str) else text.decode(), _Loader)
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
+        # PyYAML raises its own error if the text isn't YAML, and Python's own if a tag or a number doesn't fit a value.
+        raise RecipeError(f"{where} can't be read as YAML: {error}") from None
 
 
 def _expanded(value: object) -> object:
@@ -130,7 +191,7 @@ def _check_keys(values: Mapping[str, object], kind: type, where: str) -> None:
             advice = f"did you mean '{where}{nearest[0]}'?" if nearest else f"it can hold: {', '.join(hints)}"
             raise RecipeError(f"there is no setting '{where}{key}'; {advice}")
         choices = hints[key] if isinstance(hints[key], type) and issubclass(hints[key], StrEnum) else None
-        if choices is not None and value not in set(choices):
+        if choices is not None and not (isinstance(value, str) and value in set(choices)):
             raise RecipeError(f"{where}{key} is '{value}'; it can be {', '.join(choices)}")
         if isinstance(value, Mapping) and dataclasses.is_dataclass(hints[key]):
             _check_keys(value, hints[key], f"{where}{key}.")

@@ -13,17 +13,17 @@ from math import isfinite
 from pathlib import Path
 
 from cleaner_rl.purify import logprob_gap
-from cleaner_rl.resample import WENT_BACK, PlainConfig, RefillReason, RocConfig, Selection, verdicts
+from cleaner_rl.resample import REFILL_MESSAGES, PlainConfig, RefillReason, RocConfig, Selection, verdicts
 from cleaner_rl.train.launch.rewind import ABANDONED, METRICS
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
 from cleaner_rl.trajectory import RepairKind, failures_repaired, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import ParquetWriter
 
-GIVEN_UP = {
-    "too_small": WENT_BACK[RefillReason.TOO_SMALL],
-    "zero_variance": "the group went back: all of its rollouts solved the task, or none did",
-    "stale": "the group went back: the weights that sampled it are too old",
+LEFT_OUT = {
+    "too_small": REFILL_MESSAGES[RefillReason.TOO_SMALL],
+    "zero_variance": "the group was refilled: all of its rollouts solved the task, or none did",
+    "stale": "the group was refilled: the weights that sampled it are too old",
     "surplus": "the group was not needed: enough others had ended by then",
 }
 """Why groups aren't trained on. Figures of a step are over those that are; the store has them all."""
@@ -64,9 +64,9 @@ class StepRecord:
         self._tokens = 0
 
     def evicted(self, why: str, rows: Sequence[Graded], absent: int) -> None:
-        """A group was given up, for one of the reasons of `GIVEN_UP`; `absent` of its rollouts were faults."""
+        """A group was given up, for one of the reasons of `LEFT_OUT`; `absent` of its rollouts were faults."""
         self._evicted[why] += 1
-        verdict = {"kept": False, "why": GIVEN_UP[why], "penalty": None, "advantage": None}
+        verdict = {"kept": False, "why": LEFT_OUT[why], "penalty": None, "advantage": None}
         self._all_solved += why == "zero_variance" and all(row.success for row in rows)
         self._unwritten += [replace(row, info=replace(row.info, roc=verdict)) for row in rows]
         self._tokens += sum(row.info.sampled or 0 for row in rows)
@@ -136,9 +136,10 @@ class StepRecord:
             return None
         alike = self._evicted["zero_variance"]
         return NothingToLearnError(
-            f"{alike} of this step's {self._groups} groups teach nothing: in {self._all_solved} of them all rollouts "
-            f"solved the task, in {alike - self._all_solved} none did. Train on tasks that this model solves "
-            "sometimes, draw more rollouts of each (batch.rollouts), or keep such groups (batch.dynamic_sampling)"
+            f"{alike} of this step's {self._groups} groups are zero-variance groups: in {self._all_solved} of them "
+            f"all rollouts solved the task, in {alike - self._all_solved} none did. Train on tasks that this model "
+            "solves sometimes, sample more rollouts of each (batch.rollouts), or keep such groups "
+            "(batch.dynamic_sampling=false)"
         )
 
     def _often(self, why: str) -> bool:
@@ -170,7 +171,7 @@ class StepRecord:
             "faults": float(self._absent),
             "left_out": float(self._left_out),
             "fault_share": self.fault_share(),
-            **{f"groups/{why}": float(self._evicted[why]) for why in GIVEN_UP},
+            **{f"groups/{why}": float(self._evicted[why]) for why in LEFT_OUT},
         }
         figures = {name: value for name, value in figures.items() if isfinite(value)}
         self._append(step, figures)

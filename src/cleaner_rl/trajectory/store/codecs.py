@@ -22,6 +22,9 @@ import pyarrow as pa
 
 Json = Any
 EnumType: TypeAlias = type[StrEnum]
+PYTHON = {pa.string(): str, pa.bool_(): bool, pa.int32(): int, pa.int64(): int}
+"""The type of a plain value in Python, by the type of its column."""
+INT_BITS = 63
 _encoder, _decoder = json.JSONEncoder(), json.JSONDecoder()
 
 
@@ -70,7 +73,10 @@ class Plain:
         return value
 
     def from_json(self, value: Json) -> Any:
-        """As it is."""
+        """As it is. A value that a column could not hold is an error here too, because JSON itself takes any."""
+        fits = not isinstance(value, int) or value.bit_length() <= INT_BITS
+        if value is not None and not (isinstance(value, PYTHON[self.type]) and fits):
+            raise TypeError(f"a {type(value).__name__} where {self.type} is stored")
         return value
 
 

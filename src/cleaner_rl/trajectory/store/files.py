@@ -82,7 +82,7 @@ def find(path: Path) -> Iterator[Path]:
         raise StoreError(f"there is no store at {path}: no such file or folder")
     files = [each for each in path.rglob("*") if each.suffix in (".parquet", ".jsonl") and each.is_file()]
     if not files:
-        raise StoreError(f"{path} is no store: it holds no .parquet and no .jsonl file")
+        raise StoreError(f"{path} is not a store: it holds no .parquet and no .jsonl file")
     yield from sorted(files, key=lambda each: [_sortable(part) for part in each.relative_to(path).parts])
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
-from cleaner_rl.trajectory.store.errors import StoreError
+from cleaner_rl.trajectory.store.errors import UNREADABLE, StoreError
 from cleaner_rl.trajectory.store.files import publish, unfinished
 from cleaner_rl.trajectory.store.record import TRAJECTORY, UNSTORABLE, check_version, unstorable
 from cleaner_rl.trajectory.store.versions import record_of_1
@@ -72,7 +72,7 @@ def _read_line(line: bytes, number: int, path: Path) -> AnyTrajectory:
         check_version(version, path)
         read: AnyTrajectory = TRAJECTORY.from_json(record_of_1(record) if version == 1 else record)
         return read
-    except (KeyError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise StoreError(
             f"line {number} of {path} can't be read: {error!r}; "
             "restore the file from a copy, or delete it to read the rest"

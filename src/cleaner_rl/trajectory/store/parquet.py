@@ -17,7 +17,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner_rl.trajectory.store.errors import StoreError
+from cleaner_rl.trajectory.store.errors import UNREADABLE, StoreError
 from cleaner_rl.trajectory.store.files import publish, unfinished
 from cleaner_rl.trajectory.store.record import (
     SCHEMA,
@@ -162,7 +162,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             yield file
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+    except (pa.ArrowException, OSError, *UNREADABLE) as error:
         raise StoreError(
             f"{path} can't be read: {error}; restore it from a copy, or delete it to read the rest"
         ) from error

@@ -20,6 +20,16 @@ def read(path: str | Path, phase: Phase | None = None) -> Iterator[AnyTrajectory
 
     They come in the order of run, phase and step, and within a step as they were written. With `phase` only the
     trajectories of that phase are read.
+
+    Examples:
+        >>> import tempfile
+        >>> from cleaner_rl.trajectory import Key, TextSpan, Trajectory
+        >>> from cleaner_rl.trajectory.store import ParquetWriter, read
+        >>> folder = tempfile.mkdtemp()
+        >>> with ParquetWriter(folder) as writer:
+        ...     writer.write(Trajectory(TextSpan("1 + 1?"), key=Key("run", 0, "sum", 0), reward=1.0))
+        >>> [(trajectory.key.task, trajectory.reward) for trajectory in read(folder)]
+        [('sum', 1.0)]
     """
     for file in find(Path(path)):
         if phase is not None and phase_of(file) not in (None, phase):

@@ -281,7 +281,7 @@ def unstorable(trajectory: AnyTrajectory, error: Exception) -> StoreError:
     """A trajectory that no store can hold, and why."""
     advice = "`info` and arguments must be JSON values that aren't nested too deeply, numbers must fit in 64 bits"
     if isinstance(error, UnicodeEncodeError):
-        advice = "a lone surrogate is no Unicode; replace it, as by text.encode(errors='replace').decode()"
+        advice = "a lone surrogate is not Unicode; replace it, as by text.encode(errors='replace').decode()"
     return StoreError(f"{trajectory.key} can't be stored: {error}; {advice}")
 
 
