@@ -11,7 +11,19 @@ from cleaner_rl.sandbox_check import ATTACKS, AttackVerdict, check_node
 from tests.sandbox.conftest import needs
 from tests.sandbox_check.test_attacks import breaches
 
-FINDINGS = ["memory_page_tables", "memory_mappings", "memory_file_locks", "memory_open_file_locks", "memory_epoll", "memory_pipes_of_many_processes", "memory_spliced_pages", "memory_sent_pages", "memory_watch_events", "file_watch_shared", "across_file_lock_beside"]
+FINDINGS = [
+    "memory_page_tables",
+    "memory_mappings",
+    "memory_file_locks",
+    "memory_open_file_locks",
+    "memory_epoll",
+    "memory_pipes_of_many_processes",
+    "memory_spliced_pages",
+    "memory_sent_pages",
+    "memory_watch_events",
+    "file_watch_shared",
+    "across_file_lock_beside",
+]
 
 
 @pytest.fixture(scope="module")
