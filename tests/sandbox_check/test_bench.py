@@ -23,10 +23,18 @@ def test_every_figure_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(main, ["sandbox", "bench", "--rounds", "1", "--json"])
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
-    assert set(figures) == {"print", "p50_ms"}
+    assert set(figures) == {"print", "p50_ms", "cpu", "mitigations"}
+    assert figures["cpu"]
     for name in short:
         assert set(figures[name]) == {"service_ms", "isolated_fork_ms", "fork_ms", "ratio", "p50_ms"}
         assert min(figures[name].values()) > 0
+
+
+def test_a_mitigation_is_told_and_what_a_cpu_is_not_affected_by_is_not(tmp_path: Path) -> None:
+    (tmp_path / "meltdown").write_text("Mitigation: PTI\n")
+    (tmp_path / "mds").write_text("Not affected\n")
+    (tmp_path / "spectre_v2").write_text("Vulnerable\n")
+    assert measure.mitigations(tmp_path) == {"meltdown": "PTI"}
 
 
 def test_the_bare_fork_is_short_and_stands_alone() -> None:

@@ -40,6 +40,9 @@ def bench(rounds: int, as_json: bool) -> None:
         return
     click.echo(f"{'CPU ms per call':16}{'service':>10}{'isolated':>10}{'fork':>10}{'ratio':>10}{'p50 ms':>10}")
     for name, row in figures.items():
-        if isinstance(row, dict):
+        if name not in ("p50_ms", "cpu", "mitigations"):
             columns = (row["service_ms"], row["isolated_fork_ms"], row["fork_ms"], row["ratio"], row["p50_ms"])
             click.echo(f"{name:16}" + "".join(f"{value:>10.2f}" for value in columns))
+    click.echo(f"CPU: {figures['cpu']}")
+    mitigations = "; ".join(f"{name}: {what}" for name, what in figures["mitigations"].items())
+    click.echo(f"mitigations: {mitigations or 'none'}")

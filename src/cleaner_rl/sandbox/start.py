@@ -147,6 +147,8 @@ def benchmark(rounds: int = 5, *, done: Callable[[int, int], None] = lambda _don
     Returns:
         Per program, by its name: CPU milliseconds per call (`service_ms`, `isolated_fork_ms`, `fork_ms`), `ratio` of
         isolated fork to service, and elapsed milliseconds of a lone call (`p50_ms`); the last for `print` alone too.
+        `cpu` is the CPU's name, and `mitigations` what the kernel does against its flaws, by name: a page-table
+        isolation, for example, makes every system call cost more, and the ratio smaller.
 
     Raises:
         RuntimeError: The service did not start, or a program failed.

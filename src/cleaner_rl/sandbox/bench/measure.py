@@ -81,7 +81,21 @@ def bench(rounds: int, done: Callable[[int, int], None]) -> dict[str, Any]:
 
     with _service() as (url, pid):
         found = {name: asyncio.run(_measure(program, url, pid, rounds, one_done)) for name, program in PROGRAMS.items()}
-    return {name: asdict(figures) for name, figures in found.items()} | {"p50_ms": found["print"].p50_ms}
+    rows = {name: asdict(figures) for name, figures in found.items()}
+    return {**rows, "p50_ms": found["print"].p50_ms, "cpu": cpu_model(), "mitigations": mitigations()}
+
+
+def cpu_model() -> str:
+    """Return the name of the CPU."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def mitigations(folder: Path = Path("/sys/devices/system/cpu/vulnerabilities")) -> dict[str, str]:
+    """Return what the kernel does against the CPU's flaws: some of it makes every system call cost more."""
+    prefix = "Mitigation: "
+    texts = {path.name: path.read_text().strip() for path in sorted(folder.glob("*"))}
+    return {name: text.removeprefix(prefix) for name, text in texts.items() if text.startswith(prefix)}
 
 
 async def _measure(program: Program, url: str, pid: int, rounds: int, done: Callable[[], None]) -> Figures:
