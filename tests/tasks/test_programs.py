@@ -277,7 +277,7 @@ def test_cases_survive_their_text(pairs: list[tuple[str, str]], entry: str | Non
 
 @pytest.mark.parametrize("text", ["", "5", "[]", '{"cases": [1], "entry": null}', '{"cases": []}', "null"])
 def test_other_texts_are_no_cases(text: str) -> None:
-    with pytest.raises(ValueError, match="no test cases"):
+    with pytest.raises(ValueError, match="test cases"):
         Cases.loads(text)
 
 
