@@ -1,7 +1,7 @@
 """Our own CPU time for repairing a long trajectory: reading sampled tokens, SAAR, hindsight, re-scoring, the arrays.
 
-Every one of the 16 turns fails and is mended: far more than a real rollout, so that no cost hides. Sampling, execution
-and scoring return at once; what is left is ours. A token is 4 characters on average, as in English and code.
+Every one of the 16 turns fails and is repaired: far more than a real rollout, so that no cost hides. Sampling,
+execution and scoring return at once; what is left is ours. A token is 4 characters on average, as in English and code.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 - `drift`: the demonstrations know old names, half of which have changed since; errors that feedback can correct.
   `drift-unhinted` is the same with a library that doesn't say the right name.
 - `starved`: as `drift`, with longer programs and more changed names: a hint names one, and a program has two or three
-  that are wrong, so the model seldom mends itself within its two calls.
+  that are wrong, so the model seldom corrects itself within its two calls.
 - `slips`: the names are known, the programs longer, the mistakes random: a model that knows better.
 
 Rates are those of the demonstrations. What the model learns of them is measured (`measure`), not assumed.
@@ -104,14 +104,14 @@ def _shuffled(values: Sequence[str], draw: random.Random) -> list[str]:
 
 
 _HARD = dict.fromkeys(MEND, 0.6)
-"""So seldom that a lookahead of three tries leaves failures too: where it mends all, groups have one reward."""
+"""So seldom that a lookahead of three tries leaves failures too: where it repairs all, groups have one reward."""
 _DRIFT = Regime(
     "drift",
     first=0.4,
     kinds={Kind.SYNTAX: 1.0, Kind.TYPE: 3.0, Kind.NAME: 1.0, Kind.IMPORT: 2.0, Kind.ATTRIBUTE: 1.0},
     mend=_HARD,
-    # Changed names make most failures, and their mends are alike: so that a fair share of all needs another program,
-    # most of the rest does.
+    # Changed names make most failures, and their corrections are alike: so that a fair share of all needs another
+    # program, most of the rest does.
     far=0.8,
     silent=0.15,
     drifted=10,

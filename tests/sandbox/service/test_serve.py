@@ -20,6 +20,8 @@ from typing import IO, Any
 
 import pytest
 
+from tests.restricted import NO_USER_NAMESPACES, cleaner
+
 CLEANER = [sys.executable, "-c", "from cleaner_rl.cli import main; main()"]
 SECONDS = 40
 
@@ -121,12 +123,7 @@ def test_a_reachable_address_is_refused_without_a_token(host: str) -> None:
 
 
 def test_a_node_that_can_not_reach_its_tier_says_so_and_is_not_started_again() -> None:
-    done = subprocess.run(
-        [*CLEANER, "sandbox", "serve", "--port", "0", "--min-tier", "T3"],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = cleaner("sandbox", "serve", "--port", "0", "--min-tier", "T2", rules=NO_USER_NAMESPACES)
     assert done.returncode == 78
     assert '"event":"unusable"' in done.stdout
     assert done.stdout.count("\n") == 1
