@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 from dataclasses import replace
 
@@ -98,6 +99,24 @@ async def test_what_came_with_a_sessions_cells_counts_as_long_as_they_are_kept()
         assert session.held_bytes - before < 120 << 20
         await session.rollback(0)
         assert session.held_bytes - before < 20 << 20
+
+
+@asynchronous
+async def test_finding_cells_are_counted_as_the_bytes_that_they_take() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(REQUEST)
+        before = session.held_bytes
+        await session.run(Cell("1", stdin="x" * (5 << 20) + "\N{GRINNING FACE}"))
+        assert session.held_bytes - before > 20 << 20, "one wide character makes all of them four bytes wide"
+
+
+@asynchronous
+async def test_finding_what_cells_printed_and_were_called_is_not_held() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(replace(REQUEST, keep_chars=1 << 20))
+        outcome = await session.run(Cell("print('x' * 1_000_000)", request_id="y" * 1_000_000))
+        assert len(outcome.result.output) == 1_000_001
+        assert len(pickle.dumps(session._committed)) < 1_000
 
 
 @asynchronous

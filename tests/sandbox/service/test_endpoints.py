@@ -66,6 +66,7 @@ async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
             ({"code": "", "limits": {"cpu_seconds": -1}}, "> 0"),
             ({"code": "", "keep_chars": -1}, "keep_chars"),
             ({"code": "", "files": {"a": "no base64!"}}, "base64"),
+            ({"code": "", "id": "x" * 1_025}, "<= 1024"),
         ):
             status, problem = await caller.post("/v1/run", body)
             assert (status, problem["error"]) == (400, "invalid_request")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,6 +35,9 @@ from cleaner_rl.tools import Status, ToolResult
 
 CANCELLED = "a cell was cancelled"
 TOO_LARGE = "The program was stopped: what it left is more than a session may hold."
+
+CELL_BYTES = 1_024
+"""About what a cell takes beside its texts and files."""
 
 RULES = {Commit.ON_SUCCESS: wire.ON_SUCCESS, Commit.ALWAYS: wire.ALWAYS, Commit.NEVER: wire.NEVER}
 
@@ -90,7 +94,8 @@ class Session:
         self._status = status
         self._ran = ran
         self._closed = closed
-        self._committed: list[tuple[Cell, tuple[object, ...]]] = []
+        self._committed: list[tuple[Cell, int]] = []
+        """Each with the hash of what it showed: the texts themselves would be memory that nobody counts."""
         self._brought = 0
         """Bytes that came with those cells: they are held as long, to be run again."""
         self.turn = asyncio.Lock()
@@ -154,8 +159,9 @@ class Session:
         outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
         unrepeatable = False
         if outcome.committed:
-            self._committed.append((cell, outcome.result.observed))
-            self._brought += _brought(cell)
+            kept = replace(cell, fetch=(), request_id="")
+            self._committed.append((kept, hash(outcome.result.observed)))
+            self._brought += _brought(kept)
         elif self.checkpoint < wanted:
             if self._broken:  # what the last committed cell left was no interpreter any more
                 wanted -= 1
@@ -268,7 +274,7 @@ class Session:
             outcome = await self._cell(cell, wire.ALWAYS)
             if outcome.result.faulty:
                 raise self._end("a state had to be rebuilt, and its cells could not be run")
-            if outcome.result.observed != shown or not outcome.committed:
+            if hash(outcome.result.observed) != shown or not outcome.committed:
                 self.end("a state had to be rebuilt, and its cells did not show the same again")
                 raise RollbackDeclinedError(f"the session is lost: {self.lost}")
 
@@ -282,5 +288,6 @@ class Session:
 
 
 def _brought(cell: Cell) -> int:
-    """About how many bytes came with a cell."""
-    return len(cell.code) + len(cell.stdin or "") + sum(map(len, cell.files.values()))
+    """About how many bytes are held for a cell: its own, and of text as many as its widest character makes it take."""
+    texts = (cell.code, cell.stdin, *cell.files, *cell.files.values())
+    return CELL_BYTES + sum(map(sys.getsizeof, texts))

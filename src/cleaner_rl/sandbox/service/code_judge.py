@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from cleaner_rl.sandbox.protocol.wire import BROKEN, OVERLOADED, Outcome, RunCall, encode
+from cleaner_rl.sandbox.protocol.wire import BROKEN, OVERLOADED, CallId, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Handler, Route
 from cleaner_rl.sandbox.service.fair_queue import AT_ONCE
 from cleaner_rl.sandbox.service.http import JSON, Exchange, HttpError
@@ -34,7 +34,7 @@ class Submission(msgspec.Struct, gc=False):
 
     solution: str
     type: Literal["python", "cpp", "math"]
-    sub_id: str | None = None
+    sub_id: CallId | None = None
     options: dict[str, str] | None = None
     input: str | None = None
     expected_output: str | None = None
@@ -45,7 +45,7 @@ class BatchSubmission(msgspec.Struct):
 
     submissions: list[Submission]
     type: Literal["batch"] = "batch"
-    sub_id: str | None = None
+    sub_id: CallId | None = None
 
 
 class JudgeResult(msgspec.Struct):
