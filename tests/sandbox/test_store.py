@@ -111,6 +111,16 @@ async def test_finding_cells_are_counted_as_the_bytes_that_they_take() -> None:
 
 
 @asynchronous
+async def test_finding_a_session_that_ended_holds_no_cells_and_an_idle_one_no_request() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(REQUEST)
+        await session.run(Cell("1", files={"a": bytes(5 << 20)}))
+        assert session._link._unsent.obj == b""
+        await session.close()
+        assert session._committed == []
+
+
+@asynchronous
 async def test_finding_what_cells_printed_and_were_called_is_not_held() -> None:
     async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
         session = await node.open_session(replace(REQUEST, keep_chars=1 << 20))

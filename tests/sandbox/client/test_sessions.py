@@ -18,6 +18,7 @@ from cleaner_rl.sandbox import (
     Node,
     NodeConfig,
     RollbackDeclinedError,
+    RunRequest,
     Session,
     SessionLostError,
     SessionRequest,
@@ -111,6 +112,24 @@ async def test_what_can_not_be_sent_as_it_is_is_never_sent_as_something_else() -
         assert (outcome.result.status, outcome.run.request_id) == (Status.MALFORMED, "mine")
         assert (outcome.committed, outcome.checkpoint) == (False, 1)
         assert await session.rollback(outcome.checkpoint) == 1
+
+
+@asynchronous
+async def test_finding_a_rollback_waits_for_a_slot_and_ends_with_its_caller() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), checkpoints=1)
+    async with Node(config) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session(SessionRequest("bare"))
+        for _ in range(4):
+            await session.run("x = 1")
+        held = node.session(session.id)
+        held._committed[0] = (Cell("while True: pass"), 0)
+        going_back = asyncio.create_task(session.rollback(1))
+        await until(lambda: app.queue.running == 1 and held.busy)
+        waiting = asyncio.create_task(sandbox.run(RunRequest("print(1)")))
+        await until(lambda: app.queue.waiting == 1)
+        going_back.cancel()
+        assert (await waiting).result.output == "1\n"
+        assert held.lost
 
 
 @asynchronous

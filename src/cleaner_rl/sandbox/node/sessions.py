@@ -184,7 +184,11 @@ class Session:
             target = self.checkpoint - 1 if checkpoint is None else checkpoint
             if not 0 <= target <= self.checkpoint:
                 raise RollbackDeclinedError(f"there is no checkpoint {target}; the session is at {self.checkpoint}")
-            await self._go_back(target)
+            try:
+                await self._go_back(target)
+            except asyncio.CancelledError:
+                self.end("a rollback was cancelled")
+                raise
             return self.checkpoint
 
     async def _go_back(self, target: int) -> None:
@@ -213,6 +217,8 @@ class Session:
         if not self.lost:
             self.lost = why
             self._link.kill()
+            # Whoever still knows of it, and that may be a cycle of objects, must not hold what its cells brought.
+            self._committed.clear()
             self._closed(self, why)
 
     def supervisor_died(self) -> None:

@@ -131,11 +131,31 @@ class Sessions:
         """Go back."""
         with self._find(exchange, tenant) as held:
             call = await exchange.json(_rollback_decoder)
-            try:
-                checkpoint = await self._alive(held, held.session.rollback(call.checkpoint))
-            except RollbackDeclinedError as error:
-                raise HttpError(409, "rollback_declined", f"{error}") from None
-        await exchange.reply(encode(RolledBack(checkpoint)))
+
+            async def execute(_: int) -> int | HttpError:
+                try:
+                    return await self._alive(held, held.session.rollback(call.checkpoint))
+                except RollbackDeclinedError as error:
+                    return HttpError(409, "rollback_declined", f"{error}")
+                except HttpError as error:
+                    return error
+
+            # In a slot, like a cell: a state that isn't kept is made again by running cells.
+            with PendingRequest(
+                self._app.queue,
+                tenant,
+                exchange.gone,
+                1,
+                exchange.size,
+                execute,
+                lambda _, reason: _unavailable(reason),
+                lambda *_: None,
+                size_of=lambda _: 0,
+            ) as pending:
+                ((_, ended),) = await pending.next()
+            if isinstance(ended, HttpError):
+                raise ended
+        await exchange.reply(encode(RolledBack(ended)))
 
     async def close(self, exchange: Exchange, tenant: Tenant) -> None:
         """Close one, whatever it is doing."""
@@ -154,7 +174,7 @@ class Sessions:
         except NoRoomError as error:
             raise HttpError(429, "too_many_sessions", f"{error}", ((b"retry-after", b"1"),)) from None
         except SessionLostError:
-            raise HttpError(503, BROKEN, EXPLANATIONS[BROKEN], ((b"retry-after", b"1"),)) from None
+            raise _unavailable(BROKEN) from None
 
     async def _reply(self, exchange: Exchange, _: Cell, outcome: Outcome) -> None:
         await exchange.reply(await encode_in_steps(outcome))
@@ -162,7 +182,7 @@ class Sessions:
     async def _reply_file(self, exchange: Exchange, cell: Cell, outcome: Outcome) -> None:
         (name,) = cell.fetch
         if outcome.status is Status.FAULT:
-            raise HttpError(503, outcome.fault, outcome.explanation, ((b"retry-after", b"1"),))
+            raise _unavailable(outcome.fault)
         if name not in outcome.files:
             raise HttpError(404, "no_file", "The session has no such file that could be fetched.")
         await exchange.reply(outcome.files[name], content_type=BYTES)
@@ -226,6 +246,10 @@ class Sessions:
         # The node ends sessions by itself and tells whoever comes back; those of callers who never do must not add up.
         for held in [held for held in self._held.values() if held.session.lost]:
             self._forget(held)
+
+
+def _unavailable(reason: str) -> HttpError:
+    return HttpError(503, reason, EXPLANATIONS[reason], ((b"retry-after", b"1"),))
 
 
 def _file_name(exchange: Exchange) -> str:
