@@ -13,6 +13,9 @@ from tests.sandbox_check.test_attacks import breaches
 
 FINDINGS = [
     "memory_page_tables",
+    "memory_page_tables_by_a_name",
+    "memory_without_a_first_thread",
+    "dodge_name_like_a_field_then_die",
     "memory_mappings",
     "memory_file_locks",
     "memory_open_file_locks",

@@ -15,6 +15,16 @@ Opened = list[tuple[int, str, int, int]]
 """Descriptor, path, flags and offset of open files."""
 
 
+ENDED = (b"Z", b"X")
+HIDING = 8
+"""Looks at a process, in each of which all threads that it had just then have ended, after which it hides."""
+
+
+def ended(fields: list[bytes]) -> bool:
+    """Whether a process with these fields of `stat` has ended. If its first thread alone has, others live on."""
+    return fields[0] in ENDED and int(fields[17]) <= 1
+
+
 class Proc:
     """A `/proc`, held by a descriptor of its folder."""
 
@@ -60,9 +70,24 @@ class Proc:
     def dead(self, pid: str) -> bool:
         """Whether a process has ended, waited for or not."""
         try:
-            return self.stat(pid)[0] in (b"Z", b"X")
+            return ended(self.stat(pid))
         except OSError:
             return True
+
+    def holder(self, pid: str) -> str | None:
+        """The thread of a process that shows what it holds: the first, or one that lives on after it.
+
+        None if there is always another one than was seen just now: a process that hides.
+        """
+        for _ in range(HIDING):
+            fields = self.stat(pid)
+            if fields[0] not in ENDED or ended(fields):
+                return pid
+            for thread in self.names(f"{pid}/task"):
+                with contextlib.suppress(OSError):  # it ended while we looked
+                    if self.stat(thread)[0] not in ENDED:
+                        return thread
+        return None
 
     def exit_status(self, pid: str) -> int:
         """The wait status of a process that has ended and that its own parent hasn't waited for."""
@@ -76,7 +101,8 @@ class Proc:
 
     def page_tables(self, pid: str) -> int:
         """Bytes of a process's page tables. They are no resident memory, and neither are pages of zeros."""
-        _, _, rest = self.read(f"{pid}/status").partition(b"VmPTE:")
+        # At the beginning of a line: the process's name is in there, too, and it may be any text of one line.
+        _, _, rest = self.read(f"{pid}/status").partition(b"\nVmPTE:")
         return int(rest.split(maxsplit=1)[0]) * 1024 if rest else 0  # nothing of one that has ended
 
     def kernel_objects(self, pid: str) -> tuple[int, frozenset[str]]:
@@ -107,8 +133,9 @@ class Proc:
         held: dict[int, int] = {}
         for pid in pids:
             with contextlib.suppress(OSError):  # it ended while we looked
-                for number in self.names(f"{pid}/fd"):
-                    path = f"{pid}/fd/{number}"
+                folder = f"{self.holder(pid) or pid}/fd"
+                for number in self.names(folder):
+                    path = f"{folder}/{number}"
                     if self.link(path).startswith("/memfd:"):
                         found = os.stat(path, dir_fd=self._folder)
                         held[found.st_ino] = found.st_blocks * BLOCK

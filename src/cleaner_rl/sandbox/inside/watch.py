@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from cleaner_rl.sandbox.inside.proc import MAPPING, PIPE, Proc
+from cleaner_rl.sandbox.inside.proc import ENDED, MAPPING, PIPE, Proc, ended
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -24,6 +24,8 @@ SURVEY_SECONDS = 0.01
 
 MOST_OBJECTS = 16_384 * MAPPING
 """With more, an exact look takes so long that what the process takes meanwhile matters: all that it maps is its own."""
+ENDLESS = 1 << 62
+"""Bytes of a process that doesn't let itself be looked at."""
 UNSEEN: tuple[float, int, frozenset[str]] = (0.0, 0, frozenset())
 
 
@@ -56,7 +58,7 @@ class Tree:
         for pid in self.pids():
             try:
                 fields = self._proc.stat(pid)
-                held += int(fields[21]) * PAGE + self._proc.page_tables(pid)
+                held += self._held(pid, fields)
                 threads = self._proc.threads(pid)
             except OSError:  # it ended while we looked
                 continue
@@ -77,24 +79,30 @@ class Tree:
         """Bytes held, those that processes share counted once: slower than `look`."""
         held = self._in_kernel
         for pid in self.pids():
-            try:
-                held += self._pss(pid) + self._proc.page_tables(pid)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            except PermissionError:  # what we may not look into is all its own
-                with contextlib.suppress(OSError):
-                    held += self._resident(pid)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                held += self._held_exactly(pid)
         return held
 
-    def _resident(self, pid: str) -> int:
-        return int(self._proc.stat(pid)[21]) * PAGE
+    def _held(self, pid: str, fields: list[bytes]) -> int:
+        """Bytes that a process holds, shared ones included, by its fields of `stat`."""
+        if fields[0] in ENDED and not ended(fields):
+            holder = self._proc.holder(pid)
+            if holder is None:
+                return ENDLESS
+            pid, fields = holder, self._proc.stat(holder)
+        return int(fields[21]) * PAGE + self._proc.page_tables(pid)
 
-    def _pss(self, pid: str) -> int:
+    def _held_exactly(self, pid: str) -> int:
         _, objects, _ = self._surveys.get(pid, UNSEEN)
-        if objects > MOST_OBJECTS:
-            return self._resident(pid)
-        lines = self._proc.read(f"{pid}/smaps_rollup").split(b"\n")
-        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+        holder = self._proc.holder(pid)
+        if holder is None:
+            return ENDLESS
+        if objects <= MOST_OBJECTS:
+            with contextlib.suppress(PermissionError):  # what we may not look into is all its own
+                lines = self._proc.read(f"{holder}/smaps_rollup").split(b"\n")
+                resident = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+                return resident + self._proc.page_tables(holder)
+        return self._held(holder, self._proc.stat(holder))
 
     @property
     def _in_kernel(self) -> int:
@@ -110,7 +118,7 @@ class Tree:
             if now - counted < SURVEY_EVERY or time.monotonic() - now > SURVEY_SECONDS:
                 return
             with contextlib.suppress(OSError):  # it ended while we looked, or isn't ours to see
-                self._surveys[pid] = (now, *self._proc.kernel_objects(pid))
+                self._surveys[pid] = (now, *self._proc.kernel_objects(self._proc.holder(pid) or pid))
 
     def _count_waiting(self, times: dict[str, tuple[int, int]], states: dict[str, bytes]) -> float:
         """Seconds in which some thread waited: many that wait at once wait once.

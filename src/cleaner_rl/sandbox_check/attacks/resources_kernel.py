@@ -59,8 +59,8 @@ except OSError:
     pass
 """
 
-_PROGRAMS = {
-    "memory_page_tables": _MAP
+_PAGE_TABLES = (
+    _MAP
     + """
 # A page of zeros is no resident memory, and 8 KB of tables lead to each.
 read, write = os.pipe()
@@ -71,6 +71,34 @@ for _ in range(4):
         os._exit(0)
 os.close(write)
 held = sum(int(os.read(read, 8) or 0) for _ in range(4)) * 8192
+"""
+    + _HELD
+)
+
+_PROGRAMS = {
+    "memory_page_tables": _PAGE_TABLES,
+    "memory_page_tables_by_a_name": SYSCALL
+    + """
+# The kernel shows a process's name above the size of its page tables, in the same form.
+libc.prctl(15, b"VmPTE:0 x", 0, 0, 0)
+"""
+    + _PAGE_TABLES,
+    "memory_without_a_first_thread": SYSCALL
+    + """
+# Of a process whose first thread has ended, the kernel shows no memory where one looks first.
+import _thread
+read, write = os.pipe()
+def hold():
+    area = bytearray(b"x" * (scale * 8 << 20))
+    os.write(write, b"%9d" % len(area))
+    time.sleep(4)
+    os._exit(0)
+for _ in range(8):
+    if os.fork() == 0:
+        _thread.start_new_thread(hold, ())
+        syscall(60, 0)
+os.close(write)
+held = sum(int(os.read(read, 9) or 0) for _ in range(8))
 """
     + _HELD,
     "memory_mappings": _MAP
