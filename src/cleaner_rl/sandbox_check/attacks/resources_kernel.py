@@ -77,30 +77,6 @@ held = sum(int(os.read(read, 8) or 0) for _ in range(4)) * 8192
 
 _PROGRAMS = {
     "memory_page_tables": _PAGE_TABLES,
-    "memory_page_tables_by_a_name": SYSCALL
-    + """
-# The kernel shows a process's name above the size of its page tables, in the same form.
-libc.prctl(15, b"VmPTE:0 x", 0, 0, 0)
-"""
-    + _PAGE_TABLES,
-    "memory_without_a_first_thread": SYSCALL
-    + """
-# Of a process whose first thread has ended, the kernel shows no memory where one looks first.
-import _thread
-read, write = os.pipe()
-def hold():
-    area = bytearray(b"x" * (scale * 8 << 20))
-    os.write(write, b"%9d" % len(area))
-    time.sleep(4)
-    os._exit(0)
-for _ in range(8):
-    if os.fork() == 0:
-        _thread.start_new_thread(hold, ())
-        syscall(60, 0)
-os.close(write)
-held = sum(int(os.read(read, 9) or 0) for _ in range(8))
-"""
-    + _HELD,
     "memory_mappings": _MAP
     + """
 # Mappings that nothing was ever read from: a record each, and one more with every fork.
@@ -213,10 +189,45 @@ held = watching * scale * 4000 * 512
     + _HELD,
 }
 
+_UNSEEN = {
+    "memory_page_tables_by_a_name": SYSCALL
+    + """
+# The kernel shows a process's name above the size of its page tables, in the same form.
+libc.prctl(15, b"VmPTE:0 x", 0, 0, 0)
+"""
+    + _PAGE_TABLES,
+    "memory_without_a_first_thread": SYSCALL
+    + """
+# Of a process whose first thread has ended, the kernel shows no memory where one looks first.
+import _thread
+read, write = os.pipe()
+_thread.stack_size(1 << 20)
+def hold():
+    area = bytearray(scale * 12 << 20)
+    for place in range(0, len(area), 4096):
+        area[place] = 1
+    os.write(write, b"%9d" % len(area))
+    time.sleep(4)
+    os._exit(0)
+for _ in range(7):
+    if os.fork() == 0:
+        _thread.start_new_thread(hold, ())
+        syscall(60, 0)
+os.close(write)
+held = sum(int(os.read(read, 9) or 0) for _ in range(7))
+"""
+    + _HELD,
+}
+"""What a supervisor doesn't see where it looks first."""
+
 SCALE = "scale = 1\n"
 """Enough to be more than the limit, and not enough to harm a machine that has none."""
 
+_MORE = replace(LIMITS, memory_mb=64)
+"""So many interpreters take about half of it."""
+
 ATTACKS = tuple(
-    Attack(name, AttackClass.RESOURCES, SCALE + program, ANY_BUT_FAULT, limits=LIMITS, wall=16)
-    for name, program in _PROGRAMS.items()
+    Attack(name, AttackClass.RESOURCES, SCALE + program, ANY_BUT_FAULT, limits=limits, wall=16)
+    for programs, limits in ((_PROGRAMS, LIMITS), (_UNSEEN, _MORE))
+    for name, program in programs.items()
 )
