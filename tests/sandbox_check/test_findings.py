@@ -18,6 +18,8 @@ FINDINGS = [
     "dodge_name_like_a_field_then_die",
     "memory_mappings",
     "memory_file_locks",
+    "memory_locks_on_pipes",
+    "memory_locks_beside_a_long_path",
     "memory_open_file_locks",
     "memory_epoll",
     "memory_pipes_of_many_processes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterable
 
@@ -11,6 +12,8 @@ BLOCK = 512
 MAPPING, LOCK, WATCHED, PIPE = 512, 256, 256, 65_536
 """Bytes that the kernel holds for a mapping, a lock on a file, a descriptor that an epoll watches, and a pipe: at most,
 but for pipes that were made larger, of which a user has 64 MB together."""
+NULL = os.makedev(1, 3)
+MASKS = (b"SigBlk:", b"SigPnd:", b"ShdPnd:")
 Opened = list[tuple[int, str, int, int]]
 """Descriptor, path, flags and offset of open files."""
 
@@ -59,9 +62,24 @@ class Proc:
         finally:
             os.close(descriptor)
 
-    def link(self, path: str) -> str:
-        """Where a link leads."""
-        return os.readlink(path, dir_fd=self._folder)
+    def short_link(self, path: str) -> str | None:
+        """Where a link leads; None if that is a path which is too long for the kernel to tell."""
+        try:
+            return os.readlink(path, dir_fd=self._folder)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return None
+
+    def is_null(self, path: str) -> bool:
+        """Whether a link leads to the null device."""
+        return os.stat(path, dir_fd=self._folder).st_rdev == NULL
+
+    def signals(self, pid: str) -> tuple[int, int]:
+        """Signals that a process blocks, and those that were sent to it and wait, as bits."""
+        lines = [line.split() for line in self.read(f"{pid}/status").split(b"\n")[1:]]
+        masks = {line[0]: int(line[1], 16) for line in lines if line and line[0] in MASKS}
+        return masks[b"SigBlk:"], masks[b"SigPnd:"] | masks[b"ShdPnd:"]
 
     def stat(self, pid: str) -> list[bytes]:
         """The fields of `stat` from the state on. The name before them may hold anything, parentheses too."""
@@ -108,20 +126,20 @@ class Proc:
     def kernel_objects(self, pid: str) -> tuple[int, frozenset[str]]:
         """Bytes that the kernel holds for a process's mappings, locks and epolls, and the pipes that it has open.
 
-        Slower than all else here: it reads the list of mappings and looks at each open file.
+        Slower than all else here: it reads the list of mappings and looks at each open file. Of each: anything that can
+        be opened can be locked.
         """
         mappings = self.read_whole(f"{pid}/maps").count(b"\n")
         locks = watched = 0
         pipes: set[str] = set()
         for number in self.names(f"{pid}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed while we looked
-                path = self.link(f"{pid}/fd/{number}")
+                told = self.read_whole(f"{pid}/fdinfo/{number}")
+                locks += told.count(b"\nlock:")
+                watched += told.count(b"\ntfd:")
+                path = self.short_link(f"{pid}/fd/{number}") or ""
                 if path.startswith("pipe:"):
                     pipes.add(path)
-                elif path.startswith("/"):
-                    locks += self.read_whole(f"{pid}/fdinfo/{number}").count(b"\nlock:")
-                elif path == "anon_inode:[eventpoll]":
-                    watched += self.read_whole(f"{pid}/fdinfo/{number}").count(b"\ntfd:")
         return mappings * MAPPING + locks * LOCK + watched * WATCHED, frozenset(pipes)
 
     def sockets(self) -> int:
@@ -136,7 +154,7 @@ class Proc:
                 folder = f"{self.holder(pid) or pid}/fd"
                 for number in self.names(folder):
                     path = f"{folder}/{number}"
-                    if self.link(path).startswith("/memfd:"):
+                    if (self.short_link(path) or "").startswith("/memfd:"):
                         found = os.stat(path, dir_fd=self._folder)
                         held[found.st_ino] = found.st_blocks * BLOCK
         return sum(held.values())
@@ -151,8 +169,10 @@ class Proc:
         for number in sorted(map(int, self.names(f"{pid}/fd"))):
             if number < first:
                 continue
-            path = self.link(f"{pid}/fd/{number}")
-            if path.endswith(" (deleted)"):
+            path = self.short_link(f"{pid}/fd/{number}")
+            if path is None:
+                others.add("long path")
+            elif path.endswith(" (deleted)"):
                 others.add("deleted file")
             elif path.startswith("/"):
                 position, flags, *_ = self.read(f"{pid}/fdinfo/{number}").split(b"\n")

@@ -36,6 +36,9 @@ UNSURE = 64 << 20
 cell, so there is one only when its cells, and the states that were dropped, can have made so much of a difference."""
 STRAY_SECONDS = 10.0
 """Within which the processes that a cell left have to be dead; they are in milliseconds."""
+BLOCKED = sum(1 << number - 1 for number in state.SIGNALS if number not in (signal.SIGKILL, signal.SIGSTOP))
+UNKNOWN = 1 << wire.OBSTACLES.index("unknown")
+"""It could not be looked at."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
 DELETED_FILE = 1 << wire.OBSTACLES.index("deleted file")
 
@@ -51,6 +54,8 @@ class SessionSlot(Slot):
         self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size)
         settings["folders"] = ()  # they are in the first layer
         settings["filter"] = settings.get("session_filter")
+        bound = [os.fsencode(path) + b"/" for path, kind in settings["layout"] if kind == "bind"]
+        self._read_only = (b"/etc/", *bound)
         self._states: list[State] = []
         self._made: dict[State, int] = {}
         """Bytes that the cells of the kept states made: what no other process had when they ended."""
@@ -263,7 +268,8 @@ class SessionSlot(Slot):
         if not in_place:
             self._states.append(new)
         self._settle(new)
-        with contextlib.suppress(OSError):  # dead already: the next cell will find it so
+        new.obstacles = UNKNOWN
+        with contextlib.suppress(OSError):  # dead already, or it changes while we look
             self._look_at(new)
         self._count(new)
         # The first state stays, to begin anew from; of the others the latest ones.
@@ -315,6 +321,8 @@ class SessionSlot(Slot):
         current.command((state.RESTORE, current.folder if moved else "", opened), [], self._within_limits)
         hear(current.channel, state.RESTORED, self._within_limits)
         self._reap()
+        if self._proc.signals(str(current.pid))[1] & BLOCKED:
+            raise BrokenStateError  # signals of what was undone, which it should have taken and forgotten
 
     def _settle(self, current: State) -> None:
         """Note where a state's files are."""
@@ -385,17 +393,24 @@ class SessionSlot(Slot):
         """
         pid = str(new.pid)
         new.opened, found = self._proc.opened(pid, HARNESS_FDS, self._box)
-        new.folder = self._proc.link(f"{pid}/cwd")
-        if new.folder.endswith(" (deleted)"):
+        if not all(self._proc.is_null(f"{pid}/fd/{each}") for each in state.CELL_FDS):
+            found.add("descriptor")
+        new.folder = self._proc.short_link(f"{pid}/cwd") or ""
+        if not new.folder:
+            found.add("long path")
+        elif new.folder.endswith(" (deleted)"):
             found.add("deleted file")
+        # It blocks them itself, in an interpreter that cells can change.
+        if BLOCKED & ~self._proc.signals(pid)[0]:
+            found.add("signal")
         if len(self._proc.names(f"{pid}/task")) > 1:
             found.add("thread")
         if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
-        if shared_mapping(self._proc.read_whole(f"{pid}/maps")):
+        if shared_mapping(self._proc.read_whole(f"{pid}/maps"), self._read_only):
             found.add("shared mapping")
         # A fork has the same `flock`, which a cell could give up, and lacks all other locks.
-        if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each[0]}") for each in new.opened):
+        if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each}") for each in self._proc.names(f"{pid}/fd")):
             found.add("lock")
         new.obstacles = sum(1 << wire.OBSTACLES.index(name) for name in found)
 
@@ -409,14 +424,14 @@ class SessionSlot(Slot):
         return Tree(self._proc, time.monotonic(), others=others)
 
 
-def shared_mapping(maps: bytes) -> bool:
+def shared_mapping(maps: bytes, read_only: tuple[bytes, ...]) -> bool:
     """Whether a process could write to memory that its forks share. A mapping that is only read now can be made
-    writable later, unless its file is one that nobody may write to."""
+    writable later, unless its file is below a path that nobody may write to."""
     if b"-s " not in maps and b"xs " not in maps:
         return False
-    lines = [line.split(maxsplit=5) for line in maps.splitlines()]
-    paths = [b"".join(line[5:]) for line in lines if line[1].endswith(b"s")]
-    return any(not os.path.exists(path) or os.access(path, os.W_OK) for path in paths)
+    lines = [line.split(maxsplit=5) for line in maps.split(b"\n") if line]
+    # By the text alone: what a path leads to is the program's choice where it may make links.
+    return any(line[1].endswith(b"s") and not b"".join(line[5:]).startswith(read_only) for line in lines)
 
 
 def seal(files: list[int]) -> None:

@@ -117,8 +117,14 @@ class Tree:
         for pid, (counted, _, _) in sorted(self._surveys.items(), key=lambda item: item[1][0]):
             if now - counted < SURVEY_EVERY or time.monotonic() - now > SURVEY_SECONDS:
                 return
-            with contextlib.suppress(OSError):  # it ended while we looked, or isn't ours to see
-                self._surveys[pid] = (now, *self._proc.kernel_objects(self._proc.holder(pid) or pid))
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
+                self._surveys[pid] = (now, *self._objects(pid))
+
+    def _objects(self, pid: str) -> tuple[int, frozenset[str]]:
+        try:
+            return self._proc.kernel_objects(self._proc.holder(pid) or pid)
+        except PermissionError:  # a program that may be run and not be read: nobody knows what it holds
+            return ENDLESS, frozenset()
 
     def _count_waiting(self, times: dict[str, tuple[int, int]], states: dict[str, bytes]) -> float:
         """Seconds in which some thread waited: many that wait at once wait once.

@@ -102,6 +102,38 @@ for number in range(60):
             pass
 """
     + _HELD,
+    "memory_locks_on_pipes": """
+# Whatever can be opened can be locked.
+import fcntl, struct
+held = 0
+for number in range(60):
+    descriptor = os.pipe()[0]
+    for place in range(4000, 0, -1):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_RDLCK, 0, 2 * place, 1, 0))
+            held += 210
+        except OSError:
+            pass
+"""
+    + _HELD,
+    "memory_locks_beside_a_long_path": """
+# One open file with a path that the kernel can't tell, and nobody looks at the others.
+import fcntl, struct
+opened = [os.open("f%d" % number, os.O_RDWR | os.O_CREAT) for number in range(30)]
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+far = open("far", "w")
+held = 0
+for descriptor in opened:
+    for place in range(6000, 0, -1):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 2 * place, 1, 0))
+            held += 210
+        except OSError:
+            pass
+"""
+    + _HELD,
     "memory_open_file_locks": """
 # The same for locks that belong to no process.
 import fcntl, struct
