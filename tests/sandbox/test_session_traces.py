@@ -223,3 +223,32 @@ def test_finding_a_name_with_a_carriage_return_ends_no_session(t2: Driver) -> No
         "    m = mmap.mmap(f.fileno(), 4096, flags=mmap.MAP_PRIVATE)"
     )
     assert cells.show("print(1)") == "1\n"
+
+
+def test_finding_a_cell_that_kills_a_checkpoint_has_failed(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("import os, time\nx = 1\nprint(time.time_ns())")
+    outcome = cells.run("os.kill(os.getppid(), 9)\ny = 1")
+    assert outcome.result.failed
+    assert not outcome.committed
+    assert outcome.unrepeatable
+
+
+def test_finding_a_timer_is_an_obstacle(t2: Driver) -> None:
+    make = """
+import ctypes
+libc, timer = ctypes.CDLL(None), ctypes.c_void_p()
+libc.timer_create(0, None, ctypes.byref(timer))
+"""
+    assert Cells(t2).run(make).not_checkpointable == ("timer",)
+
+
+def test_finding_processes_of_an_undone_cell_leave_no_number(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("import os")
+    count = "for _ in range({}):\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n1 / 0"
+    seen = set()
+    for number in (1, 30):
+        cells.fail(count.format(number))
+        seen.add(cells.run("print(os.getpid())", commit="never").result.output)
+    assert len(seen) == 1

@@ -12,6 +12,7 @@ BLOCK = 512
 MAPPING, LOCK, WATCHED, PIPE = 512, 256, 256, 65_536
 """Bytes that the kernel holds for a mapping, a lock on a file, a descriptor that an epoll watches, and a pipe: at most,
 but for pipes that were made larger, of which a user has 64 MB together."""
+MOST_MAPPINGS, LONGEST_MAPS = 65_530, 12 << 20
 NULL = os.makedev(1, 3)
 MASKS = (b"SigBlk:", b"SigPnd:", b"ShdPnd:")
 Opened = list[tuple[int, str, int, int]]
@@ -51,6 +52,20 @@ class Proc:
         with open(path, "rb", buffering=0, opener=self._open) as file:
             return file.readall()
 
+    def maps(self, pid: str) -> bytes | None:
+        """The list of a process's mappings; None if it is longer than any that isn't made to be long.
+
+        There can be 65,530, and a path of 4,000 characters with each: to read that takes longer than a run may go
+        unwatched.
+        """
+        parts: list[bytes] = []
+        left = LONGEST_MAPS
+        with open(f"{pid}/maps", "rb", buffering=0, opener=self._open) as file:
+            while left > 0 and (part := file.read(1 << 20)):
+                parts.append(part)
+                left -= len(part)
+        return b"".join(parts) if left > 0 else None
+
     def _open(self, path: str, flags: int) -> int:
         return os.open(path, flags, dir_fd=self._folder)
 
@@ -70,6 +85,13 @@ class Proc:
             if error.errno != errno.ENAMETOOLONG:
                 raise
             return None
+
+    def has_timers(self, pid: str) -> bool:
+        """Whether a process has timers that a fork lacks; not all kernels tell."""
+        try:
+            return bool(self.read(f"{pid}/timers"))
+        except FileNotFoundError:
+            return False
 
     def is_null(self, path: str) -> bool:
         """Whether a link leads to the null device."""
@@ -129,7 +151,8 @@ class Proc:
         Slower than all else here: it reads the list of mappings and looks at each open file. Of each: anything that can
         be opened can be locked.
         """
-        mappings = self.read_whole(f"{pid}/maps").count(b"\n")
+        maps = self.maps(pid)
+        mappings = MOST_MAPPINGS if maps is None else maps.count(b"\n")
         locks = watched = 0
         pipes: set[str] = set()
         for number in self.names(f"{pid}/fd"):

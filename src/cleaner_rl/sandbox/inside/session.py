@@ -146,6 +146,9 @@ class SessionSlot(Slot):
         seal(files[1:])
         if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
+        if reason == wire.EXITED and any(each.ended for each in frozen):
+            # It has killed a checkpoint. Kept, it would make whoever goes back there find that nobody can.
+            reason, ended = wire.GONE, int(signal.SIGKILL)
         success = reason == wire.EXITED and ended == 0
         alive = reason == wire.EXITED and os.WIFEXITED(ended)
         self._tell_done(reason, ended, used, files, fetch)
@@ -173,6 +176,9 @@ class SessionSlot(Slot):
             hear(current.channel, state.STARTED, self._within_limits)
             return current
         moved = self._freeze(current)
+        if self._last_pid >= 0:
+            # Its number is the same whatever undone cells have started: they could leave word by it.
+            os.pwrite(self._last_pid, b"%d" % max(each.pid for each in self._states), 0)
         ours, theirs = channel()
         with theirs:
             current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()], self._within_limits)
@@ -407,8 +413,11 @@ class SessionSlot(Slot):
             found.add("thread")
         if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
-        if shared_mapping(self._proc.read_whole(f"{pid}/maps"), self._read_only):
+        maps = self._proc.maps(pid)
+        if maps is None or shared_mapping(maps, self._read_only):
             found.add("shared mapping")
+        if self._proc.has_timers(pid):
+            found.add("timer")
         # A fork has the same `flock`, which a cell could give up, and lacks all other locks.
         if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each}") for each in self._proc.names(f"{pid}/fd")):
             found.add("lock")

@@ -61,6 +61,11 @@ class State:
         except OSError as error:
             raise BrokenStateError from error
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is dead."""
+        return bool(select.select([self.pidfd], [], [], 0)[0])
+
     def close(self) -> None:
         """Kill it."""
         with contextlib.suppress(ProcessLookupError):

@@ -123,8 +123,9 @@ class Tree:
     def _objects(self, pid: str) -> tuple[int, frozenset[str]]:
         try:
             return self._proc.kernel_objects(self._proc.holder(pid) or pid)
-        except PermissionError:  # a program that may be run and not be read: nobody knows what it holds
-            return ENDLESS, frozenset()
+        except PermissionError:
+            # One that nobody has waited for holds nothing. Of a program that may be run and not read, nobody knows.
+            return 0 if self._proc.dead(pid) else ENDLESS, frozenset()
 
     def _count_waiting(self, times: dict[str, tuple[int, int]], states: dict[str, bytes]) -> float:
         """Seconds in which some thread waited: many that wait at once wait once.

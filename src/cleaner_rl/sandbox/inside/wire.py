@@ -39,6 +39,7 @@ OBSTACLES = (
     "lock",
     "long path",
     "signal",
+    "timer",
     "unknown",
 )
 

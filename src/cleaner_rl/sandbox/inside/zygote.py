@@ -286,5 +286,6 @@ def bind(path: str, target: str, device: bool = False) -> None:
         with open(target, "ab"):
             pass
     kernel.mount(path, target, None, kernel.MS_BIND)
-    flags = kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_NOSUID
-    kernel.mount("none", target, None, flags if device else flags | kernel.MS_RDONLY | kernel.MS_NODEV)
+    # A device can be written to all the same; its times and rights can't be changed.
+    flags = kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_RDONLY
+    kernel.mount("none", target, None, flags if device else flags | kernel.MS_NODEV)
