@@ -12,6 +12,7 @@ from tests.sandbox.conftest import needs
 from tests.sandbox_check.test_attacks import breaches
 
 FINDINGS = [
+    "clone_parent",
     "memory_page_tables",
     "memory_page_tables_by_a_name",
     "memory_without_a_first_thread",

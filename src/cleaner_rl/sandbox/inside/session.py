@@ -309,7 +309,7 @@ class SessionSlot(Slot):
                 return
             try:
                 self._return_to(self._states[-1])
-            except BrokenStateError:
+            except (BrokenStateError, OSError):  # the latter if its programs have left no room for a layer
                 number = self._states[-1].number - 1
             else:
                 return
