@@ -23,7 +23,7 @@ from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
-from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, waits
+from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, rests, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
 IDLE_LOOK = 1.0
@@ -146,7 +146,7 @@ class SessionSlot(Slot):
         seal(files[1:])
         if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
-        if reason == wire.EXITED and any(each.ended for each in frozen):
+        if reason == wire.EXITED and not all(rests(self._proc, each.pid) for each in frozen):
             # It has killed a checkpoint. Kept, it would make whoever goes back there find that nobody can.
             reason, ended = wire.GONE, int(signal.SIGKILL)
         success = reason == wire.EXITED and ended == 0

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cleaner_rl.sandbox.inside import state, wire
-from cleaner_rl.sandbox.inside.proc import Opened, Proc
+from cleaner_rl.sandbox.inside.proc import Opened, Proc, ended
 from cleaner_rl.sandbox.inside.slot import LOOK_EVERY
 
 ANSWER_SECONDS = 20.0
@@ -60,11 +60,6 @@ class State:
                 data, files = data[sent:], []
         except OSError as error:
             raise BrokenStateError from error
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is dead."""
-        return bool(select.select([self.pidfd], [], [], 0)[0])
 
     def close(self) -> None:
         """Kill it."""
@@ -110,6 +105,20 @@ def drained(ours: socket.socket) -> bytes:
         while data := os.read(ours.fileno(), wire.CHUNK):
             tail = (tail + data)[-2:]
     return tail
+
+
+def rests(proc: Proc, pid: int) -> bool:
+    """Whether a state that isn't to do anything lives: one that was killed may take a while to end."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    with contextlib.suppress(OSError):
+        while time.monotonic() < deadline:
+            fields = proc.stat(str(pid))
+            if fields[0] in (b"S", b"T"):  # the kernel wakes whom it kills
+                return True
+            if ended(fields):
+                return False
+            time.sleep(0.001)  # it has forked just now, and goes back to waiting
+    return False
 
 
 def waits(proc: Proc, pid: int) -> bool:

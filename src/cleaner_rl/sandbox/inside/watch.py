@@ -1,11 +1,11 @@
 """CPU time, memory and waiting time of a run's process tree, read from `/proc` by its supervisor.
 
 A process that ended between two looks and whose parent never waited for it is counted as it was last seen. If a run has
-many of those, each short, that is nearly nothing, so what they use is estimated, too: one that is new and runs at a look
-stands for all that ran since the look before. The estimate counts only where it is far above what was counted.
+many of those, each short, that is nearly nothing, so what they use is estimated, too: one that is new and runs at a
+look stands for all that ran since the look before. The estimate counts only where it is far above what was counted.
 
-Of a process's threads only the first one's state is read: waits of the others count when they are over, and less of them
-where they took turns.
+Of a process's threads only the first one's state is read: waits of the others count when they are over, and less of
+them where they took turns.
 """
 
 from __future__ import annotations
