@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.tools import ToolSet, call_format, python_tool
-from cleaner_rl.tools.formats import hermes
+from cleaner_rl.tools.formats import base, hermes
 
 TOOLS = ToolSet(python_tool())
 
@@ -36,7 +36,7 @@ class Counting:
 
 @pytest.mark.parametrize("opening", ["<tool_call>", "<tool_call>{", '<tool_call>{"name": "x'])
 def test_finding_a_text_of_openings_takes_time_in_proportion(opening: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    counting = Counting(hermes.STRICT_JSON)
+    counting = Counting(base.STRICT_JSON)
     monkeypatch.setattr(hermes, "STRICT_JSON", counting)
     assert len(call_format("hermes").parse(opening * 2_000, TOOLS).calls) == 2_000
     assert counting.characters <= 2_000 * 2 * hermes.FIRST_PIECE
