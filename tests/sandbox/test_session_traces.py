@@ -184,6 +184,23 @@ os.dup2 = dup2
         "os.set_blocking(200, False)\ntry:\n    print(os.read(200, 5))\nexcept BlockingIOError:\n    print('empty')",
         "empty\n",
     ),
+    "a file by an interpreter that doesn't leave the checkpoint's folder": (
+        "import os\nopen('a', 'w').close()\nos.chdir = lambda path: None",
+        "open('trace', 'w').close()\n1 / 0",
+        "import os\nprint(os.path.exists('trace'))",
+        "False\n",
+    ),
+    "an open file that is the checkpoint's": (
+        """
+import os
+file = open("a", "w+")
+real = os.dup2
+os.dup2 = lambda given, number, **options: number if number >= 5 else real(given, number, **options)
+""",
+        "file.write('DIRTY')\nfile.flush()\n1 / 0",
+        "import os\nprint(open('a').read() if os.path.exists('a') else '')",
+        "\n",
+    ),
     "a handler in an interpreter that blocks no signals": (
         """
 import os, signal, sys
@@ -208,7 +225,7 @@ def test_finding_what_is_hard_to_see_is_put_back_or_not_forked(
 ) -> None:
     cells = Cells(t2)
     assert cells.run(before).committed
-    cells.fail(undone)
+    assert cells.run(undone).result.failed
     try:
         outcome = cells.run(after)
     except SessionLostError:  # the state could not be made again, and nobody was told otherwise

@@ -93,6 +93,22 @@ class Proc:
         except FileNotFoundError:
             return False
 
+    def mount_of(self, path: str, folder: int | None = None) -> int:
+        """The kernel's number of the mount that a path leads to, from this process's root or from a folder."""
+        descriptor = os.open(path, os.O_PATH, dir_fd=folder)
+        try:
+            return _mount_in(self.read(f"self/fdinfo/{descriptor}"))
+        finally:
+            os.close(descriptor)
+
+    def mounts(self, pid: str) -> set[int]:
+        """The numbers of the mounts that a process's working folder and open files are in."""
+        found = {self.mount_of(f"{pid}/cwd", self._folder)}
+        for number in self.names(f"{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed while we looked
+                found.add(_mount_in(self.read(f"{pid}/fdinfo/{number}")))
+        return found
+
     def is_null(self, path: str) -> bool:
         """Whether a link leads to the null device."""
         return os.stat(path, dir_fd=self._folder).st_rdev == NULL
@@ -136,6 +152,8 @@ class Proc:
     def threads(self, pid: str) -> dict[str, tuple[int, int]]:
         """Nanoseconds that each thread ran, and that it waited to run."""
         names = self.names(f"{pid}/task")
+        if not names:  # the C library takes the end of the process for the end of the list
+            raise ProcessLookupError
         times = {name: self.read(f"{pid}/task/{name}/schedstat").split() for name in names}
         return {name: (int(ran), int(waited)) for name, (ran, waited, _) in times.items()}
 
@@ -205,3 +223,8 @@ class Proc:
                 kind = path.partition(":")[0]
                 others.add(kind if kind in ("socket", "pipe") else "descriptor")
         return opened, others
+
+
+def _mount_in(told: bytes) -> int:
+    """The mount's number in what the kernel tells of a descriptor."""
+    return int(told.partition(b"mnt_id:")[2].split(maxsplit=1)[0])

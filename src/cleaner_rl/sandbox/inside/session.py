@@ -23,12 +23,11 @@ from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
-from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, rests, waits
+from cleaner_rl.sandbox.inside.states import MOMENT, BrokenStateError, State, channel, drained, hear, rests, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
 IDLE_LOOK = 1.0
 SOON = 40
-MOMENT = 0.0001
 HARNESS_FDS = 5
 """Stdin, stdout, stderr, report, channel."""
 UNSURE = 64 << 20
@@ -36,7 +35,7 @@ UNSURE = 64 << 20
 cell, so there is one only when its cells, and the states that were dropped, can have made so much of a difference."""
 STRAY_SECONDS = 10.0
 """Within which the processes that a cell left have to be dead; they are in milliseconds."""
-BLOCKED = sum(1 << number - 1 for number in state.SIGNALS if number not in (signal.SIGKILL, signal.SIGSTOP))
+BLOCKED = (1 << 64) - 1 - (1 << signal.SIGKILL - 1) - (1 << signal.SIGSTOP - 1)
 UNKNOWN = 1 << wire.OBSTACLES.index("unknown")
 """It could not be looked at."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
@@ -51,7 +50,7 @@ class SessionSlot(Slot):
         settings = self._settings
         self._limit_for_good()
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
-        self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size)
+        self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc)
         settings["folders"] = ()  # they are in the first layer
         settings["filter"] = settings.get("session_filter")
         bound = [os.fsencode(path) + b"/" for path, kind in settings["layout"] if kind == "bind"]
@@ -146,7 +145,7 @@ class SessionSlot(Slot):
         seal(files[1:])
         if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
-        if reason == wire.EXITED and not all(rests(self._proc, each.pid) for each in frozen):
+        if reason == wire.EXITED and not all(rests(self._proc, each) for each in frozen):
             # It has killed a checkpoint. Kept, it would make whoever goes back there find that nobody can.
             reason, ended = wire.GONE, int(signal.SIGKILL)
         success = reason == wire.EXITED and ended == 0
@@ -185,10 +184,19 @@ class SessionSlot(Slot):
         pid = hear(ours, state.STARTED, self._within_limits)
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
+        if moved is not None and not self._left(str(pid)):
+            raise BrokenStateError
         try:
             return State(pid, ours, current.number)
         except ProcessLookupError:
             return None
+
+    def _left(self, pid: str) -> bool:
+        """Whether a fork has left the files of its checkpoint, as it was told to by code that cells can change."""
+        try:
+            return not self._proc.mounts(pid) & self._files.frozen
+        except OSError:
+            return self._proc.dead(pid)  # a cell may be so short
 
     def _tell_done(self, reason: int, ended: int, used: tuple[float, float, int], files: list[int], fetch: int) -> None:
         """Tell the node how a cell ended, and hand over what it left."""
@@ -254,8 +262,10 @@ class SessionSlot(Slot):
                 checks += 1
                 pause = checks // 10
                 time.sleep(MOMENT)  # on its way to waiting, if it means what it said
-            else:
+            elif all(rests(self._proc, each) for each in frozen):
                 reason, _ = self._judge(tree, limits, files, time.monotonic() - began)
+            else:
+                reason = wire.GONE
         cpu, peak, _ = tree.look()
         if reason == wire.EXITED and cpu > limits[1]:
             reason = wire.CPU

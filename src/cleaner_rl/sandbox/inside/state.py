@@ -78,6 +78,7 @@ def serve(module: ModuleType) -> NoReturn:
     child = 0
     # A state that waits takes no signal: a cell that will be undone could have it run a handler of the program's.
     mask = pthread_sigmask(SIG_BLOCK, SIGNALS)
+    kernel.block_signals()
     channel = socket.socket(fileno=CHANNEL_FD)
     while True:
         command, files = receive(channel)
@@ -139,6 +140,7 @@ def run_cell(
         run.tell(error, tuple(names))
         exit_code = 1
     mask = pthread_sigmask(SIG_BLOCK, SIGNALS)
+    kernel.block_signals()
     for clock in CLOCKS:
         setitimer(clock, 0)  # a fork would lose it, and the state that waits here would be hit
     with contextlib.suppress(OSError):  # of a program that may open no more files

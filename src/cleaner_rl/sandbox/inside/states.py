@@ -19,6 +19,7 @@ from cleaner_rl.sandbox.inside import state, wire
 from cleaner_rl.sandbox.inside.proc import Opened, Proc, ended
 from cleaner_rl.sandbox.inside.slot import LOOK_EVERY
 
+MOMENT = 0.0001
 ANSWER_SECONDS = 20.0
 """A state that is waiting answers in milliseconds, on a crowded machine in tenths of a second."""
 Check = Callable[[], bool]
@@ -46,12 +47,15 @@ class State:
         self.folder = ""
         self.opened: Opened = []
         self.obstacles = 0
+        self.stopped = False
+        """Whether it is a checkpoint that was seen asleep and stopped: nothing of it runs until it is told to."""
 
     def command(self, message: tuple[Any, ...], files: list[int], within_limits: Check) -> None:
         """Tell it what to do, whatever was done to it before."""
         data = memoryview(wire.pack(message))
         deadline = time.monotonic() + ANSWER_SECONDS
         drained(self.channel)
+        self.stopped = False
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
             while data:
@@ -107,17 +111,30 @@ def drained(ours: socket.socket) -> bytes:
     return tail
 
 
-def rests(proc: Proc, pid: int) -> bool:
-    """Whether a state that isn't to do anything lives: one that was killed may take a while to end."""
+def rests(proc: Proc, checkpoint: State) -> bool:
+    """Whether a checkpoint lives and does nothing, as it should; it is stopped then.
+
+    It is an interpreter in which cells have run, and after its fork it runs some steps to get back to waiting: who
+    changes those can have it go on, or start threads. And one that was killed may take a while to end.
+    """
+    pid = str(checkpoint.pid)
     deadline = time.monotonic() + ANSWER_SECONDS
     with contextlib.suppress(OSError):
         while time.monotonic() < deadline:
-            fields = proc.stat(str(pid))
-            if fields[0] in (b"S", b"T"):  # the kernel wakes whom it kills
+            fields = proc.stat(pid)
+            if fields[0] == b"T":  # the kernel wakes whom it kills
                 return True
             if ended(fields):
                 return False
-            time.sleep(0.001)  # it has forked just now, and goes back to waiting
+            if checkpoint.stopped:  # and somebody has made it go on
+                signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
+            elif waits(proc, checkpoint.pid):
+                if len(proc.names(f"{pid}/task")) > 1:
+                    return False
+                checkpoint.stopped = True
+                signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
+                return True
+            time.sleep(MOMENT)  # it has forked just now, and goes back to waiting
     return False
 
 
