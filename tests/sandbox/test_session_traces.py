@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cleaner_rl.sandbox import Cell, SessionLostError
+from cleaner_rl.sandbox.processes import descendants
 from tests.sandbox.conftest import Driver
 from tests.sandbox.test_sessions import Cells
 
@@ -269,3 +272,54 @@ def test_finding_processes_of_an_undone_cell_leave_no_number(t2: Driver) -> None
         cells.fail(count.format(number))
         seen.add(cells.run("print(os.getpid())", commit="never").result.output)
     assert len(seen) == 1
+
+
+def test_finding_signals_of_the_c_library_reach_no_checkpoint(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show(
+        """
+import ctypes, os, struct
+libc = ctypes.CDLL(None)
+known = ctypes.create_string_buffer(32)
+libc.syscall(13, 2, None, known, 8)
+_, flags, restorer, _ = struct.unpack("QQQQ", known.raw)
+heard = []
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: heard.append(number))
+address = ctypes.cast(handler, ctypes.c_void_p).value
+libc.syscall(13, 33, ctypes.create_string_buffer(struct.pack("QQQQ", address, flags, restorer, 0), 32), None, 8)
+"""
+    )
+    cells.fail("os.kill(os.getppid(), 33)\n1 / 0")
+    assert cells.show("print(heard)") == "[]\n"
+
+
+AWAKE = """
+import os, threading, time
+close, me, told = os.close, os.getpid(), []
+def wake(descriptor):
+    close(descriptor)
+    told.append(descriptor)
+    if os.getpid() == me and len(told) == 2:  # the first time is at the end of its own cell
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+os.close = wake
+"""
+
+
+def test_finding_a_checkpoint_that_does_not_sleep_is_broken(t2: Driver) -> None:
+    cells = Cells(t2)
+    assert cells.run(AWAKE).committed
+    outcome = cells.run("x = 1")
+    assert outcome.result.failed
+    assert not outcome.committed
+
+
+def test_finding_a_checkpoint_is_stopped_while_cells_run(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("import os, time")
+    cells.show("time.sleep(0.2)")
+    states = {
+        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        for pid in descendants([cells.session.pid])
+        if pid != cells.session.pid
+    }
+    assert states == {"S", "T"}

@@ -148,3 +148,9 @@ def test_an_estimate_near_what_was_counted_changes_nothing(monkeypatch: pytest.M
 
 def test_short_processes_that_sleep_use_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used(monkeypatch, ("S", 0.0005, 0.0)) == pytest.approx(0.08)
+
+
+def test_finding_a_process_that_ends_while_its_threads_are_listed_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Proc, "names", lambda _self, _path: [])
+    with pytest.raises(ProcessLookupError):
+        Proc(-1).threads("2")

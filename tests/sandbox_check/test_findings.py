@@ -23,6 +23,7 @@ FINDINGS = [
     "memory_locks_beside_a_long_path",
     "memory_open_file_locks",
     "memory_epoll",
+    "memory_behind_many_copies",
     "memory_pipes_of_many_processes",
     "memory_spliced_pages",
     "memory_sent_pages",

@@ -12,7 +12,9 @@ BLOCK = 512
 MAPPING, LOCK, WATCHED, PIPE = 512, 256, 256, 65_536
 """Bytes that the kernel holds for a mapping, a lock on a file, a descriptor that an epoll watches, and a pipe: at most,
 but for pipes that were made larger, of which a user has 64 MB together."""
-MOST_MAPPINGS, LONGEST_MAPS = 65_530, 12 << 20
+MOST_MAPPINGS, LONGEST_TEXT = 65_530, 12 << 20
+ENDLESS = 1 << 62
+"""Bytes of a process that doesn't let itself be looked at."""
 NULL = os.makedev(1, 3)
 MASKS = (b"SigBlk:", b"SigPnd:", b"ShdPnd:")
 Opened = list[tuple[int, str, int, int]]
@@ -47,24 +49,22 @@ class Proc:
         finally:
             os.close(descriptor)
 
-    def read_whole(self, path: str) -> bytes:
-        """The content of a file that grows with what the process does."""
-        with open(path, "rb", buffering=0, opener=self._open) as file:
-            return file.readall()
-
     def maps(self, pid: str) -> bytes | None:
         """The list of a process's mappings; None if it is longer than any that isn't made to be long.
 
         There can be 65,530, and a path of 4,000 characters with each: to read that takes longer than a run may go
         unwatched.
         """
+        return self._read_up_to(f"{pid}/maps", LONGEST_TEXT)
+
+    def _read_up_to(self, path: str, most: int) -> bytes | None:
+        """The content of a file; None if it is longer."""
         parts: list[bytes] = []
-        left = LONGEST_MAPS
-        with open(f"{pid}/maps", "rb", buffering=0, opener=self._open) as file:
-            while left > 0 and (part := file.read(1 << 20)):
+        with open(path, "rb", buffering=0, opener=self._open) as file:
+            while most > 0 and (part := file.read(1 << 20)):
                 parts.append(part)
-                left -= len(part)
-        return b"".join(parts) if left > 0 else None
+                most -= len(part)
+        return b"".join(parts) if most > 0 else None
 
     def _open(self, path: str, flags: int) -> int:
         return os.open(path, flags, dir_fd=self._folder)
@@ -167,15 +167,19 @@ class Proc:
         """Bytes that the kernel holds for a process's mappings, locks and epolls, and the pipes that it has open.
 
         Slower than all else here: it reads the list of mappings and looks at each open file. Of each: anything that can
-        be opened can be locked.
+        be opened can be locked. What would take longer than a run may go unwatched is endless.
         """
         maps = self.maps(pid)
         mappings = MOST_MAPPINGS if maps is None else maps.count(b"\n")
         locks = watched = 0
         pipes: set[str] = set()
+        left = LONGEST_TEXT
         for number in self.names(f"{pid}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed while we looked
-                told = self.read_whole(f"{pid}/fdinfo/{number}")
+                told = self._read_up_to(f"{pid}/fdinfo/{number}", left)
+                if told is None:
+                    return ENDLESS, frozenset()
+                left -= len(told)
                 locks += told.count(b"\nlock:")
                 watched += told.count(b"\ntfd:")
                 path = self.short_link(f"{pid}/fd/{number}") or ""

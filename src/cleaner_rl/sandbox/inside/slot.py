@@ -225,7 +225,8 @@ class Slot:
         if elapsed - waited > wall_limit:
             return wire.WALL, waited
         if elapsed > wall_limit * wire.STARVED_FACTOR:
-            return wire.STARVED, waited
+            # Who waits while its own others run is not kept waiting by the machine.
+            return (wire.STARVED if 4 * cpu < elapsed else wire.WALL), waited
         if self._holds_too_much(tree, held, memory_limit):
             return wire.MEMORY, waited
         return (wire.OUTPUT if flooded(files, output_limit) else wire.EXITED), waited

@@ -141,9 +141,16 @@ def rests(proc: Proc, checkpoint: State) -> bool:
 def waits(proc: Proc, pid: int) -> bool:
     """Whether a state really sits and waits for its next command: it may say that a cell has ended and go on."""
     try:
-        call, *arguments = proc.read(f"{pid}/syscall").split()
-    except PermissionError:  # not everywhere is this shown
-        return proc.stat(str(pid))[0] == b"S"
+        call, *arguments = _system_call(proc, str(pid))
     except OSError:
         return False
     return call == RECVMSG and int(arguments[0], 16) == state.CHANNEL_FD
+
+
+def _system_call(proc: Proc, pid: str) -> list[bytes]:
+    """The system call that a process is in, and its arguments."""
+    try:
+        return proc.read(f"{pid}/syscall").split()
+    except PermissionError:  # not everywhere is this shown
+        asleep = proc.stat(pid)[0] == b"S"
+        return [RECVMSG, b"%x" % state.CHANNEL_FD] if asleep else [b"running"]

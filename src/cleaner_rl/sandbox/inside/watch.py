@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from cleaner_rl.sandbox.inside.proc import ENDED, MAPPING, PIPE, Proc, ended
+from cleaner_rl.sandbox.inside.proc import ENDED, ENDLESS, MAPPING, PIPE, Proc, ended
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -30,8 +30,6 @@ MOST_OBJECTS = 16_384 * MAPPING
 CPUS = os.cpu_count() or 1
 ESTIMATE_FACTOR, ESTIMATE_SECONDS = 2, 0.5
 """How far an estimate has to be above what was counted: by so much no chance, and no honest program, brings it."""
-ENDLESS = 1 << 62
-"""Bytes of a process that doesn't let itself be looked at."""
 UNSEEN: tuple[float, int, frozenset[str]] = (0.0, 0, frozenset())
 
 

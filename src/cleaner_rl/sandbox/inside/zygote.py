@@ -128,7 +128,7 @@ def measure() -> dict[str, int]:
         "base_data": sizes["VmData:"],
         "base_size": sizes["VmSize:"],
         "base_held": sizes["VmRSS:"] + sizes["VmPTE:"],
-        "socket_bytes": most,
+        "socket_bytes": 3 * most,  # the kernel takes one message more than fits, and rounds up what it allocates
     }
 
 

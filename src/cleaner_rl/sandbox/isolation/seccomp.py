@@ -133,8 +133,10 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     for flags in (0, MAP_SHARED, MAP_ANONYMOUS):
         program.add_rule(allow, "mmap", argument(3, masked, unnamed, flags))
     program.add_rule(pyseccomp.ERRNO(errno.ENOMEM), "mmap", argument(3, masked, unnamed, unnamed))
-    program.add_rule(allow, "fadvise64", argument(3, pyseccomp.NE, FADV_DONTNEED))
-    program.add_rule(pyseccomp.ERRNO(0), "fadvise64", argument(3, equal, FADV_DONTNEED))
+    # The kernel reads only the lower half of this argument, so the upper one must not make it another.
+    for advice in (0, 1, 2, 3, 5):
+        program.add_rule(allow, "fadvise64", argument(3, masked, 0xFFFFFFFF, advice))
+    program.add_rule(pyseccomp.ERRNO(0), "fadvise64", argument(3, masked, 0xFFFFFFFF, FADV_DONTNEED))
     for name in _EXTENDED_ATTRIBUTES.split():
         program.add_rule(pyseccomp.ERRNO(errno.EOPNOTSUPP), name)
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))

@@ -161,6 +161,26 @@ for epoll in epolls:
         held += 200
 """
     + _HELD,
+    "memory_behind_many_copies": """
+# Each copy of an epoll's descriptor lists all that it watches: to read that takes longer than a limit is away.
+import select
+epoll = select.epoll()
+events = [os.eventfd(0) for _ in range(100)]
+for number in range(150):
+    for event in events:
+        epoll.register(os.dup2(event, 800 + number), 0)
+copies = [os.dup(epoll.fileno()) for _ in range(600)]
+time.sleep(0.4)
+child = os.fork()
+area = bytearray(18 << 20)
+for place in range(0, len(area), 4096):
+    area[place] = 1
+if child == 0:
+    time.sleep(4)
+    os._exit(0)
+held = 2 * len(area)
+"""
+    + _HELD,
     "memory_pipes_of_many_processes": """
 # A byte in a pipe takes a page; other processes hold other pipes.
 held, pipes = 0, []
