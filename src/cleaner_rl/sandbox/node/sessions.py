@@ -34,7 +34,7 @@ from cleaner_rl.sandbox.protocol.requests import (
 from cleaner_rl.tools import Status, ToolResult
 
 CANCELLED = "a cell was cancelled"
-TOO_LARGE = "The program was stopped: what it left is more than a session may hold."
+TOO_LARGE = "The program was stopped: what it left is more than its session may hold of the node's memory."
 
 CELL_BYTES = 1_024
 """About what a cell takes beside its texts and files."""
@@ -105,6 +105,8 @@ class Session:
         self.lost = ""
         """Why there is no session any more."""
         self.used = time.monotonic()
+        self.rebuild_seconds = 0.0
+        """Wall time of all cells that were run again."""
 
     @property
     def pid(self) -> int:
@@ -272,12 +274,20 @@ class Session:
         return CellOutcome(run, bool(self._status.committed), self.checkpoint, self._status.obstacles)
 
     async def _rebuild(self, target: int) -> None:
-        """Run the committed cells from the state that is left up to the one that was asked for."""
+        """Run the committed cells from the state that is left up to the one that was asked for.
+
+        It is part of one call, which has a slot for as long as a program may have one, however many cells there are.
+        """
         self._brought -= sum(_brought(cell) for cell, _ in self._committed[target:])
         del self._committed[target:]
+        most = self.rebuild_seconds + self._terms.maxima.wall_seconds
         while self.checkpoint < target:
+            if self.rebuild_seconds >= most:
+                self.end("a state had to be rebuilt, and its cells took longer than a call may")
+                raise RollbackDeclinedError(f"the session is lost: {self.lost}")
             cell, shown = self._committed[self.checkpoint]
             outcome = await self._cell(cell, wire.ALWAYS)
+            self.rebuild_seconds += outcome.run.wall_seconds
             if outcome.result.faulty:
                 raise self._end("a state had to be rebuilt, and its cells could not be run")
             if hash(outcome.result.observed) != shown or not outcome.committed:
