@@ -15,8 +15,8 @@ from cleaner_rl.evaluate.recovery import KINDS
 from cleaner_rl.evaluate.run import EvalPlan, EvalProgress, RunMode, run_plan
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig
 from cleaner_rl.rollout import EngineFaultError, journal
-from cleaner_rl.tasks import Grade, Message, Outcome, Task
-from cleaner_rl.trajectory import AnyTrajectory
+from cleaner_rl.tasks import ChoiceGrader, Grade, Grader, Message, Outcome, Task
+from cleaner_rl.trajectory import AnyTrajectory, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.evaluate.standins import RIGHT, WRONG, Rule, RuleEngine, mends, runner, seldom_mends, tasks
 
@@ -196,6 +196,33 @@ def test_a_graders_fault_is_no_wrong_answer(tmp_path: Path) -> None:
 
     (sample,) = asyncio.run(go()).samples[RunMode.OFF].values()
     assert (sample.right, sample.fault) == (None, "grader: the verifier died")
+
+
+def test_after_a_graders_fault_the_next_run_grades_the_same_rollouts_and_samples_none(tmp_path: Path) -> None:
+    plan = EvalPlan({"set": tasks(3)}, samples=2)
+
+    class Broken:
+        async def grade(self, task: Task, text: str) -> Grade:
+            return Grade(Outcome.FAULT, None, "the verifier died")
+
+    async def go(engine: RuleEngine, graders: dict[str, Grader]) -> Evaluation:
+        async with runner(engine, graders) as made:
+            with open_cache(tmp_path, SETTINGS, plan.tasks) as kept:
+                return (await run_plan(plan, made, kept)).results(plan, "m", {})
+
+    def stored() -> dict[str, tuple[str, object]]:
+        return {str(each.key): (each.text, each.stop_reason) for each in read(tmp_path)}
+
+    first = asyncio.run(go(RuleEngine(lambda context, seed: RIGHT), {"choice": Broken()}))
+    assert first.faults.total() == 12
+    before = stored()
+    assert {reason for _, reason in before.values()} == {StopReason.ANSWERED}, "they are kept as they ended"
+    engine = RuleEngine(lambda context, seed: WRONG)
+    again = asyncio.run(go(engine, {"choice": ChoiceGrader()}))
+    assert not engine.requests, "a new draw would be another answer"
+    assert again.sets[0].runs[Repair.OFF].figures["pass@1"].value == 1.0
+    assert stored() == before
+    assert not again.faults
 
 
 def test_an_interrupted_run_keeps_what_is_finished(tmp_path: Path) -> None:

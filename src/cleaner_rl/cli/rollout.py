@@ -128,7 +128,7 @@ ELSEWHERE = (
     type=click.IntRange(min=0),
     default=2,
     show_default=True,
-    help="How often a rollout that ended in an infrastructure fault is retried.",
+    help="How often a rollout is sampled again after a fault of the engine or the sandbox.",
 )
 @model_options.patience
 @options.as_json
@@ -142,7 +142,8 @@ def rollout(**chosen: Any) -> None:
           --url http://127.0.0.1:8000 --samples 8 --out runs/first
 
     Trajectories land in OUT/trajectories a few seconds after they end. Killed, the same command goes on where it
-    was: no task is lost, none is done twice. A fault of an engine or the sandbox is tried again, then kept as a fault.
+    was: no task is lost, none is done twice. A fault of an engine or the sandbox is tried again, then kept as a fault,
+    and tried once more by the next run. After a fault of its grader, a rollout is graded again, never sampled again.
     """
     output: Path = chosen["output"]
     with serving.explained():
@@ -152,8 +153,8 @@ def rollout(**chosen: Any) -> None:
     click.echo(json.dumps(summary.to_json()) if chosen["as_json"] else _table(summary, output))
     if summary.only_faults:
         raise click.ClickException(
-            f"every rollout ended in a fault; the most frequent one: {summary.only_faults}. Fix its cause, then run "
-            "the same command with another --out"
+            f"every rollout had a fault; the most frequent one: {summary.only_faults}. Fix its cause, then run the "
+            "same command again"
         )
 
 

@@ -1,8 +1,8 @@
 """Finished rollouts, kept from one evaluation to the next: a kill costs seconds of work, and nothing is done twice.
 
 A folder of the cache belongs to one model under one group of settings; its name is their fingerprint. In it lies a
-journal (`rollout.journal`). A rollout counts as done if it was judged, and if its task still asks the same. One that
-ended in a fault is kept for people to look at, and tried again by the next run.
+journal (`rollout.journal`). A rollout counts as done if it is complete, and if its task still asks the same. One whose
+grader had a fault is graded again by the next run; one whose engine or tool broke is sampled again.
 
 Limits: a model is known by the name it is given (for a local folder also by its files' sizes and times). Weights that
 change behind an address under the same name can't be seen: name the checkpoint, or clear the folder.
@@ -16,7 +16,6 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
-from cleaner_rl.evaluate.measures import fault_of
 from cleaner_rl.rollout import Journal
 from cleaner_rl.tasks import Task
 from cleaner_rl.trajectory import AnyTrajectory
@@ -37,7 +36,7 @@ def model_identity(model: str) -> dict[str, object]:
 
 
 def open_cache(folder: Path, settings: Mapping[str, object], tasks: Mapping[str, Task]) -> Journal:
-    """The journal of a model under these settings; what counts in it is judged, and of these tasks."""
+    """The journal of a model under these settings; what counts in it are rollouts of these tasks."""
     own = folder / fingerprint(settings)
     about = own / "settings.json"
     if not about.exists():
@@ -46,8 +45,7 @@ def open_cache(folder: Path, settings: Mapping[str, object], tasks: Mapping[str,
     asked = {name: _asked(task) for name, task in tasks.items()}
 
     def counts(trajectory: AnyTrajectory) -> bool:
-        same = trajectory.info.asked == asked.get(trajectory.key.task, "")
-        return same and not fault_of(trajectory)
+        return trajectory.info.asked == asked.get(trajectory.key.task, "")
 
     return Journal(own, counts)
 

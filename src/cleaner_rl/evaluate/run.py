@@ -3,7 +3,8 @@
 The runs with and without repair have the same seeds, so they are the same up to the first failure: their difference is
 repair's doing, as far as the engine repeats itself.
 
-A rollout that ended in a fault is tried again; one that keeps ending so is reported apart.
+A rollout whose engine or tool broke is sampled again; one that is complete is only ever graded again. Where a fault
+stays, it is reported apart.
 """
 
 from __future__ import annotations
@@ -279,6 +280,9 @@ async def run_plan(
     """Run what the journal doesn't hold yet, and return the state of all of it. The plan says how it is purified."""
     wanted = {job.key: job for job in plan.jobs()}
     progress = EvalProgress()
+    await journal.resume(
+        wanted, lambda trajectory: _grade(wanted[trajectory.key], trajectory, plan, runner), runner.concurrency
+    )
     for trajectory in journal.stored():
         if trajectory.key in wanted and journal.counts(trajectory) and trajectory.key not in progress:
             progress.add(trajectory)
@@ -296,10 +300,18 @@ async def run_plan(
     return progress
 
 
-async def _run(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any]) -> AnyTrajectory:
+async def _grade(job: EvalJob, trajectory: AnyTrajectory, plan: EvalPlan, runner: RolloutRunner[Any]) -> AnyTrajectory:
+    return await _runner_of(job, plan, runner).grade_one(job.task, trajectory)
+
+
+def _runner_of(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any]) -> RolloutRunner[Any]:
     config = replace(plan.config, in_evaluation=job.mode is RunMode.ON)
     purifier = Purifier(config=config, phase=Phase.EVALUATION, rescore=False)
-    own = replace(runner, purifier=purifier, seed=job.seed)
+    return replace(runner, purifier=purifier, seed=job.seed)
+
+
+async def _run(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any]) -> AnyTrajectory:
+    own = _runner_of(job, plan, runner)
     if job.failure is None:
         return await own.run_one(job.task, job.key)
     model: Model[Any] = InjectedFailure(runner.model, job.failure, runner.prompt)
