@@ -13,13 +13,14 @@ Limits: a score is of a model with its prompt, its tool and its budgets; the set
 
 from cleaner_rl.evaluate.bootstrap import Estimate, Figure, estimates, mean
 from cleaner_rl.evaluate.comparison import Comparison, compare
+from cleaner_rl.evaluate.majority import maj_at_k
 from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.paired import Difference, difference, sign_flip
+from cleaner_rl.evaluate.rates import Rate
 from cleaner_rl.evaluate.recovery import unwritable
 from cleaner_rl.evaluate.report import comparison_text, summary_text, write_comparison, write_report
 from cleaner_rl.evaluate.results import (
     Evaluation,
-    Rate,
     RecoveryResult,
     Repair,
     ResultsError,
@@ -54,6 +55,7 @@ __all__ = [
     "evaluate",
     "ks",
     "load_plan",
+    "maj_at_k",
     "mean",
     "measure",
     "pass_at_k",

@@ -183,6 +183,8 @@ class EvalProgress:
                 repair: [each for each in self.samples[RunMode(repair)].values() if each.task in ids]
                 for repair in plan.repairs
             }
+            if any(task.grader == "code" for task in tasks):  # hardly two programs are the same: they can't vote
+                runs = {repair: [replace(each, answer=None) for each in some] for repair, some in runs.items()}
             sets.append(score_set(name, runs, plan.samples, seed=plan.seed))
         after = score_recovery(self.recovered.values(), seed=plan.seed) if self.recovered else None
         return Evaluation(model, settings, tuple(sets), after)

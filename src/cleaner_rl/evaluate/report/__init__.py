@@ -22,7 +22,7 @@ def summary_text(evaluation: Evaluation) -> str:
     scores = markdown.table(tables.scores(evaluation))
     faults = evaluation.faults
     most = "".join(f"; most frequent fault: {reason}" for reason, _ in faults.most_common(1))
-    left_out = f"Samples left out of all figures: {faults.total():,}{most}\n\n" if most else ""
+    left_out = f"Samples left out of all figures: {faults.total():,}{most}. {words.LEFT_OUT}\n\n" if most else ""
     return f"{scores}\n\n{left_out}{words.CLAIM.capitalize()}."
 
 

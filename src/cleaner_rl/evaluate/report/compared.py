@@ -10,7 +10,7 @@ from cleaner_rl.evaluate.paired import Difference
 from cleaner_rl.evaluate.report import markdown as set_in_markdown
 from cleaner_rl.evaluate.report import page as set_in_html
 from cleaner_rl.evaluate.report import plots, words
-from cleaner_rl.evaluate.report.tables import Table
+from cleaner_rl.evaluate.report.tables import DIFFERENCE, PROBLEMS, Table
 
 HEADINGS = {
     "sets": "pass@1, repair off (to report)",
@@ -18,18 +18,26 @@ HEADINGS = {
     "recovery": "injected failures, recovered from",
 }
 READING = (
-    f"Percent points with {words.level()} intervals, over the problems that both have; *p* is the p-value of a "
-    "two-sided paired sign-flip test, not corrected for the number of rows."
+    f"{words.level()} intervals, over the problems that both have. {words.DIFFERENCES} The first is what a comparison "
+    "of two models asks; quote the second for a claim about the models in general. *p* is the p-value of a two-sided "
+    "paired sign-flip test, not corrected for the number of rows."
 )
 
 
 def table(found: Mapping[str, Difference]) -> Table:
     """Differences, one a row."""
     rows = [
-        [name, str(each.problems), words.gain(each), words.chance(each), f"{each.better} / {each.worse}"]
+        [
+            name,
+            str(each.problems),
+            words.gain(each),
+            words.at_large(each),
+            words.chance(each),
+            f"{each.better} / {each.worse}",
+        ]
         for name, each in found.items()
     ]
-    return Table(["", "problems", "difference", "p", "better / worse"], rows)
+    return Table(["", PROBLEMS, *DIFFERENCE, "p", "better / worse"], rows)
 
 
 def markdown(comparison: Comparison) -> str:
@@ -53,7 +61,9 @@ def page(comparison: Comparison) -> str:
     for name, heading in HEADINGS.items():
         if found := getattr(comparison, name):
             plot = set_in_html.figure(
-                "Difference", "in percent points, to the right is better", plots.gains(heading, found)
+                "Difference",
+                "thick: these problems, thin: problems at large; to the right is better",
+                plots.gains(heading, found),
             )
             parts += [
                 f"<h2>{escape(heading)}</h2>",

@@ -18,9 +18,11 @@ CONTENT = "default-src 'none'; style-src 'unsafe-inline'"
 HOW = f"""
 <p><b>pass@1</b> is the mean over problems of the share of right answers; <b>pass@k</b> the unbiased estimate of the
 chance that one of k samples is right. Intervals cover {words.level()}. They come from a bootstrap over problems, with
-all of its samples, and with one unseen problem that is all right, or all wrong. <b>Differences</b> are taken problem by
-problem; <i>p</i> is the p-value of a two-sided sign-flip test over problems. A <b>fault</b> is a failure of the
-infrastructure: it does not count as a wrong answer, and is left out of all figures.</p>
+all of its samples, and with one unseen problem that is all right, or all wrong. <b>maj@k</b> is how often the most
+frequent of k answers is right, ties drawn by lot. <b>Differences</b> are taken problem by problem. For these problems,
+only samples vary; for problems at large, problems vary too (paired t). <i>p</i> is the p-value of a two-sided sign-flip
+test over problems. A <b>fault</b> is a failure of the infrastructure: it does not count as a wrong answer, and is left
+out of all figures. {words.LEFT_OUT}</p>
 """
 TOOLS = "<p>Per trajectory. <i>Before repair</i> counts all failed calls, <i>after repair</i> those that are left.</p>"
 TAG = '<p><span class="tag">pass@1, repair off</span></p>'
@@ -60,9 +62,12 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
     yield f'<div class="cards">{"".join(map(_card, evaluation.sets))}</div>'
     yield "<h2>Scores</h2>"
     yield table(tables.scores(evaluation))
+    yield f"<p>{words.DIFFERENCES}</p>" if any(each.difference for each in evaluation.sets) else ""
     yield f'<div class="plots">{"".join(_score_plots(evaluation))}</div>'
     if len(words.passing_names(evaluation)) > 1:
         yield table(tables.passing(evaluation))
+    yield "<h2>How rollouts ended</h2>"
+    yield table(tables.endings(evaluation))
     yield f"<h2>Tools</h2>{TOOLS}"
     yield table(tables.tools(evaluation))
     failing = figure("Failed calls", "per trajectory", plots.errors(evaluation))
@@ -108,7 +113,11 @@ def _card(each: SetResult) -> str:
 def _headline(run: RunScore) -> str:
     found = run.figures.get("pass@1")
     value, ends = words.value("pass@1", _value(run)), words.interval("pass@1", found)
-    return f'<div class="big">{value} <small>%</small></div><p class="muted">{escape(ends)}</p>{TAG}'
+    left_out = f'<p class="muted">{words.bounds(run)} with what is left out as wrong, as right</p>'
+    return (
+        f'<div class="big">{value} <small>%</small></div><p class="muted">{escape(ends)}</p>'
+        f"{left_out if run.bounds else ''}{TAG}"
+    )
 
 
 def _gain(each: SetResult) -> str:

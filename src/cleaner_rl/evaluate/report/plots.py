@@ -142,11 +142,13 @@ def recovery(result: RecoveryResult) -> str:
 
 
 def gains(title: str, found: Mapping[str, Difference]) -> str:
-    """Differences of two evaluations with their intervals."""
+    """Differences of two evaluations: thick the interval for these problems, thin the one for problems at large."""
 
     def draw(axes: Axes) -> None:
         for place, each in enumerate(found.values()):
-            _dot(axes, place, Estimate(each.value, each.low, each.high), OFF)
+            if each.low is not None and each.high is not None:
+                axes.plot([_percent(each.low), _percent(each.high)], [place, place], color=OFF, lw=1, alpha=0.5)
+            _dot(axes, place, Estimate(each.value, each.here_low, each.here_high), OFF)
         axes.axvline(0, color=MUTED, lw=1)
         axes.set_yticks(range(len(found)), list(found))
         axes.set(xlabel="percent points")

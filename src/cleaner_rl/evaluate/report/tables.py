@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from cleaner_rl.evaluate.report import words
 from cleaner_rl.evaluate.results import Evaluation, RecoveryResult, Repair, RunScore
+from cleaner_rl.trajectory import StopReason
 
 PROBLEMS = "problems"
+DIFFERENCE = ("difference, these problems", "problems at large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +25,47 @@ def scores(evaluation: Evaluation) -> Table:
     """pass@1 with repair off and on, side by side."""
     repairs = [repair for repair in Repair if any(repair in each.runs for each in evaluation.sets)]
     both = len(repairs) == 2
-    head = ["set", PROBLEMS, "samples", *(f"pass@1, {words.REPAIR[repair]}" for repair in repairs)]
-    rows = []
-    for each in evaluation.sets:
-        figures = (_figure(each.runs.get(repair), "pass@1") for repair in repairs)
-        more = [words.gain(each.difference), words.chance(each.difference)] if both else []
-        rows.append([each.name, words.problems(each), str(each.samples), *figures, *more])
-    return Table([*head, "difference", "p"] if both else head, rows)
+    head = ["set", PROBLEMS, "samples"]
+    rows = [[each.name, words.problems(each), str(each.samples)] for each in evaluation.sets]
+    for repair in repairs:
+        runs = [each.runs.get(repair) for each in evaluation.sets]
+        columns = {f"pass@1, {words.REPAIR[repair]}": [_figure(run, "pass@1") for run in runs]}
+        if any(run is not None and run.bounds is not None for run in runs):
+            columns[f"bounds, {words.REPAIR[repair]}"] = [words.bounds(run) for run in runs]
+        head += columns
+        for row, *cells in zip(rows, *columns.values(), strict=True):
+            row += cells
+    if both:
+        head += [*DIFFERENCE, "p"]
+        for row, each in zip(rows, evaluation.sets, strict=True):
+            found = each.difference
+            row += [words.gain(found), words.at_large(found), words.chance(found)]
+    return Table(head, rows)
 
 
 def passing(evaluation: Evaluation) -> Table:
-    """pass@k for every k; where faults left some problems with fewer than k samples, on how many it rests."""
-    return _by_set(evaluation, {name: name for name in words.passing_names(evaluation)}, _passing)
+    """pass@k and maj@k; where faults left some problems with fewer than k samples, on how many it rests."""
+    names = [*words.passing_names(evaluation), *words.passing_names(evaluation, "maj")]
+    return _by_set(evaluation, {name: name for name in names}, _passing)
+
+
+def endings(evaluation: Evaluation) -> Table:
+    """How rollouts ended, and how many a fault left out."""
+    runs = [(each.name, words.REPAIR[repair], run) for each in evaluation.sets for repair, run in each.runs.items()]
+    if evaluation.recovery is not None:
+        runs.append(("recovery", words.REPAIR[Repair.OFF], evaluation.recovery.overall))
+    reasons = [reason for reason in StopReason if any(reason in run.stop_reasons for _, _, run in runs)]
+    rows = []
+    for name, repair, run in runs:
+        left_out = sum(run.faults.values())
+        total = sum(run.stop_reasons.values()) + left_out
+        counts = [*(run.stop_reasons.get(reason, 0) for reason in reasons), left_out]
+        rows.append([name, repair, *(_share(count, total) for count in counts)])
+    return Table(["set", "", *map(words.ending, reasons), "left out (fault)"], rows)
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count:,} ({100 * count / total:.1f} %)" if count else "0"
 
 
 def tools(evaluation: Evaluation) -> Table:
