@@ -49,7 +49,7 @@ def test_what_is_left_out_has_bounds() -> None:
     judged = [sample("a", 0, True), sample("a", 1, False), sample("b", 0, True)]
     faults = [sample("b", 1, None, fault="node gone"), sample("c", 0, None, fault="node gone")]
     # a: 1/2 either way; b: 1/2 or 1; c: 0 or 1.
-    assert score([*judged, *faults]).bounds == (pytest.approx(1 / 3), pytest.approx(2.5 / 3))
+    assert score([*judged, *faults]).bounds == pytest.approx((1 / 3, 2.5 / 3))
     assert score(judged).bounds is None
     assert score(faults).bounds == (0.0, 1.0), "nothing is known"
 

@@ -11,6 +11,7 @@ change behind an address under the same name can't be seen: name the checkpoint,
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
@@ -35,6 +36,11 @@ def model_identity(model: str) -> dict[str, object]:
     return {"model": model, "files": files} if files else {"model": model}
 
 
+def cache_folder(folder: Path, settings: Mapping[str, object], seen_from: Path) -> str:
+    """Where the rollouts of a model under these settings are, as a path from another folder."""
+    return os.path.relpath(folder / fingerprint(settings), seen_from)
+
+
 def open_cache(folder: Path, settings: Mapping[str, object], tasks: Mapping[str, Task]) -> Journal:
     """The journal of a model under these settings; what counts in it are rollouts of these tasks."""
     own = folder / fingerprint(settings)
@@ -42,20 +48,20 @@ def open_cache(folder: Path, settings: Mapping[str, object], tasks: Mapping[str,
     if not about.exists():
         own.mkdir(parents=True, exist_ok=True)
         about.write_text(json.dumps(settings, indent=1, ensure_ascii=False, default=str) + "\n")
-    asked = {name: _asked(task) for name, task in tasks.items()}
+    same = {name: asked(task) for name, task in tasks.items()}
 
     def counts(trajectory: AnyTrajectory) -> bool:
-        return trajectory.info.asked == asked.get(trajectory.key.task, "")
+        return trajectory.info.asked == same.get(trajectory.key.task, "")
 
     return Journal(own, counts)
 
 
 def marked(trajectory: AnyTrajectory, task: Task) -> AnyTrajectory:
     """A rollout that says what it was asked."""
-    return replace(trajectory, info=replace(trajectory.info, asked=_asked(task)))
+    return replace(trajectory, info=replace(trajectory.info, asked=asked(task)))
 
 
-def _asked(task: Task) -> str:
-    """All that a task asks, and how it is judged."""
+def asked(task: Task) -> str:
+    """The fingerprint of all that a task asks, and of how it is judged."""
     prompt = [(each.role, each.content) for each in task.prompt]
     return fingerprint({"prompt": prompt, "grader": task.grader, "truth": task.truth})

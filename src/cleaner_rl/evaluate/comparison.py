@@ -86,7 +86,7 @@ def _recovery(before: Evaluation, after: Evaluation, seed: int) -> dict[str, Dif
 
 
 def _settings(before: Evaluation, after: Evaluation) -> list[str]:
-    names = [name for name in {**before.settings, **after.settings} if name != "model"]
+    names = [name for name in {**before.settings, **after.settings} if name not in ("model", "tasks")]
     return [
         f"{name} differs: {before.settings.get(name)} and {after.settings.get(name)}"
         for name in names

@@ -94,9 +94,19 @@ def difference(
     here = _here([_Varying.of(before[each], after[each], (pairs or {}).get(each, ())) for each in common], level)
     large = max(here, _at_large([float(gain) for gain in gains], level))
     low, high, here_low, here_high = (max(-1.0, min(1.0, value + end)) for end in (-large, large, -here, here))
-    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    at_large = (low, high) if len(gains) > 1 else (None, None)
-    return Difference(value, *at_large, p, len(gains), better, worse, exact, here_low, here_high)
+    several = len(gains) > 1
+    return Difference(
+        value=value,
+        low=low if several else None,
+        high=high if several else None,
+        p=p,
+        problems=len(gains),
+        better=sum(gain > 0 for gain in gains),
+        worse=sum(gain < 0 for gain in gains),
+        exact=exact,
+        here_low=here_low,
+        here_high=here_high,
+    )
 
 
 @dataclass(frozen=True, slots=True)

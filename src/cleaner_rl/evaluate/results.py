@@ -93,6 +93,8 @@ class Evaluation:
     """What the figures depend on: sampling, budgets, prompt, seeds, versions."""
     sets: tuple[SetResult, ...]
     recovery: RecoveryResult | None = None
+    store: str = ""
+    """Where its rollouts are, from the folder of the results; empty in results of earlier releases."""
 
     @property
     def faults(self) -> Counter[str]:
@@ -122,6 +124,7 @@ class Evaluation:
             and RecoveryResult(
                 _run(recovery["overall"]), {kind: _run(each) for kind, each in recovery["kinds"].items()}
             ),
+            store=values.get("store", ""),
         )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cleaner_rl import __version__
-from cleaner_rl.evaluate.cache import fingerprint, marked, model_identity, open_cache
+from cleaner_rl.evaluate.cache import cache_folder, fingerprint, marked, model_identity, open_cache
 from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.recovery import (
     KINDS,
@@ -65,6 +65,10 @@ class EvalPlan:
     seed: int = 0
     skipped: str = ""
     """Rows of the sets that are no tasks, in words; empty if there are none."""
+    sources: tuple[str, ...] = ()
+    """Names by which the sets were loaded, for whoever loads them again."""
+    limit: int | None = None
+    """Problems of each set that were asked for, the first ones; None: all."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.failures < 0 or not self.repairs:
@@ -109,11 +113,12 @@ def load_plan(
     config: PurifyConfig = PurifyConfig(),  # noqa: B008 - frozen
     failures: int | None = None,
     seed: int = 0,
+    limit: int | None = None,
 ) -> EvalPlan:
     """Return the plan for sets as a command line names them (see `tasks.load_named`).
 
     `failures`: how many the recovery benchmark injects into each problem; None: as many as usual, or none where the
-    prompt's tool doesn't run Python.
+    prompt's tool doesn't run Python. `limit`: use the first problems of each set only, this many.
 
     Examples:
         >>> import json, pathlib, tempfile
@@ -131,15 +136,18 @@ def load_plan(
         raise ValueError(f"no failures can be injected (--recovery {failures}): {why}; leave the option out")
     if failures is None:
         failures = 0 if why else INJECTED
-    loaded = load_sets(sets, seed=seed)
+    names = tuple(sets)
+    loaded = load_sets(names, seed=seed)
     return EvalPlan(
-        {name: each.tasks for name, each in loaded.items()},
+        {name: each.tasks[:limit] for name, each in loaded.items()},
         samples,
         repairs,
         failures,
         config,
         seed,
         ", ".join(f"{name}: {len(each.skipped)}" for name, each in loaded.items() if each.skipped),
+        names,
+        limit,
     )
 
 
@@ -249,11 +257,15 @@ async def evaluate(
         "cleaner-rl": __version__,
     }
     identity = {**model_identity(model), "name": name, **shown, "words": fingerprint(asdict(runner.prompt))}
-    with open_cache(cache or out / "trajectories", identity, plan.tasks) as journal:
+    kept = cache or out / "trajectories"
+    with open_cache(kept, identity, plan.tasks) as journal:
         progress = await run_plan(plan, runner, journal, done)
     more = {"samples": plan.samples, "attempts": plan.config.attempts, "recovery": plan.failures}
+    more |= {"limit": plan.limit} if plan.limit is not None else {}
+    sources = {"tasks": list(plan.sources)} if plan.sources else {}
     skipped = {"rows that are not tasks": plan.skipped} if plan.skipped else {}
-    result = progress.results(plan, name, {**shown, **more, "concurrency": runner.concurrency, **skipped})
+    result = progress.results(plan, name, {**sources, **shown, **more, "concurrency": runner.concurrency, **skipped})
+    result = replace(result, store=cache_folder(kept, identity, out))
     write_report(result, out)
     return result
 

@@ -1,7 +1,7 @@
 """What an evaluation found, for machines (JSON), for a paper (Markdown) and for people (one HTML page with plots).
 
 - `words`, `tables`: figures in words, the same in every form · `markdown`, `page`, `plots`: the forms.
-- `compared`: two evaluations side by side.
+- `compared`: two evaluations side by side · `regraded`: what grading again changed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import os
 from pathlib import Path
 
 from cleaner_rl.evaluate.comparison import Comparison
-from cleaner_rl.evaluate.report import compared, markdown, page, tables, words
+from cleaner_rl.evaluate.grade_changes import Regraded
+from cleaner_rl.evaluate.report import compared, markdown, page, regraded, tables, words
 from cleaner_rl.evaluate.results import Evaluation
 
-__all__ = ["comparison_text", "summary_text", "write_comparison", "write_report"]
+__all__ = ["comparison_text", "regraded_text", "summary_text", "write_comparison", "write_report"]
 
 
 def summary_text(evaluation: Evaluation) -> str:
@@ -29,6 +30,11 @@ def summary_text(evaluation: Evaluation) -> str:
 def comparison_text(comparison: Comparison) -> str:
     """Return a comparison as Markdown."""
     return compared.markdown(comparison)
+
+
+def regraded_text(found: Regraded) -> str:
+    """Return what `regrade` changed, task by task, for the terminal."""
+    return regraded.text(found)
 
 
 def write_report(evaluation: Evaluation, folder: Path) -> None:
