@@ -140,6 +140,47 @@ def test_what_was_done_is_not_done_again(tmp_path: Path) -> None:
     assert cached == {True: 6}, "and fewer leave the others out"
 
 
+def test_a_rollout_without_a_failed_call_is_not_sampled_again_with_repair(tmp_path: Path) -> None:
+    def fails_on_1(context: str, seed: int) -> str:
+        return mends(context, seed) if "How many are 1 and" in context else RIGHT
+
+    found, engine, _ = ran(tmp_path, EvalPlan({"set": tasks(3)}, samples=2), fails_on_1)
+    stored = {str(each.key): each for each in read(tmp_path)}
+    assert len(stored) == 12
+    on = [each for each in stored.values() if RunMode.of(each.key) is RunMode.ON]
+    for each in on:
+        alone = stored[each.info.other["reused"]]
+        assert (alone.key.task, alone.key.rollout) == (each.key.task, each.key.rollout)
+        if each.key.task != "set/1":
+            assert each.text == alone.text
+    assert sum("/set/0/" in request or "/set/2/" in request for request in engine.requests) == 4
+    (result,) = found.results(EvalPlan({"set": tasks(3)}, samples=2), "m", {}).sets
+    assert all(sum(rate.judged for rate in run.problems.values()) == 6 for run in result.runs.values())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_repair_begins_with_the_failure_of_the_rollout_without_it_whatever_the_engine_draws(
+    tmp_path: Path, again: bool
+) -> None:
+    drawn = iter(range(10_000))
+
+    def never_the_same(context: str, seed: int) -> str:
+        reply = mends(context, seed)
+        return f"Try {next(drawn)}. {reply}" if reply != RIGHT else reply
+
+    if again:  # and so does one whose rollout without repair was there before
+        ran(tmp_path, EvalPlan({"set": tasks(2)}, samples=2, repairs=(Repair.OFF,)), never_the_same)
+    ran(tmp_path, EvalPlan({"set": tasks(2)}, samples=2), never_the_same)
+    stored = {str(each.key): each for each in read(tmp_path)}
+    on = [each for each in stored.values() if RunMode.of(each.key) is RunMode.ON]
+    assert len(on) == 4
+    for each in on:
+        edit = each.turns[0].edit
+        assert edit is not None
+        assert edit.original[0].text == stored[each.info.other["reused"]].turns[0].text
+        assert each.info.other["reused_turns"] == 1
+
+
 def test_a_task_that_asks_something_else_is_run_again(tmp_path: Path) -> None:
     old = Task("set/0", (Message("user", "How many?"),), "choice", "C")
     new = Task("set/0", (Message("user", "How many now?"),), "choice", "C")

@@ -1,7 +1,7 @@
 """Runs a model over sets of problems: each one some times alone, some times with repair, some times after a failure.
 
-The runs with and without repair have the same seeds, so they are the same up to the first failure: their difference is
-repair's doing, as far as the engine repeats itself.
+The runs with and without repair have the same seeds, so they are the same up to the first failure, and what is the same
+is sampled once (`reuse`): their difference is repair's doing.
 
 A rollout whose engine or tool broke is sampled again; one that is complete is only ever graded again. Where a fault
 stays, it is reported apart.
@@ -9,7 +9,9 @@ stays, it is reported apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -22,18 +24,19 @@ from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.recovery import (
     KINDS,
     Failure,
-    InjectedFailure,
     Recovered,
     failures,
     recovered,
     score_recovery,
     unwritable,
+    with_failure,
 )
 from cleaner_rl.evaluate.report import write_report
 from cleaner_rl.evaluate.results import Evaluation, Repair, ResultsError, read_results
+from cleaner_rl.evaluate.reuse import first_failure, is_reused, reused, with_time, with_turns
 from cleaner_rl.evaluate.scores import score_set
 from cleaner_rl.purify import OnUnrepaired, Phase, PurifyConfig
-from cleaner_rl.rollout import Journal, Model, Purifier, RolloutRunner, finished
+from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished
 from cleaner_rl.tasks import Prompt, Task, load_sets
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory
@@ -199,7 +202,7 @@ class EvalProgress:
 
 
 Done = Callable[[AnyTrajectory, bool], None]
-"""Called with each rollout, and whether it was there before."""
+"""Called with each rollout, and whether nothing was sampled for it now."""
 
 
 async def evaluate(
@@ -226,7 +229,7 @@ async def evaluate(
         model: The model's folder or hub name, by which its rollouts are known in the cache.
         settings: What else the figures depend on, for the report and for the cache.
         cache: Where rollouts are kept; default: `trajectories` in `out`.
-        done: Called with each rollout.
+        done: Called with each rollout, and with whether it was there before or is one without repair, used again.
 
     Raises:
         AnotherModelError: `out` holds the results of another model.
@@ -294,24 +297,69 @@ async def run_plan(
     """Run what the journal doesn't hold yet, and return the state of all of it. The plan says how it is purified."""
     wanted = {job.key: job for job in plan.jobs()}
     progress = EvalProgress()
+    alone = _Alone(wanted, journal.done)
     await journal.resume(
         wanted, lambda trajectory: _grade(wanted[trajectory.key], trajectory, plan, runner), runner.concurrency
     )
     for trajectory in journal.stored():
         if trajectory.key in wanted and journal.counts(trajectory) and trajectory.key not in progress:
             progress.add(trajectory)
+            alone.add(trajectory)
             done(trajectory, True)
 
     async def run_one(task: Task, key: Key) -> Trajectory[Any]:
-        return marked(await _run(wanted[key], plan, runner), task)
+        job = wanted[key]
+        made = marked(await _run(job, plan, runner, await alone.of(job)), task)
+        alone.add(made)
+        return made
 
     def count(trajectory: AnyTrajectory) -> None:
         progress.add(trajectory)
-        done(trajectory, False)
+        done(trajectory, is_reused(trajectory))
 
-    jobs = [(job.task, key) for key, job in wanted.items() if key not in journal.done]
-    await journal.keep(finished(jobs, run_one, runner.concurrency), count)
+    left = _late([job for key, job in wanted.items() if key not in journal.done], runner.concurrency)
+    await journal.keep(finished([(job.task, job.key) for job in left], run_one, runner.concurrency), count)
     return progress
+
+
+class _Alone:
+    """The rollouts without repair, for those with repair that are still to be made of them."""
+
+    def __init__(self, wanted: Mapping[Key, EvalJob], done: Container[Key]) -> None:
+        keys = {(key.task, key.rollout): key for key, job in wanted.items() if job.mode is RunMode.OFF}
+        self._needed: dict[Key, asyncio.Future[AnyTrajectory]] = {
+            keys[key.task, key.rollout]: asyncio.get_running_loop().create_future()
+            for key, job in wanted.items()
+            if job.mode is RunMode.ON and key not in done and (key.task, key.rollout) in keys
+        }
+        self._keys = keys
+
+    def add(self, trajectory: AnyTrajectory) -> None:
+        """Take one in, if it is needed."""
+        if trajectory.key in self._needed:
+            self._needed[trajectory.key].set_result(trajectory)
+
+    async def of(self, job: EvalJob) -> AnyTrajectory | None:
+        """Return the rollout without repair for a job with repair, once it is there; None if there is none."""
+        key = self._keys.get((job.key.task, job.key.rollout))
+        if job.mode is not RunMode.ON or key is None:
+            return None
+        found = await self._needed[key]
+        del self._needed[key]  # it may be large
+        return None if found.broken else found
+
+
+def _late(jobs: Iterable[EvalJob], by: int) -> Iterator[EvalJob]:
+    """The jobs with those with repair a little later, when those that they are made of are finished."""
+    waiting: deque[EvalJob] = deque()
+    for job in jobs:
+        if job.mode is RunMode.ON:
+            waiting.append(job)
+        else:
+            yield job
+        if len(waiting) > by:
+            yield waiting.popleft()
+    yield from waiting
 
 
 async def _grade(job: EvalJob, trajectory: AnyTrajectory, plan: EvalPlan, runner: RolloutRunner[Any]) -> AnyTrajectory:
@@ -324,10 +372,17 @@ def _runner_of(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any]) -> Roll
     return replace(runner, purifier=purifier, seed=job.seed)
 
 
-async def _run(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any]) -> AnyTrajectory:
+async def _run(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any], alone: AnyTrajectory | None) -> AnyTrajectory:
     own = _runner_of(job, plan, runner)
+    if alone is not None:
+        failed = first_failure(alone)
+        if failed is None:
+            return reused(alone, job.key)
+        given = alone.turns[: failed + 1]
+        made = await replace(own, model=with_turns(runner.model, given)).run_one(job.task, job.key)
+        return with_time(made, alone, len(given))
     if job.failure is None:
         return await own.run_one(job.task, job.key)
-    model: Model[Any] = InjectedFailure(runner.model, job.failure, runner.prompt)
+    model = with_failure(runner.model, job.failure, runner.prompt)
     trajectory = await replace(own, model=model).run_one(job.task, job.key)
     return replace(trajectory, info=replace(trajectory.info, injected=job.failure.kind))
