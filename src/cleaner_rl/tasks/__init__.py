@@ -52,6 +52,7 @@ from cleaner_rl.tasks.grading import (
     count,
     grade,
     program,
+    without_thinking,
 )
 from cleaner_rl.tasks.prompts import Prompt, ToolKind, load_prompt, prompt_names
 from cleaner_rl.tasks.task import Message, PassRate, Task
@@ -107,5 +108,6 @@ __all__ = [
     "read_verl",
     "to_verl",
     "with_pass_rates",
+    "without_thinking",
     "write_verl",
 ]

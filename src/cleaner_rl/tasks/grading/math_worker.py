@@ -1,10 +1,10 @@
-"""The verifier's own process: reads one question a line, answers one line, dies at its deadline.
+"""The verifier's own process: reads one question a line, answers one line, dies when a question costs too much.
 
 It is started as a file, knows nothing of the package, and alone imports sympy and math-verify. Answers are parsed as
 LaTeX only: math-verify's parser for plain expressions ends in sympy's `parse_expr`, which evaluates its text as Python.
 
-Each question arms a timer of the kernel whose default is to kill the process. The parent kills it earlier; the timer is
-for the case that the parent is gone, so that no verifier is left spinning.
+Each question arms a timer of the kernel that counts CPU time and whose default is to kill the process. So a limit means
+the same on a busy machine, it needs no parent, and it stops what no handler in Python could interrupt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import TextIO
 from math_verify import LatexExtractionConfig, parse, verify
 
 MEMORY_BYTES = 4 << 30
-GRACE_SECONDS = 5.0
 LATEX = [LatexExtractionConfig(boxed_match_priority=0)]
 
 
@@ -32,28 +31,30 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     _say(answers, {"ready": True})
     for line in sys.stdin:
         question = json.loads(line)
-        signal.setitimer(signal.ITIMER_REAL, question["seconds"] + GRACE_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, question["seconds"])
         verdict = judge(question["truths"], question["answer"])
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         _say(answers, verdict)
 
 
 def judge(truths: list[str], answer: str) -> dict[str, object]:
-    """Whether the answer equals one of the truths, and why not; or a fault."""
+    """Whether the answer equals one of the truths, and why not; or what the comparison exhausted; or a fault."""
     try:
         given = _parse(answer)
         if not given:
             return {"equal": False, "reason": "The answer could not be read as mathematics."}
         if any(_equal(_parse(truth), given) for truth in truths):
             return {"equal": True, "reason": "The answer equals the reference."}
-    except (MemoryError, RecursionError) as error:
-        return {"fault": f"The verifier ran into a {type(error).__name__}."}
+    except MemoryError:
+        return {"cost": f"needed more than {MEMORY_BYTES >> 30} GiB of memory"}
+    except RecursionError:
+        return {"cost": "went too deep"}
     except _UnreadableReferenceError:
-        return {"fault": "The verifier can't compare the reference even with itself."}
+        return {"fault": "The verifier can't compare the reference even with itself; correct the task's truth."}
     return {"equal": False, "reason": "The answer differs from the reference."}
 
 

@@ -39,13 +39,13 @@ class MathGrader:
             return Grade(Outcome.WRONG, None, "There is no complete \\boxed{} in the final turn.")
         truths = [line for line in task.truth.splitlines() if line.strip()]
         if not truths:
-            return Grade(Outcome.FAULT, answer, "The task has no reference answer.")
+            return Grade(Outcome.FAULT, answer, "The task has no reference answer.", task_fault=True)
         settled = compare(truths, answer)
         if settled is not None:
             return settled
         verdict = await self._pool.ask_async([each for each in truths if not _other_words(each, answer)], answer)
         if verdict.equal is None:
-            return Grade(Outcome.FAULT, answer, verdict.reason)
+            return Grade(Outcome.FAULT, answer, verdict.reason, task_fault=verdict.task_fault)
         return Grade(Outcome.RIGHT if verdict.equal else Outcome.WRONG, answer, verdict.reason)
 
 

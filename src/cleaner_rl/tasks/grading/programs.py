@@ -64,9 +64,9 @@ class CodeGrader:
         try:
             cases = Cases.loads(task.truth)
         except ValueError as error:
-            return Grade(Outcome.FAULT, None, str(error))
+            return Grade(Outcome.FAULT, None, str(error), task_fault=True)
         if not cases.cases:
-            return Grade(Outcome.FAULT, None, "The task has no test cases.")
+            return Grade(Outcome.FAULT, None, "The task has no test cases.", task_fault=True)
         solution = program(text)
         if solution is None:
             return Grade(Outcome.WRONG, None, "There is no fenced program in the final turn.")
