@@ -2,7 +2,8 @@
 
 - `grades`: what a grader says, its reward, and grades counted.
 - `thinking`: what of a text is thinking, and so no answer · `extraction`: where the answer is in the rest.
-- `mathematics`, with `integers` and `math_pool`: digits, text, then algebra in killable processes (`math_worker`).
+- `mathematics`, with `normalise`, `numbers`, `units` and `math_pool`: text, numbers, then algebra in killable processes
+  (`math_worker`).
 - `choice`: letters · `programs`, with `cases` and `runner`: test cases in a sandbox.
 
 Other packages add graders with an entry point in the group `cleaner_rl.graders`: a class with the method of `Grader`,
@@ -15,8 +16,8 @@ import asyncio
 from collections.abc import Mapping
 
 from cleaner_rl.tasks.grading.cases import Case, Cases, call_case
-from cleaner_rl.tasks.grading.choice import ChoiceGrader
-from cleaner_rl.tasks.grading.extraction import boxed, choice_letter, program
+from cleaner_rl.tasks.grading.choice import ChoiceGrader, choice_letter
+from cleaner_rl.tasks.grading.extraction import boxed, program
 from cleaner_rl.tasks.grading.grades import CaseVerdict, Count, Grade, Grader, Outcome, RewardScale, count
 from cleaner_rl.tasks.grading.math_pool import MathPool
 from cleaner_rl.tasks.grading.mathematics import MathGrader

@@ -1,8 +1,8 @@
 """Real processes for the verifier, and the rule for answers that it can't finish.
 
 Some answers keep any algebra system busy for ever, and no signal handler or thread can stop it there. So each question
-goes to a process with a limit on CPU time and memory that the kernel enforces (`math_worker`). Nothing here uses signals
-in the parent or needs the main thread: `ask` can be called from any thread, and `ask_async` from any event loop.
+goes to a process with a limit on CPU time and memory that the kernel enforces (`math_worker`). Nothing here uses
+signals in the parent or needs the main thread: `ask` can be called from any thread, `ask_async` from any event loop.
 
 A question that exhausts a limit is judged, because a model could otherwise write such answers to escape its reward:
 

@@ -17,10 +17,17 @@ import signal
 import sys
 from typing import TextIO
 
+import math_verify.grader
+import sympy
 from math_verify import LatexExtractionConfig, parse, verify
 
 MEMORY_BYTES = 4 << 30
 LATEX = [LatexExtractionConfig(boxed_match_priority=0)]
+TOLERANCE = sympy.Rational(5, 1_000_000)
+"""Between an exact value and a decimal, relative to the larger; `numbers` has the same."""
+EXACT = sympy.Rational(1, 10**40)
+"""Between two exact values, which are computed to `PLACES` digits."""
+PLACES = 50
 
 
 def main() -> None:
@@ -58,13 +65,46 @@ def judge(truths: list[str], answer: str) -> dict[str, object]:
     return {"equal": False, "reason": "The answer differs from the reference."}
 
 
+def numbers_equal(one: object, other: object, *options: int) -> bool:
+    """Compare two numbers relative to their size, in place of math-verify's six decimal places.
+
+    It decides for elements of sets, tuples and matrices too. What has no value as a number is left to math-verify.
+    """
+    values = [_value(one), _value(other)]
+    if values[0] is None or values[1] is None:
+        return bool(_numbers_equal(one, other, *options))
+    if _is_integer(one) and _is_integer(other):
+        return bool(sympy.sympify(one).doit() == sympy.sympify(other).doit())
+    rounded = any(isinstance(each, sympy.Basic) and each.has(sympy.Float) for each in (one, other))
+    # An integer is not rounded: 4.9999999 is no way to write it.
+    whole = any(_is_integer(each) for each in (one, other))
+    limit = TOLERANCE if rounded and not whole else EXACT if not rounded else sympy.Rational(1, 10**12)
+    return bool(abs(values[0] - values[1]) <= limit * max(abs(values[0]), abs(values[1])))
+
+
+_numbers_equal = math_verify.grader.sympy_numeric_eq
+math_verify.grader.sympy_numeric_eq = numbers_equal
+
+
+def _value(expression: object) -> sympy.Expr | None:
+    """The value of an expression without variables; None if it has none, or is a share written with a percent sign."""
+    if not isinstance(expression, sympy.Expr) or expression.free_symbols or expression.has(sympy.UnevaluatedExpr):
+        return None
+    value = expression.doit().evalf(PLACES)
+    return value if value.is_number and value.is_finite and not value.has(sympy.nan) else None
+
+
+def _is_integer(expression: object) -> bool:
+    return isinstance(expression, sympy.Expr) and not expression.has(sympy.Float) and bool(expression.doit().is_integer)
+
+
 class _UnreadableReferenceError(Exception):
     pass
 
 
 def _equal(truth: list[object], given: list[object]) -> bool:
     try:
-        return bool(verify(truth, given, timeout_seconds=None, raise_on_error=True))
+        return bool(verify(truth, given, timeout_seconds=None, raise_on_error=True, allow_set_relation_comp=True))
     except (MemoryError, RecursionError):
         raise
     except Exception:  # a foreign library's: it names its errors as it likes

@@ -2,7 +2,7 @@
 
 | written as | by |
 | --- | --- |
-| `<think>`, `<thinking>`, `<thought>`, `<reasoning>` … `</think>` … | DeepSeek-R1, Qwen3 and most others; prompts that ask for it |
+| `<think>`, `<thinking>`, `<thought>`, `<reasoning>` … `</think>` … | DeepSeek-R1, Qwen3 and most others |
 | `<seed:think>` … `</seed:think>` | Seed-OSS |
 | `[THINK]` … `[/THINK]` | Magistral |
 | `<|begin_of_thought|>` … `<|end_of_thought|>` | Sky-T1, OpenThinker |
