@@ -4,6 +4,7 @@
 - `thinking`: what of a text is thinking, and so no answer · `extraction`: where the answer is in the rest.
 - `mathematics`, with `normalise`, `numbers`, `units` and `math_pool`: text, numbers, then algebra in killable processes
   (`math_worker`).
+- `check`: what can't be graded, before anything is generated.
 - `choice`: letters · `programs`, with `cases` and `runner`: test cases in a sandbox.
 
 Other packages add graders with an entry point in the group `cleaner_rl.graders`: a class with the method of `Grader`,
@@ -16,6 +17,7 @@ import asyncio
 from collections.abc import Mapping
 
 from cleaner_rl.tasks.grading.cases import Case, Cases, call_case
+from cleaner_rl.tasks.grading.check import UngradableError, check_gradable
 from cleaner_rl.tasks.grading.choice import ChoiceGrader, choice_letter
 from cleaner_rl.tasks.grading.extraction import boxed, program
 from cleaner_rl.tasks.grading.grades import CaseVerdict, Count, Grade, Grader, Outcome, RewardScale, count
@@ -54,8 +56,10 @@ __all__ = [
     "MathPool",
     "Outcome",
     "RewardScale",
+    "UngradableError",
     "boxed",
     "call_case",
+    "check_gradable",
     "choice_letter",
     "count",
     "grade",

@@ -73,13 +73,18 @@ class ChoiceGrader:
             return given
         return _listed(task.question) or self._letters
 
+    def check(self, task: Task) -> str | None:
+        """Return what is wrong with a task's truth; None if nothing is."""
+        letters = self.letters(task)
+        if (reference_letter(task.truth) or "?") in letters:
+            return None
+        return f"the truth '{task.truth}' is none of {letters}; correct it, or give the task extra[\"letters\"]"
+
     async def grade(self, task: Task, text: str) -> Grade:
         """Grade as right if the chosen letter is the task's."""
-        letters = self.letters(task)
-        truth = reference_letter(task.truth)
-        if truth is None or truth not in letters:
-            reason = f"The reference '{task.truth}' is none of {letters}; correct the truth or the task's letters."
-            return Grade(Outcome.FAULT, None, reason, task_fault=True)
+        if wrong := self.check(task):
+            return Grade(Outcome.FAULT, None, f"{wrong[0].upper()}{wrong[1:]}.", task_fault=True)
+        letters, truth = self.letters(task), reference_letter(task.truth)
         letter = choice_letter(text, letters)
         if letter is None:
             return Grade(Outcome.WRONG, None, f"The final turn does not choose exactly one of {letters}.")

@@ -94,6 +94,10 @@ class MathGrader:
     def __init__(self, pool: MathPool) -> None:
         self._pool = pool
 
+    def check(self, task: Task) -> str | None:
+        """Return what is wrong with a task's truth; None if nothing is."""
+        return check_reference(task)
+
     async def grade(self, task: Task, text: str) -> Grade:
         """Grade as right if the box equals one of the task's references."""
         truths = [line for line in task.truth.splitlines() if line.strip()]
@@ -114,6 +118,11 @@ class MathGrader:
         if broken is not None:
             return Grade(Outcome.FAULT, answer, broken.reason, task_fault=broken.task_fault)
         return Grade(Outcome.WRONG, answer, verdicts[-1].reason)
+
+
+def check_reference(task: Task) -> str | None:
+    """Return what is wrong with the reference of a task; None if nothing is."""
+    return None if task.truth.strip() else "the truth is empty; give the reference answer in LaTeX"
 
 
 def compare(truths: Sequence[str], answer: str) -> Grade | list[_Question]:
