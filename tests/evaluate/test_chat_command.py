@@ -69,8 +69,8 @@ def test_an_answer_that_no_verifier_can_finish_counts_as_wrong(problems: Path, t
     def half(number: int, _body: dict[str, Any]) -> dict[str, Any]:
         return said("It is \\boxed{7}." if number % 2 else BOMB)
 
-    _, bodies = judged(half, problems, tmp_path / "out", "--concurrency", "1")
-    assert len(bodies) == 16, "nothing that is complete is sampled again"
+    _, bodies = judged(half, problems, tmp_path / "out", "--concurrency", "1", "--limit", "1")
+    assert len(bodies) == 4, "nothing that is complete is sampled again"
     run = scored(tmp_path / "out")
     assert run.figures["pass@1"].value == 0.5
     assert (run.faults, run.bounds) == ({}, None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cleaner_rl.rollout import EngineFaultError, RolloutSummary, collect
-from cleaner_rl.tasks import ChoiceGrader, Grade, Grader, Outcome, Task
+from cleaner_rl.tasks import ChoiceGrader, Grade, Grader, Outcome, Task, UngradableError
 from cleaner_rl.trajectory import AnyTrajectory, Key, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.evaluate.standins import RIGHT, WRONG, RuleEngine, runner, tasks
@@ -58,6 +59,22 @@ def test_a_complete_rollout_whose_grader_keeps_failing_is_kept_as_it_is() -> Non
     assert (trajectory.success, trajectory.reward) == (None, None)
     assert trajectory.ungraded
     assert not trajectory.usable, "nothing is learnt from it"
+
+
+def test_tasks_that_no_grader_can_grade_are_refused_before_anything_is_sampled(tmp_path: Path) -> None:
+    engine = RuleEngine(lambda context, seed: RIGHT)
+    (task,) = tasks(1)
+
+    async def go() -> None:
+        async with runner(engine) as made:
+            with pytest.raises(UngradableError, match="no grader 'choise'"):
+                await made.run_group(replace(task, grader="choise"))
+            with pytest.raises(UngradableError, match="set/0"):
+                await collect(made, [replace(task, truth="?")], tmp_path / "run")
+
+    asyncio.run(go())
+    assert not engine.requests
+    assert not (tmp_path / "run").exists()
 
 
 def collected(folder: Path, engine: RuleEngine, grader: Grader) -> RolloutSummary:

@@ -37,7 +37,7 @@ from cleaner_rl.evaluate.reuse import first_failure, is_reused, reused, with_tim
 from cleaner_rl.evaluate.scores import score_set
 from cleaner_rl.purify import OnUnrepaired, Phase, PurifyConfig
 from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished
-from cleaner_rl.tasks import Prompt, Task, load_sets
+from cleaner_rl.tasks import Prompt, Task, check_gradable, load_sets
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory
 
@@ -233,6 +233,7 @@ async def evaluate(
 
     Raises:
         AnotherModelError: `out` holds the results of another model.
+        UngradableError: Some problems can't be graded; nothing was sampled.
 
     Examples:
         >>> import asyncio, pathlib
@@ -250,6 +251,7 @@ async def evaluate(
         >>> asyncio.run(main())  # doctest: +SKIP
     """
     refuse_another_model(out, name)
+    check_gradable(plan.tasks.values(), runner.graders)
     shown: dict[str, object] = {
         "prompt": runner.prompt.name,
         "turns": runner.budget.turns,

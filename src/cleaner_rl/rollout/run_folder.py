@@ -18,7 +18,7 @@ from typing import Any
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.model import TokenModel
 from cleaner_rl.rollout.runner import RolloutRunner, finished
-from cleaner_rl.tasks import Task
+from cleaner_rl.tasks import Task, check_gradable
 from cleaner_rl.trajectory import AnyTrajectory, Key, RepairKind, first_attempt_tally, residual_tally
 
 
@@ -124,6 +124,7 @@ async def collect(
 
     Raises:
         ValueError: The folder was begun with other settings; the message names them.
+        UngradableError: Some tasks can't be graded; nothing was sampled.
 
     Examples:
         >>> import asyncio, pathlib
@@ -138,6 +139,8 @@ async def collect(
         ...         print(summary.rollouts, summary.to_json()["accuracy"])
         >>> asyncio.run(main())  # doctest: +SKIP
     """
+    tasks = list(tasks)
+    check_gradable(tasks, runner.graders)
     begin(out, settings or {})
     if isinstance(runner.model, TokenModel):
         runner.model.chat.save_tokenizer(out)

@@ -22,7 +22,7 @@ from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv
 from cleaner_rl.rollout.tool_plugins import tool_env_of
 from cleaner_rl.sandbox.protocol import SessionRequest
-from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, load_prompt
+from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.trajectory import Key, S, Seeds, StopReason, Trajectory
 
 PAUSE = 1.0
@@ -72,6 +72,9 @@ class RolloutRunner(Generic[S]):
 
         Whoever stops early should close the iterator (`contextlib.aclosing`): that cancels what still runs.
 
+        Raises:
+            UngradableError: Some tasks can't be graded; nothing was sampled.
+
         Examples:
             >>> from contextlib import aclosing
             >>> async def first_solved(runner, tasks):
@@ -80,6 +83,8 @@ class RolloutRunner(Generic[S]):
             ...             if trajectory.success:
             ...                 return trajectory
         """
+        tasks = list(tasks)
+        check_gradable(tasks, self.graders)
         jobs = [(task, Key(run, step, task.id, number)) for task in tasks for number in range(samples)]
         async with aclosing(finished(jobs, self.run_one, self.concurrency)) as trajectories:
             async for trajectory in trajectories:
