@@ -122,6 +122,24 @@ def test_bounds_and_endings_are_in_every_form_of_the_report() -> None:
     assert "bounds" not in markdown.markdown(whole).lower()
 
 
+def test_there_is_no_empty_plot_and_no_legend_of_what_was_not_run() -> None:
+    some = [sample(f"p{n}", 0, n > 1) for n in range(4)]
+    html = page.page(Evaluation("m", {}, (score_set("set", {Repair.OFF: some}, 1),)))
+    assert html.count("<svg") == 1, "pass@1 alone: no call failed, and there is one k"
+    assert "repair on</text>" not in html
+    nothing = Evaluation("m", {}, (score_set("set", {Repair.OFF: [sample("a", 0, None, fault="gone")]}, 1),))
+    assert "<svg" not in page.page(nothing)
+
+
+def test_squares_and_cards_are_labelled() -> None:
+    some = [sample("p/1", n, n == 0) for n in range(4)]
+    html = page.page(Evaluation("m", {}, (score_set("set", {Repair.OFF: some}, 4),)))
+    assert 'title="p/1: 1 of 4">25</i>' in html
+    card = html[html.index('<div class="card">') : html.index("<h2>Scores")]
+    assert "pass@1, repair off" in card
+    assert "1 problem, 4 samples each" in card
+
+
 @pytest.mark.parametrize("repair", list(Repair))
 def test_one_way_of_running_is_enough(repair: Repair) -> None:
     found = Evaluation("m", {}, (score_set("set", {repair: simulated(5, 1)}, 1),))

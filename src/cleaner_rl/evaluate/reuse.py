@@ -24,7 +24,7 @@ from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory, Turn
 REUSED, REUSED_TURNS = "reused", "reused_turns"
 
 
-def first_failure(alone: AnyTrajectory) -> int | None:
+def first_failure(alone: Trajectory[Any]) -> int | None:
     """The number of the first turn with a failed call; None if there is none."""
     return next((number for number, turn in enumerate(alone.turns) if turn.failed), None)
 

@@ -21,10 +21,12 @@ __all__ = ["comparison_text", "regraded_text", "summary_text", "write_comparison
 def summary_text(evaluation: Evaluation) -> str:
     """Return the scores of an evaluation as a table, with what was left out of them."""
     scores = markdown.table(tables.scores(evaluation))
+    gains = tables.repair_differences(evaluation)
+    repair = f"Repair on minus repair off:\n\n{markdown.table(gains)}\n\n" if gains.rows else ""
     faults = evaluation.faults
     most = "".join(f"; most frequent fault: {reason}" for reason, _ in faults.most_common(1))
     left_out = f"Samples left out of all figures: {faults.total():,}{most}. {words.LEFT_OUT}\n\n" if most else ""
-    return f"{scores}\n\n{left_out}{words.CLAIM.capitalize()}."
+    return f"{scores}\n\n{repair}{left_out}{words.CLAIM.capitalize()}."
 
 
 def comparison_text(comparison: Comparison) -> str:

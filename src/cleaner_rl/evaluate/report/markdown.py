@@ -23,13 +23,19 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
     yield f"# {evaluation.model}"
     yield (f"Shares in percent, with {words.level()} intervals over problems in brackets. {words.CLAIM.capitalize()}.")
     yield table(tables.scores(evaluation))
-    if any(each.difference for each in evaluation.sets):
-        yield f"{words.DIFFERENCES} *p* is the p-value of a paired sign-flip test over problems."
     if evaluation.faults:
         yield words.LEFT_OUT
+    gains = tables.repair_differences(evaluation)
+    if gains.rows:
+        yield "## Repair on minus repair off"
+        yield table(gains)
+        yield f"{words.DIFFERENCES} *p* is the p-value of a paired sign-flip test over problems."
     if len(words.passing_names(evaluation)) > 1:
-        yield "## pass@k and maj@k" if words.passing_names(evaluation, "maj") else "## pass@k"
+        yield "## pass@k"
         yield table(tables.passing(evaluation))
+    if words.passing_names(evaluation, "maj"):
+        yield "## maj@k"
+        yield table(tables.majority(evaluation))
     yield "## How rollouts ended"
     yield table(tables.endings(evaluation))
     yield "## Tools (per trajectory)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cleaner_rl.evaluate.paired import Difference
 from cleaner_rl.evaluate.report import words
 from cleaner_rl.evaluate.results import Evaluation, RecoveryResult, Repair, RunScore
 from cleaner_rl.trajectory import StopReason
@@ -22,9 +23,8 @@ class Table:
 
 
 def scores(evaluation: Evaluation) -> Table:
-    """pass@1 with repair off and on, side by side."""
+    """pass@1 with repair off and on, side by side, with bounds where something was left out."""
     repairs = [repair for repair in Repair if any(repair in each.runs for each in evaluation.sets)]
-    both = len(repairs) == 2
     head = ["set", PROBLEMS, "samples"]
     rows = [[each.name, words.problems(each), str(each.samples)] for each in evaluation.sets]
     for repair in repairs:
@@ -35,18 +35,38 @@ def scores(evaluation: Evaluation) -> Table:
         head += columns
         for row, *cells in zip(rows, *columns.values(), strict=True):
             row += cells
-    if both:
-        head += [*DIFFERENCE, "p"]
-        for row, each in zip(rows, evaluation.sets, strict=True):
-            found = each.difference
-            row += [words.gain(found), words.at_large(found), words.chance(found)]
     return Table(head, rows)
 
 
+def differences(found: Mapping[str, Difference]) -> Table:
+    """Differences of pass@1 or of another share, one a row."""
+    rows = [
+        [
+            name,
+            str(each.problems),
+            words.gain(each),
+            words.at_large(each),
+            words.chance(each),
+            f"{each.better} / {each.worse}",
+        ]
+        for name, each in found.items()
+    ]
+    return Table(["", PROBLEMS, *DIFFERENCE, "p", "better / worse"], rows)
+
+
+def repair_differences(evaluation: Evaluation) -> Table:
+    """What repair changes, by set; without rows if it was run in one way only."""
+    return differences({each.name: each.difference for each in evaluation.sets if each.difference is not None})
+
+
 def passing(evaluation: Evaluation) -> Table:
-    """pass@k and maj@k; where faults left some problems with fewer than k samples, on how many it rests."""
-    names = [*words.passing_names(evaluation), *words.passing_names(evaluation, "maj")]
-    return _by_set(evaluation, {name: name for name in names}, _passing)
+    """pass@k for every k; where faults left some problems with fewer than k samples, on how many it rests."""
+    return _by_set(evaluation, {name: name for name in words.passing_names(evaluation)}, _passing)
+
+
+def majority(evaluation: Evaluation) -> Table:
+    """maj@k for every k, in the same way."""
+    return _by_set(evaluation, {name: name for name in words.passing_names(evaluation, "maj")}, _passing)
 
 
 def endings(evaluation: Evaluation) -> Table:
@@ -108,7 +128,7 @@ def faults(evaluation: Evaluation) -> Table:
 
 def settings(evaluation: Evaluation) -> Table:
     """What the figures depend on."""
-    return Table(["setting", "value"], [[name, str(value)] for name, value in evaluation.settings.items()])
+    return Table(["setting", "value"], [[name, words.setting(value)] for name, value in evaluation.settings.items()])
 
 
 def _by_set(evaluation: Evaluation, names: Mapping[str, str], cell: Callable[[RunScore, str], str]) -> Table:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from cleaner_rl.evaluate.bootstrap import LEVEL, Estimate
 from cleaner_rl.evaluate.paired import Difference
 from cleaner_rl.evaluate.results import Evaluation, Repair, RunScore, SetResult
@@ -23,8 +26,8 @@ LABELS = {
     "right_after_error": "right answers after a failed call",
     "calls": "calls",
     "turns": "turns",
-    "sampled": "sampled tokens",
-    "lookahead": "lookahead tokens",
+    "sampled": "sampled",
+    "lookahead": "lookahead",
     "tool_seconds": "tool time",
     "latency": "latency",
 }
@@ -93,6 +96,15 @@ def bounds(run: RunScore | None) -> str:
         return NOTHING
     low, high = (value("pass@1", end) for end in run.bounds)
     return f"{low} to {high}"
+
+
+def setting(value: object) -> str:
+    """A setting's value as one would write it on a command line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return NOTHING if value is None else str(value)
 
 
 def ending(stop_reason: str) -> str:
