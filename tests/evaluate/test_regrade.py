@@ -100,7 +100,9 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     ((name, repair, *scores),) = found.scores
     assert (name, repair) == ("mine", "off")
     assert scores == pytest.approx([1 / 3, 2 / 3])
-    assert "wrong → right: 4" in regraded_text(found)
+    text = regraded_text(found)
+    assert "wrong → right: 4" in text
+    assert "| set/0 | 2 of 2 → 0 of 2 | right → wrong | 2 | A:" in text
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
 
 

@@ -22,17 +22,7 @@ def text(found: Regraded) -> str:
         left = ", ".join(f"{why}: {count:,}" for why, count in found.skipped.most_common())
         parts.append(f"{found.skipped.total():,} stay as they were ({left}).")
     if found.rates:
-        reasons = {change.key.task: change for change in reversed(found.changes)}
-        rows = [
-            [
-                task,
-                f"{before.right} of {before.judged}",
-                f"{after.right} of {after.judged}",
-                _why(reasons[task].answer, reasons[task].reason),
-            ]
-            for task, (before, after) in list(found.rates.items())[:SHOWN]
-        ]
-        parts.append(table(Table(["task", "right before", "right after", "first change: answer and reason"], rows)))
+        parts.append(table(_changes(found)))
         if len(found.rates) > SHOWN:
             parts.append(f"{len(found.rates) - SHOWN:,} more tasks changed; --json lists them.")
     if found.scores:
@@ -43,6 +33,18 @@ def text(found: Regraded) -> str:
         parts.append(table(Table(["set", "", "pass@1 before", "pass@1 after"], rows)))
     parts.append("Nothing was written (--dry-run)." if found.dry_run else f"Written to {found.folder}.")
     return "\n\n".join(parts)
+
+
+def _changes(found: Regraded) -> Table:
+    """A row for each task and each way in which its rollouts changed, with the first of them as an example."""
+    rows = []
+    for task, (before, after) in list(found.rates.items())[:SHOWN]:
+        changes = [change for change in found.changes if change.key.task == task]
+        rates = f"{before.right} of {before.judged} → {after.right} of {after.judged}"
+        for way in dict.fromkeys((change.before, change.after) for change in changes):
+            same = [change for change in changes if (change.before, change.after) == way]
+            rows.append([task, rates, " → ".join(way), str(len(same)), _why(same[0].answer, same[0].reason)])
+    return Table(["task", "right", "change", "rollouts", "the first: answer and reason"], rows)
 
 
 def _why(answer: str | None, reason: str) -> str:
