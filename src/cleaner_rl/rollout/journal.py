@@ -35,6 +35,7 @@ class Journal:
         self.counts = counts
         self._pending: list[AnyTrajectory] = []
         self._flushed = time.monotonic()
+        self._resumable = False
         self.done: set[Key] = set()
         """What is in it and complete, or will be with the next flush."""
 
@@ -42,7 +43,11 @@ class Journal:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._held = only_writer(self._folder / ".lock")
         self._held.__enter__()
-        self.done = {each.key for each in self.stored() if self.counts(each) and not each.broken}
+        for each in self.stored():
+            if self.counts(each):
+                self._resumable = self._resumable or each.broken or each.ungraded
+                if not each.broken:
+                    self.done.add(each.key)
         return self
 
     def __exit__(
@@ -67,7 +72,8 @@ class Journal:
                 return None
             return await grade(trajectory) if trajectory.ungraded else trajectory
 
-        await self.revise(one, concurrency)
+        if self._resumable:
+            await self.revise(one, concurrency)
 
     async def revise(
         self, change: Callable[[AnyTrajectory], Awaitable[AnyTrajectory | None]], concurrency: int
