@@ -71,7 +71,17 @@ async def test_a_rollout_that_ends_with_a_call_has_no_answer() -> None:
 
 
 @asynchronous
-async def test_faults_and_wall_time_are_not_graded() -> None:
+async def test_thinking_that_was_cut_off_gets_the_reward_of_a_wrong_answer() -> None:
+    cut = await finished(ScriptedEngine(["<think>Maybe the answer: C? No, because"]))
+    assert (cut.success, cut.reward, cut.info.answer) == (False, -1.0, None)
+    assert "thinking" in (cut.info.grade or "")
+    thought = await finished(ScriptedEngine(["Maybe the answer: B?</think>The answer: C"]))
+    assert (thought.success, thought.reward) == (True, 1.0)
+
+
+@asynchronous
+async def test_faults_and_wall_time_are_not_graded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_rl.tasks.grading.PAUSE", 0.0)
     broken = await finished(ScriptedEngine([EngineFaultError("gone")]))
     late = await finished(ScriptedEngine([None]), budget=RolloutBudget(seconds=0.1))
     unjudged = await finished(ScriptedEngine(["C"]), graders={"choice": Unable()})

@@ -168,7 +168,9 @@ def _whole(text: str, any_case: bool) -> str | None:
 
 
 def _hedged(letter: str, behind: str) -> bool:
-    """Whether another letter is named beside this one, or in place of it."""
+    """Whether the letter is taken back: refuted, or another is named beside it or in place of it."""
+    if _REFUTED.match(behind):  # "B is not correct"
+        return True
     joined = _JOINED.match(behind)
     if joined and _counts(joined, "other", letter, behind):
         return True

@@ -59,6 +59,8 @@ _LETTER = re.compile(r"(?<![a-zA-Z])[a-zA-Z](?![a-zA-Z])")
 _TRIG = re.compile(
     r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?\s*(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?\s*[)}]?(?!\s*\^)"
 )
+_HALF_LINE = re.compile(r"[a-zA-Z]\s*(?P<sign>[<>]|\\[lg](?:t|eq?(?:slant)?))(?![a-z])\s*(?P<bound>[^<>,=]+)")
+_RELATION = re.compile(r"[<>]|\\(?:[lg](?:t|eq?(?:slant)?))(?![a-zA-Z])")
 _YES_OR_NO = ("yes", "no", "true", "false")
 _REASON = re.compile(r"(yes|no|true|false)\s*[,.;:]?\s*(?:because|since|as)\b.*", re.DOTALL)
 _SAME = (
@@ -206,14 +208,21 @@ def _too_kind(truth: str, answer: str) -> str | None:
         return "The answer gives alternatives."
     if _REMAINDER.search(_MOD.sub("", answer)) and not _REMAINDER.search(truth):
         return "The answer is left to be computed modulo something."
-    if truth.startswith("\\{") and answer.startswith("(") and "," in answer:
-        return "The answer is a tuple, the reference a set."
+    starts = {truth[:1], answer[:1]}
+    if starts == {"\\", "("} and "," in truth and "," in answer and "\\{" in (truth[:2], answer[:2]):
+        return "One of the two is a tuple, the other a set."
+    if bool(_RELATION.search(truth)) != bool(_RELATION.search(answer)) and (_bare_list(truth) or _bare_list(answer)):
+        return "One of the two is an inequality, the other a list."
     if bool(_CLOCK.fullmatch(truth)) != bool(_CLOCK.fullmatch(answer)) and ":" in truth + answer:
         return "One of the two is a ratio or a time of day."
     wanted, given = set(_letters(truth)), set(_letters(answer))
     if wanted != given and {each.lower() for each in wanted} == {each.lower() for each in given}:
         return "The letters differ by their case."
     return None
+
+
+def _bare_list(text: str) -> bool:
+    return bool(re.search(r",|;|\b(?:and|or)\b", text)) and not re.search(r"[(\[{<>=]", text)
 
 
 def _letters(text: str) -> list[str]:
@@ -258,8 +267,23 @@ def _rewritten(text: str) -> str:
     if column := _COLUMN.fullmatch(text):
         text = "(" + column[2].replace("\\\\", ",") + ")"
     if "," not in text or not number(text):
-        text = _OR.sub(", ", text)
+        text = _union(_OR.split(text)) or _OR.sub(", ", text)
     return _TRIG.sub(r"\1(\2\\cdot\\frac{\\pi}{180})", text)
+
+
+def _union(parts: list[str]) -> str | None:
+    """Inequalities such as `x < 2` or `x > 3` as a union of intervals; None if some part is none."""
+    if len(parts) < 2:
+        return None
+    found = [_HALF_LINE.fullmatch(part.strip()) for part in parts]
+    return "\\cup".join(_interval(match) for match in found if match) if all(found) else None
+
+
+def _interval(match: re.Match[str]) -> str:
+    upper, closed = match["sign"].startswith(("<", "\\l")), "e" in match["sign"]
+    if upper:
+        return f"(-\\infty,{match['bound']}{']' if closed else ')'}"
+    return f"{'[' if closed else '('}{match['bound']},\\infty)"
 
 
 def _value(text: str) -> str:
