@@ -53,6 +53,9 @@ _EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
 _VARIABLE = re.compile(r"\\?[a-zA-Z]+(?:_\{?\w+\}?)?")
 _CLOCK = re.compile(r"(\d+(?::\d+)+)\s*([ap]\.?m\.?)?", re.IGNORECASE)
 _OPEN_INTERVAL = re.compile(r"([\[\]])([^\[\]()]*,[^\[\]()]*)([\[\]])")
+_ANGLED = re.compile(r"\\langle(?![a-zA-Z])([^<>]*)\\rangle(?![a-zA-Z])")
+_FALLING = re.compile(r"([^<>]+)(>|\\geq?(?![a-zA-Z]))([^<>]+)(>|\\geq?(?![a-zA-Z]))([^<>]+)")
+_RISING = {">": "<", "\\ge": "\\le", "\\geq": "\\le"}
 _COLUMN = re.compile(r"\\begin\{([pb]matrix)\}([^&]*)\\end\{\1\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|\s")
 _LETTER = re.compile(r"(?<![a-zA-Z])[a-zA-Z](?![a-zA-Z])")
@@ -177,6 +180,8 @@ def _as_quantities(truth: str, answer: str) -> tuple[bool, str] | _Question:
         return equal, "The numbers are equal." if equal else "The numbers differ."
     if wanted and wanted.value.denominator == 1 and not given and _list_of_numbers(given_head):
         return False, "The answer is a list, the reference one number."
+    if given and _list_of_numbers(wanted_head):
+        return False, "The answer is one number, the reference a list."
     if wanted_unit == given_unit:
         return _Question(*_algebra(truth, answer, wanted_head, given_head, wanted_unit))
     if wanted_unit and given_unit:
@@ -232,18 +237,18 @@ def _letters(text: str) -> list[str]:
 def _part(truth: str, answer: str) -> str | None:
     """Of an answer that says more than one thing in a row, the one that counts; None if two of them are at odds."""
     answer = _IMPLIES.split(answer)[-1].strip()
+    wanted = number(truth)
     near = [normalise(part) for part in _NEAR.split(answer)]
     if len(near) > 1:
         values = [found.value for part in near if (found := number(_bare(_value(part))))]
         if any(abs(each - values[0]) * 100 > abs(values[0]) for each in values):
             return None
-        wanted = number(truth)
         answer = near[-1] if wanted and wanted.digits else near[0]
     if "=" not in answer or _several(answer):
         return answer
     parts = [normalise(part) for part in _EQUALS.split(answer)]
-    values = [found.value for part in parts if (found := number(_bare(part)))]
-    if any(each != values[0] for each in values):
+    written = [found for part in parts if (found := number(_bare(part)))]
+    if any(not same_number(wanted or written[0], each) for each in written):
         return None
     if "=" in truth:
         return answer
@@ -264,6 +269,9 @@ def _rewritten(text: str) -> str:
     if interval := _OPEN_INTERVAL.fullmatch(text):
         left, right = {"[": "[", "]": "("}[interval[1]], {"]": "]", "[": ")"}[interval[3]]
         text = f"{left}{interval[2]}{right}"
+    text = _ANGLED.sub(r"(\1)", text)
+    if falling := _FALLING.fullmatch(text):
+        text = f"{falling[5]} {_RISING[falling[4]]} {falling[3]} {_RISING[falling[2]]} {falling[1]}"
     if column := _COLUMN.fullmatch(text):
         text = "(" + column[2].replace("\\\\", ",") + ")"
     if "," not in text or not number(text):
