@@ -36,7 +36,7 @@ _LOOSE_SPACE = re.compile(r"(?<![0-9A-Za-z]) | (?![0-9A-Za-z])")
 _NAME = re.compile(r"\b(?:and|or|infinity|inf|pi|ln|log|exp|sqrt|(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?)")
 _SHORT_WORDS = {"no", "on", "up", "in", "is", "it", "at", "if", "we", "he", "so", "to", "go"}
 _ALTERNATIVES = re.compile(
-    r"\b(?:or|either|maybe|perhaps|possibly|probably|not|isn't|unless|guess|unsure)\b|\\(?:lor|vee|neg|ne|neq)\b",
+    r"\b(?:or|either|maybe|perhaps|possibly|probably|not|isn't|unless|guess|unsure|wrong|incorrect|more|less|fewer|least|most)\b|\\(?:lor|vee|neg|ne|neq)\b",
     re.IGNORECASE,
 )
 _SEVERAL = re.compile(r",|;|\\pm|\\mp|\\cup|\\\{|\b(?:and|or)\b|\\lor|\\vee|\\ne")
