@@ -101,7 +101,7 @@ def call_case(args: Sequence[object], kwargs: Mapping[str, object], output: obje
 def same_output(printed: str, wanted: str) -> bool:
     """Whether two outputs agree line by line: as text without outer spaces, or as the same numbers.
 
-    `1.0` is `1`, and floats may differ by `TOLERANCE`. What is no number as programs print it, such as `007`, is text.
+    `1.0` is `1`, and floats may differ by `TOLERANCE`. What programs don't print as a number, such as `007`, is text.
     """
     given_lines, wanted_lines = printed.strip().split("\n"), wanted.strip().split("\n")
     return len(given_lines) == len(wanted_lines) and all(map(_same_line, given_lines, wanted_lines))

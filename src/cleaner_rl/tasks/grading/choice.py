@@ -2,8 +2,8 @@ r"""Multiple choice: exactly one letter, in the last box or clearly stated; whoe
 
 - In a box: the letter alone, in either case, or with its option: `\boxed{C}`, `\boxed{c}`, `\boxed{(C) 42}`,
   `\boxed{Option C}`, `\boxed{C is right}`.
-- Without a box: the last statement such as "The answer is (C)", "The correct option is C", "Answer: C", "I choose C",
-  "C is correct"; or a letter as the whole text or its last line.
+- Without a box: `<answer>C</answer>`; or the last statement such as "The answer is (C)", "The correct option is C",
+  "Answer: C", "I choose C", "C is correct"; or a letter as the whole text or its last line.
 - A second letter beside it (`C or D`, `C/D`, `C (or D)`) or behind a change of mind ("C. Wait, actually it is D.")
   makes it none; "C, not D" stays C.
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from cleaner_rl.tasks.grading.extraction import boxed
+from cleaner_rl.tasks.grading.extraction import boxed_answer
 from cleaner_rl.tasks.grading.grades import Grade, Outcome
 from cleaner_rl.tasks.grading.normalise import normalise
 from cleaner_rl.tasks.task import Task
@@ -25,20 +25,24 @@ _OPTION_LINE = re.compile(r"^[ \t]*(?:[-*][ \t]+)?\**\(?([A-Z])\)?[.):][ \t]*\S"
 
 # Model text decides what these see: possessive quantifiers give nothing back, so a long run is never tried twice.
 _MARKUP = re.compile(
-    r"\btext(?=\{)"
+    r"\btext(?=\{)|</?[a-z]{1,10}>|\\[()\[\]]"
     r"|\\(?:text|textbf|textit|textsf|textrm|mathrm|mathbf|mathsf|bf|rm|quad|qquad|left|right|[,;!: ])(?![a-zA-Z])"
     r"|[*`$\"{}\\“”_]"
 )
 _VERB = r"(?:\s*+(?:is|should be|would be|must be|will be)\b|\s*+[:=-])"
+_ADVERB = r"(?:[\s,]*+\b(?:definitely|clearly|certainly|indeed|probably|likely|therefore|thus|simply|then)\b)?+,?+"
 _CHOSEN = r"[\s:(\[]*+(?:(?:option|choice|answer|letter)\b[\s:]*+)?[(\['\s]*+(?P<letter>[A-Z])\b(?!['’][a-z]|-\d)"
 _STATED = re.compile(
     r"\b(?:answer|option|choice)(?:\s+(?:to|for)\s+(?:this|the)\s+(?:question|problem))?(?P<verb>"
     + _VERB
     + r")"
+    + _ADVERB
     + _CHOSEN,
     re.IGNORECASE,
 )
-_CHOOSING = re.compile(r"\bI(?:'ll|'d| would| will)?\s+(?:choose|pick|select|go with)\b" + _CHOSEN, re.IGNORECASE)
+_CHOOSING = re.compile(
+    r"\b(?:I|we)(?:'ll|'d| would| will)?\s+(?:choose|pick|select|go with)\b" + _CHOSEN, re.IGNORECASE
+)
 _CALLED_RIGHT = re.compile(
     r"(?<![\w'’])(?P<letter>[A-Z])[)\].]?\s+is\s+(?:the\s+)?(?:correct|right|best)(?:\s+(?:answer|option|choice)|\s*(?:[.!,;]|$))",
     re.MULTILINE,
@@ -51,12 +55,14 @@ _JOINED = re.compile(
     r"(?P<other>[A-Z])\b(?![\w'’])",
 )
 _CHANGED = re.compile(
-    r"\b(?:wait|actually|correction|on second thought|scratch that|no,|or maybe|or possibly)\b", re.IGNORECASE
+    r"\b(?:wait|actually|correction|on second thought|scratch that|or maybe|or possibly)\b|\bno[,.]", re.IGNORECASE
 )
 _ANY_LETTER = re.compile(r"(?<![\w'’])([A-Z])(?![\w'’]|-\d)")
 _REFUTED = re.compile(r"[)\]]?\s*(?:is|are|was)(?:n't|\s+(?:not|wrong|incorrect|false))", re.IGNORECASE)
+_JOINING = re.compile(r"[/+&]|\b(?:or|and|nor|maybe|perhaps|possibly|either|also)\b")
 _SENTENCE_GOES_ON = re.compile(r"\s+[a-z]")
 _AFTER_A_LETTER = re.compile(r"\s+(?:is|because|since|as|and|but|not|or|which|with|by)\b")
+_TAGGED = re.compile(r"<answer>([^<]{1,200})</answer>")
 LONGEST_LINE = 200
 
 
@@ -101,12 +107,15 @@ def reference_letter(truth: str) -> str | None:
 
 def choice_letter(text: str, letters: str = LETTERS) -> str | None:
     """Return the letter that a text chooses; None if it chooses none of `letters`, or more than one."""
-    if (box := boxed(text)) is not None:
+    if (box := boxed_answer(text)) is not None:
         letter = _whole(box, any_case=True)
     else:
         plain = _MARKUP.sub(" ", text)
         said = _last_statement(plain)
-        letter = _of_statement(plain, said) if said else _whole_text(plain)
+        tagged = _TAGGED.findall(text)
+        letter = (
+            _whole(tagged[-1], any_case=True) if tagged else _of_statement(plain, said) if said else _whole_text(plain)
+        )
     return letter if letter is not None and letter in letters else None
 
 
@@ -168,18 +177,23 @@ def _whole(text: str, any_case: bool) -> str | None:
 
 
 def _hedged(letter: str, behind: str) -> bool:
-    """Whether another letter is named beside this one, or in place of it."""
-    joined = _JOINED.match(behind)
-    if joined and _counts(joined, "other", letter, behind):
+    """Whether the letter is taken back: refuted, or another is named beside it or in place of it."""
+    if _REFUTED.match(behind):  # "B is not correct"
         return True
+    joined = _JOINED.match(behind)
+    if joined and _counts(joined["other"], behind[joined.end() :], letter):
+        # "C (D is close)" says something about D; "C or D is right" doesn't decide.
+        about = _SENTENCE_GOES_ON.match(behind, joined.end()) and not _JOINING.search(joined[0])
+        if not about:
+            return True
     changed = _CHANGED.search(behind, 0, 2_000)
     if not changed:
         return False
     later = _ANY_LETTER.finditer(behind, changed.end(), changed.end() + 200)
-    return any(_counts(match, 1, letter, behind) for match in later)
+    named = [match[1] for match in later if _stands_alone(match[1], behind[match.end() :])]
+    return bool(named) and named[-1] != letter
 
 
-def _counts(match: re.Match[str], group: str | int, letter: str, text: str) -> bool:
+def _counts(other: str, behind: str, letter: str) -> bool:
     """Whether a letter in the text behind a choice is another choice."""
-    other, behind = match[group], text[match.end(group) :]
     return other != letter and _stands_alone(other, behind) and not _REFUTED.match(behind)

@@ -36,7 +36,7 @@ _LOOSE_SPACE = re.compile(r"(?<![0-9A-Za-z]) | (?![0-9A-Za-z])")
 _NAME = re.compile(r"\b(?:and|or|infinity|inf|pi|ln|log|exp|sqrt|(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?)")
 _SHORT_WORDS = {"no", "on", "up", "in", "is", "it", "at", "if", "we", "he", "so", "to", "go"}
 _ALTERNATIVES = re.compile(
-    r"\b(?:or|either|maybe|perhaps|possibly|probably|not|isn't|unless|guess|unsure)\b|\\(?:lor|vee|neg|ne|neq)\b",
+    r"\b(?:or|either|maybe|perhaps|possibly|probably|not|isn't|unless|guess|unsure|wrong|incorrect|more|less|fewer|least|most)\b|\\(?:lor|vee|neg|ne|neq)\b",
     re.IGNORECASE,
 )
 _SEVERAL = re.compile(r",|;|\\pm|\\mp|\\cup|\\\{|\b(?:and|or)\b|\\lor|\\vee|\\ne")
@@ -53,12 +53,17 @@ _EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
 _VARIABLE = re.compile(r"\\?[a-zA-Z]+(?:_\{?\w+\}?)?")
 _CLOCK = re.compile(r"(\d+(?::\d+)+)\s*([ap]\.?m\.?)?", re.IGNORECASE)
 _OPEN_INTERVAL = re.compile(r"([\[\]])([^\[\]()]*,[^\[\]()]*)([\[\]])")
+_ANGLED = re.compile(r"\\langle(?![a-zA-Z])([^<>]*)\\rangle(?![a-zA-Z])")
+_FALLING = re.compile(r"([^<>]+)(>|\\geq?(?![a-zA-Z]))([^<>]+)(>|\\geq?(?![a-zA-Z]))([^<>]+)")
+_RISING = {">": "<", "\\ge": "\\le", "\\geq": "\\le"}
 _COLUMN = re.compile(r"\\begin\{([pb]matrix)\}([^&]*)\\end\{\1\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|\s")
 _LETTER = re.compile(r"(?<![a-zA-Z])[a-zA-Z](?![a-zA-Z])")
 _TRIG = re.compile(
     r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?\s*(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?\s*[)}]?(?!\s*\^)"
 )
+_HALF_LINE = re.compile(r"[a-zA-Z]\s*(?P<sign>[<>]|\\[lg](?:t|eq?(?:slant)?))(?![a-z])\s*(?P<bound>[^<>,=]+)")
+_RELATION = re.compile(r"[<>]|\\(?:[lg](?:t|eq?(?:slant)?))(?![a-zA-Z])")
 _YES_OR_NO = ("yes", "no", "true", "false")
 _REASON = re.compile(r"(yes|no|true|false)\s*[,.;:]?\s*(?:because|since|as)\b.*", re.DOTALL)
 _SAME = (
@@ -175,6 +180,8 @@ def _as_quantities(truth: str, answer: str) -> tuple[bool, str] | _Question:
         return equal, "The numbers are equal." if equal else "The numbers differ."
     if wanted and wanted.value.denominator == 1 and not given and _list_of_numbers(given_head):
         return False, "The answer is a list, the reference one number."
+    if given and _list_of_numbers(wanted_head):
+        return False, "The answer is one number, the reference a list."
     if wanted_unit == given_unit:
         return _Question(*_algebra(truth, answer, wanted_head, given_head, wanted_unit))
     if wanted_unit and given_unit:
@@ -206,14 +213,21 @@ def _too_kind(truth: str, answer: str) -> str | None:
         return "The answer gives alternatives."
     if _REMAINDER.search(_MOD.sub("", answer)) and not _REMAINDER.search(truth):
         return "The answer is left to be computed modulo something."
-    if truth.startswith("\\{") and answer.startswith("(") and "," in answer:
-        return "The answer is a tuple, the reference a set."
+    starts = {truth[:1], answer[:1]}
+    if starts == {"\\", "("} and "," in truth and "," in answer and "\\{" in (truth[:2], answer[:2]):
+        return "One of the two is a tuple, the other a set."
+    if bool(_RELATION.search(truth)) != bool(_RELATION.search(answer)) and (_bare_list(truth) or _bare_list(answer)):
+        return "One of the two is an inequality, the other a list."
     if bool(_CLOCK.fullmatch(truth)) != bool(_CLOCK.fullmatch(answer)) and ":" in truth + answer:
         return "One of the two is a ratio or a time of day."
     wanted, given = set(_letters(truth)), set(_letters(answer))
     if wanted != given and {each.lower() for each in wanted} == {each.lower() for each in given}:
         return "The letters differ by their case."
     return None
+
+
+def _bare_list(text: str) -> bool:
+    return bool(re.search(r",|;|\b(?:and|or)\b", text)) and not re.search(r"[(\[{<>=]", text)
 
 
 def _letters(text: str) -> list[str]:
@@ -223,18 +237,18 @@ def _letters(text: str) -> list[str]:
 def _part(truth: str, answer: str) -> str | None:
     """Of an answer that says more than one thing in a row, the one that counts; None if two of them are at odds."""
     answer = _IMPLIES.split(answer)[-1].strip()
+    wanted = number(truth)
     near = [normalise(part) for part in _NEAR.split(answer)]
     if len(near) > 1:
         values = [found.value for part in near if (found := number(_bare(_value(part))))]
         if any(abs(each - values[0]) * 100 > abs(values[0]) for each in values):
             return None
-        wanted = number(truth)
         answer = near[-1] if wanted and wanted.digits else near[0]
     if "=" not in answer or _several(answer):
         return answer
     parts = [normalise(part) for part in _EQUALS.split(answer)]
-    values = [found.value for part in parts if (found := number(_bare(part)))]
-    if any(each != values[0] for each in values):
+    written = [found for part in parts if (found := number(_bare(part)))]
+    if any(not same_number(wanted or written[0], each) for each in written):
         return None
     if "=" in truth:
         return answer
@@ -255,11 +269,29 @@ def _rewritten(text: str) -> str:
     if interval := _OPEN_INTERVAL.fullmatch(text):
         left, right = {"[": "[", "]": "("}[interval[1]], {"]": "]", "[": ")"}[interval[3]]
         text = f"{left}{interval[2]}{right}"
+    text = _ANGLED.sub(r"(\1)", text)
+    if falling := _FALLING.fullmatch(text):
+        text = f"{falling[5]} {_RISING[falling[4]]} {falling[3]} {_RISING[falling[2]]} {falling[1]}"
     if column := _COLUMN.fullmatch(text):
         text = "(" + column[2].replace("\\\\", ",") + ")"
     if "," not in text or not number(text):
-        text = _OR.sub(", ", text)
+        text = _union(_OR.split(text)) or _OR.sub(", ", text)
     return _TRIG.sub(r"\1(\2\\cdot\\frac{\\pi}{180})", text)
+
+
+def _union(parts: list[str]) -> str | None:
+    """Inequalities such as `x < 2` or `x > 3` as a union of intervals; None if some part is none."""
+    if len(parts) < 2:
+        return None
+    found = [_HALF_LINE.fullmatch(part.strip()) for part in parts]
+    return "\\cup".join(_interval(match) for match in found if match) if all(found) else None
+
+
+def _interval(match: re.Match[str]) -> str:
+    upper, closed = match["sign"].startswith(("<", "\\l")), "e" in match["sign"]
+    if upper:
+        return f"(-\\infty,{match['bound']}{']' if closed else ')'}"
+    return f"{'[' if closed else '('}{match['bound']},\\infty)"
 
 
 def _value(text: str) -> str:

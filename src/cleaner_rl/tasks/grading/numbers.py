@@ -6,7 +6,7 @@ Integers, decimals, `6.02e23`, `6.02 \times 10^{23}`, `10^6`, `3/4`, `\frac{3}{4
 Two numbers are equal if they have the same value, or if they differ by at most 5 millionths (`TOLERANCE`) of the
 larger one and one of them is a rounding of the other: a decimal with a fraction part and six significant digits or
 more, beside an exact value or a decimal with more digits. Integers are never rounded. So `0.333333` is 1/3 and `0.333`
-isn't; `0.1234567` isn't `0.1234568`; and no number equals one of twice its size, or zero.
+isn't; `0.1234567` isn't `0.1234568`; and a number never equals one of twice its size, or zero.
 
 Thousands are read where the grouping is unambiguous: `1,234`, `1 234 567`, `1\,234`, `1{,}234`, `1'234`, `12,34,567`,
 `1.234.567`, `1.234,5`. A comma with a space behind it separates two numbers, so `12, 144` is a list. `3,5` is a decimal
