@@ -41,6 +41,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    judge(["\\frac{1}{2}"], "x^{2}+1")  # the parser builds its tables at first use, which no answer should pay for
     _say(answers, {"ready": True})
     for line in sys.stdin:
         question = json.loads(line)
