@@ -103,7 +103,8 @@ def test_g1_a_verifier_that_is_killed_is_a_fault_and_the_answer_is_graded_again(
     assert pool.ask(["1/3"], "2/6").equal is True
     (worker,) = pool._idle
     os.kill(worker._process.pid, signal.SIGKILL)
-    assert asyncio.run(grade(task(truth="1/3"), "\\boxed{2/6}", {"math": MathGrader(pool)})).outcome is Outcome.RIGHT
+    judged = asyncio.run(grade(task(truth="x+1"), "\\boxed{1+x}", {"math": MathGrader(pool)}))
+    assert judged.outcome is Outcome.RIGHT
 
 
 def test_g1_the_deadline_is_the_graders_own_and_waiting_for_a_process_is_not_part_of_it(pool: MathPool) -> None:
@@ -111,7 +112,7 @@ def test_g1_the_deadline_is_the_graders_own_and_waiting_for_a_process_is_not_par
 
     async def together() -> list[Outcome]:
         grader = MathGrader(pool)
-        grades = await asyncio.gather(*[grader.grade(task(truth="1/3"), f"\\boxed{{{n}/9}}") for n in range(1, 9)])
+        grades = await asyncio.gather(*[grader.grade(task(truth="x+3"), f"\\boxed{{{n}+x}}") for n in range(1, 9)])
         return [each.outcome for each in grades]
 
     outcomes = asyncio.run(together())
@@ -120,11 +121,11 @@ def test_g1_the_deadline_is_the_graders_own_and_waiting_for_a_process_is_not_par
 
 
 def test_g3_a_hanging_answer_is_stopped_from_another_thread(hasty: MathPool) -> None:
-    heard: list[object] = []
-    thread = threading.Thread(target=lambda: heard.append(hasty.ask(["1"], "9^{9^{9^8}}").equal))
+    heard: list[math_pool.MathVerdict] = []
+    thread = threading.Thread(target=lambda: heard.append(hasty.ask(["1"], "9^{9^{9^8}}")))
     thread.start()
-    thread.join(60)
-    assert heard == [False]
+    thread.join(100)
+    assert [verdict.equal for verdict in heard] == [False], heard
 
 
 def test_g3_an_event_loop_in_another_thread_goes_on_while_an_answer_hangs(hasty: MathPool) -> None:

@@ -42,7 +42,7 @@ WORKER = Path(__file__).with_name("math_worker.py")
 START_SECONDS = 120.0
 MORE_TIME = 4
 """How much more CPU time a question gets that is asked again, alone."""
-WALL_FACTOR = 10
+WALL_FACTOR = 60
 """Wall time for each second of CPU time: a process that gets less of a core than this is the machine's fault."""
 REMEMBERED = 4_096
 OWN_DEATHS = {

@@ -28,6 +28,8 @@ TOLERANCE = sympy.Rational(5, 1_000_000)
 EXACT = sympy.Rational(1, 10**40)
 """Between two exact values, which are computed to `PLACES` digits."""
 PLACES = 50
+LARGEST_BITS = 1 << 24
+"""Of an integer that a power is computed to. A larger one stays a power, which compares fast: 3^{3^{27}}."""
 
 
 def main() -> None:
@@ -39,6 +41,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    judge(["\\frac{1}{2}"], "x^{2}+1")  # the parser builds its tables at first use, which no answer should pay for
     _say(answers, {"ready": True})
     for line in sys.stdin:
         question = json.loads(line)
@@ -117,7 +120,27 @@ def _equal(truth: list[object], given: list[object]) -> bool:
 
 def _parse(answer: str) -> list[object]:
     found: list[object] = parse(f"\\boxed{{{answer}}}", LATEX, parsing_timeout=None, raise_on_error=False)
-    return found
+    return [_with_imaginary_unit(each) for each in found]
+
+
+def _with_imaginary_unit(expression: object) -> object:
+    """The same with `i` as the imaginary unit, which math-verify reads as a variable."""
+    if not isinstance(expression, sympy.Basic):
+        return expression
+    units = {each: sympy.I for each in expression.free_symbols if str(each) == "i"}
+    return expression.xreplace(units) if units else expression
+
+
+def _bounded_power(base: sympy.Integer, exponent: sympy.Basic) -> sympy.Basic | None:
+    """The power of an integer; None, which leaves it as it is written, if it has too many digits to write out."""
+    if isinstance(exponent, sympy.Integer) and int(base).bit_length() * abs(int(exponent)) > LARGEST_BITS:
+        return None
+    power: sympy.Basic | None = _power(base, exponent)
+    return power
+
+
+_power = sympy.Integer._eval_power
+sympy.Integer._eval_power = _bounded_power
 
 
 def _say(answers: TextIO, value: dict[str, object]) -> None:
