@@ -4,9 +4,8 @@ A case is an input and the output it should give. Without an `entry` the input i
 the output what it prints. With one, the program defines a function, or a class `Solution` with a method, of that name;
 the input is `{"args": [...], "kwargs": {...}}` and the output the value that the call returns, both as JSON.
 
-Floats may differ by a part in 100,000, as in LiveCodeBench's runner when it was first published: it compared integers
-exactly and other numbers with `numpy.allclose` (rtol 1e-5, atol 1e-8). Its present one (`lcb_runner`'s `testing_util`)
-compares the decimals of a line exactly, so that 0.3333333333 fails where 0.333333 is wanted.
+Floats may differ by a part in 100,000. LiveCodeBench's runner (`lcb_runner`'s `testing_util`) compares the decimals of
+a line exactly, so that there 0.3333333333 fails where 0.333333 is wanted.
 """
 
 from __future__ import annotations
