@@ -34,6 +34,7 @@ SLIM = {
     "sandbox_checkpoint": "--json --cells 20 --rounds 3",
     "sandbox_faults": "--json --calls 800 --kills 8",
     "sandbox_fuzz": "--json --runs 160 --seed 1",
+    "sandbox_tenants": "--json --seconds 8 --rounds 1",
     "sandbox_load": "--json --calls 2000 --outstanding 2000 --connections 500 --mixed-calls 100",
 }
 ENGINE = {
@@ -75,10 +76,16 @@ def stock(figures: Any) -> Iterator[bool]:
     yield figures["with_calls"] > 0
 
 
+def tenants(figures: Any) -> Iterator[bool]:
+    """A hostile tenant costs its neighbour time, and no session and no result."""
+    yield not any(figures[name] for name in ("evicted_across", "lost", "wrong"))
+
+
 CHECKS: dict[str, Callable[[Any], Iterator[bool]]] = {
     "grading": grading,
     "sandbox_faults": faults,
     "sandbox_load": load,
+    "sandbox_tenants": tenants,
     "stock": stock,
 }
 

@@ -48,7 +48,7 @@ class State:
         self.opened: Opened = []
         self.obstacles = 0
         self.stopped = False
-        """Whether it is a checkpoint that was seen asleep and stopped: nothing of it runs until it is told to."""
+        """Whether it is a checkpoint that was seen asleep and stopped: nothing of it runs until its next command."""
 
     def command(self, message: tuple[Any, ...], files: list[int], within_limits: Check) -> None:
         """Tell it what to do, whatever was done to it before."""
