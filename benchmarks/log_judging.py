@@ -33,7 +33,6 @@ def figures() -> dict[str, dict[str, int]]:
         example = json.loads(line)
         source, name = example["source"], example["tool"]
         found = judge_call(
-            tools,
             tools.call(name, {}, 0, 0),
             example["text"],
             example.get("fields", {}),

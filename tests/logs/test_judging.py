@@ -29,7 +29,7 @@ def judged(
     text: str, tool: str = "python", no_error_means_success: bool = False, arguments: Any = None, **fields: Any
 ) -> Judged:
     call = TOOLS.call(tool, {} if arguments is None else arguments, 0, 0)
-    return judge_call(TOOLS, call, text, fields, no_error_means_success=no_error_means_success)
+    return judge_call(call, text, fields, no_error_means_success=no_error_means_success)
 
 
 def test_the_error_rate_on_the_labelled_results_is_the_documented_one() -> None:

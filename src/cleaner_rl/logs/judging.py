@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cleaner_rl.logs.calls import LoggedTools
 from cleaner_rl.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
-from cleaner_rl.tools import Status, ToolCall, ToolResult, read_json
+from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult, read_json
 
 
 class By(StrEnum):
@@ -76,15 +75,15 @@ ERROR_TYPES = {
     "timeout": Status.TIMEOUT,
 }
 """Inspect's types of a tool's error; every other one is an error of the program or of its arguments."""
+PROGRAMS = (CallKind.PYTHON, CallKind.SHELL)
+"""Kinds of calls whose errors are part of what they print."""
 EXIT_FIELDS = ("exit_code", "returncode", "return_code", "exitCode")
 FLAG_FIELDS = ("is_error", "isError")
 BAD_WORDS = {"error", "failed", "failure", "exception"}
 GOOD_WORDS = {"success", "ok", "completed", "finished"}
 
 
-def judge_call(
-    tools: LoggedTools, call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False
-) -> Judged:
+def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False) -> Judged:
     """Judge how a call ended, by the text of its result and the fields of the message that holds it.
 
     `no_error_means_success`: the source has a field for errors, so that a result without one is a success. Tools that
@@ -94,15 +93,15 @@ def judge_call(
     by = By.FIELD
     if (
         status is Status.OK
-        and tools.runs_programs(call.name)
+        and call.kind in PROGRAMS
         and _exit_code(fields) is None
         and ending_traceback(text) is not None
     ):
         return Judged(None, By.NOTHING)
-    if status is None and no_error_means_success and not tools.runs_programs(call.name):
+    if status is None and no_error_means_success and call.kind not in PROGRAMS:
         status = Status.OK
     elif status is None:
-        status = read_text(text, python=tools.runs_python(call.name))
+        status = read_text(text, python=call.kind is CallKind.PYTHON)
         by = By.NOTHING if status is None else By.TEXT
     if call.problem is not None:
         # Where all went well, somebody could read the call after all.

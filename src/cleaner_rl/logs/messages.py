@@ -293,9 +293,7 @@ class Reader:
         return tuple(results) if len(results) == len(calls) else ()
 
     def _result(self, call: ToolCall, heard: Heard) -> ToolResult | None:
-        found = judge_call(
-            self.tools, call, heard.text, heard.fields, no_error_means_success=self.dialect.no_error_means_success
-        )
+        found = judge_call(call, heard.text, heard.fields, no_error_means_success=self.dialect.no_error_means_success)
         self.judged[found.by] += 1
         return found.result
 
