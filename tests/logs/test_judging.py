@@ -13,7 +13,7 @@ from benchmarks.log_judging import figures
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.judging import By, Judged, judge_call, read_text
 from cleaner_rl.logs.tracebacks import ending_traceback
-from cleaner_rl.tools import ExceptionInfo, Status
+from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall
 from tests.logs.cases import raised
 
 TOOLS = Reading().tools
@@ -176,12 +176,16 @@ def test_chained_tracebacks_are_one() -> None:
     assert ending_traceback(apart) == (len(first) + len("\nhandled\n"), ExceptionInfo("RuntimeError", "y"))
 
 
-@given(st.text(), st.booleans())
-def test_any_text_gets_one_of_three_answers(text: str, python: bool) -> None:
-    assert read_text(text, python=python) in (None, Status.OK, Status.ERROR, Status.TIMEOUT)
+def called(kind: CallKind) -> ToolCall:
+    return ToolCall(kind, {}, "", 0, 0, kind=kind)
+
+
+@given(st.text(), st.sampled_from(CallKind))
+def test_any_text_gets_an_answer_or_none(text: str, kind: CallKind) -> None:
+    assert read_text(text, called(kind)) in (None, *Status)
 
 
 @given(st.text(st.characters(categories=["Nd", "Zs", "Pd"], include_characters="\n.,()[]"), min_size=1))
 def test_numbers_are_no_failure(text: str) -> None:
-    assert read_text(text, python=True) in (None, Status.OK)
-    assert read_text(text, python=False) in (None, Status.OK)
+    for kind in CallKind:
+        assert read_text(text, called(kind)) in (None, Status.OK)
