@@ -46,7 +46,7 @@ from cleaner_rl.logs.sentences import (
     printed,
     said,
 )
-from cleaner_rl.logs.signals import EXIT_STATUSES, NOT_ENDED, Opened, Signals, field_signals, open_text
+from cleaner_rl.logs.signals import EXIT_STATUSES, NOT_ENDED, PROGRAMS, Opened, Signals, field_signals, open_text
 from cleaner_rl.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 
@@ -69,8 +69,6 @@ class Judged:
 
 
 UNSURE = Judged(None, By.NOTHING)
-PROGRAMS = (CallKind.PYTHON, CallKind.SHELL)
-"""Kinds of calls whose errors are part of what they print."""
 DOUBT = re.compile(
     r"\b(?:error|errors|exception|traceback|failed|failure|fatal|invalid|denied|cannot|can't|unable|timed out|timeout|"
     r"no such file|not found|not recognized|usage:|aborted|killed|refused|unexpected|unsupported|undefined)\b",
@@ -120,7 +118,8 @@ def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error
         # Where all went well, somebody could read the call after all.
         malformed = ToolResult(Status.MALFORMED, text, explanation=call.problem)
         return UNSURE if status is Status.OK else Judged(malformed, By.FIELD)
-    if status is None:
+    if status is None or (status is Status.FAULT and told.status is not Status.FAULT):
+        # A fault makes the whole trajectory unusable, and words are not enough for that.
         return UNSURE
     return Judged(worded(text if opened.signals.silent else opened.text, status), by)
 
@@ -188,10 +187,10 @@ def _of_silence(call: ToolCall) -> Status | None:
 
 def _of_python(text: str, call: ToolCall) -> Status | None:
     first, *_, last = [*text.splitlines(), text.splitlines()[-1]]
-    if (status := said(text, CallKind.PYTHON)) is not None and first not in call.code:
-        return status
     if ending_traceback(text) is not None:
         return None if PRINTS_TRACEBACK.search(call.code) else Status.ERROR
+    if (status := said(text, CallKind.PYTHON)) is not None and first not in call.code:
+        return status
     if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
         return None
     if LAST_LINE.match(last.strip()) and last not in call.code:
@@ -202,15 +201,15 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
 def _of_shell(text: str, call: ToolCall) -> Status | None:
     command = read_command(call.code)
     only_reads = command.runs_only(READERS)
-    harness = BY_HARNESS[:1] if only_reads else BY_HARNESS
-    if (status := next((status for status, pattern in harness if pattern.match(text)), None)) is not None:
+    if (status := said(text, CallKind.SHELL, BY_HARNESS[:1] if only_reads else BY_HARNESS)) is not None:
         return status
     lines = text.splitlines()
     if found := printed(lines, command):
         return found[0] if len(found) == 1 else None
-    decided = bool(command.deciding) and not command.deciding & READERS
-    if ending_traceback(text) is not None or ("python" in command.deciding and LAST_LINE.match(lines[-1].strip())):
-        return Status.ERROR if decided else Status.OK if only_reads else None
+    last_reads = not command.programs or bool(command.programs[-1] & READERS)
+    python = any("python" in program for program in command.programs)
+    if ending_traceback(text) is not None or (python and LAST_LINE.match(lines[-1].strip())):
+        return Status.OK if only_reads else None if last_reads else Status.ERROR
     if only_reads:
         return _of_reading(text, command)
     if FIRST_WORDS in text or LINE_OF_TROUBLE.search(text):
@@ -239,7 +238,7 @@ def _of_sql(text: str, _: ToolCall) -> Status | None:
     if (status := said(text, CallKind.SQL)) is not None:
         return status
     first, *others = text.splitlines()
-    if any(said(line, CallKind.SQL) for line in others):
+    if any(said(line, CallKind.SQL) for line in others if DOUBT.search(line)):
         return None
     return Status.OK if first[0] in ROWS else _of_doubt([first])
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from cleaner_rl.logs.commands import Command
+from cleaner_rl.logs.signals import PROGRAMS
 from cleaner_rl.tools import CallKind, Status
 
 BEFORE = r"(?:<tool_use_error>|Error:|ERROR:|Tool error:|ToolError:|McpError:|\s)*"
@@ -457,6 +458,15 @@ SILENT = _named(
 """Programs that print nothing when all is well, and something when it is not."""
 
 
+BEGINNING = 100
+HARNESS_WORDS = (
+    *("user", "permission", "reject", "denied", "deny", "declin", "cancel", "refus", "skip", "block", "approv", "hook"),
+    *("operator", "human", "reviewer", "administrator", "action", "operation", "command", "tool", "path", "access"),
+    *("forbid", "disallow", "interrupt", "timed out", "timeout", "time", "code", "program", "exec", "query", "request"),
+    *("cell", "script", "process", "file content", "output", "response", "result", "error", "function", "method"),
+    *("edit",),
+)
+"""Words of which each sentence of a harness has one in its first `BEGINNING` characters."""
 TAIL_LINES = 8
 """Lines at the end of a shell's text that `FAILED_TAIL` and `OK_TAIL` are looked for in."""
 NO_OUTPUT = re.compile(r"[(\[<]?(?:no (?:output|content|stdout)|empty output|empty)[)\]>.]?", re.IGNORECASE)
@@ -470,9 +480,16 @@ SILENTLY_OK = re.compile(
 """What harnesses write where a call gave nothing and nothing went wrong."""
 
 
-def said(text: str, kind: CallKind) -> Status | None:
-    """Return how a call ended by the sentence that a text begins with; None if there is none."""
-    return next((status for status, pattern in BY_KIND[kind] if pattern.match(text)), None)
+def said(text: str, kind: CallKind, sentences: Sentences = ()) -> Status | None:
+    """Return how a call ended by the sentence that a text begins with; None if there is none.
+
+    `sentences`: those to look for, instead of all of this kind of tool.
+    """
+    if kind in PROGRAMS:
+        beginning = text[:BEGINNING].lower()
+        if not any(word in beginning for word in HARNESS_WORDS):
+            return None  # nearly all texts of programs
+    return next((status for status, pattern in sentences or BY_KIND[kind] if pattern.match(text)), None)
 
 
 def printed(lines: Sequence[str], command: Command) -> tuple[Status, ...]:
