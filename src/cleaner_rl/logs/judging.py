@@ -75,7 +75,7 @@ DOUBT = re.compile(
     re.IGNORECASE,
 )
 NO_DOUBT = re.compile(
-    r"\b(?:0|no|without) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?|failed|failures?)[:=] ?0\b",
+    r"(?<![=\d.])\b(?:0|no|without) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?|failed|failures?)[:=] ?0\b",
     re.IGNORECASE,
 )
 """Words of trouble that say there is none."""
@@ -103,6 +103,12 @@ SHOWS_CONTENT = re.compile(
     r"read|view|cat|log|fetch|search|grep|tail|browse|page|content|open|resource|wiki|lookup|show", re.IGNORECASE
 )
 """Names of tools that show what somebody else wrote, which may be about an error."""
+INSTEAD_OF_CONTENT = re.compile(
+    r"<tool_use_error>|\[|(?:MCP error|McpError|\w*Error\b|Failed to|HTTP|Request (?:failed|timed)|The user|User|"
+    r"Permission to|Claude requested|Tool|Unknown tool|Input validation|File content \()",
+    re.IGNORECASE,
+)
+"""Beginnings of what a harness writes in place of such content."""
 
 
 def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False) -> Judged:
@@ -207,11 +213,12 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     if found := printed(lines, command):
         return found[0] if len(found) == 1 else None
     last_reads = not command.programs or bool(command.programs[-1] & READERS)
-    python = any("python" in program for program in command.programs)
-    if ending_traceback(text) is not None or (python and LAST_LINE.match(lines[-1].strip())):
-        return Status.OK if only_reads else None if last_reads else Status.ERROR
     if only_reads:
         return _of_reading(text, command)
+    if ending_traceback(text) is not None:
+        return None if last_reads else Status.ERROR
+    if LAST_LINE.match(lines[0].strip()) or LAST_LINE.match(lines[-1].strip()):
+        return None
     if FIRST_WORDS in text or LINE_OF_TROUBLE.search(text):
         return None
     if command.deciding & REPORTERS and not (command.programs[-1] & ECHOES and lines[-1] in call.code):
@@ -244,8 +251,9 @@ def _of_sql(text: str, _: ToolCall) -> Status | None:
 
 
 def _of_other(text: str, call: ToolCall) -> Status | None:
+    shows = SHOWS_CONTENT.search(call.name) is not None
     if (status := said(text, CallKind.OTHER)) is not None:
-        return status
+        return None if shows and not INSTEAD_OF_CONTENT.match(text) else status
     if FIRST_WORDS in text:
         return None
     lines = text.splitlines()

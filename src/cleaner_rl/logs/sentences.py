@@ -32,21 +32,27 @@ DENIED = (
     r"(?:The )?(?:user|operator|human|reviewer|administrator) (?:has )?(?:rejected|denied|declined|cancelled|"
     r"canceled|refused|chose to skip|aborted|skipped|did not approve)",
     r"\[Operation Cancell?ed\]",  # Gemini CLI
-    r"(?:Command|Tool call|Tool use|Action|Operation|Request|Edit)s? (?:was |has been |is )?(?:rejected|denied|"
-    r"blocked|declined|not approved|not allowed|not permitted|disallowed)\b",
-    r"(?:Command|Tool|Path|Operation|Action|Access to)\b.{0,200}? (?:is|was|are) (?:not (?:allowed|permitted)|"
-    r"blocked|denied|forbidden|disallowed|restricted)\b",
-    r"(?:Blocked|Denied|Rejected|Disallowed|Forbidden)(?: by|:| command)",
-    r"(?:This )?(?:command|tool|action|operation)\b.{0,80}? requires (?:approval|confirmation|permission)",
-    r"Approval (?:was )?(?:denied|required|declined|rejected)",
-    r"Not approved\b",
+    r"(?:Command|Tool call|Tool use)s? (?:was |has been |is )?(?:rejected|denied|blocked|declined|not approved|"
+    r"not allowed|not permitted|disallowed)\b",
+    r"(?:This |The )?(?:Command|Tool)\b.{0,200}? (?:is|was) (?:not (?:allowed|permitted)|blocked|denied|forbidden|"
+    r"disallowed)\b",
+    r"(?:This )?(?:command|tool) (?:call )?requires (?:approval|confirmation|permission)",
     r"(?:permission )?denied by (?:policy|the user|user|rule)",
 )
 """A person or a policy said no. That is not a mistake in the call."""
+BARRED = (
+    r"(?:Action|Operation|Request|Edit)s? (?:was |has been |is )?(?:rejected|denied|blocked|declined|not approved|"
+    r"not allowed|not permitted|disallowed)\b",
+    r"(?:Path|Operation|Action|Access to)\b.{0,200}? (?:is|was|are) (?:not (?:allowed|permitted)|blocked|denied|"
+    r"forbidden|disallowed|restricted)\b",
+    r"(?:Blocked|Denied|Rejected|Disallowed|Forbidden)(?: by|:| command)",
+    r"(?:This )?(?:action|operation)\b.{0,80}? requires (?:approval|confirmation|permission)",
+    r"Approval (?:was )?(?:denied|required|declined|rejected)",
+    r"Not approved\b",
+)
+"""The same, in words that a program may print about something else."""
 FORBIDDEN = (
-    r"Access (?:is )?denied\b",
-    r"Unauthori[sz]ed\b",
-    r"Forbidden\b",
+    r"(?:Access (?:is )?denied|Unauthori[sz]ed|Forbidden)(?:[:.!]| -| for| to| access|\n|\Z)",
     r"Only (?:SELECT|read-only) (?:queries|statements) are (?:allowed|permitted)",
     r"(?:psycopg2\S*: |ERROR: +)?permission denied for (?:table|relation|schema|database|view|function|sequence)\b",
     r"(?:ERROR: +)?cannot execute \w+(?: \w+)? in a read-only transaction",
@@ -55,7 +61,8 @@ FORBIDDEN = (
     r"(?:\w+ )?(?:API )?rate limit(?: has been)? (?:exceeded|reached)",
     r"(?:HTTP )?429 Too Many",
     r"Too Many Requests\b",
-    r".{0,80}?\b(?:403 Forbidden|401 Unauthori[sz]ed|status(?: code)?:? (?:401|403|429)\b)",
+    r"(?:(?:HTTP|Request|Failed|\w*Error)\b.{0,200}? )?(?:403 Forbidden|401 Unauthori[sz]ed)",
+    r"(?:HTTP|Request|Failed|\w*Error)\b.{0,200}? (?:status(?: code)?:? |HTTP )?(?:401|403|429)\b",
     r"Resource not accessible by (?:integration|personal access token)",
     r"Bad credentials\b",
     r"MCP error -?\d+: .{0,60}?(?:rate limit|not (?:allowed|permitted|authori[sz]ed)|forbidden|denied by|"
@@ -63,8 +70,7 @@ FORBIDDEN = (
 )
 """A server or a database doesn't allow it, or not so often."""
 TIMED_OUT = (
-    r"(?:The |Your )?(?:code|program|execution|command|query|request|tool|cell|script|operation|"
-    r"process)\b.{0,160}?\btimed[ -]?out\b",
+    r"(?:The |Your )?(?:code|program|execution|command|tool|cell|script)\b.{0,160}?\btimed[ -]?out\b",
     r"(?:The )?command .{0,2000}?was cancelled because it took more than",  # SWE-agent
     r"\[(?:The )?command (?:timed out|has no new output)",  # OpenHands
     r"EXECUTION TIMED OUT",
@@ -72,6 +78,7 @@ TIMED_OUT = (
     r"(?:Command|Execution|Query|Tool) (?:exceeded|reached) (?:the |its )?(?:time|maximum|timeout)",
 )
 EXPIRED = (
+    r"(?:The |Your )?(?:query|request|operation|process|connection|call)\b.{0,160}?\btimed[ -]?out\b",
     r"(?:Timeout|Timed out)(?:[:.!]| (?:after|while|waiting|exceeded|reached|error|occurred|expired))",
     r"(?:ERROR: +)?canceling statement due to (?:statement|lock) timeout",
     r"(?:Maximum|Max) execution time\b",
@@ -257,12 +264,12 @@ BY_HARNESS: Sentences = (
 )
 """Said instead of a tool's result, whatever the tool is."""
 BY_SERVICE: Sentences = (
-    (Status.REFUSED, _one_of(FORBIDDEN, flags=re.IGNORECASE)),
+    (Status.REFUSED, _one_of((*BARRED, *FORBIDDEN), flags=re.IGNORECASE)),
     (Status.TIMEOUT, _one_of(EXPIRED, flags=re.IGNORECASE)),
     (Status.FAULT, _one_of(BROKEN)),
     (Status.ERROR, _one_of(UNFIT, flags=re.IGNORECASE)),
 )
-"""Said by tools that run no programs: a program could print it."""
+"""Said by tools that run no programs; a program could print it."""
 BY_KIND: Mapping[CallKind, Sentences] = {
     CallKind.PYTHON: BY_HARNESS,
     CallKind.SHELL: BY_HARNESS,
