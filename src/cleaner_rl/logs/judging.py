@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cleaner_rl.logs.commands import Command, read_command
+from cleaner_rl.logs.commands import read_command
 from cleaner_rl.logs.sentences import (
     BY_HARNESS,
     NO_OUTPUT,
@@ -71,7 +71,9 @@ class Judged:
 UNSURE = Judged(None, By.NOTHING)
 DOUBT = re.compile(
     r"\b(?:error|errors|exception|traceback|failed|failure|fatal|invalid|denied|cannot|can't|unable|timed out|timeout|"
-    r"no such file|not found|not recognized|usage:|aborted|killed|refused|unexpected|unsupported|undefined)\b",
+    r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
+    r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
+    r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|conflict)\b",
     re.IGNORECASE,
 )
 NO_DOUBT = re.compile(
@@ -85,6 +87,11 @@ LINE_OF_TROUBLE = re.compile(
 )
 ROWS = "[(|+{0123456789"
 """What rows of a table begin with."""
+SQL_OK = re.compile(
+    r"(?:INSERT|UPDATE|DELETE|SELECT|CREATE|DROP|ALTER|COPY|BEGIN|COMMIT|MERGE)\b(?: \w+){0,3}$|Query (?:OK|executed)|"
+    r"\(?(?:\d+|no) rows?\b|.{0,60}?\bsuccessful",
+    re.IGNORECASE,
+)
 ECHOES = frozenset({"echo", "printf"})
 ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
@@ -92,7 +99,9 @@ PRINTS_TRACEBACK = re.compile(r"\b(?:print_exc|format_exc|print_exception|print_
 HANDLES = re.compile(r"\bexcept\b|Error\b|Exception\b")
 """Python that may print an exception's line and go on."""
 ERROR_ALONE = re.compile(
-    r"(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w", re.IGNORECASE
+    r"(?:#+ \w+\n)?(?:(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w|"
+    r"Error (?:(?:process|execut|fetch|read|load|gett|creat|call|runn|pars|connect|open|writ|send|invok)ing)\b)",
+    re.IGNORECASE,
 )
 NO_SUCH_THING = re.compile(
     r"(?:Error|Failed).*(?:not found|does not exist|no such|ENOENT|EACCES|EISDIR|invalid|required|missing|unable|"
@@ -103,9 +112,12 @@ SHOWS_CONTENT = re.compile(
     r"read|view|cat|log|fetch|search|grep|tail|browse|page|content|open|resource|wiki|lookup|show", re.IGNORECASE
 )
 """Names of tools that show what somebody else wrote, which may be about an error."""
+NUMBERED = re.compile(r"\s*\d+(?:\t|→)")
+"""A file's numbered lines."""
 INSTEAD_OF_CONTENT = re.compile(
     r"<tool_use_error>|\[|(?:MCP error|McpError|\w*Error\b|Failed to|HTTP|Request (?:failed|timed)|The user|User|"
-    r"Permission to|Claude requested|Tool|Unknown tool|Input validation|File content \()",
+    r"Permission to|Claude requested|(?:\w+ )?(?:API )?rate limit|Too many requests|Authentication|Tool|Unknown tool|"
+    r"Input validation|File content \()",
     re.IGNORECASE,
 )
 """Beginnings of what a harness writes in place of such content."""
@@ -207,14 +219,19 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
 def _of_shell(text: str, call: ToolCall) -> Status | None:
     command = read_command(call.code)
     only_reads = command.runs_only(READERS)
-    if (status := said(text, CallKind.SHELL, BY_HARNESS[:1] if only_reads else BY_HARNESS)) is not None:
-        return status
     lines = text.splitlines()
+    # What is read may begin with any sentence, but is rarely nothing else.
+    harness = BY_HARNESS[:1] if only_reads and len(lines) > 2 else BY_HARNESS
+    if (status := said(text, CallKind.SHELL, harness)) is not None:
+        return status
     if found := printed(lines, command):
         return found[0] if len(found) == 1 else None
     last_reads = not command.programs or bool(command.programs[-1] & READERS)
-    if only_reads:
-        return _of_reading(text, command)
+    complaining = complaints(text, command)
+    if complaining:
+        return Status.ERROR if complaining & command.deciding and (only_reads or len(lines) <= 3) else None
+    if only_reads:  # `grep -c` counts nothing, and fails
+        return None if text == "0" and "grep" in command.deciding else Status.OK
     if ending_traceback(text) is not None:
         return None if last_reads else Status.ERROR
     if LAST_LINE.match(lines[0].strip()) or LAST_LINE.match(lines[-1].strip()):
@@ -226,18 +243,9 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     return _of_doubt(lines)
 
 
-def _of_reading(text: str, command: Command) -> Status | None:
-    """Return what it means that programs show something which only read: that they did, unless they complain."""
-    if found := complaints(text, command):
-        return Status.ERROR if found & command.deciding else None
-    return None if text == "0" and "grep" in command.deciding else Status.OK  # `grep -c` counts nothing, and fails
-
-
 def _of_edit(text: str, call: ToolCall) -> Status | None:
     if (status := said(text, CallKind.EDIT)) is not None:
         return status
-    if call.arguments.get("command") == "view":
-        return Status.OK
     return Status.ERROR if _is_error_alone(text.splitlines(), call.name) else None
 
 
@@ -247,7 +255,10 @@ def _of_sql(text: str, _: ToolCall) -> Status | None:
     first, *others = text.splitlines()
     if any(said(line, CallKind.SQL) for line in others if DOUBT.search(line)):
         return None
-    return Status.OK if first[0] in ROWS else _of_doubt([first])
+    if first[0] in ROWS or SQL_OK.match(first):
+        return Status.OK
+    # A sentence is not what a table begins with.
+    return None if len(first.split()) > 4 and not re.search(r"[|\t,]", first) else _of_doubt([first])
 
 
 def _of_other(text: str, call: ToolCall) -> Status | None:
@@ -257,12 +268,14 @@ def _of_other(text: str, call: ToolCall) -> Status | None:
     if FIRST_WORDS in text:
         return None
     lines = text.splitlines()
+    if NUMBERED.match(text):
+        return Status.OK
     return Status.ERROR if _is_error_alone(lines, call.name) else _of_doubt(lines)
 
 
 def _is_error_alone(lines: list[str], name: str) -> bool:
     """Return whether a text is nothing but an error. Of a tool that shows content, only what no content says."""
-    if not ERROR_ALONE.match(lines[0]) or sum(map(len, lines)) > 1000:
+    if not ERROR_ALONE.match("\n".join(lines)) or sum(map(len, lines)) > 1000:
         return False
     return (
         len(lines) <= 5 if not SHOWS_CONTENT.search(name) else len(lines) == 1 and bool(NO_SUCH_THING.match(lines[0]))

@@ -16,7 +16,7 @@ from cleaner_rl.logs.commands import Command
 from cleaner_rl.logs.signals import PROGRAMS
 from cleaner_rl.tools import CallKind, Status
 
-BEFORE = r"(?:<tool_use_error>|Error:|ERROR:|Tool error:|ToolError:|McpError:|\s)*"
+BEFORE = r"(?:<tool_use_error>|#+ (?:Result|Error)\n|Error:|ERROR:|Tool error:|ToolError:|McpError:|\s)*"
 """What may stand before a sentence."""
 
 DENIED = (
@@ -38,6 +38,7 @@ DENIED = (
     r"disallowed)\b",
     r"(?:This )?(?:command|tool) (?:call )?requires (?:approval|confirmation|permission)",
     r"(?:permission )?denied by (?:policy|the user|user|rule)",
+    r"failed in sandbox\b.{0,80}?\bsandbox denied\b",  # Codex
 )
 """A person or a policy said no. That is not a mistake in the call."""
 BARRED = (
@@ -64,7 +65,8 @@ FORBIDDEN = (
     r"(?:(?:HTTP|Request|Failed|\w*Error)\b.{0,200}? )?(?:403 Forbidden|401 Unauthori[sz]ed)",
     r"(?:HTTP|Request|Failed|\w*Error)\b.{0,200}? (?:status(?: code)?:? |HTTP )?(?:401|403|429)\b",
     r"Resource not accessible by (?:integration|personal access token)",
-    r"Bad credentials\b",
+    r"(?:Authentication failed: )?Bad credentials\b",
+    r"Authentication (?:failed|required)\b",
     r"MCP error -?\d+: .{0,60}?(?:rate limit|not (?:allowed|permitted|authori[sz]ed)|forbidden|denied by|"
     r"unauthori[sz]ed)",
 )
@@ -128,6 +130,10 @@ UNFIT = (
 """The arguments are not what the tool takes."""
 
 EDIT_FAILED = (
+    r"Permission denied\b",
+    r".{0,80}?\bmade no changes\b",
+    r".{0,120}?\b(?:does not|doesn't|did not|didn't) match\b",
+    r".{0,120}?\b(?:not allowed|not supported|unrecognized|is required)\b",
     r"No (?:replacement|edit|change|insertion)s? (?:was|were) (?:performed|made|applied)",
     r"(?:The )?(?:String|Text|Content|old_str\w*|old text|search (?:string|text|block|pattern))\b.{0,4000}? "
     r"(?:not found|did not appear|does not (?:appear|exist|match)|was not found|is not unique|not unique|must "
@@ -177,6 +183,9 @@ EDIT_FAILED = (
     r"(?:PermissionError|FileNotFoundError|FileExistsError|IsADirectoryError|UnicodeDecodeError|OSError)\b",
 )
 EDIT_OK = (
+    r"(?!.{0,80}?\b(?:not|un|0) ?successfully).{0,80}?\bsuccessfully\b",
+    r"\[File: ",  # SWE-agent
+    r"\s*\d+(?:\t|→)",  # numbered lines
     r"(?:The )?(?:following )?(?:file|notebook|content|change|edit|patch)s?\b.{0,500}? (?:has been|have been|was|were|"
     r"is)(?: successfully)? (?:edited|updated|created|written|modified(?! since)|saved|deleted|applied|made)\b",
     r"(?:New )?[Ff]ile (?:created|written|edited|updated|saved|deleted|modified)(?: successfully)?",
@@ -250,6 +259,9 @@ SQL_FAILED = (
     r"aggregate functions are not allowed",
 )
 
+SQL_BEFORE = r"(?:Error:? |ERROR: +|Query failed: |\s)*?"
+"""What may stand before a database's sentence, which may begin in the same way."""
+
 
 def _one_of(patterns: Iterable[str], before: str = BEFORE, flags: int = 0) -> re.Pattern[str]:
     return re.compile(before + "(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")", flags)
@@ -279,12 +291,7 @@ BY_KIND: Mapping[CallKind, Sentences] = {
         *BY_SERVICE,
         *BY_HARNESS,
     ),
-    CallKind.SQL: (
-        *BY_SERVICE,
-        *BY_HARNESS,
-        (Status.ERROR, _one_of(SQL_FAILED)),
-        (Status.ERROR, _one_of(SQL_FAILED, "")),
-    ),
+    CallKind.SQL: (*BY_SERVICE, *BY_HARNESS, (Status.ERROR, _one_of(SQL_FAILED, SQL_BEFORE, re.IGNORECASE))),
     CallKind.OTHER: (BY_SERVICE[0], BY_HARNESS[0], *BY_SERVICE[1:], *BY_HARNESS[1:]),
 }
 """The sentences of each kind of tool, those that win first."""
@@ -402,7 +409,7 @@ FAILED_TAIL = (
         "ruby rspec bundle rake rails",
     ),
     _printed(Status.ERROR, r"^(?:PHP )?(?:Fatal|Parse) error: |^FAILURES!$", "php phpunit composer"),
-    _printed(Status.ERROR, r"^syntax error at .* line \d+|^Execution of .* aborted", "perl"),
+    _printed(Status.ERROR, r"^syntax error at .* line \d+|^Execution of .* aborted|^Can't (?:open|locate) ", "perl"),
     _printed(
         Status.ERROR,
         r"^(?:oh no|error: )|would be reformatted|^would reformat|^ERROR: .* Imports are incorrectly",
@@ -526,6 +533,8 @@ def _is_of(line: Printed, found: re.Match[str], command: Command) -> bool:
 
 def complaints(text: str, command: Command) -> set[str]:
     """Return the names of the shell and of the command's programs that complain in some line of a text."""
+    if not command.programs:
+        return set()
     names = "|".join(re.escape(name) for program in command.programs for name in program)
     found = re.finditer(rf"^(?:(?P<shell>{SHELL})|(?:{names}): )(?:.*?)(?:{TROUBLE})", text, re.MULTILINE)
     return {each["shell"] or each[0].partition(":")[0] for each in found}

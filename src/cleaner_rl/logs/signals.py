@@ -125,6 +125,8 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
 _HEADS, _PROGRAM_HEADS = _compiled(HEADS), _compiled(PROGRAM_HEADS)
 _TAILS, _PROGRAM_TAILS = _compiled(TAILS), _compiled(PROGRAM_TAILS)
+_NOTES = re.compile(r"(?:(?:\n|\A)\[(?:Jupyter|Current working|Python interpreter)[^\n]*\])+\Z")
+"""What OpenHands adds about the place that a call ran in."""
 _CLOSED = re.compile(r"\n?</output>\s*\Z")
 MARKED = ("exit", "return", "code", "status")
 """Words of which each mark has one."""
@@ -173,6 +175,10 @@ def open_text(text: str, call: ToolCall) -> Opened:
         stripped = text = stripped[len(RESPONSE[0]) : -len(RESPONSE[1])].strip()
     if stripped[:1] == "{":
         return _open_envelope(text, stripped, call)
+    if stripped[:1] == "[" and call.kind not in PROGRAMS and _is_list(stripped):
+        return Opened(text, Signals(status=Status.OK))
+    if found := _NOTES.search(stripped, max(0, len(stripped) - TAIL)):
+        stripped = text = stripped[: found.start()]
     ends = (stripped[:HEAD] + stripped[-TAIL:]).lower()
     if not any(word in ends for word in MARKED):
         return Opened(text)  # nearly all texts
@@ -210,6 +216,13 @@ def _open_envelope(text: str, stripped: str, call: ToolCall) -> Opened:
     if program or not own <= ENVELOPE:
         return Opened(inner, is_data=True)
     return Opened(inner, Signals(status=status))
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return isinstance(read_json(text), list)
+    except ValueError:
+        return False
 
 
 def _objects(fields: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
