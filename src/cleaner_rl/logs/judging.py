@@ -73,7 +73,8 @@ DOUBT = re.compile(
     r"\b(?:error|errors|exception|traceback|failed|failure|fatal|invalid|denied|cannot|can't|unable|timed out|timeout|"
     r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
     r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
-    r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|conflict)\b",
+    r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
+    r"conflict)\b",
     re.IGNORECASE,
 )
 NO_DOUBT = re.compile(
