@@ -74,9 +74,10 @@ DOUBT = re.compile(
     r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
     r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
     r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
-    r"conflict)\b",
+    r"conflict|exceeded|rate limit|no|not|nothing|none|never|\w+n't)\b",
     re.IGNORECASE,
 )
+"""Words that a text about trouble has in its first or last line."""
 NO_DOUBT = re.compile(
     r"(?<![=\d.])\b(?:0|no|without) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?|failed|failures?)[:=] ?0\b",
     re.IGNORECASE,
@@ -93,7 +94,11 @@ SQL_OK = re.compile(
     r"\(?(?:\d+|no) rows?\b|.{0,60}?\bsuccessful",
     re.IGNORECASE,
 )
-ECHOES = frozenset({"echo", "printf"})
+ECHOES = frozenset({"echo"})
+REPORTS = re.compile(r"--exit-code\b|--check\b|--verify\b")
+"""Options that make a program tell by its exit code."""
+HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1")
+"""What a shell does away with, or puts into a file, where programs complain."""
 ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
 PRINTS_TRACEBACK = re.compile(r"\b(?:print_exc|format_exc|print_exception|print_tb|exception\()")
@@ -199,7 +204,7 @@ def _of_silence(call: ToolCall) -> Status | None:
     """Return what it means that there is no text."""
     if call.kind is CallKind.SQL:
         return Status.OK
-    if call.kind is CallKind.SHELL and read_command(call.code).runs_only(SILENT):
+    if call.kind is CallKind.SHELL and read_command(call.code).runs_only(SILENT) and not HIDES_ERRORS.search(call.code):
         return Status.OK
     return None
 
@@ -228,18 +233,20 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     if found := printed(lines, command):
         return found[0] if len(found) == 1 else None
     last_reads = not command.programs or bool(command.programs[-1] & READERS)
-    complaining = complaints(text, command)
-    if complaining:
-        return Status.ERROR if complaining & command.deciding and (only_reads or len(lines) <= 3) else None
-    if only_reads:  # `grep -c` counts nothing, and fails
-        return None if text == "0" and "grep" in command.deciding else Status.OK
+    if complaints(text, command) or REPORTS.search(call.code):
+        return None
+    if lines[-1] == "0" and "grep" in command.deciding:
+        return None  # `grep -c` counts nothing, and fails
+    if only_reads:
+        return Status.OK
     if ending_traceback(text) is not None:
         return None if last_reads else Status.ERROR
     if LAST_LINE.match(lines[0].strip()) or LAST_LINE.match(lines[-1].strip()):
         return None
     if FIRST_WORDS in text or LINE_OF_TROUBLE.search(text):
         return None
-    if command.deciding & REPORTERS and not (command.programs[-1] & ECHOES and lines[-1] in call.code):
+    echoed = command.programs and command.programs[-1] & ECHOES and lines[-1] in call.code.rpartition("echo")[2]
+    if command.deciding & REPORTERS and not echoed:
         return None
     return _of_doubt(lines)
 

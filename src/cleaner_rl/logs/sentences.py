@@ -22,7 +22,8 @@ BEFORE = r"(?:<tool_use_error>|#+ (?:Result|Error)\n|Error:|ERROR:|Tool error:|T
 DENIED = (
     r"The user (?:doesn't|does not) want to (?:proceed|take this action)",  # Claude Code
     r"\[?Request interrupted by user",
-    r"Permission to use [\w-]+ (?:with .{0,2000}? )?(?:has been|was) denied",
+    r"Permission to \w+ .{0,2000}?(?:has been|was) denied",
+    r".{0,80}?\bdenied by your permission settings",
     r"Claude requested permissions? to .{0,400}? but you haven't granted it",
     r"\w+:?[\w ]* hook (?:error|blocked|denied)",
     r"(?:Pre|Post)ToolUse:\w+ hook",
@@ -60,6 +61,11 @@ FORBIDDEN = (
     r".{0,60}?attempt to write a readonly database",
     r"(?:ERROR \d+ \(\w+\).{0,40}?: )?(?:SELECT|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER) command denied to user",
     r"(?:\w+ )?(?:API )?rate limit(?: has been)? (?:exceeded|reached)",
+    r"You have exceeded .{0,40}?\b(?:rate limit|quota)",
+    r"(?:ERROR: +)?must be owner of\b",
+    r"(?:FATAL: +)?password authentication failed\b",
+    r"(?:\w+ )?(?:operations|statements|queries) are not (?:allowed|permitted)",
+    r".{0,40}?\bmust be within (?:one of )?the (?:workspace|allowed)",
     r"(?:HTTP )?429 Too Many",
     r"Too Many Requests\b",
     r"(?:(?:HTTP|Request|Failed|\w*Error)\b.{0,200}? )?(?:403 Forbidden|401 Unauthori[sz]ed)",
@@ -336,13 +342,13 @@ FAILED_LAST = (
         Status.ERROR, r"zsh: (?:command not found|no such file or directory|permission denied): (?P<program>\S+)$"
     ),
     _printed(Status.ERROR, rf"(?:\S*/)?(?P<program>[\w.+-]+): (?!warning|note).*?(?:{TROUBLE})"),
-    _printed(Status.ERROR, r"(?:fatal|error): ", "git"),
+    _printed(Status.ERROR, r"(?:fatal|error): |merge: \S+ - not something|No stash entries", "git"),
     _printed(
         Status.CRASHED, r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error|Killed)(?: +\(core dumped\))?$"
     ),
     _printed(Status.CRASHED, SHELL + r" *\d+ (?:Segmentation fault|Aborted|Illegal instruction|Bus error|Killed)\b.*$"),
 )
-"""Last lines. The program that they name is one that the exit code can be from."""
+"""First or last lines. The program that they name is one that the exit code can be from."""
 FAILED_TAIL = (
     _printed(Status.ERROR, r"^(?:fatal|error): |^ ! \[rejected\]|^CONFLICT \(|^Automatic merge failed", "git"),
     _printed(Status.ERROR, r"^(?:nothing (?:added )?to commit|no changes added to commit)", "git_commit"),
@@ -444,7 +450,7 @@ OK_TAIL = (
 )
 READERS = _named(
     """
-    ack ag awk basename bat cat cd column cut date df dirname dmesg du echo egrep fd fgrep file find free gawk
+    ack ag awk basename bat cat cd column cut date df dirname dmesg du echo egrep env fd fgrep file find free gawk
     git_blame git_branch git_diff git_grep git_log git_ls-files git_remote git_show git_status grep head hexdump
     history hostname id join journalctl less ls man more nl od paste printenv printf ps pwd readlink realpath rg sed
     seq sleep sort stat strings tac tail tr tree true uname uniq wc which whoami xxd zcat zgrep
@@ -509,9 +515,11 @@ def said(text: str, kind: CallKind, sentences: Sentences = ()) -> Status | None:
 def printed(lines: Sequence[str], command: Command) -> tuple[Status, ...]:
     """Return how a shell command ended, by the last lines of what it printed: nothing, one status, or two at odds."""
     for each in FAILED_LAST:
-        found = each.pattern.match(lines[-1])
-        if found and _is_of(each, found, command):
-            return (each.status,)
+        # A program that says first what is wrong may go on with advice.
+        for line in {lines[0], lines[-1]} if len(lines) <= TAIL_LINES else {lines[-1]}:
+            found = each.pattern.match(line)
+            if found and _is_of(each, found, command):
+                return (each.status,)
     if command.runs_only(READERS):
         return ()
     tail = "\n".join(lines[-TAIL_LINES:])
@@ -531,10 +539,7 @@ def _is_of(line: Printed, found: re.Match[str], command: Command) -> bool:
     return name in command.deciding or name == "-c" or name.startswith("syntax error")
 
 
-def complaints(text: str, command: Command) -> set[str]:
-    """Return the names of the shell and of the command's programs that complain in some line of a text."""
-    if not command.programs:
-        return set()
+def complaints(text: str, command: Command) -> bool:
+    """Return whether the shell, or a program by its name, complains in some line of a text."""
     names = "|".join(re.escape(name) for program in command.programs for name in program)
-    found = re.finditer(rf"^(?:(?P<shell>{SHELL})|(?:{names}): )(?:.*?)(?:{TROUBLE})", text, re.MULTILINE)
-    return {each["shell"] or each[0].partition(":")[0] for each in found}
+    return re.search(rf"^(?:{SHELL}|(?:{names or SHELL}): )(?!.*binary file matches)", text, re.MULTILINE) is not None
