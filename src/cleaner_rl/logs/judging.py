@@ -95,10 +95,10 @@ SQL_OK = re.compile(
     re.IGNORECASE,
 )
 ECHOES = frozenset({"echo"})
-REPORTS = re.compile(r"--exit-code\b|--check\b|--verify\b")
+REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bjq\b.* -\w*e")
 """Options that make a program tell by its exit code."""
-HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1")
-"""What a shell does away with, or puts into a file, where programs complain."""
+HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
+"""Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
 ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
 PRINTS_TRACEBACK = re.compile(r"\b(?:print_exc|format_exc|print_exception|print_tb|exception\()")

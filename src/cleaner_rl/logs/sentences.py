@@ -452,7 +452,7 @@ READERS = _named(
     """
     ack ag awk basename bat cat cd column cut date df dirname dmesg du echo egrep env fd fgrep file find free gawk
     git_blame git_branch git_diff git_grep git_log git_ls-files git_remote git_show git_status grep head hexdump
-    history hostname id join journalctl less ls man more nl od paste printenv printf ps pwd readlink realpath rg sed
+    history hostname id join journalctl less ls man more nl od paste printenv printf pwd readlink realpath rg sed
     seq sleep sort stat strings tac tail tr tree true uname uniq wc which whoami xxd zcat zgrep
     """
 )
@@ -461,7 +461,7 @@ REPORTERS = _named(
     """
     ./ [ [[ ansible-lint bandit bash black clang-format cmp codespell comm cspell diff eslint exit expr false flake8
     gofmt golangci-lint golint hadolint isort let markdownlint mypy nc npm_audit npm_outdated perl pgrep php ping
-    pip_check prettier pylint pyright ruby ruff safety semgrep service sh shellcheck stylelint systemctl test tsc
+    pip_check prettier ps pylint pyright ruby ruff safety semgrep service sh shellcheck stylelint systemctl test tsc
     vulture yamllint zsh
     """
 )
@@ -470,7 +470,7 @@ SILENT = _named(
     """
     . alias awk cat cd chmod chown cp cut date dd echo export find git_add git_branch git_checkout git_clean
     git_config git_diff git_fetch git_log git_merge git_mv git_rebase git_reset git_restore git_rm git_stash
-    git_status git_switch git_tag gunzip gzip head install kill ln ls mkdir mv patch pip_install popd printf ps
+    git_status git_switch git_tag gunzip gzip head install kill ln ls mkdir mv patch pip_install popd printf
     pushd rm rmdir rsync sed set sleep sort source sqlite3 sync tail tar tee touch tr true truncate umask uniq unset
     unzip wait wc zip
     """
