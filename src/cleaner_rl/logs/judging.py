@@ -74,7 +74,7 @@ DOUBT = re.compile(
     r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
     r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
     r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
-    r"conflict|exceeded|rate limit|no|not|nothing|none|never|\w+n't)\b",
+    r"conflict|exceeded|rate limit|already|no|not|nothing|none|never|\w+n't)\b",
     re.IGNORECASE,
 )
 """Words that a text about trouble has in its first or last line."""

@@ -246,7 +246,7 @@ SQL_FAILED = (
     r"syntax error at or near",
     r"near \".{0,80}?\": syntax error",
     r"(?:Table|View|Column|Index|Unknown column|Unknown table) ['\"`]\S+ (?:doesn't exist|already exists|in )",
-    r"table \S+ already exists",
+    r"(?:table|relation|index|view) \S+ already exists",
     r"invalid input syntax\b",
     r"division by zero\b",
     r"database is locked",
@@ -469,7 +469,7 @@ REPORTERS = _named(
 SILENT = _named(
     """
     . alias awk cat cd chmod chown cp cut date dd echo export find git_add git_branch git_checkout git_clean
-    git_config git_diff git_fetch git_log git_merge git_mv git_rebase git_reset git_restore git_rm git_stash
+    git_diff git_fetch git_log git_merge git_mv git_rebase git_reset git_restore git_rm git_stash
     git_status git_switch git_tag gunzip gzip head install kill ln ls mkdir mv patch pip_install popd printf
     pushd rm rmdir rsync sed set sleep sort source sqlite3 sync tail tar tee touch tr true truncate umask uniq unset
     unzip wait wc zip
@@ -514,9 +514,10 @@ def said(text: str, kind: CallKind, sentences: Sentences = ()) -> Status | None:
 
 def printed(lines: Sequence[str], command: Command) -> tuple[Status, ...]:
     """Return how a shell command ended, by the last lines of what it printed: nothing, one status, or two at odds."""
+    # A program that says first what is wrong may go on with advice. It is the one that decides if all of them do.
+    alone = len(lines) <= TAIL_LINES and all(program <= command.deciding for program in command.programs)
     for each in FAILED_LAST:
-        # A program that says first what is wrong may go on with advice.
-        for line in {lines[0], lines[-1]} if len(lines) <= TAIL_LINES else {lines[-1]}:
+        for line in (lines[-1], lines[0]) if alone else (lines[-1],):
             found = each.pattern.match(line)
             if found and _is_of(each, found, command):
                 return (each.status,)
