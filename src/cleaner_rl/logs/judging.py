@@ -74,10 +74,12 @@ DOUBT = re.compile(
     r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
     r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
     r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
-    r"conflict|exceeded|rate limit|already|no|not|nothing|none|never|\w+n't)\b",
+    r"conflict|exceeded|rate limit)\b",
     re.IGNORECASE,
 )
 """Words that a text about trouble has in its first or last line."""
+NEGATION = re.compile(r"\b(?:no|not|nothing|none|never|already|\w+n't)\b", re.IGNORECASE)
+"""Words by which a tool may say that it did nothing."""
 NO_DOUBT = re.compile(
     r"(?<![=\d.])\b(?:0|no|without) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?|failed|failures?)[:=] ?0\b",
     re.IGNORECASE,
@@ -292,8 +294,8 @@ def _is_error_alone(lines: list[str], name: str) -> bool:
 
 def _of_doubt(lines: list[str]) -> Status | None:
     """Return None if the first or the last line sounds like trouble."""
-    first, last = NO_DOUBT.sub("", lines[0][:200]), NO_DOUBT.sub("", lines[-1][-200:])
-    return None if DOUBT.search(first) or DOUBT.search(last) else Status.OK
+    ends = NO_DOUBT.sub("", f"{lines[0][:200]}\n{lines[-1][-200:]}")
+    return None if DOUBT.search(ends) or NEGATION.search(ends) else Status.OK
 
 
 READ: Mapping[CallKind, Callable[[str, ToolCall], Status | None]] = {

@@ -333,11 +333,7 @@ TROUBLE = (
 NODE = "node npm npx yarn pnpm tsx ts-node bun jest vitest tsc next vite eslint mocha"
 PYTEST = "pytest py.test tox nox make npm"
 FAILED_LAST = (
-    _printed(
-        Status.ERROR,
-        SHELL
-        + r"(?P<program>[^:\n]+): (?:command not found|not found|No such file or directory|Permission denied|.*)$",
-    ),
+    _printed(Status.ERROR, SHELL + r"(?P<program>[^:\n]+): "),
     _printed(
         Status.ERROR, r"zsh: (?:command not found|no such file or directory|permission denied): (?P<program>\S+)$"
     ),
@@ -424,7 +420,6 @@ FAILED_TAIL = (
     _printed(Status.ERROR, r"^gh: |^HTTP 4\d\d|GraphQL: |^could not |\bfailed: ", "gh"),
     _printed(Status.ERROR, r"^An error occurred \(\w+\)|^fatal error: |^Unable to locate credentials", "aws"),
     _printed(Status.ERROR, r"^ERROR: \(gcloud|^BadRequestException|^CommandException", "gcloud gsutil"),
-    _printed(Status.ERROR, r"^make: \*\*\* ", "make"),
 )
 """Lines at the end of what these programs print."""
 OK_TAIL = (

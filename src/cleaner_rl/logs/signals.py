@@ -255,8 +255,8 @@ def _status(fields: Mapping[str, Any]) -> Status | None:
 
 def _http_status(value: Mapping[str, Any]) -> Status | None:
     """Return what an object says that has a code of HTTP and a message."""
-    codes = (value.get(name) for name in ("status", "status_code", "statusCode", "code"))
-    code = next((int(each) for each in codes if re.fullmatch(r"[45]\d\d", str(each))), None)
+    codes = (str(value.get(name)) for name in ("status", "status_code", "statusCode", "code"))
+    code = next((int(each) for each in codes if re.fullmatch(r"[45]\d\d", each)), None)
     if code is None or "message" not in value:
         return None
     return Status.REFUSED if code in REFUSALS else Status.FAULT if code >= 500 else Status.ERROR
