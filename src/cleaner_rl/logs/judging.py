@@ -104,8 +104,6 @@ HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
 ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
 PRINTS_TRACEBACK = re.compile(r"\b(?:print_exc|format_exc|print_exception|print_tb|exception\()")
-HANDLES = re.compile(r"\bexcept\b|Error\b|Exception\b")
-"""Python that may print an exception's line and go on."""
 ERROR_ALONE = re.compile(
     r"(?:#+ \w+\n)?(?:(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w|"
     r"Error (?:(?:process|execut|fetch|read|load|gett|creat|call|runn|pars|connect|open|writ|send|invok)ing)\b)",
@@ -220,7 +218,7 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
     if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
         return None
     if LAST_LINE.match(last.strip()) and last not in call.code:
-        return None if not call.arguments or HANDLES.search(call.code) else Status.ERROR
+        return None
     return None if DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code else Status.OK
 
 
