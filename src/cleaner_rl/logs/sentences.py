@@ -460,7 +460,7 @@ REPORTERS = _named(
     vulture yamllint zsh
     """
 )
-"""Programs that end with an exit code for what they found, without a word of failure."""
+"""Programs that tell what they found by their exit code, and print nothing about a failure."""
 SILENT = _named(
     """
     . alias awk cat cd chmod chown cp cut date dd echo export find git_add git_branch git_checkout git_clean
