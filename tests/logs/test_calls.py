@@ -8,6 +8,7 @@ import pytest
 
 from cleaner_rl.logs import Reading, clean, read_record, write_record
 from cleaner_rl.purify import RepairConfig
+from cleaner_rl.tools import CallKind
 from tests.logs.cases import CASES, Case
 from tests.logs.rendering import hermes
 
@@ -40,6 +41,15 @@ def test_programs_in_fences_are_calls_and_their_failures_are_repaired() -> None:
     ]
 
 
+def test_programs_in_fences_are_calls_unasked_where_a_tool_answers_them() -> None:
+    record = fenced(CASES[0])
+    record["messages"][-1]["content"] += "\n```python\nprint(2)\n```"
+    trajectory = read_record(record, "openai", 0, Reading())
+    assert [len(turn.calls) for turn in trajectory.turns] == [1, 1, 0]
+    assert [turn.failed for turn in trajectory.turns] == [True, False, False]
+    assert write_record(trajectory) == record
+
+
 @pytest.mark.parametrize("words", ["{}\nIn metres, please.", "In metres, please.\n{}", "{}\n</tool_response>"])
 def test_a_person_s_words_beside_a_result_are_a_border(words: str) -> None:
     record = hermes(CASES[0])
@@ -58,9 +68,9 @@ def test_a_program_in_a_fence_is_for_the_tool_that_the_user_names() -> None:
 
 def test_a_tool_that_the_user_names_is_known_however_it_is_spelt() -> None:
     tools = Reading(("Solver",)).tools
-    assert tools.runs_python("Solver")
-    assert tools.runs_python("solver")
-    assert not tools.runs_python("search")
+    assert tools.kind("Solver", {}) is CallKind.PYTHON
+    assert tools.kind("solver", {}) is CallKind.PYTHON
+    assert tools.kind("search", {}) is CallKind.OTHER
 
 
 def test_as_much_as_can_be_made_out_of_a_broken_call_is_there_to_compare() -> None:

@@ -318,13 +318,13 @@ def test_a_newer_schema_is_refused_with_advice(tmp_path: Path) -> None:
     [file] = files.find(tmp_path)
     table = pq.read_table(file, partitioning=None)
     newer = pa.array([SCHEMA_VERSION + 1], pa.int32())
-    for metadata in ({b"cleaner_rl.schema_version": b"3"}, None):
+    for metadata in ({b"cleaner_rl.schema_version": b"4"}, None):
         changed = table.set_column(0, "schema_version", newer).replace_schema_metadata(metadata)
         pq.write_table(changed, file)
-        with pytest.raises(StoreError, match=r"schema version 3.*upgrade cleaner-rl"):
+        with pytest.raises(StoreError, match=r"schema version 4.*upgrade cleaner-rl"):
             list(read(tmp_path))
-    (tmp_path / "log").write_text('{"schema_version": 3}\n')
-    with pytest.raises(StoreError, match=r"schema version 3.*upgrade cleaner-rl"):
+    (tmp_path / "log").write_text('{"schema_version": 4}\n')
+    with pytest.raises(StoreError, match=r"schema version 4.*upgrade cleaner-rl"):
         list(read(tmp_path / "log"))
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
+from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import (
     AnyTrajectory,
     Edit,
@@ -47,7 +47,7 @@ def version_1() -> list[AnyTrajectory]:
         token_span("Let me see 🙂. ", [11, 12], [-0.5, -1.25], version=3),
         token_span("<tool_call>…", [13], [-0.1]),
         token_span("NameError", [14, 15]),
-        (ToolCall("python", {"code": "y"}, "y", 0, 12),),
+        (ToolCall("python", {"code": "y"}, "y", 0, 12, kind=CallKind.PYTHON),),
         (broken,),
     )
     unread = Turn(
@@ -63,7 +63,7 @@ def version_1() -> list[AnyTrajectory]:
         failed.reasoning,
         TokenSpan("<tool_call>!", token_span("", [31, 32]).ids, scores(-0.75, -0.125), scores(-3.0, -4.0, version=5)),
         token_span("2", [33]),
-        (ToolCall("python", {"code": "x", "deep": [1, {"a": None}]}, "x", 0, 12),),
+        (ToolCall("python", {"code": "x", "deep": [1, {"a": None}]}, "x", 0, 12, kind=CallKind.PYTHON),),
         (ToolResult(Status.OK, "2", versions={"python": "3.11.7"}),),
         edit=Edit(RepairMode.HINDSIGHT, RepairKind.GRAFT, (failed, unread), 0.625, "difflib", "", ("the error",)),
     )
@@ -105,6 +105,12 @@ def version_2() -> list[AnyTrajectory]:
     return [replace(cast("Trajectory[TokenSpan]", first), key=evaluated, info=info), second]
 
 
+def version_3() -> list[AnyTrajectory]:
+    command = ToolCall("Solver", {"command": "make test"}, "make test", 0, 12, kind=CallKind.SHELL)
+    ran = Turn(TextSpan("Run. "), TextSpan("<tool_call>…"), TextSpan(""), (command,), (ToolResult(Status.REFUSED),))
+    return [*version_2(), Trajectory(TextSpan("?"), (ran,), Key("sample", 1, "shell", 0))]
+
+
 @pytest.mark.parametrize("name", ["version-1", "version-1.jsonl"])
 def test_version_1_stays_readable(name: str) -> None:
     assert list(read(DATA / name)) == version_1()
@@ -113,6 +119,11 @@ def test_version_1_stays_readable(name: str) -> None:
 @pytest.mark.parametrize("name", ["version-2", "version-2.jsonl"])
 def test_version_2_stays_readable(name: str) -> None:
     assert list(read(DATA / name)) == version_2()
+
+
+@pytest.mark.parametrize("name", ["version-3", "version-3.jsonl"])
+def test_version_3_stays_readable(name: str) -> None:
+    assert list(read(DATA / name)) == version_3()
 
 
 def test_the_evaluations_of_version_1_are_known_by_the_name_of_their_run(tmp_path: Path) -> None:

@@ -1,37 +1,27 @@
 """Reads calls of tools that nobody described, in fields or in text, and results in text.
 
-A log rarely says which of its tools runs Python. It is told by the name, which is in `PYTHON_TOOLS` or given by the
-user. The program is the argument with a name in `CODE_ARGUMENTS`, or the only argument that is a text."""
+A log rarely says what its tools do. `call_kind` knows it by names and arguments; which further tools run Python, the
+user can say."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
 
-from cleaner_rl.tools import CallFormat, ToolCall, ToolSet, ToolSpec, call_format, read_json
-
-PYTHON_TOOLS = frozenset(
-    {
-        "code_interpreter",
-        "execute_ipython_cell",
-        "execute_python",
-        "execute_python_code",
-        "ipython",
-        "jupyter",
-        "notebook",
-        "python",
-        "python_exec",
-        "python_interpreter",
-        "python_repl",
-        "run_python",
-        "run_python_code",
-    }
+from cleaner_rl.tools import (
+    CallFormat,
+    CallKind,
+    ToolCall,
+    ToolSet,
+    ToolSpec,
+    call_code,
+    call_format,
+    call_kind,
+    read_json,
 )
-SHELL_TOOLS = frozenset({"bash", "bash_session", "execute_bash", "run_command", "sh", "shell", "terminal"})
-CODE_ARGUMENTS = ("code", "source", "script", "program", "cell", "python_code", "input", "query")
+
 TEXT_FORMATS = ("hermes", "xml")
-"""Call formats that are looked for in text unless one is named. Fenced Python is talk as often as not: name it."""
+"""Call formats that are looked for in text unless one is named. Fenced Python is talk as often as not."""
 RESULT_OPENING, RESULT_END = "<tool_response>", "</tool_response>"
 
 
@@ -42,24 +32,20 @@ class LoggedTools(ToolSet):
 
     def __init__(self, python: Collection[str] = ()) -> None:
         # A program without a name, as in a fence, is for the first of them: the user's own, or the one named `python`.
-        names = dict.fromkeys((*python, "python", *sorted(PYTHON_TOOLS)))
-        self._python = {name.lower() for name in names}
-        super().__init__(*(ToolSpec(name, code_argument="code") for name in names))
+        self._python = {name.lower() for name in python}
+        super().__init__(*(ToolSpec(name, code_argument="code") for name in dict.fromkeys((*python, "python"))))
 
     def __getitem__(self, name: str) -> ToolSpec:
         return self._by_name.get(name) or ToolSpec(name)
 
     def read(self, name: str, arguments: Mapping[str, object], start: int, end: int) -> ToolCall:
         """Return the call as it is: a log doesn't say what its tools need."""
-        return ToolCall(name, arguments, self._code(name, arguments), start, end)
+        kind = self.kind(name, arguments)
+        return ToolCall(name, arguments, call_code(kind, arguments), start, end, kind=kind)
 
-    def runs_python(self, name: str) -> bool:
-        """Return whether a tool of this name runs Python."""
-        return name.lower() in self._python
-
-    def runs_programs(self, name: str) -> bool:
-        """Return whether it runs Python, or a shell's commands."""
-        return self.runs_python(name) or name.lower() in SHELL_TOOLS
+    def kind(self, name: str, arguments: Mapping[str, object]) -> CallKind:
+        """Return what a call does."""
+        return CallKind.PYTHON if name.lower() in self._python else call_kind(name, arguments)
 
     def call(self, name: str, arguments: object, start: int, end: int) -> ToolCall:
         """Return a call in a field. Its arguments are an object or JSON text; anything else is a problem."""
@@ -72,7 +58,8 @@ class LoggedTools(ToolSet):
         if problem is None and not isinstance(arguments, Mapping):
             problem = "The call's arguments are not a JSON object."
         if problem is not None or not isinstance(arguments, Mapping):
-            return ToolCall(name, {}, arguments if isinstance(arguments, str) else "", start, end, problem)
+            code = arguments if isinstance(arguments, str) else ""
+            return ToolCall(name, {}, code, start, end, problem, self.kind(name, {}))
         return self.read(name, arguments, start, end)
 
     def text_calls(self, text: str, form: str) -> tuple[ToolCall, ...]:
@@ -92,16 +79,6 @@ class LoggedTools(ToolSet):
                     return form
                 seen = seen or form
         return seen
-
-    def _code(self, name: str, arguments: Mapping[str, Any]) -> str:
-        if self.runs_python(name):
-            for each in CODE_ARGUMENTS:
-                if isinstance(arguments.get(each), str):
-                    return str(arguments[each])
-            texts = [value for value in arguments.values() if isinstance(value, str)]
-            if len(texts) == 1:
-                return texts[0]
-        return ToolSpec(name).code_of(arguments)
 
 
 def text_results(text: str) -> Iterator[str]:

@@ -1,32 +1,54 @@
-"""Judges whether a logged call worked, by the log's own fields if it has them, else by its text.
+"""Judges whether a logged call worked, by what the harness says itself if it does, else by the text.
 
-Fields come first: an error object, a flag, an exit code. But a flag that says all is well may only mean that the tool
-gave an answer: where that ends with a traceback, and the tool runs programs, nobody can tell. An exit code is the
-program's own. Where there are no such fields, `read_text` looks at the text, and it has three answers: failed, ok, and
-*unsure*. A turn with an unsure result is never touched. What it goes by:
+What a harness says (`signals`) comes first: an exit code, a flag, an error object, in fields or around the text. The
+exit code is the program's own and wins over a flag. A flag that says all is well may only mean that the tool gave an
+answer: where the text says that the call failed, nobody can tell.
 
-- **Python tools.** A traceback that runs to the end of the text is a failure: that is how an interpreter ends. One
-  with more text behind it, or inside other text, was printed by a program that went on, cut, or wrapped by its tool:
-  unsure. So are a JSON object that tells of an error, since a program may print one; an error's line without a
-  traceback; and an empty text, because some tools show nothing of a program that failed. Any other text is ok.
-- **Other tools.** A JSON object that says so itself (`error`, `success: false`, an exit code), or one of the sentences
-  that a harness writes when the tool raised, is a failure. Text whose first or last line sounds like trouble is
-  unsure: a file that was read may begin with "Error". Any other text is ok.
+Where a harness says nothing, `read_text` looks at the text, and it has three answers: failed, ok, and *unsure*. A turn
+with an unsure result is never edited. What it goes by, after the sentences of harnesses (`sentences`):
 
-Limits: English sentences, of the harnesses named in `HARNESS_SENTENCES`. A program can print what looks like a
-traceback as its last words. How often all this errs on labelled texts: `python -m benchmarks.log_judging`."""
+- **Python.** A traceback that runs to the end of the text is a failure: that is how an interpreter ends. One with more
+  text behind it, or inside other text, was printed by a program that went on, cut, or wrapped by its tool: unsure. So
+  are a JSON object that tells of an error, since a program may print one; an error's line without a traceback; a
+  program that ends itself (`sys.exit`); and an empty text, because some tools show nothing of a program that failed.
+  Any other text is ok.
+- **Shell.** The command says which program the exit code is from. What that program prints when it fails is a failure,
+  as the last lines. What a program shows that only reads (`cat`, `grep`) is ok, whatever it is about. Text that sounds
+  like trouble is unsure, and so is that of programs that tell by their exit code alone (`diff`, linters). Silence is ok
+  of programs that are silent when all is well.
+- **File edits and SQL.** The sentences of editors and databases, at the beginning of the text.
+- **Other tools.** Text whose first or last line sounds like trouble is unsure: a page that was read may begin with
+  "Error". A short text that is nothing but an error is a failure. Any other text is ok.
+
+A denial by a person or a policy is `Status.REFUSED`, a limit of time is `Status.TIMEOUT`: neither is an error that the
+model made in the call.
+
+Limits: English. A program can print what looks like a traceback as its last words. How often all this errs on labelled
+results: `python -m benchmarks.log_judging`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cleaner_rl.logs.calls import LoggedTools
+from cleaner_rl.logs.commands import read_command
+from cleaner_rl.logs.sentences import (
+    BY_HARNESS,
+    NO_OUTPUT,
+    READERS,
+    REPORTERS,
+    SILENT,
+    SILENTLY_OK,
+    complaints,
+    printed,
+    said,
+)
+from cleaner_rl.logs.signals import EXIT_STATUSES, NOT_ENDED, PROGRAMS, Opened, Signals, field_signals, open_text
 from cleaner_rl.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
-from cleaner_rl.tools import Status, ToolCall, ToolResult, read_json
+from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 
 
 class By(StrEnum):
@@ -46,69 +68,84 @@ class Judged:
     by: By
 
 
-HARNESS_SENTENCES = re.compile(
-    r"""^(?:
-        Error\ executing\ tool\b                                # verl, MCP servers
-      | Error\ (?:when|while)\ (?:executing|calling|running)\b
-      | An\ error\ occurred\ while\ (?:running|executing)\ the\ tool\b  # OpenAI's agents
-      | Tool\ (?:call|execution)\ failed\b
-      | Error\ in\ code\ parsing\b | Code\ execution\ failed\b  # smolagents
-      | (?:Tool|Function)\ '?[\w.-]+'?\ (?:not\ found|does\ not\ exist)\b
-      | Invalid\ (?:JSON|arguments)\ (?:for|in)\ (?:tool|function)\b
-      | (?:The\ )?(?:code|program|execution|command)\ timed\ out\ after\b
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-TIME_SENTENCE = re.compile(r"\btimed? ?out\b", re.IGNORECASE)
+UNSURE = Judged(None, By.NOTHING)
 DOUBT = re.compile(
     r"\b(?:error|errors|exception|traceback|failed|failure|fatal|invalid|denied|cannot|can't|unable|timed out|timeout|"
-    r"no such file|not found|not recognized|usage:|aborted|killed|refused|unexpected|unsupported|undefined)\b",
+    r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
+    r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
+    r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
+    r"conflict|exceeded|rate limit)\b",
     re.IGNORECASE,
 )
-ERROR_TYPES = {
-    "approval": Status.REFUSED,
-    "cancelled": Status.FAULT,
-    "limit": Status.OUTPUT_LIMIT,
-    "output_limit": Status.OUTPUT_LIMIT,
-    "parsing": Status.MALFORMED,
-    "permission": Status.REFUSED,
-    "sandbox_unavailable": Status.FAULT,
-    "timeout": Status.TIMEOUT,
-}
-"""Inspect's types of a tool's error; every other one is an error of the program or of its arguments."""
-EXIT_FIELDS = ("exit_code", "returncode", "return_code", "exitCode")
-FLAG_FIELDS = ("is_error", "isError")
-BAD_WORDS = {"error", "failed", "failure", "exception"}
-GOOD_WORDS = {"success", "ok", "completed", "finished"}
+"""Words that a text about trouble has in its first or last line."""
+NEGATION = re.compile(r"\b(?:no|not|nothing|none|never|already|\w+n't)\b", re.IGNORECASE)
+"""Words by which a tool may say that it did nothing."""
+NO_DOUBT = re.compile(
+    r"(?<![=\d.])\b(?:0|no|without) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?|failed|failures?)[:=] ?0\b",
+    re.IGNORECASE,
+)
+"""Words of trouble that say there is none."""
+LINE_OF_TROUBLE = re.compile(
+    r"^(?:[\w./-]+: )?(?:fatal|error|panic|exception|failed|traceback|abort\w*|ERR!)\b[:\[( ]",
+    re.IGNORECASE | re.MULTILINE,
+)
+ROWS = "[(|+{0123456789"
+"""What rows of a table begin with."""
+SQL_OK = re.compile(
+    r"(?:INSERT|UPDATE|DELETE|SELECT|CREATE|DROP|ALTER|COPY|BEGIN|COMMIT|MERGE)\b(?: \w+){0,3}$|Query (?:OK|executed)|"
+    r"\(?(?:\d+|no) rows?\b|.{0,60}?\bsuccessful",
+    re.IGNORECASE,
+)
+ECHOES = frozenset({"echo"})
+REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bjq\b.* -\w*e")
+"""Options that make a program tell by its exit code."""
+HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
+"""Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
+ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
+"""Python that may end with an exit code and no traceback."""
+PRINTS_TRACEBACK = re.compile(r"\b(?:print_exc|format_exc|print_exception|print_tb|exception\()")
+ERROR_ALONE = re.compile(
+    r"(?:#+ \w+\n)?(?:(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w|"
+    r"Error (?:(?:process|execut|fetch|read|load|gett|creat|call|runn|pars|connect|open|writ|send|invok)ing)\b)",
+    re.IGNORECASE,
+)
+NO_SUCH_THING = re.compile(
+    r"(?:Error|Failed).*(?:not found|does not exist|no such|ENOENT|EACCES|EISDIR|invalid|required|missing|unable|"
+    r"denied|status(?: code)?:? [45]\d\d|\b404\b|unknown)",
+    re.IGNORECASE,
+)
+SHOWS_CONTENT = re.compile(
+    r"read|view|cat|log|fetch|search|grep|tail|browse|page|content|open|resource|wiki|lookup|show", re.IGNORECASE
+)
+"""Names of tools that show what somebody else wrote, which may be about an error."""
+NUMBERED = re.compile(r"\s*\d+(?:\t|→)")
+"""A file's numbered lines."""
+INSTEAD_OF_CONTENT = re.compile(
+    r"<tool_use_error>|\[|(?:MCP error|McpError|\w*Error\b|Failed to|HTTP|Request (?:failed|timed)|The user|User|"
+    r"Permission to|Claude requested|(?:\w+ )?(?:API )?rate limit|Too many requests|Authentication|Tool|Unknown tool|"
+    r"Input validation|File content \()",
+    re.IGNORECASE,
+)
+"""Beginnings of what a harness writes in place of such content."""
 
 
-def judge_call(
-    tools: LoggedTools, call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False
-) -> Judged:
+def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False) -> Judged:
     """Judge how a call ended, by the text of its result and the fields of the message that holds it.
 
     `no_error_means_success`: the source has a field for errors, so that a result without one is a success. Tools that
     run programs are excepted, because their errors are part of what they print.
     """
-    status = read_fields(fields)
-    by = By.FIELD
-    if (
-        status is Status.OK
-        and tools.runs_programs(call.name)
-        and _exit_code(fields) is None
-        and ending_traceback(text) is not None
-    ):
-        return Judged(None, By.NOTHING)
-    if status is None and no_error_means_success and not tools.runs_programs(call.name):
-        status = Status.OK
-    elif status is None:
-        status = read_text(text, python=tools.runs_python(call.name))
-        by = By.NOTHING if status is None else By.TEXT
+    opened = open_text(plain(text), call)
+    told = field_signals(fields)
+    status, by = _status(call, opened, told, no_error_means_success)
     if call.problem is not None:
         # Where all went well, somebody could read the call after all.
         malformed = ToolResult(Status.MALFORMED, text, explanation=call.problem)
-        return Judged(None, By.NOTHING) if status is Status.OK else Judged(malformed, By.FIELD)
-    return Judged(None if status is None else worded(text, status), by)
+        return UNSURE if status is Status.OK else Judged(malformed, By.FIELD)
+    if status is None or (status is Status.FAULT and told.status is not Status.FAULT):
+        # A fault makes the whole trajectory unusable, and words are not enough for that.
+        return UNSURE
+    return Judged(worded(text if opened.signals.silent else opened.text, status), by)
 
 
 def worded(text: str, status: Status) -> ToolResult:
@@ -122,67 +159,147 @@ def worded(text: str, status: Status) -> ToolResult:
     return ToolResult(status, text[:start], exception=exception)
 
 
-def read_fields(fields: Mapping[str, Any]) -> Status | None:
-    """Return what a message's own fields say about the result; None if they say nothing."""
-    if fields.get("error"):
-        error = fields["error"]
-        return ERROR_TYPES.get(str(error.get("type")), Status.ERROR) if isinstance(error, dict) else Status.ERROR
-    for name in FLAG_FIELDS:
-        if isinstance(fields.get(name), bool):
-            return Status.ERROR if fields[name] else Status.OK
-    code = _exit_code(fields)
-    if code is not None:
-        return Status.OK if code == 0 else Status.ERROR
-    word = fields.get("status")
-    if isinstance(word, str):
-        if word.lower() in BAD_WORDS:
-            return Status.ERROR
-        if word.lower() in GOOD_WORDS:
-            return Status.OK
-        if word.lower() in ("timeout", "timed_out"):
-            return Status.TIMEOUT
+def read_text(text: str, call: ToolCall) -> Status | None:
+    """Return what the text of a result says about it; None if it can be read both ways."""
+    stripped = text.strip()
+    if SILENTLY_OK.match(stripped):
+        return Status.OK
+    if not stripped or NO_OUTPUT.fullmatch(stripped):
+        return _of_silence(call)
+    return READ[call.kind](stripped, call)
+
+
+def _status(call: ToolCall, opened: Opened, told: Signals, no_error_means_success: bool) -> tuple[Status | None, By]:
+    """Return how a call ended, and what that is known by."""
+    flag, by = (opened.signals.status, By.TEXT) if told.status is None else (told.status, By.FIELD)
+    code = opened.signals.exit_code if told.exit_code is None else told.exit_code
+    if code is not None and code != NOT_ENDED:
+        by = By.TEXT if told.exit_code is None else By.FIELD
+        if code == 0 and told.exit_code is None and flag not in (None, Status.OK):
+            return None, By.NOTHING
+        ended = EXIT_STATUSES.get(code, Status.CRASHED if code < 0 else Status.ERROR)
+        return (ended if ended is Status.OK else _more_exactly(ended, flag, opened.text, call)), by
+    if flag is not None and flag is not Status.OK:
+        return _more_exactly(flag, flag, opened.text, call), by
+    if flag is None and no_error_means_success and call.kind not in PROGRAMS:
+        return Status.OK, By.FIELD
+    status = None if opened.is_data and call.kind not in PROGRAMS else read_text(opened.text, call)
+    if code == NOT_ENDED or opened.is_data:
+        return (None, By.NOTHING) if status in (None, Status.OK) else (status, By.TEXT)
+    if flag is Status.OK:
+        # It may only mean that the tool gave an answer.
+        return (flag, by) if status in (None, Status.OK) else (None, By.NOTHING)
+    return status, By.NOTHING if status is None else By.TEXT
+
+
+def _more_exactly(status: Status, flag: Status | None, text: str, call: ToolCall) -> Status:
+    """Return what is known of a failure beyond an exit code or a flag: a denial, a limit, a fault."""
+    if flag not in (None, Status.OK, Status.ERROR):
+        return flag
+    found = said(text.strip(), call.kind)
+    return status if found in (None, Status.OK, Status.ERROR) or status is not Status.ERROR else found
+
+
+def _of_silence(call: ToolCall) -> Status | None:
+    """Return what it means that there is no text."""
+    if call.kind is CallKind.SQL:
+        return Status.OK
+    if call.kind is CallKind.SHELL and read_command(call.code).runs_only(SILENT) and not HIDES_ERRORS.search(call.code):
+        return Status.OK
     return None
 
 
-def _exit_code(fields: Mapping[str, Any]) -> int | None:
-    codes = (fields.get(name) for name in EXIT_FIELDS)
-    return next((code for code in codes if isinstance(code, int) and not isinstance(code, bool)), None)
-
-
-def read_text(text: str, *, python: bool) -> Status | None:
-    """Return what a text alone says about the result; None if it can be read both ways."""
-    stripped = plain(text).strip()
-    if not stripped:
-        return None
-    if HARNESS_SENTENCES.match(stripped):
-        return Status.TIMEOUT if TIME_SENTENCE.search(stripped.partition("\n")[0]) else Status.ERROR
+def _of_python(text: str, call: ToolCall) -> Status | None:
+    first, *_, last = [*text.splitlines(), text.splitlines()[-1]]
     if ending_traceback(text) is not None:
-        # A tool that isn't Python may show a file or a page that ends so.
-        return Status.ERROR if python else None
-    status = _of_json(stripped) if stripped[0] == "{" else None
-    if status is not None and not python:
+        return None if PRINTS_TRACEBACK.search(call.code) else Status.ERROR
+    if (status := said(text, CallKind.PYTHON)) is not None and first not in call.code:
         return status
-    if FIRST_WORDS in stripped or status not in (None, Status.OK):
+    if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
         return None
-    lines = stripped.splitlines()
-    if python:
-        last = LAST_LINE.match(lines[-1].strip())
-        doubtful = last is not None or DOUBT.match(stripped) is not None
-        return None if doubtful else Status.OK
-    return None if DOUBT.search(lines[0][:200]) or DOUBT.search(lines[-1][-200:]) else Status.OK
+    if LAST_LINE.match(last.strip()) and last not in call.code:
+        return None
+    return None if DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code else Status.OK
 
 
-def _of_json(text: str) -> Status | None:
-    try:
-        value = read_json(text)
-    except ValueError:
+def _of_shell(text: str, call: ToolCall) -> Status | None:
+    command = read_command(call.code)
+    only_reads = command.runs_only(READERS)
+    lines = text.splitlines()
+    # What is read may begin with any sentence, but is rarely nothing else.
+    harness = BY_HARNESS[:1] if only_reads and len(lines) > 2 else BY_HARNESS
+    if (status := said(text, CallKind.SHELL, harness)) is not None:
+        return status
+    if found := printed(lines, command):
+        return found[0] if len(found) == 1 else None
+    last_reads = not command.programs or bool(command.programs[-1] & READERS)
+    if complaints(text, command) or REPORTS.search(call.code):
         return None
-    if not isinstance(value, dict):
+    if lines[-1] == "0" and "grep" in command.deciding:
+        return None  # `grep -c` counts nothing, and fails
+    if only_reads:
+        return Status.OK
+    if ending_traceback(text) is not None:
+        return None if last_reads else Status.ERROR
+    if LAST_LINE.match(lines[0].strip()) or LAST_LINE.match(lines[-1].strip()):
         return None
-    status = read_fields(value)
-    if status is None and isinstance(value.get("success"), bool):
-        status = Status.OK if value["success"] else Status.ERROR
-    if status is None and "error" in value:
-        # `"error": null` beside a result is how many tools say that all is well.
-        status = Status.ERROR if value["error"] else Status.OK
-    return status
+    if FIRST_WORDS in text or LINE_OF_TROUBLE.search(text):
+        return None
+    echoed = command.programs and command.programs[-1] & ECHOES and lines[-1] in call.code.rpartition("echo")[2]
+    if command.deciding & REPORTERS and not echoed:
+        return None
+    return _of_doubt(lines)
+
+
+def _of_edit(text: str, call: ToolCall) -> Status | None:
+    if (status := said(text, CallKind.EDIT)) is not None:
+        return status
+    return Status.ERROR if _is_error_alone(text.splitlines(), call.name) else None
+
+
+def _of_sql(text: str, _: ToolCall) -> Status | None:
+    if (status := said(text, CallKind.SQL)) is not None:
+        return status
+    first, *others = text.splitlines()
+    if any(said(line, CallKind.SQL) for line in others if DOUBT.search(line)):
+        return None
+    if first[0] in ROWS or SQL_OK.match(first):
+        return Status.OK
+    # A sentence is not what a table begins with.
+    return None if len(first.split()) > 4 and not re.search(r"[|\t,]", first) else _of_doubt([first])
+
+
+def _of_other(text: str, call: ToolCall) -> Status | None:
+    shows = SHOWS_CONTENT.search(call.name) is not None
+    if (status := said(text, CallKind.OTHER)) is not None:
+        return None if shows and not INSTEAD_OF_CONTENT.match(text) else status
+    if FIRST_WORDS in text:
+        return None
+    lines = text.splitlines()
+    if NUMBERED.match(text):
+        return Status.OK
+    return Status.ERROR if _is_error_alone(lines, call.name) else _of_doubt(lines)
+
+
+def _is_error_alone(lines: list[str], name: str) -> bool:
+    """Return whether a text is nothing but an error. Of a tool that shows content, only what no content says."""
+    if not ERROR_ALONE.match("\n".join(lines)) or sum(map(len, lines)) > 1000:
+        return False
+    return (
+        len(lines) <= 5 if not SHOWS_CONTENT.search(name) else len(lines) == 1 and bool(NO_SUCH_THING.match(lines[0]))
+    )
+
+
+def _of_doubt(lines: list[str]) -> Status | None:
+    """Return None if the first or the last line sounds like trouble."""
+    ends = NO_DOUBT.sub("", f"{lines[0][:200]}\n{lines[-1][-200:]}")
+    return None if DOUBT.search(ends) or NEGATION.search(ends) else Status.OK
+
+
+READ: Mapping[CallKind, Callable[[str, ToolCall], Status | None]] = {
+    CallKind.PYTHON: _of_python,
+    CallKind.SHELL: _of_shell,
+    CallKind.EDIT: _of_edit,
+    CallKind.SQL: _of_sql,
+    CallKind.OTHER: _of_other,
+}

@@ -45,7 +45,7 @@ from cleaner_rl.sandbox import (
     open_sandbox,
 )
 from cleaner_rl.tasks import ToolKind
-from cleaner_rl.tools import ExceptionInfo, PluginError, Status, ToolCall, ToolResult, feedback
+from cleaner_rl.tools import CallKind, ExceptionInfo, PluginError, Status, ToolCall, ToolResult, feedback
 from cleaner_rl.trajectory import Trajectory
 
 NO_SESSIONS = (
@@ -145,7 +145,7 @@ class Replayer:
             if turn.calls and not turn.results:
                 return "nobody knows how some of its calls ended"
             for call in turn.calls:
-                if log and call.problem is None and not self._settings.reading.tools.runs_python(call.name):
+                if log and call.problem is None and call.kind is not CallKind.PYTHON:
                     return f"its tool '{call.name}' is not Python"
         return None
 

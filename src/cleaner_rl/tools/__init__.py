@@ -1,6 +1,7 @@
 """Tool calls, their results, and who is to blame for a failure.
 
 - `calls`: the tools a model may use, and one call as the model wrote it.
+- `kinds`: what a call does (Python, shell, file edit, SQL), also of tools that nobody described.
 - `results`: the outcome of a call as a status, which says who is to blame; never as text to be searched.
 - `feedback`: turns a result into text for the model; nothing else does.
 - `formats`: how calls are written in a model's text (Hermes JSON, XML, fenced Python), found as plug-ins.
@@ -14,6 +15,7 @@ from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec, python_tool
 from cleaner_rl.tools.feedback import feedback, shorten
 from cleaner_rl.tools.formats import CALL_FORMATS, NO_CALLS, CallFormat, ParsedText, call_format, call_format_names
 from cleaner_rl.tools.json_values import read_json
+from cleaner_rl.tools.kinds import CallKind, call_code, call_kind
 from cleaner_rl.tools.plugins import PluginError, Plugins
 from cleaner_rl.tools.results import Blame, ExceptionInfo, Status, ToolResult
 from cleaner_rl.tools.seeds import derive_seed
@@ -23,6 +25,7 @@ __all__ = [
     "NO_CALLS",
     "Blame",
     "CallFormat",
+    "CallKind",
     "ExceptionInfo",
     "ParsedText",
     "PluginError",
@@ -32,8 +35,10 @@ __all__ = [
     "ToolResult",
     "ToolSet",
     "ToolSpec",
+    "call_code",
     "call_format",
     "call_format_names",
+    "call_kind",
     "derive_seed",
     "feedback",
     "python_tool",

@@ -7,10 +7,10 @@ failure.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from cleaner_rl.tools.kinds import CallKind, call_kind, canonical
 from cleaner_rl.tools.results import Status, ToolResult
 
 TYPE_NAMES = {int: "a number", float: "a number", bool: "a boolean", list: "a list", dict: "an object"}
@@ -26,6 +26,8 @@ class ToolSpec:
     description: str = ""
     code_argument: str | None = None
     """The argument that holds a program, if the tool runs one. It must be text and not blank."""
+    kind: CallKind | None = None
+    """What its calls do; None: `call_kind` tells it by the name and the arguments."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ class ToolSpec:
         if self.code_argument is not None:
             code = arguments.get(self.code_argument)
             return code if isinstance(code, str) else ""
-        return json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False)
+        return canonical(arguments)
 
 
 class ToolSet(Mapping[str, ToolSpec]):
@@ -93,10 +95,10 @@ class ToolSet(Mapping[str, ToolSpec]):
         if spec is None:
             known = ", ".join(f"'{each}'" for each in self._by_name) or "none"
             problem: str | None = f"There is no tool named '{name}'. Available: {known}."
-            code = ""
+            code, kind = "", None
         else:
-            problem, code = spec.problem_with(arguments), spec.code_of(arguments)
-        return ToolCall(name, arguments, code, start, end, problem)
+            problem, code, kind = spec.problem_with(arguments), spec.code_of(arguments), spec.kind
+        return ToolCall(name, arguments, code, start, end, problem, kind or call_kind(name, arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,15 @@ class ToolCall:
     name: str
     arguments: Mapping[str, object]
     code: str
-    """The program, or the arguments as canonical JSON for a tool that runs none. Of a call that can't be read: as much
-    of the program as could be made out, for comparing it with its correction."""
+    """The program, command or query; the arguments as canonical JSON for a tool that runs none. Of a call that can't be
+    read: as much of the program as could be made out, for comparing it with its correction."""
     start: int
     end: int
     """Characters `start:end` of the text it was found in; of the action's text once it is part of a turn."""
     problem: str | None = None
     """Why it can't be run, in words for the model; None if it can."""
+    kind: CallKind = CallKind.OTHER
+    """What it does, whatever the tool's name is. Of a call that can't be read, this is often not known."""
 
     @property
     def refusal(self) -> ToolResult | None:
@@ -131,4 +135,5 @@ def python_tool(name: str = "python", argument: str = "code") -> ToolSpec:
             "required": [argument],
         },
         code_argument=argument,
+        kind=CallKind.PYTHON,
     )

@@ -153,7 +153,7 @@ def _turn(text: str, observed: str | None, form: str | None, reading: Reading, j
     responses = [] if observed is None else list(text_results(observed))
     known: list[ToolResult] = []
     for call, response in zip(calls, responses if len(responses) == len(calls) else (), strict=False):
-        found = judge_call(reading.tools, call, response, {})
+        found = judge_call(call, response, {})
         judged[found.by] += 1
         if found.result is not None:
             known.append(found.result)

@@ -17,7 +17,7 @@ from reprlib import repr as short
 from typing import Any
 
 from cleaner_rl.tasks.task import Message, Task
-from cleaner_rl.tools import NO_CALLS, ToolSet, ToolSpec
+from cleaner_rl.tools import NO_CALLS, CallKind, ToolSet, ToolSpec
 
 _FOLDER = Path(__file__).parent
 NO_TOOL: dict[str, Any] = {
@@ -91,11 +91,13 @@ def load_prompt(name: str | Path) -> Prompt:
     values = _values(file)
     try:
         tool = NO_TOOL if values["call_format"] == NO_CALLS else values["tool"]
-        argument = tool["code_argument"] if tool["kind"] in set(ToolKind) else tool.get("code_argument")
+        python = tool["kind"] in set(ToolKind)
+        argument = tool["code_argument"] if python else tool.get("code_argument")
+        kind = CallKind.PYTHON if python else None
         return Prompt(
             name=file.stem,
             system=values["system"],
-            tool=ToolSpec(tool["name"], tool["parameters"], tool["description"], argument),
+            tool=ToolSpec(tool["name"], tool["parameters"], tool["description"], argument, kind),
             tool_kind=tool["kind"],
             call_format=values["call_format"],
             in_template=tool.get("in_template", True),

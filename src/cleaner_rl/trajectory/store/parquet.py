@@ -27,7 +27,7 @@ from cleaner_rl.trajectory.store.record import (
     table_of,
     trajectories_of,
 )
-from cleaner_rl.trajectory.store.versions import batch_of_1
+from cleaner_rl.trajectory.store.versions import known_batch
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Phase
 
 ROWS_IN_GROUP = 256
@@ -195,7 +195,7 @@ def _batches(file: pq.ParquetFile, path: Path, groups: list[int] | None = None) 
         version = max(versions, default=SCHEMA_VERSION)
     check_version(version, path)
     for batch in file.iter_batches(ROWS_IN_GROUP, row_groups=groups):
-        known = batch_of_1(batch) if version == 1 else batch
+        known = known_batch(batch, version)
         # Tools that copy rows may widen a type or move a column.
         yield known if schema.equals(SCHEMA) else known.select(SCHEMA.names).cast(SCHEMA)
 

@@ -1,4 +1,4 @@
-"""The stored record: version 2 of the schema, declared once. Columns, rows and JSONL lines all follow from it.
+"""The stored record: version 3 of the schema, declared once. Columns, rows and JSONL lines all follow from it.
 
 A row is a trajectory. `turns` is its history. Edits nest and Arrow's types can't, so the column `replaced` holds all
 the turns that edits replaced, flat: number a trajectory's turns 0 to n-1 and its replaced turns from n on, and
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cleaner_rl.tools import ExceptionInfo, Status, ToolCall, ToolResult
+from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory.info import RolloutInfo
 from cleaner_rl.trajectory.spans import Floats, Ids, Scores, TextSpan, TokenSpan
 from cleaner_rl.trajectory.store.codecs import Arrays, Choice, Field, Json, Lists, Mappings, Number, Only, Plain, Struct
@@ -33,7 +33,7 @@ from cleaner_rl.trajectory.store.errors import StoreError
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Key, Phase, StopReason, Trajectory
 from cleaner_rl.trajectory.turns import Edit, RepairKind, RepairMode, Turn
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERSION_KEY = b"cleaner_rl.schema_version"
 
 TEXT, YES_NO, NUMBER = Plain(pa.string()), Plain(pa.bool_()), Number(pa.float64())
@@ -100,6 +100,7 @@ CALL = Struct(
         Field("start", INT),
         Field("end", INT),
         Field("problem", TEXT),
+        Field("kind", Choice(CallKind)),
     ],
 )
 EXCEPTION = Struct(
@@ -285,8 +286,8 @@ def unstorable(trajectory: AnyTrajectory, error: Exception) -> StoreError:
     return StoreError(f"{trajectory.key} can't be stored: {error}; {advice}")
 
 
-def check_version(version: object, where: Path) -> None:
-    """Refuse what this release can't know."""
+def check_version(version: object, where: Path) -> int:
+    """The version, if this release knows it."""
     if not isinstance(version, int):
         raise StoreError(f"{where} has no schema version, so it isn't ours; import logs of other tools with an adapter")
     if version > SCHEMA_VERSION:
@@ -294,3 +295,4 @@ def check_version(version: object, where: Path) -> None:
             f"{where} has schema version {version}, and this release reads up to {SCHEMA_VERSION}: "
             "upgrade cleaner-rl to read it"
         )
+    return version
