@@ -25,11 +25,13 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner_rl.logs.formats.base import Record
+from cleaner_rl.logs.formats.base import Record, log_of
 from cleaner_rl.logs.records import chat_of_record
 from cleaner_rl.trajectory import StopReason, Trajectory
 
 ROWS_IN_GROUP = 1024
+SOURCE = ("file", "line", "id")
+"""Where a row came from."""
 MESSAGE = pa.struct(
     [
         ("role", pa.string()),
@@ -48,6 +50,7 @@ MESSAGE = pa.struct(
             ),
         ),
         ("tool_call_id", pa.string()),
+        ("name", pa.string()),
     ]
 )
 
@@ -79,6 +82,7 @@ def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record 
         return None
     mask = [int(turn is not None and turn not in unfit) for turn in chat.turns]
     key = trajectory.key
+    source = log_of(trajectory).get("source", {})
     return {
         "messages": chat.messages,
         "tools": chat.tools,
@@ -87,6 +91,7 @@ def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record 
         "rollout": key.rollout,
         "reward": trajectory.reward,
         "edits": len(trajectory.edits),
+        **{f"source_{name}": source.get(name) for name in SOURCE},
     }
 
 
@@ -158,6 +163,9 @@ class _Columns:
             ("rollout", pa.int64()),
             ("reward", pa.float64()),
             ("edits", pa.int32()),
+            ("source_file", pa.string()),
+            ("source_line", pa.int64()),
+            ("source_id", pa.string()),
         ]
         self._schema = pa.schema([column for column in columns if tools is not None or column[0] != "tools"])
         self._writer: pq.ParquetWriter | None = None
