@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.logs.cases import Call, Case
-from tests.logs.rendering import QUESTION, TOOLS, Record
+from tests.logs.rendering import QUESTION, TOOLS, Record, openai
 
 TIME = "2026-10-01T10:00:00.000Z"
 
@@ -102,6 +102,177 @@ def codex(case: Case) -> Record:
     return {"lines": [{"timestamp": TIME, "type": kind, "payload": payload} for kind, payload in lines]}
 
 
+def session_trace(case: Case) -> Record:
+    lines: list[Record] = [{"type": "session", "harness": "my-agent", "id": "s-1", "name": "a sum"}]
+    for message in openai(case)["messages"]:
+        names = {"tool_calls": "toolCalls", "tool_call_id": "toolCallId"}
+        found = {names.get(name, name): value for name, value in message.items()}
+        for call in found.get("toolCalls", ()):
+            del call["type"]
+        thought = {"reasoningContent": "Hm."} if found["role"] == "assistant" else {}
+        lines.append({"type": "message", "message": {**found, **thought, "timestamp": 1_760_000_000_000}})
+    return {"lines": lines}
+
+
+def pi(case: Case) -> Record:
+    lines: list[Record] = [{"type": "session", "version": 3, "id": "s-1", "timestamp": TIME, "cwd": "/w"}]
+
+    def add(message: Record) -> None:
+        parent = lines[-1]["id"] if len(lines) > 1 else None
+        lines.append({"type": "message", "id": f"e{len(lines)}", "parentId": parent, "message": message})
+
+    add({"role": "user", "content": QUESTION, "timestamp": 1})
+    for number, step in enumerate(case.steps):
+        parts: list[Record] = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": step.said}]
+        for index, call in enumerate(step.calls):
+            parts.append(
+                {"type": "toolCall", "id": f"c{number}{index}", "name": call.name, "arguments": call.arguments}
+            )
+        add({"role": "assistant", "content": parts, "usage": {"input": 1}, "stopReason": "toolUse", "timestamp": 2})
+        for index, call in enumerate(step.calls):
+            result = {"role": "toolResult", "toolCallId": f"c{number}{index}", "toolName": call.name}
+            add({**result, "content": [{"type": "text", "text": call.text}]})
+        if step.then:
+            add({"role": "user", "content": step.then})
+    return {"lines": lines}
+
+
+def openhands(case: Case) -> Record:
+    """Version 1, in a row."""
+    prompt = {"type": "text", "text": "Be brief."}
+    events: list[Record] = [{"kind": "SystemPromptEvent", "id": "s", "source": "agent", "system_prompt": prompt}]
+
+    def say(source: str, text: str) -> None:
+        role = {"user": "user", "agent": "assistant"}[source]
+        message = {"role": role, "content": [{"type": "text", "text": text}]}
+        events.append({"kind": "MessageEvent", "id": f"m{len(events)}", "source": source, "llm_message": message})
+
+    say("user", QUESTION)
+    for number, step in enumerate(case.steps):
+        if not step.calls:
+            say("agent", step.said)
+        for index, call in enumerate(step.calls):
+            ids = {"tool_name": call.name, "tool_call_id": f"c{number}{index}"}
+            thought = [] if index else [{"type": "text", "text": step.said, "cache_prompt": False}]
+            called = {"id": f"c{number}{index}", "name": call.name, "arguments": json.dumps(call.arguments)}
+            action = {"thought": thought, "action": {**call.arguments, "kind": "MadeAction"}, "tool_call": called}
+            event = {"kind": "ActionEvent", "id": f"a{number}{index}", "source": "agent"}
+            events.append({**event, **action, **ids, "llm_response_id": f"r{number}"})
+            seen = {"kind": "MadeObservation", "content": [{"type": "text", "text": call.text}], "exit_code": None}
+            event = {"kind": "ObservationEvent", "id": f"o{number}{index}", "source": "environment"}
+            events.append({**event, **ids, "action_id": f"a{number}{index}", "observation": seen})
+        if step.then:
+            say("user", step.then)
+    return {"instance_id": "sum-1", "instruction": QUESTION, "history": events, "reward": case.reward}
+
+
+def openhands_0(case: Case) -> Record:
+    """Version 0, in a file."""
+    events: list[Record] = []
+
+    def add(source: str, **event: Any) -> None:
+        events.append({"id": len(events), "timestamp": TIME, "source": source, **event})
+
+    add("user", action="message", args={"content": QUESTION, "image_urls": None, "wait_for_response": False})
+    for number, step in enumerate(case.steps):
+        if not step.calls:
+            add("agent", action="message", args={"content": step.said})
+        for index, call in enumerate(step.calls):
+            ids = {"function_name": call.name, "tool_call_id": f"c{number}{index}"}
+            about = {**ids, "total_calls_in_response": len(step.calls)}
+            thought = {} if index else {"thought": step.said}
+            args = {**call.arguments, **thought, "confirmation_state": "confirmed"}
+            add("agent", action="run_ipython", args=args, tool_call_metadata=about)
+            add("agent", observation="run_ipython", content=call.text, extras={}, tool_call_metadata=about)
+        if step.then:
+            add("user", action="message", args={"content": step.then})
+    return {"lines": events}
+
+
+def swe_agent(case: Case) -> Record:
+    history: list[Record] = [
+        {"role": "system", "content": "Be brief.", "agent": "main", "message_type": "system_prompt"},
+        {"role": "assistant", "content": "```\nls\n```", "action": "ls", "is_demo": True, "agent": "main"},
+        {"role": "user", "content": QUESTION, "agent": "main", "message_type": "observation"},
+    ]
+    steps: list[Record] = []
+    for number, step in enumerate(case.steps):
+        calls = [
+            {"function": {"arguments": json.dumps(call.arguments), "name": call.name}, "id": f"c{number}{index}"}
+            for index, call in enumerate(step.calls)
+        ]
+        action = "\n".join(str(call.arguments) for call in step.calls)
+        said = {"role": "assistant", "content": step.said, "thought": step.said, "action": action, "agent": "main"}
+        history.append({**said, "tool_calls": calls} if calls else said)
+        for index, call in enumerate(step.calls):
+            content = [{"type": "text", "text": call.text}]
+            history.append({"role": "tool", "content": content, "tool_call_ids": [f"c{number}{index}"]})
+        seen = "\n".join(call.text for call in step.calls)
+        words = {"response": step.said, "thought": step.said}
+        steps.append({"action": action, "observation": seen, **words, "execution_time": 0.2, "state": {}})
+        if step.then:
+            history.append({"role": "user", "content": step.then})
+    info = {"exit_status": "submitted", "submission": "diff", "model_stats": {"api_calls": 3}}
+    return {"trajectory": steps, "history": history, "info": info, "environment": "main", "reward": case.reward}
+
+
+def swe_agent_fenced(case: Case) -> Record:
+    """Without function calling: a command for each answer, in a block."""
+    record = swe_agent(case)
+    for message in record["history"]:
+        calls = message.pop("tool_calls", [])
+        if len(calls) == 1:
+            program = next(iter(json.loads(calls[0]["function"]["arguments"]).values()))
+            message["action"] = program + "\n"
+            message["content"] += f"\n```python\n{program}\n```"
+        elif message["role"] == "tool":
+            message["role"], message["content"] = "user", message["content"][0]["text"]
+            del message["tool_call_ids"]
+    for step, message in zip(record["trajectory"], filter(_is_own, record["history"]), strict=True):
+        step["response"], step["action"] = message["content"], message["action"]
+    return record
+
+
+def _is_own(message: Record) -> bool:
+    return message["role"] == "assistant" and not message.get("is_demo")
+
+
+def mini_swe_agent(case: Case) -> Record:
+    """Version 2: function calls."""
+    messages = openai(case)["messages"]
+    for message in messages:
+        message["extra"] = {"timestamp": 1.5}
+        if message["role"] == "tool":
+            message["extra"] |= {"raw_output": message["content"], "returncode": None}
+    info = {"model_stats": {"api_calls": 3}, "mini_version": "2.4.6", "exit_status": "Submitted", "submission": "diff"}
+    end = {"role": "exit", "content": "diff", "extra": {"exit_status": "Submitted"}}
+    record = {"info": info, "messages": [*messages, end], "trajectory_format": "mini-swe-agent-1.1"}
+    return {**record, "reward": case.reward}
+
+
+def sharegpt(case: Case) -> Record:
+    said: list[Record] = [{"from": "human", "value": QUESTION}]
+    for step in case.steps:
+        calls = [{"name": call.name, "arguments": call.arguments} for call in step.calls]
+        value = json.dumps(calls[0] if len(calls) == 1 else calls, ensure_ascii=False) if calls else step.said
+        said.append({"from": "function_call" if calls else "gpt", "value": value})
+        said += [{"from": "observation", "value": call.text} for call in step.calls]
+        if step.then:
+            said.append({"from": "human", "value": step.then})
+    tools = json.dumps([tool["function"] for tool in TOOLS])
+    return {"conversations": said, "system": "Be brief.", "tools": tools, "reward": case.reward}
+
+
+def trajectory(case: Case) -> Record:
+    found = openai(case)
+    return {"instance_id": "sum-1", "trajectory": found["messages"], "tools": TOOLS, "reward": case.reward}
+
+
+def trajectory_text(case: Case) -> Record:
+    """The chat as JSON text."""
+    return {"instance_id": "sum-1", "messages": json.dumps(openai(case)["messages"]), "reward": case.reward}
+
+
 AGENTS = {
     "claude-code": claude_code,
     "claude-code, whole": claude_code_whole,
@@ -109,5 +280,14 @@ AGENTS = {
     "responses, items": agents_sdk,
     "responses, file": agents_sdk_file,
     "codex": codex,
+    "session-trace": session_trace,
+    "session-trace, pi": pi,
+    "openhands": openhands,
+    "openhands, version 0": openhands_0,
+    "swe-agent": swe_agent,
+    "mini-swe-agent": mini_swe_agent,
+    "sharegpt": sharegpt,
+    "trajectory": trajectory,
+    "trajectory, text": trajectory_text,
 }
 """By the format's name; after a comma, the variant. A record with `lines` is a file."""

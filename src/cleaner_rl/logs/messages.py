@@ -76,6 +76,8 @@ class Dialect:
     """Whether a result without an error is a success. Tools that run programs are excepted: their errors are output."""
     sampling_fields: tuple[str, ...] = ("id", "logprobs", "metrics", "usage")
     """Fields that describe the sampling of a message. They aren't true of a graft, and are left out of it."""
+    action_fields: tuple[str, ...] = ()
+    """Fields that belong to a message's calls, beside those with the calls. A graft has the correction's."""
     outcomes: tuple[str, ...] = ()
     """Fields of a result's message that hold objects with more fields on how the call ended."""
     parts: Parts = CHAT_PARTS
@@ -327,7 +329,7 @@ def written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> tuple[list[Me
         if turn.edit.kind is RepairKind.REPLACE:
             return groups[-1]
         failed, correction = groups[0][0], groups[-1][0]
-        grafted = graft(failed, correction, ACTION_FIELDS, dialect.sampling_fields)
+        grafted = graft(failed, correction, (*ACTION_FIELDS, *dialect.action_fields), dialect.sampling_fields)
         grafted = dialect.parts.grafted(grafted, correction, dialect.content)
         return [grafted, *groups[-1][1:]]
 

@@ -19,12 +19,18 @@ LOG_ADAPTERS: Plugins[LogFormat] = Plugins(
     ours={
         "claude-code": "cleaner_rl.logs.formats.claude_code:ClaudeCodeFormat",
         "codex": "cleaner_rl.logs.formats.codex:CodexFormat",
+        "session-trace": "cleaner_rl.logs.formats.session_trace:SessionTraceFormat",
+        "openhands": "cleaner_rl.logs.formats.openhands:OpenHandsFormat",
+        "swe-agent": "cleaner_rl.logs.formats.swe_agent:SweAgentFormat",
+        "mini-swe-agent": "cleaner_rl.logs.formats.mini_swe_agent:MiniSweAgentFormat",
         "responses": "cleaner_rl.logs.formats.responses:ResponsesFormat",
         "atif": "cleaner_rl.logs.formats.atif:AtifFormat",
         "inspect": "cleaner_rl.logs.formats.inspect:InspectFormat",
         "verifiers": "cleaner_rl.logs.formats.verifiers:VerifiersFormat",
         "verl": "cleaner_rl.logs.formats.verl:VerlFormat",
         "openai": "cleaner_rl.logs.formats.openai:OpenAIFormat",
+        "sharegpt": "cleaner_rl.logs.formats.sharegpt:ShareGptFormat",
+        "trajectory": "cleaner_rl.logs.formats.trajectory:TrajectoryFormat",
     },
     needs=("name", "detects", "read", "write", "chat"),
 )

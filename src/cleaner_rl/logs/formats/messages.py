@@ -97,6 +97,8 @@ class MessagesFormat:
         messages, rest = self.taken(record, field)
         if not self.are_messages(messages):  # a subclass may know its records by something else
             raise Unreadable("a record without a list of messages")
+        if self.given_back(rest, field, messages) != record:
+            raise Unreadable("a record that would be written differently")
         found = Reader(reading.tools, self.dialect, reading.call_format).read((), self._unpacked(messages))
         reward, success = outcome_of(record)
         log = {"format": self.name, "id": self.id_of(record), "field": field, "record": rest, **found.kept}

@@ -109,7 +109,7 @@ class ResponsesFormat(EntriesFormat):
         if field != "output":
             return super().taken(record, field)
         before, after = record.get("input"), record.get("output")
-        asked = [{"role": "user", "content": before}] if isinstance(before, str) else before or []
+        asked = [{"role": "user", "content": before}] if isinstance(before, str) else ([] if before is None else before)
         if not self.are_messages(asked) or not self.are_messages(after):
             return None, record
         rest = {**record, "output": None, **({} if before is None else {"input": isinstance(before, str)})}
@@ -133,4 +133,8 @@ class ResponsesFormat(EntriesFormat):
     def tools(self, record: Record) -> Any:
         """Return the functions among the tools."""
         tools = record.get("tools")
-        return [each for each in tools if "name" in each] if isinstance(tools, list) else tools
+        return (
+            [each for each in tools if not isinstance(each, dict) or "name" in each]
+            if isinstance(tools, list)
+            else tools
+        )
