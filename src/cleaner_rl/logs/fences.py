@@ -6,16 +6,19 @@ again they are that text, character for character.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from cleaner_rl.logs.frames import Message
+from cleaner_rl.logs.messages import CALL_FIELDS, Dialect
 from cleaner_rl.logs.parts import is_call
 
 FENCE = "```"
 PYTHON = {"python", "py", "python3"}
 BORDERS = "fence"
 """The field of such a call that has the lines around the program."""
+RESULT_WORDS = ("OBSERVATION:", "Observation:", "<returncode>", "Output:\n", "Execution output:", "Execution result:")
+"""How a message begins in which a program tells the model what its command gave."""
 FORMER = "cleaner_rl.role"
 """The field for the role that a result had."""
 
@@ -34,6 +37,10 @@ class Block(NamedTuple):
         return text[self.program_start : self.program_end]
 
 
+IsCommand: TypeAlias = Callable[[Message, Block, str], bool]
+"""Whether a block of a message's text is its command."""
+
+
 def blocks(text: str) -> Iterator[Block]:
     """Yield the fenced blocks of a text, in one pass over its lines."""
     position = start = inner = 0
@@ -49,33 +56,59 @@ def blocks(text: str) -> Iterator[Block]:
         position += len(line)
 
 
-def with_calls(messages: Iterable[Message], is_call_block: Callable[[Message, Block], bool]) -> list[Message]:
-    """Return messages, each text with exactly one such block as parts, and the user's reply to it as the result."""
+def with_calls(
+    messages: Sequence[Message], dialect: Dialect, is_command: IsCommand, *, told: bool = False
+) -> list[Message]:
+    """Return messages with commands as calls: a text with exactly one block that is a command becomes parts.
+
+    The user's message behind it is the result. `told`: only if that begins with a word for results; in a chat with a
+    person, a block may as well be an example.
+    """
+    content = dialect.content
     found: list[Message] = []
-    for message in messages:
-        content = message.get("content")
-        parts = _parts(message, content, is_call_block) if isinstance(content, str) else None
-        if parts is not None:
-            found.append({**message, "content": parts})
-        elif message.get("role") == "user" and found and _has_call(found[-1]):
-            found.append({**message, "role": "tool", FORMER: "user"})
+    for message, reply in zip(messages, [*messages[1:], {}], strict=True):
+        text = message.get(content)
+        if found and _has_call(found[-1].get(content)) and message.get(dialect.role) in dialect.users:
+            found.append({**message, dialect.role: dialect.tools[0], FORMER: message[dialect.role]})
+        elif (
+            isinstance(text, str)
+            and message.get(dialect.role) in dialect.assistants
+            and (not told or _tells(reply, dialect))
+        ):
+            parts = _parts(message, text, is_command)
+            found.append(message if parts is None else {**message, content: parts})
         else:
             found.append(message)
     return found
 
 
-def without_calls(message: Message) -> Message:
+def without_calls(message: Message, dialect: Dialect) -> Message:
     """Return a message as it was before `with_calls`. After a graft, the call is the last of its parts."""
-    if _has_call(message):
-        return {**message, "content": "".join(map(_text, message["content"]))}
+    if _has_call(message.get(dialect.content)):
+        return {**message, dialect.content: "".join(map(_text, message[dialect.content]))}
     if FORMER in message:
         rest = {name: value for name, value in message.items() if name != FORMER}
-        return {**rest, "role": message[FORMER]}
+        return {**rest, dialect.role: message[FORMER]}
     return message
 
 
-def _parts(message: Message, text: str, is_call_block: Callable[[Message, Block], bool]) -> list[dict[str, Any]] | None:
-    found = [block for block in blocks(text) if is_call_block(message, block)]
+def are_plain(messages: Sequence[Message]) -> bool:
+    """Return whether no message has calls in a field."""
+    return not any(message.get(name) for message in messages for name in CALL_FIELDS)
+
+
+def ends_with(message: Message, block: Block, text: str) -> bool:  # noqa: ARG001 - one of the ways to know a command
+    """Return whether a block ends its message."""
+    return not text[block.end :].strip()
+
+
+def _tells(message: Message, dialect: Dialect) -> bool:
+    text = message.get(dialect.content)
+    return message.get(dialect.role) in dialect.users and isinstance(text, str) and text.startswith(RESULT_WORDS)
+
+
+def _parts(message: Message, text: str, is_command: IsCommand) -> list[dict[str, Any]] | None:
+    found = [block for block in blocks(text) if is_command(message, block, text)]
     if len(found) != 1:
         return None
     (block,) = found
@@ -86,8 +119,7 @@ def _parts(message: Message, text: str, is_call_block: Callable[[Message, Block]
     return [{"type": "text", "text": before}, call, *([{"type": "text", "text": after}] if after else [])]
 
 
-def _has_call(message: Message) -> bool:
-    content = message.get("content")
+def _has_call(content: object) -> bool:
     return isinstance(content, list) and any(is_call(part) and BORDERS in part for part in content)
 
 

@@ -43,8 +43,8 @@ class EntriesFormat(MessagesFormat):
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:
         """Return the entries as messages: one for each turn, one for any other entry."""
-        return grouped(super().unpack_all(messages), self.kind_of, self.response)
+        return grouped(list(map(self.unpack, messages)), self.kind_of, self.response)
 
     def pack_all(self, messages: list[Message]) -> list[Message]:
         """Return the entries of all messages, as the log has them."""
-        return super().pack_all(list(ungrouped(messages, self.kind_of, self.response)))
+        return list(map(self.pack, ungrouped(messages, self.kind_of, self.response)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from cleaner_rl.logs.chats import chat_of
+from cleaner_rl.logs.fences import are_plain, ends_with, with_calls, without_calls
 from cleaner_rl.logs.formats.base import Conversation, Reading, Record, id_in, key_of, log_of, outcome_of
 from cleaner_rl.logs.frames import Message
 from cleaner_rl.logs.messages import Dialect, Reader, Unreadable, all_written
@@ -76,12 +77,13 @@ class MessagesFormat:
         return record.get("tools") or record.get("functions")
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:
-        """Return all messages unpacked. Override it if several entries of the log are one message."""
-        return list(map(self.unpack, messages))
+        """Return all messages unpacked, with fenced commands as calls where the reply says that it is their result."""
+        found = list(map(self.unpack, messages))
+        return with_calls(found, self.dialect, ends_with, told=True) if are_plain(found) else found
 
     def pack_all(self, messages: list[Message]) -> list[Message]:
         """Return all messages as the log has them: the opposite of `unpack_all`."""
-        return list(map(self.pack, messages))
+        return [self.pack(without_calls(message, self.dialect)) for message in messages]
 
     def system(self, record: Record) -> Any:  # noqa: ARG002 - for those that override it
         """Return the system prompt that a record has beside its messages, as text or parts; None if it has none."""

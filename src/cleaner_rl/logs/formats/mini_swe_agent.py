@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from cleaner_rl.logs.entries import at
-from cleaner_rl.logs.fences import Block, with_calls, without_calls
+from cleaner_rl.logs.fences import Block, with_calls
 from cleaner_rl.logs.formats.base import Record
 from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.frames import Message
@@ -36,11 +36,7 @@ class MiniSweAgentFormat(MessagesFormat):
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:
         """Return the messages with commands as calls, and what follows a command as its result."""
-        return with_calls(messages, _is_command)
-
-    def pack(self, message: Message) -> Message:
-        """Return a message as the log has it."""
-        return without_calls(message)
+        return with_calls(messages, self.dialect, _is_command)
 
     def id_of(self, record: Record) -> str | None:
         """Return the name of the task's instance."""
@@ -48,5 +44,5 @@ class MiniSweAgentFormat(MessagesFormat):
         return found if isinstance(found, str) else None
 
 
-def _is_command(message: Message, block: Block) -> bool:
-    return message["role"] == "assistant" and not message.get("tool_calls") and block.language in LANGUAGES
+def _is_command(message: Message, block: Block, text: str) -> bool:  # noqa: ARG001 - the language says it
+    return not message.get("tool_calls") and block.language in LANGUAGES

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from cleaner_rl.logs.entries import at
-from cleaner_rl.logs.fences import Block, with_calls, without_calls
+from cleaner_rl.logs.fences import Block, with_calls
 from cleaner_rl.logs.formats.base import Record
 from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.frames import Message
@@ -69,7 +69,7 @@ class SweAgentFormat(MessagesFormat):
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:
         """Return the messages with commands as calls, and what follows a command as its result."""
-        return with_calls(super().unpack_all(messages), _is_command)
+        return with_calls(list(map(self.unpack, messages)), self.dialect, _is_command)
 
     def unpack(self, message: Message) -> Message:
         """Return a result with the id of its call, and a demonstration as a note."""
@@ -81,7 +81,6 @@ class SweAgentFormat(MessagesFormat):
 
     def pack(self, message: Message) -> Message:
         """Return a message as the log has it."""
-        message = without_calls(message)
         role = {"role": message[SHOWN]} if SHOWN in message else {}
         added = {SHOWN, LIFTED, *([ID] if LIFTED in message else [])}
         return {**{name: value for name, value in message.items() if name not in added}, **role}
@@ -96,9 +95,8 @@ def _is_answer(message: Message) -> bool:
     return message.get("role") == "assistant" and not message.get("is_demo")
 
 
-def _is_command(message: Message, block: Block) -> bool:
+def _is_command(message: Message, block: Block, text: str) -> bool:
     """Return whether it is the block that `action` repeats."""
     action = message.get("action")
-    if message["role"] != "assistant" or message.get("tool_calls") or not isinstance(action, str):
-        return False
-    return block.program(message["content"]).strip() == action.strip()
+    same = isinstance(action, str) and block.program(text).strip() == action.strip()
+    return same and not message.get("tool_calls")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cleaner_rl.logs.fences import Block, with_calls, without_calls
+from cleaner_rl.logs.fences import are_plain, ends_with, with_calls
 from cleaner_rl.logs.formats.base import Record
 from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.frames import Message
@@ -58,8 +58,10 @@ class TrajectoryFormat(MessagesFormat):
         return {**record, field: messages if style is None else closed(messages, style)}
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:
-        """Return the messages with `content`, and the commands of `ai` as calls."""
-        return with_calls(super().unpack_all(messages), _is_command)
+        """Return the messages with `content`, and the commands of SWE-agent's `ai` as calls."""
+        found = list(map(self.unpack, messages))
+        told = any(message["role"] == "assistant" for message in messages)
+        return with_calls(found, self.dialect, ends_with, told=told) if are_plain(found) else found
 
     def unpack(self, message: Message) -> Message:
         """Return a message with its words in `content`."""
@@ -69,15 +71,9 @@ class TrajectoryFormat(MessagesFormat):
 
     def pack(self, message: Message) -> Message:
         """Return a message as the log has it."""
-        message = without_calls(message)
         name = "text" if TEXT in message else "content"
         return {name if key == "content" else key: value for key, value in message.items() if key != TEXT}
 
 
 def _is_message(message: Message) -> bool:
     return any(name in message for name in ("content", "text", "tool_calls")) and isinstance(message["role"], str)
-
-
-def _is_command(message: Message, block: Block) -> bool:
-    """Return whether a block ends an answer of SWE-agent's. In any other chat it may be an example for the user."""
-    return message["role"] == "ai" and not message["content"][block.end :].strip()
