@@ -309,9 +309,7 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
         if piece.one_record:
             yield Chunk([_file_record(unpacked(file, piece.packing), piece)], lines=[1])
         elif piece.kind is Kind.JSONL:
-            numbered = _lines(unpacked(file, piece.packing), piece)
-            while some := list(islice(numbered, CHUNK)):
-                yield Chunk([record for record, _ in some], lines=[line for _, line in some])
+            yield from _chunked(_lines(unpacked(file, piece.packing), piece))
         elif piece.kind is Kind.PARQUET:
             yield from _rows(file, piece)
         elif piece.kind is Kind.EVAL:
@@ -322,6 +320,25 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
             document = _document(unpacked(file, piece.packing), piece)
             records = _records(document)
             yield Chunk(records, document, range(1, len(records) + 1) if isinstance(document, list) else ())
+
+
+def _chunked(lines: Iterator[tuple[Any, int | None]]) -> Iterator[Chunk]:
+    """Yield records of lines in chunks; of a damaged file, those before the damage."""
+    records: list[Any] = []
+    numbers: list[int | None] = []
+    try:
+        for record, number in lines:
+            records.append(record)
+            numbers.append(number)
+            if len(records) == CHUNK:
+                yield Chunk(records, lines=numbers)
+                records, numbers = [], []
+    except (*DAMAGE, _TooLargeError, OSError):
+        if records:
+            yield Chunk(records, lines=numbers)
+        raise
+    if records:
+        yield Chunk(records, lines=numbers)
 
 
 def _document(file: BinaryIO, piece: Piece) -> Any:
