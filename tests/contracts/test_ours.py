@@ -151,7 +151,7 @@ class TestLogs(LogAdapterContract):
         return [other for other in OTHERS if not self.make().detects(other) or self.make().name not in NAMED]
 
 
-NAMED = ("openai", "verl", "verifiers", "atif")
+NAMED = ("openai", "verl", "verifiers", "atif", "sharegpt", "responses", "codex", "claude-code")
 """Formats of which the contract itself has a record."""
 
 

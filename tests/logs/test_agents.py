@@ -103,8 +103,9 @@ def test_one_folder_of_all_of_them_in_one_call(logs: Path, tmp_path: Path) -> No
     assert found.not_read == {}
     assert found.edits["graft"] >= 8 * len(AGENTS)
     assert [each.partition(" ")[0] for each in done.skipped] == [str(logs / "settings.json")]
-    for trajectory in read(tmp_path / "out/store"):
-        for index, _ in reversed(trajectory.edits):
+    for each in read(tmp_path / "out/store"):
+        trajectory: Any = each
+        for index, _ in reversed(each.edits):
             trajectory = undo(trajectory, index)
         source = Path((trajectory.info.log or {})["source"]["file"])
         kept = write_record(trajectory)

@@ -1,8 +1,8 @@
 """Reads logs that are a list of entries, each of one kind: words, a call, a result, or a note.
 
 Coding agents log this way: a line, an event or an item for each thing that happens. A format says once for each kind of
-entry where its words, its call or its result are (`Kind`). The entries of one turn become one message, whose content is
-the list of the entries as they are, so that they come back field for field."""
+entry where its words, its call or its result are (`EntryKind`). The entries of one turn become one message, whose
+content is the list of the entries as they are, so that they come back field for field."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ResultPlaces(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EntryKind:
     """What entries of one kind hold, and where."""
 
     speaker: str = NOTE
@@ -52,7 +52,7 @@ class Kind:
     unread: str | None = None
     """What it holds that a chat can't hold; None if there is no such thing."""
 
-    def under(self, *path: str) -> Kind:
+    def under(self, *path: str) -> EntryKind:
         """Return the same kind for entries that hold all this at a place."""
         call, result = self.call, self.result
         if call is not None:
@@ -62,10 +62,10 @@ class Kind:
             fields = {name: (*path, *place) for name, place in result.fields.items()}
             result = ResultPlaces((*path, *result.content), (*path, *result.call_id), fields, result.failed)
         says, thinks = (tuple((*path, *place) for place in places) for places in (self.says, self.thinks))
-        return Kind(self.speaker, says, thinks, call, result, self.unread)
+        return EntryKind(self.speaker, says, thinks, call, result, self.unread)
 
 
-KindOf: TypeAlias = Callable[[Mapping[str, Any]], Kind]
+KindOf: TypeAlias = Callable[[Mapping[str, Any]], EntryKind]
 
 
 class EntryParts:
@@ -130,7 +130,7 @@ class EntryParts:
                 return found
         return None
 
-    def _entries(self, content: object) -> Iterator[tuple[int, Mapping[str, Any], Kind]]:
+    def _entries(self, content: object) -> Iterator[tuple[int, Mapping[str, Any], EntryKind]]:
         for index, entry in parts_of(content):
             yield index, entry, self._kind_of(entry)
 

@@ -3,8 +3,8 @@
 The file is the record. Lines of the types `user` and `assistant` hold a `message` in the form of Anthropic's API, as a
 rule with one part of its content each; lines with the same `message.id` are one response. Every other line is
 bookkeeping. After an edit, a line whose `parentUuid` is gone names the next earlier one that is still there. Anthropic
-documents where the files are ("Manage sessions"); the fields are those of published sessions and of the public readers
-of them (for example txcript's `docs/formats/claude-code.md`), and may change with each release.
+documents where the files are ("Manage sessions"); the fields are those of published sessions and of public readers of
+them (for example skillsynchq/txcript's description of the format), and may change with each release.
 
 A result says in `is_error` how the call ended.
 
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, USER, CallPlaces, Kind, ResultPlaces, at
+from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, USER, CallPlaces, EntryKind, ResultPlaces, at
 from cleaner_rl.logs.formats.base import LINES, Record, log_of
 from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.frames import Message
@@ -30,12 +30,12 @@ CONTENT = ("message", "content")
 PART = (*CONTENT, 0)
 """The content's only part: lines with several are split while they are read."""
 SPEAKERS = ("user", "assistant")
-CALL = Kind(MODEL, call=CallPlaces((*PART, "name"), (*PART, "input"), (*PART, "id")))
-ANSWER = Kind(
+CALL = EntryKind(MODEL, call=CallPlaces((*PART, "name"), (*PART, "input"), (*PART, "id")))
+ANSWER = EntryKind(
     RESULT, result=ResultPlaces((*PART, "content"), (*PART, "tool_use_id"), {"is_error": (*PART, "is_error")})
 )
-WORDS = {"user": Kind(USER, (CONTENT,)), "assistant": Kind(MODEL, (CONTENT,))}
-THOUGHT = Kind(MODEL, thinks=(CONTENT,))
+WORDS = {"user": EntryKind(USER, (CONTENT,)), "assistant": EntryKind(MODEL, (CONTENT,))}
+THOUGHT = EntryKind(MODEL, thinks=(CONTENT,))
 SYNTHETIC = "<synthetic>"
 """The model of lines that Claude Code wrote in the model's place, after an error of the API."""
 QUIET = {
@@ -60,18 +60,18 @@ class ClaudeCodeFormat(EntriesFormat):
         """Return whether one of the lines has a message in Claude Code's envelope."""
         return isinstance(record, dict) and super().detects(record) and any(map(_is_spoken, record[LINES]))
 
-    def kind_of(self, entry: Mapping[str, Any]) -> Kind:
+    def kind_of(self, entry: Mapping[str, Any]) -> EntryKind:
         """Return what a line holds, and where."""
         if not _is_spoken(entry):
             quiet = str(entry.get("type")) in QUIET and str(entry.get("subtype")) not in LOUD
-            return Kind(NOTE if quiet else BORDER)
+            return EntryKind(NOTE if quiet else BORDER)
         if ASIDE in entry or at(entry, ("message", "model")) == SYNTHETIC:
-            return Kind(BORDER)
+            return EntryKind(BORDER)
         kind = at(entry, (*PART, "type"))
         if entry["type"] == "assistant" and kind == "tool_use":
             return CALL
         if entry["type"] == "assistant" and kind in ("thinking", "redacted_thinking"):
-            return THOUGHT if kind == "thinking" else Kind(MODEL)
+            return THOUGHT if kind == "thinking" else EntryKind(MODEL)
         return ANSWER if kind == "tool_result" else WORDS[entry["type"]]
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cleaner_rl.logs.entries import BORDER, SYSTEM, Kind, at
+from cleaner_rl.logs.entries import BORDER, SYSTEM, EntryKind, at
 from cleaner_rl.logs.formats.base import LINES, Record
 from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.formats.responses import item_kind, pack_item, unpack_item
@@ -39,15 +39,15 @@ class CodexFormat(EntriesFormat):
             return False
         return record[LINES][0].get("type") == "session_meta" and all("payload" in line for line in record[LINES])
 
-    def kind_of(self, entry: Mapping[str, Any]) -> Kind:
+    def kind_of(self, entry: Mapping[str, Any]) -> EntryKind:
         """Return what a line holds, and where."""
         kind, payload = str(entry.get("type")), entry.get("payload")
         if kind == "session_meta" and any(isinstance(at(entry, place), str) for place in INSTRUCTIONS):
-            return Kind(SYSTEM, INSTRUCTIONS)
+            return EntryKind(SYSTEM, INSTRUCTIONS)
         inner = str(payload.get("type")) if isinstance(payload, dict) else ""
         if kind == "response_item" and isinstance(payload, dict) and inner not in QUIET_ITEMS:
             return item_kind(payload).under("payload")
-        return Kind(NOTE if (kind in QUIET or inner in QUIET_ITEMS) and inner not in LOUD else BORDER)
+        return EntryKind(NOTE if (kind in QUIET or inner in QUIET_ITEMS) and inner not in LOUD else BORDER)
 
     def unpack(self, message: Message) -> Message:
         """Return a line with the arguments of its item as an object."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from cleaner_rl.logs.entries import Kind, entry_dialect, grouped, ungrouped
+from cleaner_rl.logs.entries import EntryKind, entry_dialect, grouped, ungrouped
 from cleaner_rl.logs.formats.base import LINES, Record
 from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.frames import Message, Path
@@ -29,7 +29,7 @@ class EntriesFormat(MessagesFormat):
     def __init__(self) -> None:
         self.dialect = entry_dialect(self.kind_of, self.sampling)
 
-    def kind_of(self, entry: Mapping[str, Any]) -> Kind:
+    def kind_of(self, entry: Mapping[str, Any]) -> EntryKind:
         """Return what an entry holds, and where."""
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, SYSTEM, USER, CallPlaces, Kind, ResultPlaces, at
+from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, SYSTEM, USER, CallPlaces, EntryKind, ResultPlaces, at
 from cleaner_rl.logs.formats.base import Record, id_in
 from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.frames import Message
@@ -34,30 +34,30 @@ ID = ("tool_call_id",)
 OLD_ID = ("tool_call_metadata", "tool_call_id")
 EXITS = {"exit_code": ("observation", "exit_code"), "is_error": ("observation", "is_error")}
 KINDS = {
-    "SystemPromptEvent": Kind(SYSTEM, (("system_prompt", "text"),)),
-    "ObservationEvent": Kind(RESULT, result=ResultPlaces(("observation", "content"), ID, EXITS)),
-    "AgentErrorEvent": Kind(RESULT, result=ResultPlaces(("error",), ID, failed=True)),
-    "UserRejectObservation": Kind(RESULT, result=ResultPlaces(("rejection_reason",), ID, failed=True)),
-    "ConversationStateUpdateEvent": Kind(NOTE),
-    "TokenEvent": Kind(NOTE),
+    "SystemPromptEvent": EntryKind(SYSTEM, (("system_prompt", "text"),)),
+    "ObservationEvent": EntryKind(RESULT, result=ResultPlaces(("observation", "content"), ID, EXITS)),
+    "AgentErrorEvent": EntryKind(RESULT, result=ResultPlaces(("error",), ID, failed=True)),
+    "UserRejectObservation": EntryKind(RESULT, result=ResultPlaces(("rejection_reason",), ID, failed=True)),
+    "ConversationStateUpdateEvent": EntryKind(NOTE),
+    "TokenEvent": EntryKind(NOTE),
 }
 """Of version 1, by `kind`."""
 SPOKEN = ("llm_message", "content")
 WORDS, THOUGHTS = (("thought",),), (("reasoning_content",),)
 ACTIONS = {
-    "system": Kind(SYSTEM, (("args", "content"),)),
-    "recall": Kind(NOTE),
-    "change_agent_state": Kind(NOTE),
-    "condensation": Kind(BORDER),
-    "delegate": Kind(BORDER),
+    "system": EntryKind(SYSTEM, (("args", "content"),)),
+    "recall": EntryKind(NOTE),
+    "change_agent_state": EntryKind(NOTE),
+    "condensation": EntryKind(BORDER),
+    "delegate": EntryKind(BORDER),
 }
 OBSERVATIONS = {
-    "error": Kind(RESULT, result=ResultPlaces(("content",), OLD_ID, failed=True)),
-    "user_rejected": Kind(RESULT, result=ResultPlaces(("content",), OLD_ID, failed=True)),
-    "agent_state_changed": Kind(NOTE),
-    "null": Kind(NOTE),
-    "recall": Kind(NOTE),
-    "delegate": Kind(BORDER),
+    "error": EntryKind(RESULT, result=ResultPlaces(("content",), OLD_ID, failed=True)),
+    "user_rejected": EntryKind(RESULT, result=ResultPlaces(("content",), OLD_ID, failed=True)),
+    "agent_state_changed": EntryKind(NOTE),
+    "null": EntryKind(NOTE),
+    "recall": EntryKind(NOTE),
+    "delegate": EntryKind(BORDER),
 }
 """Of version 0; other actions are calls, and other observations results."""
 EXIT_CODES = (("extras", "metadata", "exit_code"), ("extras", "exit_code"))
@@ -78,7 +78,7 @@ class OpenHandsFormat(EntriesFormat):
         events = record.get(self.field_of(record), [])
         return all(map(_is_event, events)) and any(event.get("source") == "agent" for event in events)
 
-    def kind_of(self, entry: Mapping[str, Any]) -> Kind:
+    def kind_of(self, entry: Mapping[str, Any]) -> EntryKind:
         """Return what an event holds, and where."""
         if isinstance(entry.get("kind"), str):
             return _kind(entry, entry["kind"])
@@ -86,7 +86,7 @@ class OpenHandsFormat(EntriesFormat):
             return _action(entry, entry["action"])
         if isinstance(entry.get("observation"), str):
             return _observation(entry, entry["observation"])
-        return Kind(BORDER)
+        return EntryKind(BORDER)
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:
         """Return the events as messages, those of one response together."""
@@ -125,41 +125,41 @@ def _is_event(event: Mapping[str, Any]) -> bool:
     return "source" in event and any(isinstance(event.get(name), str) for name in ("kind", "action", "observation"))
 
 
-def _kind(event: Mapping[str, Any], kind: str) -> Kind:
+def _kind(event: Mapping[str, Any], kind: str) -> EntryKind:
     if kind == "MessageEvent":
         role = at(event, ("llm_message", "role"))
-        return Kind(MODEL if role == "assistant" else USER, (SPOKEN,), (("llm_message", "reasoning_content"),))
+        return EntryKind(MODEL if role == "assistant" else USER, (SPOKEN,), (("llm_message", "reasoning_content"),))
     if kind == "ActionEvent":
         inner = ("function", "arguments") if at(event, ("tool_call", "function")) else ("arguments",)
-        return Kind(MODEL, WORDS, THOUGHTS, CallPlaces(("tool_name",), ("tool_call", *inner), ID))
-    return KINDS.get(kind, Kind(BORDER))
+        return EntryKind(MODEL, WORDS, THOUGHTS, CallPlaces(("tool_name",), ("tool_call", *inner), ID))
+    return KINDS.get(kind, EntryKind(BORDER))
 
 
-def _action(event: Mapping[str, Any], action: str) -> Kind:
+def _action(event: Mapping[str, Any], action: str) -> EntryKind:
     by_agent = event.get("source") == "agent"
     if action == "message":
-        return Kind(MODEL if by_agent else USER, (("args", "content"),))
+        return EntryKind(MODEL if by_agent else USER, (("args", "content"),))
     if action == "finish" and by_agent:
-        return Kind(MODEL, (("args", "final_thought"), ("args", "thought")))
+        return EntryKind(MODEL, (("args", "final_thought"), ("args", "thought")))
     if action in ACTIONS or not by_agent:
-        return ACTIONS.get(action, Kind(BORDER))
+        return ACTIONS.get(action, EntryKind(BORDER))
     name: tuple[str, ...] | str = ("tool_call_metadata", "function_name") if at(event, OLD_ID) else action
-    return Kind(MODEL, WORDS, call=CallPlaces(name, (CALLED, "arguments"), OLD_ID))
+    return EntryKind(MODEL, WORDS, call=CallPlaces(name, (CALLED, "arguments"), OLD_ID))
 
 
-def _observation(event: Mapping[str, Any], observation: str) -> Kind:
+def _observation(event: Mapping[str, Any], observation: str) -> EntryKind:
     if observation in OBSERVATIONS:
         return OBSERVATIONS[observation]
     # -1 is OpenHands' word for a command that is still running.
     known = next((place for place in EXIT_CODES if isinstance(at(event, place), int) and at(event, place) >= 0), None)
     fields = {} if known is None else {"exit_code": known}
-    return Kind(RESULT, result=ResultPlaces(("content",), OLD_ID, fields))
+    return EntryKind(RESULT, result=ResultPlaces(("content",), OLD_ID, fields))
 
 
 def _unpacked(event: Message) -> Message:
     """Return an event with what the model wrote of its `args` apart from the rest."""
     args = event.get("args")
-    kind = _action(event, event["action"]) if isinstance(event.get("action"), str) else Kind(BORDER)
+    kind = _action(event, event["action"]) if isinstance(event.get("action"), str) else EntryKind(BORDER)
     if "kind" in event or kind.call is None or not isinstance(args, dict) or "thought" in event:
         return event
     own = {name for name in args if name not in HARNESS or (name == "thought" and event["action"] == "think")}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, CallPlaces, Kind, ResultPlaces
+from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, CallPlaces, EntryKind, ResultPlaces
 from cleaner_rl.logs.formats.base import Record
 from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.frames import Message
@@ -25,43 +25,43 @@ from cleaner_rl.logs.messages import NOTE
 
 SAID = (("content",),)
 ID = ("call_id",)
-OUTPUT = Kind(RESULT, result=ResultPlaces(("output",), ID))
+OUTPUT = EntryKind(RESULT, result=ResultPlaces(("output",), ID))
 KINDS = {
-    "reasoning": Kind(MODEL, thinks=(("content",), ("summary",))),
-    "function_call": Kind(MODEL, call=CallPlaces(("name",), ("arguments",), ID)),
+    "reasoning": EntryKind(MODEL, thinks=(("content",), ("summary",))),
+    "function_call": EntryKind(MODEL, call=CallPlaces(("name",), ("arguments",), ID)),
     "function_call_output": OUTPUT,
-    "custom_tool_call": Kind(MODEL, call=CallPlaces(("name",), ("input",), ID)),
+    "custom_tool_call": EntryKind(MODEL, call=CallPlaces(("name",), ("input",), ID)),
     "custom_tool_call_output": OUTPUT,
-    "local_shell_call": Kind(MODEL, call=CallPlaces("shell", ("action",), ID)),
+    "local_shell_call": EntryKind(MODEL, call=CallPlaces("shell", ("action",), ID)),
     "local_shell_call_output": OUTPUT,
-    "shell_call": Kind(MODEL, call=CallPlaces("shell", ("action",), ID)),
+    "shell_call": EntryKind(MODEL, call=CallPlaces("shell", ("action",), ID)),
     "shell_call_output": OUTPUT,
-    "apply_patch_call": Kind(MODEL, call=CallPlaces("apply_patch", ("operation",), ID)),
-    "apply_patch_call_output": Kind(RESULT, result=ResultPlaces(("output",), ID, {"status": ("status",)})),
-    "mcp_call": Kind(
+    "apply_patch_call": EntryKind(MODEL, call=CallPlaces("apply_patch", ("operation",), ID)),
+    "apply_patch_call_output": EntryKind(RESULT, result=ResultPlaces(("output",), ID, {"status": ("status",)})),
+    "mcp_call": EntryKind(
         MODEL,
         call=CallPlaces(("name",), ("arguments",), ("id",)),
         result=ResultPlaces(("output",), ("id",), {"error": ("error",)}),
     ),
-    "mcp_list_tools": Kind(NOTE),
-    "item_reference": Kind(BORDER, unread="a reference to an item that is elsewhere"),
-    "compaction": Kind(BORDER, unread="a conversation that was compacted"),
+    "mcp_list_tools": EntryKind(NOTE),
+    "item_reference": EntryKind(BORDER, unread="a reference to an item that is elsewhere"),
+    "compaction": EntryKind(BORDER, unread="a conversation that was compacted"),
 }
 """What the items hold, by their `type`; messages may have none."""
-ROLES = {role: Kind(role, SAID) for role in ("assistant", "user", "system", "developer")}
+ROLES = {role: EntryKind(role, SAID) for role in ("assistant", "user", "system", "developer")}
 SIGNS = {*KINDS} - {"mcp_list_tools"}
 IN_OUTPUT = "cleaner_rl.output"
 """Marks the items of `output` while they follow those of `input`."""
 
 
-def item_kind(item: Mapping[str, Any]) -> Kind:
+def item_kind(item: Mapping[str, Any]) -> EntryKind:
     """Return what an item holds, and where."""
     kind = str(item.get("type", "message"))
     if kind == "message":
-        return ROLES.get(str(item.get("role")), Kind(BORDER, unread="a message of an unknown role"))
+        return ROLES.get(str(item.get("role")), EntryKind(BORDER, unread="a message of an unknown role"))
     if kind in KINDS:
         return KINDS[kind]
-    return Kind(MODEL if kind.endswith("_call") else BORDER, unread=f"an item of the type {kind}")
+    return EntryKind(MODEL if kind.endswith("_call") else BORDER, unread=f"an item of the type {kind}")
 
 
 def unpack_item(item: Message) -> Message:
@@ -92,7 +92,7 @@ class ResponsesFormat(EntriesFormat):
         known = all("type" in item or "role" in item for item in items)
         return known and any(str(item.get("type")) in SIGNS for item in items)
 
-    def kind_of(self, entry: Mapping[str, Any]) -> Kind:
+    def kind_of(self, entry: Mapping[str, Any]) -> EntryKind:
         """Return what an item holds, and where."""
         return item_kind(entry)
 

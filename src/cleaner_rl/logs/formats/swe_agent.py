@@ -76,8 +76,9 @@ class SweAgentFormat(MessagesFormat):
         if message.get("is_demo"):
             return {**message, "role": NOTE, SHOWN: message["role"]}
         ids = message.get("tool_call_ids")
-        single = message["role"] == "tool" and isinstance(ids, list) and len(ids) == 1
-        return {**message, ID: ids[0], LIFTED: True} if single and ID not in message else message
+        if message["role"] == "tool" and isinstance(ids, list) and len(ids) == 1 and ID not in message:
+            return {**message, ID: ids[0], LIFTED: True}
+        return message
 
     def pack(self, message: Message) -> Message:
         """Return a message as the log has it."""
