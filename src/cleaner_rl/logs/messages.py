@@ -261,9 +261,9 @@ class Reader:
         if len(heard) > known:
             return frame(message, blanks + (self._words(message, observation) if texts else [])), bool(texts)
         if message.get(self.dialect.role) in self.dialect.tools:
-            fields = {**message}
+            fields = message
             for name in self.dialect.outcomes:
-                fields |= message[name] if isinstance(message.get(name), dict) else {}
+                fields = fields | message[name] if isinstance(message.get(name), dict) else fields
             heard.append(Heard(message.get("tool_call_id"), _joined(texts), fields))
             return frame(message, _response(texts, observation)), False
         if in_text and message.get(self.dialect.role) in self.dialect.users:
