@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, SYSTEM, USER, CallPlaces, EntryKind, ResultPlaces, at
-from cleaner_rl.logs.formats.base import Record, id_in
 from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.frames import Message
 from cleaner_rl.logs.messages import NOTE
@@ -114,12 +113,6 @@ class OpenHandsFormat(EntriesFormat):
             return {**event, "args": {name: args[name] for name in names}}
         return {name: value for name, value in message.items() if name != RESPONSE}
 
-    def id_of(self, record: Record) -> str | None:
-        """Return the name of the task's instance."""
-        return id_in({"id": record.get("instance_id"), **{n: v for n, v in record.items() if n != "id"}}) or id_in(
-            record
-        )
-
 
 def _is_event(event: Mapping[str, Any]) -> bool:
     return "source" in event and any(isinstance(event.get(name), str) for name in ("kind", "action", "observation"))
@@ -160,7 +153,7 @@ def _unpacked(event: Message) -> Message:
     """Return an event with what the model wrote of its `args` apart from the rest."""
     args = event.get("args")
     kind = _action(event, event["action"]) if isinstance(event.get("action"), str) else EntryKind(BORDER)
-    if "kind" in event or kind.call is None or not isinstance(args, dict) or "thought" in event:
+    if isinstance(event.get("kind"), str) or kind.call is None or not isinstance(args, dict) or "thought" in event:
         return event
     own = {name for name in args if name not in HARNESS or (name == "thought" and event["action"] == "think")}
     called = {"order": list(args), "arguments": {name: value for name, value in args.items() if name in own}}
