@@ -273,7 +273,88 @@ def trajectory_text(case: Case) -> Record:
     return {"instance_id": "sum-1", "messages": json.dumps(openai(case)["messages"]), "reward": case.reward}
 
 
+def langfuse(case: Case) -> Record:
+    messages = openai(case)["messages"]
+    given = {"messages": messages[:-1], "tools": TOOLS}
+    about = {"id": "o-1", "traceId": "t-1", "type": "GENERATION", "level": "DEFAULT", "model": "gpt-5.1"}
+    return {**about, "input": given, "output": messages[-1], "reward": case.reward}
+
+
+def langsmith(case: Case) -> Record:
+    """A run of a model, its messages dumped."""
+    kinds = {"system": "SystemMessage", "user": "HumanMessage", "assistant": "AIMessage", "tool": "ToolMessage"}
+    types = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
+    dumped = []
+    for message in openai(case)["messages"]:
+        kwargs: Record = {"content": message["content"], "type": types[message["role"]]}
+        if "tool_calls" in message:
+            found = [(call["id"], call["function"]) for call in message["tool_calls"]]
+            kwargs["tool_calls"] = [
+                {"name": each["name"], "args": json.loads(each["arguments"]), "id": call_id, "type": "tool_call"}
+                for call_id, each in found
+            ]
+        if message["role"] == "tool":
+            kwargs |= {"tool_call_id": message["tool_call_id"], "status": "success"}
+        name = ["langchain", "schema", "messages", kinds[message["role"]]]
+        dumped.append({"lc": 1, "type": "constructor", "id": name, "kwargs": kwargs})
+    outputs = {"generations": [[{"text": "", "message": dumped[-1]}]]}
+    run = {"id": "r-1", "name": "ChatOpenAI", "run_type": "llm", "inputs": {"messages": [dumped[:-1]]}}
+    return {**run, "outputs": outputs, "reward": case.reward}
+
+
+def langgraph(case: Case) -> Record:
+    """A run of a graph, with plain messages."""
+    run = langsmith(case)
+    dumped = [*run["inputs"]["messages"][0], run["outputs"]["generations"][0][0]["message"]]
+    messages = [each["kwargs"] for each in dumped]
+    return {**run, "run_type": "chain", "inputs": {"messages": messages[:2]}, "outputs": {"messages": messages}}
+
+
+def otel(case: Case) -> Record:
+    messages: list[Record] = [{"role": "user", "parts": [{"type": "text", "content": QUESTION}]}]
+    for number, step in enumerate(case.steps):
+        parts: list[Record] = [{"type": "reasoning", "content": "Hm."}, {"type": "text", "content": step.said}]
+        answers: list[Record] = []
+        for index, call in enumerate(step.calls):
+            call_id = f"c{number}{index}"
+            parts.append({"type": "tool_call", "id": call_id, "name": call.name, "arguments": call.arguments})
+            answers.append({"type": "tool_call_response", "id": call_id, "response": call.text})
+        messages.append({"role": "assistant", "parts": parts})
+        messages += [{"role": "tool", "parts": answers}] if answers else []
+        messages += [{"role": "user", "parts": [{"type": "text", "content": step.then}]}] if step.then else []
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.system_instructions": json.dumps([{"type": "text", "content": "Be brief."}]),
+        "gen_ai.input.messages": json.dumps(messages[:-1]),
+        "gen_ai.output.messages": json.dumps([{**messages[-1], "finish_reason": "stop"}]),
+    }
+    return {"name": "chat", "context": {"trace_id": "0x1"}, "attributes": attributes, "reward": case.reward}
+
+
+def smolagents(case: Case) -> Record:
+    """One call for each step, so that a step of two is two."""
+    steps: list[Record] = [{"system_prompt": "Be brief."}, {"task": QUESTION, "task_images": None}]
+    for number, step in enumerate(case.steps, 1):
+        code = "".join(str(next(iter(call.arguments.values()))) for call in step.calls)
+        text = "".join(call.text for call in step.calls)
+        output = f"{step.said}\n<code>\n{code}\n</code>" if step.calls else step.said
+        function = {"name": "python_interpreter", "arguments": code}
+        calls = [{"id": f"call_{number}", "type": "function", "function": function}] if step.calls else None
+        about = {"step_number": number, "timing": {"duration": 1.0}, "tool_calls": calls, "error": None}
+        said = {"model_output_message": {"role": "assistant", "content": output}, "model_output": output}
+        steps.append({**about, **said, "code_action": code, "observations": text, "is_final_answer": False})
+        if step.then:
+            steps.append({"task": step.then, "task_images": None})
+    return {"lines": steps}
+
+
+SINGLE = {"smolagents": smolagents}
+"""Formats that have one call for each turn."""
 AGENTS = {
+    "langfuse": langfuse,
+    "langsmith": langsmith,
+    "langsmith, graph": langgraph,
+    "otel": otel,
     "claude-code": claude_code,
     "claude-code, whole": claude_code_whole,
     "responses": responses,
