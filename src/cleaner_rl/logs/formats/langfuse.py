@@ -32,11 +32,11 @@ class LangfuseFormat(MessagesFormat):
     def taken(self, record: Record, field: str) -> tuple[Any, Record]:
         """Return the messages of the input, and the answer."""
         asked, answer = record.get(field), record.get("output")
-        messages = asked.get("messages") if isinstance(asked, dict) else asked
+        messages: Any = asked.get("messages") if isinstance(asked, dict) else asked
         if not self.are_messages(messages):
             return None, record
         rest = {**record, field: {**asked, "messages": None} if isinstance(asked, dict) else None}
-        if not self.are_messages([answer]):
+        if not isinstance(answer, dict) or not self.are_messages([answer]):
             return messages, rest
         return [*messages, {**answer, ANSWER: True}], {**rest, "output": {ANSWER: True}}
 

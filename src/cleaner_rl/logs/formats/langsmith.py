@@ -64,16 +64,17 @@ class LangSmithFormat(MessagesFormat):
 
     def unpack(self, message: Message) -> Message:
         """Return a message with OpenAI's calls, out of its dump if it is in one."""
-        found = dict(_kwargs(message))
+        found: Message = dict(_kwargs(message))
         if "lc" in message:
             found[DUMPED] = {**message, "kwargs": None}
         if isinstance(found.get("tool_calls"), list):
             found["tool_calls"] = [_renamed(call, "args", "arguments") for call in found["tool_calls"]]
-        return _renamed(found, "status", UNTOLD) if found.get("status") == "success" else found
+        unpacked: Message = _renamed(found, "status", UNTOLD) if found.get("status") == "success" else found
+        return unpacked
 
     def pack(self, message: Message) -> Message:
         """Return a message as the log has it."""
-        found = _renamed(message, UNTOLD, "status")
+        found: Message = _renamed(message, UNTOLD, "status")
         if isinstance(found.get("tool_calls"), list):
             found["tool_calls"] = [_renamed(call, "arguments", "args") for call in found["tool_calls"]]
         if DUMPED not in found:
