@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,6 +189,30 @@ async def test_a_turn_of_more_calls_than_states_are_kept_is_undone_too() -> None
         assert result.output == "0\n"
 
 
+@pytest.mark.parametrize("served", [False, True])
+@asynchronous
+async def test_finding_a_session_that_begins_with_files_keeps_them_whatever_is_undone(served: bool) -> None:
+    async with opened(Node(_config())) as (url, app), SandboxClient(url) as client:
+        tool_env = SessionToolEnv(client if served else app.node, replace(BARE_SESSION, files={"given": b"1"}))
+        async with tool_env.open(KEY) as tool_session:
+            read = cell("open('given').read()")
+            failed, found = await tool_session.run([cell("1 / 0"), read])
+            assert (failed.status, found.output) == (Status.ERROR, "'1'\n")
+            await tool_session.rollback()
+            assert (await tool_session.run([read]))[0].output == "'1'\n"
+
+
+@asynchronous
+async def test_a_session_that_loses_the_files_it_began_with_gets_them_again() -> None:
+    with_file = replace(BARE_SESSION, files={"given": b"1"})
+    async with node() as sandbox, SessionToolEnv(sandbox, with_file).open(KEY) as tool_session:
+        await tool_session.run([cell("1 / 0")])
+        _kill_interpreters(tool_session)
+        lost, found = await tool_session.run([cell("1"), cell("open('given').read()")])
+        assert lost.failed, "there was no interpreter"
+        assert found.output == "'1'\n"
+
+
 @asynchronous
 async def test_a_cell_that_is_undone_later_is_not_kept() -> None:
     breaks = "import marshal, os; marshal.loads = lambda *a: 1 / 0; os.fork = None"
@@ -224,6 +252,12 @@ async def test_a_sandbox_that_is_away_is_waited_for_once_a_turn() -> None:
     assert [result.status for result in results] == [Status.FAULT] * 3
     assert "sandbox node" in results[0].explanation
     assert away.asked == 1
+
+
+def _kill_interpreters(tool_session: Any) -> None:
+    supervisor = tool_session._session.pid
+    for state in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+        os.kill(int(state), signal.SIGKILL)
 
 
 async def _lose(tool_session: Any) -> None:

@@ -80,6 +80,11 @@ class ToolEnv(Protocol):
 class Session(Protocol):
     """The interface of a sandbox's session."""
 
+    @property
+    def checkpoint(self) -> int:
+        """Return the number of the state that it is at; a new session that was given files isn't at 0."""
+        ...
+
     async def run(self, cell: Cell | str) -> CellOutcome:
         """Run a cell."""
         ...
@@ -173,8 +178,8 @@ class SessionHands:
         self._sandbox, self._request = sandbox, request
         self._session: Session | None = None
         self._cells: list[_Kept] = []
-        self._checkpoints = [0]
-        """Of this session, before the first cell and after each; never longer than there are cells."""
+        self._checkpoints: list[int] = []
+        """Of this session, before the first cell and after each."""
         self._mark = 0
         """How many cells there were before the last `run`."""
         self._unrepeatable = False
@@ -239,8 +244,12 @@ class SessionHands:
             if outcome.committed:
                 self._cells.append(_Kept(code, outcome.result))
                 self._checkpoints.append(outcome.checkpoint)
-            else:
+            elif outcome.checkpoint in self._checkpoints:
                 self._follow(outcome.checkpoint)
+            else:  # even the files that it began with are gone: the next call opens another one
+                self._cells.clear()
+                self._mark = 0
+                await self.close()
             if outcome.unrepeatable:
                 self._unrepeatable = True
                 await self.close()
@@ -256,7 +265,7 @@ class SessionHands:
     async def _build(self) -> Session | None:
         """A session in the state that the last one had; None if it can't be had again."""
         self._session = session = await self._open()
-        self._checkpoints = [0]
+        self._checkpoints = [session.checkpoint]
         for kept in self._cells:
             outcome = await session.run(Cell(kept.code))
             if outcome.result.faulty:

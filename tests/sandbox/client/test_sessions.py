@@ -98,6 +98,7 @@ async def test_a_file_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
             await sandbox.open_session(SessionRequest("bare", files={"big": bytes(9 << 20)}))
         session = await sandbox.open_session(SessionRequest("bare"))
         await session.put("small", b"1")
+        assert session.checkpoint == 1
         with pytest.raises(ValueError, match="'big'"):
             await session.put("big", bytes(9 << 20))
         assert (await session.run("import os; os.listdir()")).result.output == "['small']\n"

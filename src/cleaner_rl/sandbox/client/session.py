@@ -123,6 +123,11 @@ class RemoteSession:
         self._url = f"{node}/v1/sessions/{session}"
         self._checkpoint = checkpoint
 
+    @property
+    def checkpoint(self) -> int:
+        """Return the number of the state that it is at, as far as its node has answered."""
+        return self._checkpoint
+
     async def run(self, cell: Cell | str, within: float | None = None) -> CellOutcome:
         """Run a cell, `within` so many seconds if they are given.
 
@@ -137,8 +142,7 @@ class RemoteSession:
         outcome = await self._ask("POST", "/run", Outcome, body, within)
         if outcome.fault == BROKEN:
             raise SessionLostError(outcome.explanation)
-        self._checkpoint = self._checkpoint if outcome.checkpoint is None else outcome.checkpoint
-        outcome.checkpoint = self._checkpoint
+        outcome.checkpoint = self._follow(outcome)
         return outcome.cell_outcome()
 
     async def rollback(self, checkpoint: int | None = None) -> int:
@@ -150,6 +154,7 @@ class RemoteSession:
     async def put(self, path: str, content: bytes) -> None:
         """Put a file into the session's folder; it rolls back like a cell. Raises `ValueError` if it doesn't fit."""
         outcome = await self._ask("PUT", _file_path(path), Outcome, content)
+        self._follow(outcome)
         if outcome.status is Status.OK:
             return
         why = outcome.explanation if outcome.exception is None else outcome.exception.message
@@ -168,6 +173,10 @@ class RemoteSession:
                 pass
         except (aiohttp.ClientError, OSError):
             return
+
+    def _follow(self, outcome: Outcome) -> int:
+        self._checkpoint = self._checkpoint if outcome.checkpoint is None else outcome.checkpoint
+        return self._checkpoint
 
     async def _ask(self, method: str, path: str, kind: type[T], body: bytes, within: float | None = None) -> T:
         begun = time.monotonic()
