@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import resource
 import socket
@@ -118,6 +119,22 @@ def test_shared_memory_without_a_file_is_refused(processes: bool) -> None:
             assert refused == ERRNO | errno.ENOMEM
         for flags in (shared, shared_validate, private, private | anonymous, private | anonymous | no_reserve):
             assert answer(program, mmap_call, ARCH["x86_64"], 0, 4096, 3, flags) == ALLOW
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_finding_no_run_takes_huge_pages_of_the_pool_or_pushes_its_memory_out(processes: bool) -> None:
+    arch = pyseccomp.system_arch()
+    mmap_call, madvise = (pyseccomp.resolve_syscall(arch, name) for name in ("mmap", "madvise"))
+    private, shared, anonymous, huge = 0x02, 0x01, 0x20, 0x40000
+    cold, page_out = 20, 21
+    for program in (seccomp.build(processes), seccomp.build(processes, supervisor=True)):
+        for flags in (private | anonymous, shared | anonymous, private | anonymous | 21 << 26, shared, 1 << 32):
+            refused = answer(program, mmap_call, ARCH["x86_64"], 0, 4096, 3, flags | huge)
+            assert refused == ERRNO | errno.ENOMEM
+        for advice in (cold, page_out, page_out | 1 << 32):
+            assert answer(program, madvise, ARCH["x86_64"], 0, 4096, advice) == ERRNO | errno.EINVAL
+        for usual in (mmap.MADV_DONTNEED, mmap.MADV_FREE, mmap.MADV_HUGEPAGE, mmap.MADV_DODUMP, 102):
+            assert answer(program, madvise, ARCH["x86_64"], 0, 4096, usual) == ALLOW
 
 
 def test_a_foreign_architecture_is_killed() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +29,7 @@ class Machine(Proc):
     def stat(self, pid: str) -> list[bytes]:
         return [self.processes[pid][0].encode(), *[b"0"] * 30]
 
-    def page_tables(self, pid: str) -> int:
+    def status_bytes(self, pid: str, *names: bytes) -> int:
         return 0
 
     def kernel_objects(self, pid: str) -> tuple[int, frozenset[str]]:
@@ -154,3 +156,19 @@ def test_finding_a_process_that_ends_while_its_threads_are_listed_has_ended(monk
     monkeypatch.setattr(Proc, "names", lambda _self, _path: [])
     with pytest.raises(ProcessLookupError):
         Proc(-1).threads("2")
+
+
+def test_finding_swapped_pages_are_held_like_resident_ones(tmp_path: Path) -> None:
+    process = tmp_path / "7"
+    (process / "task" / "7").mkdir(parents=True)
+    (process / "task" / "7" / "schedstat").write_text("0 0 0")
+    (process / "stat").write_text("7 (name) S " + " ".join(["0"] * 49))
+    (process / "status").write_text("Name:\tVmSwap: 9\nVmPTE:\t  8 kB\nVmSwap:\t  4096 kB\n")
+    (process / "smaps_rollup").write_text("Rss: 0 kB\nPss: 0 kB\nSwap: 4096 kB\nSwapPss: 1024 kB\n")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        tree = Tree(Proc(folder), time.monotonic(), only=7)
+        assert tree.look()[1] == (4096 + 8) << 10
+        assert tree.held_exactly() == (1024 + 8) << 10
+    finally:
+        os.close(folder)

@@ -157,11 +157,10 @@ class Proc:
         times = {name: self.read(f"{pid}/task/{name}/schedstat").split() for name in names}
         return {name: (int(ran), int(waited)) for name, (ran, waited, _) in times.items()}
 
-    def page_tables(self, pid: str) -> int:
-        """Bytes of a process's page tables. They are no resident memory, and neither are pages of zeros."""
-        # At the beginning of a line: the process's name is in there, too, and it may be any text of one line.
-        _, _, rest = self.read(f"{pid}/status").partition(b"\nVmPTE:")
-        return int(rest.split(maxsplit=1)[0]) * 1024 if rest else 0  # nothing of one that has ended
+    def status_bytes(self, pid: str, *names: bytes) -> int:
+        """Bytes that `status` tells of a process under these names, together; none of one that has ended."""
+        lines = self.read(f"{pid}/status").split(b"\n")[1:]  # the first holds its name, which may be any text
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
 
     def kernel_objects(self, pid: str) -> tuple[int, frozenset[str]]:
         """Bytes that the kernel holds for a process's mappings, locks and epolls, and the pipes that it has open.

@@ -30,6 +30,10 @@ MOST_OBJECTS = 16_384 * MAPPING
 CPUS = os.cpu_count() or 1
 ESTIMATE_FACTOR, ESTIMATE_SECONDS = 2, 0.5
 """How far an estimate has to be above what was counted: by so much no chance, and no honest program, brings it."""
+PAGE_TABLES, SWAPPED = b"VmPTE:", b"VmSwap:"
+"""What a process holds and isn't resident. Pages of zeros have page tables, too."""
+OWN_PARTS = (b"Pss:", b"SwapPss:")
+"""Of the pages that it shares with others."""
 UNSEEN: tuple[float, int, frozenset[str]] = (0.0, 0, frozenset())
 
 
@@ -106,7 +110,7 @@ class Tree:
             if holder is None:
                 return ENDLESS
             pid, fields = holder, self._proc.stat(holder)
-        return int(fields[21]) * PAGE + self._proc.page_tables(pid)
+        return int(fields[21]) * PAGE + self._proc.status_bytes(pid, PAGE_TABLES, SWAPPED)
 
     def _held_exactly(self, pid: str) -> int:
         _, objects, _ = self._surveys.get(pid, UNSEEN)
@@ -116,8 +120,8 @@ class Tree:
         if objects <= MOST_OBJECTS:
             with contextlib.suppress(PermissionError):  # what we may not look into is all its own
                 lines = self._proc.read(f"{holder}/smaps_rollup").split(b"\n")
-                resident = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
-                return resident + self._proc.page_tables(holder)
+                pages = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(OWN_PARTS))
+                return pages + self._proc.status_bytes(holder, PAGE_TABLES)
         return self._held(holder, self._proc.stat(holder))
 
     @property

@@ -21,7 +21,7 @@ newfstatat statx statfs fstatfs creat access faccessat faccessat2 dup dup2 dup3 
 ftruncate fallocate getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
 link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat umask utime utimes utimensat
 futimesat copy_file_range pipe pipe2
-mprotect munmap mremap madvise msync mincore brk membarrier
+mprotect munmap mremap msync mincore brk membarrier
 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2
 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime
 rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigqueueinfo sigaltstack pause
@@ -38,7 +38,8 @@ recvfrom recvmsg recvmmsg shutdown getsockname getpeername
 harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
 V shared memory, which hold memory that no process maps; `splice`, `tee` and `sendfile`, which put whole pages into a
 socket that counts the bytes; `inotify_init1`, whose unread events are the kernel's to keep, and which shows who opens
-the files that runs share; `openat2`, whose flags no filter can see. `mmap` and `fadvise64` have rules of their own.
+the files that runs share; `openat2`, whose flags no filter can see. `mmap`, `madvise` and `fadvise64` have rules
+of their own.
 docs/internals/kernel-memory.md goes through the list, and says what bounds the memory behind each."""
 
 _EXTENDED_ATTRIBUTES = """
@@ -58,6 +59,10 @@ CLOSE_RANGE_UNSHARE = 2
 MAP_SHARED = 0x01
 """Also a bit of `MAP_SHARED_VALIDATE`, and of no private kind."""
 MAP_ANONYMOUS = 0x20
+MAP_HUGETLB = 0x40000
+ADVICE = (*range(20), *range(22, 26), 102, 103)
+"""On memory, but for two: `MADV_COLD` and `MADV_PAGEOUT` push it out to the machine's swap, on purpose."""
+SWAP_ADVICE = (20, 21)
 _SUPERVISORS = """
 mount umount2 setresuid setresgid chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
 pidfd_send_signal sendmsg
@@ -131,9 +136,15 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     # process is seen to hold more than that page.
     unnamed = MAP_SHARED | MAP_ANONYMOUS
     for flags in (0, MAP_SHARED, MAP_ANONYMOUS):
-        program.add_rule(allow, "mmap", argument(3, masked, unnamed, flags))
+        program.add_rule(allow, "mmap", argument(3, masked, unnamed | MAP_HUGETLB, flags))
     program.add_rule(pyseccomp.ERRNO(errno.ENOMEM), "mmap", argument(3, masked, unnamed, unnamed))
+    # Pages of the machine's pool of huge ones, which is somebody else's, and of which none is resident memory.
+    program.add_rule(pyseccomp.ERRNO(errno.ENOMEM), "mmap", argument(3, masked, MAP_HUGETLB, MAP_HUGETLB))
     # The kernel reads only the lower half of this argument, so the upper one must not make it another.
+    for advice in ADVICE:
+        program.add_rule(allow, "madvise", argument(2, masked, 0xFFFFFFFF, advice))
+    for advice in SWAP_ADVICE:
+        program.add_rule(pyseccomp.ERRNO(errno.EINVAL), "madvise", argument(2, masked, 0xFFFFFFFF, advice))
     for advice in (0, 1, 2, 3, 5):
         program.add_rule(allow, "fadvise64", argument(3, masked, 0xFFFFFFFF, advice))
     program.add_rule(pyseccomp.ERRNO(0), "fadvise64", argument(3, masked, 0xFFFFFFFF, FADV_DONTNEED))
