@@ -90,6 +90,16 @@ async def test_a_large_body_in_small_chunks_is_taken() -> None:
 
 
 @asynchronous
+async def test_finding_what_follows_a_body_is_no_header(tokens: Path) -> None:
+    async with opened(WatchedNode(), tokens) as (url, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(url))
+        body = b'b\r\n{"code":""}\r\n0\r\n'
+        writer.write(CHUNKED + body + b"authorization: Bearer %b\r\n\r\n" % TOKEN.encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
+
+
+@asynchronous
 async def test_no_more_than_a_few_requests_wait_on_one_connection() -> None:
     node = WatchedNode()
     node.gate.clear()

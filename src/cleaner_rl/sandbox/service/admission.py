@@ -175,6 +175,11 @@ class Connection(HttpToolsProtocol):
         self._arriving, self._in_body = True, False
         self.scope["state"]["known"] = self._know
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header of it is there. What comes after the body is none: a proxy that looks at headers doesn't see it."""
+        if not self._in_body:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Its head is there. Raises, and so ends the connection, if too many requests wait for an answer."""
         if len(self.pipeline) >= MOST_PIPELINED:
