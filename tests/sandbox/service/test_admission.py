@@ -109,8 +109,20 @@ async def test_no_more_than_a_few_requests_wait_on_one_connection() -> None:
         writer.write((HEAD + b"content-length: %d\r\n\r\n%b" % (len(body), body)) * 1_000)
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         writer.close()
-        node.gate.set()
         await until(lambda: app.queue.running == 0)
+
+
+@asynchronous
+async def test_finding_a_caller_that_leaves_ends_its_run_whatever_waits_behind_it() -> None:
+    node = WatchedNode()
+    node.gate.clear()
+    async with opened(node) as (url, app):
+        _, writer = await asyncio.open_connection("127.0.0.1", port_of(url))
+        writer.write((HEAD + b'content-length: 11\r\n\r\n{"code":""}') * 2)
+        await until(lambda: node.running == 1)
+        writer.close()
+        await until(lambda: app.queue.running == 0)
+        assert (node.killed, len(node.ran)) == (1, 1)
 
 
 ANSWERED = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"

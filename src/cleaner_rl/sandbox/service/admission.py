@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from typing import Any, Final
 
 from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from cleaner_rl.sandbox.protocol.wire import Problem, encode
@@ -127,6 +127,8 @@ class Connection(HttpToolsProtocol):
         self._admission: Admission = config.app.admission  # type: ignore[union-attr]  # it is our `App`
         self._framing = 0
         self._arriving = self._in_body = False
+        self._answering: RequestResponseCycle | None = None
+        """The request that is being answered; `cycle` is the last one that came."""
         self._time_limit: float | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
@@ -143,6 +145,7 @@ class Connection(HttpToolsProtocol):
         """End."""
         self._admission.leave(self)
         self._limit(None)
+        self._tell_gone()
         self.resume_writing()
         super().connection_lost(exc)
 
@@ -162,6 +165,7 @@ class Connection(HttpToolsProtocol):
             self._framing += len(step)
             super().data_received(step)
             if self.transport.is_closing():
+                self._tell_gone()
                 self._limit(http.BODY_SECONDS)
                 return
             if self._framing > MOST_FRAMING:
@@ -186,6 +190,7 @@ class Connection(HttpToolsProtocol):
             raise ValueError(f"more than {MOST_PIPELINED} requests wait on one connection")
         self._in_body = True
         super().on_headers_complete()
+        self._answering = self._answering or self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Some of its body is there."""
@@ -200,6 +205,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """It is answered; the rest of it may still be on its way."""
+        self._answering = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if self.transport.is_closing():
             self._limit(http.BODY_SECONDS)  # to send what is left of the answer
@@ -254,7 +260,14 @@ class Connection(HttpToolsProtocol):
         head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (JSON, len(body))
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
+        self._tell_gone()
         self._limit(http.BODY_SECONDS)
+
+    def _tell_gone(self) -> None:
+        """Tell whoever answers a request that nobody will read it: the server tells only the last one that came."""
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
 
 
 async def _refuse_all(_: Scope, receive: Receive, send: Send) -> None:
