@@ -102,6 +102,27 @@ def test_a_state_that_does_not_answer_has_limits_meanwhile(t2: Driver, harness: 
     assert cells.show("print(2)") == "2\n"
 
 
+WORKS_BEFORE_IT_STARTS = """
+import os, threading, time
+def work(descriptor, data, write=os.write):
+    if data == b"S":
+        began = time.process_time()
+        while time.process_time() < began + {seconds}:
+            pass
+    return write(descriptor, data)
+os.write = work
+"""
+
+
+@pytest.mark.parametrize("thread", ["", "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"])
+def test_finding_what_is_done_before_a_cell_begins_counts_for_it(t2: Driver, thread: str) -> None:
+    cells = Cells(t2, limits=Limits(cpu_seconds=1))
+    assert cells.run(WORKS_BEFORE_IT_STARTS.format(seconds=0.4) + thread).committed
+    assert cells.run("1").run.cpu_seconds > 0.3
+    assert cells.run(WORKS_BEFORE_IT_STARTS.format(seconds=600)).committed
+    assert cells.run("1").result.explanation == "An earlier cell broke the session's interpreter, and is undone."
+
+
 RESERVE = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)

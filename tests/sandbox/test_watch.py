@@ -172,3 +172,44 @@ def test_finding_swapped_pages_are_held_like_resident_ones(tmp_path: Path) -> No
         assert tree.held_exactly() == (1024 + 8) << 10
     finally:
         os.close(folder)
+
+
+class Relay(Proc):
+    """A process whose first thread has ended, and whose others come one after the other, each for so many looks."""
+
+    def __init__(self, looks: list[int], ending: bool = False) -> None:
+        self._looks = looks
+        self._flags = b"4" if ending else b"0"
+
+    def names(self, path: str) -> list[str]:
+        return ["2", str(1000 - len(self._looks))]
+
+    def stat(self, pid: str) -> list[bytes]:
+        if pid == "2":
+            return [b"Z", *[b"0"] * 16, b"2"]
+        if pid != self.names("")[1]:
+            raise FileNotFoundError
+        return [b"S", *[b"0"] * 5, self._flags, *[b"0"] * 10, b"2"]
+
+    def kernel_objects(self, pid: str) -> tuple[int, frozenset[str]]:
+        self._looks[0] -= 1
+        if self._looks[0] == 0:
+            self._looks.pop(0)
+            return 0, frozenset()  # its files were gone when they were looked at
+        return 7, frozenset()
+
+
+def test_finding_a_thread_that_ends_while_it_is_looked_at_hides_nothing() -> None:
+    proc = Relay([1, 1, 9])
+    assert proc.through_holder("2", proc.kernel_objects) == (7, frozenset())
+
+
+def test_finding_a_process_none_of_whose_threads_lives_for_a_look_hides() -> None:
+    proc = Relay([1] * 99)
+    assert proc.through_holder("2", proc.kernel_objects) is None
+
+
+def test_a_process_all_of_whose_threads_are_ending_does_not_hide() -> None:
+    proc = Relay([9], ending=True)
+    with pytest.raises(ProcessLookupError):
+        proc.through_holder("2", proc.kernel_objects)

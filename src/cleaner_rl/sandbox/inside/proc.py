@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 BLOCK = 512
 """What `stat` counts in."""
@@ -16,14 +17,22 @@ MOST_MAPPINGS, LONGEST_TEXT = 65_530, 12 << 20
 ENDLESS = 1 << 62
 """Bytes of a process that doesn't let itself be looked at."""
 NULL = os.makedev(1, 3)
+Seen = TypeVar("Seen")
 MASKS = (b"SigBlk:", b"SigPnd:", b"ShdPnd:")
 Opened = list[tuple[int, str, int, int]]
 """Descriptor, path, flags and offset of open files."""
 
 
 ENDED = (b"Z", b"X")
+EXITING = 0x4
+"""The kernel's flag of a thread that is being ended."""
 HIDING = 8
 """Looks at a process, in each of which all threads that it had just then have ended, after which it hides."""
+
+
+def ending(fields: list[bytes]) -> bool:
+    """Whether a thread with these fields of `stat` has ended, or is about to and has let go of all that it shared."""
+    return fields[0] in ENDED or bool(int(fields[6]) & EXITING)
 
 
 def ended(fields: list[bytes]) -> bool:
@@ -133,16 +142,40 @@ class Proc:
     def holder(self, pid: str) -> str | None:
         """The thread of a process that shows what it holds: the first, or one that lives on after it.
 
-        None if there is always another one than was seen just now: a process that hides.
+        None if there is always another one than was seen just now: a process that hides. `ProcessLookupError` if all
+        are ending: then no new ones come.
         """
+        seen: set[str] | None = None
         for _ in range(HIDING):
             fields = self.stat(pid)
-            if fields[0] not in ENDED or ended(fields):
+            if not ending(fields) or ended(fields):
                 return pid
-            for thread in self.names(f"{pid}/task"):
+            threads = self.names(f"{pid}/task")
+            for thread in threads:
                 with contextlib.suppress(OSError):  # it ended while we looked
-                    if self.stat(thread)[0] not in ENDED:
+                    if not ending(self.stat(thread)):
                         return thread
+            if seen is not None and seen.issuperset(threads):
+                raise ProcessLookupError
+            seen = set(threads)
+        return None
+
+    def through_holder(self, pid: str, look: Callable[[str], Seen]) -> Seen | None:
+        """What a look at a process through one of its threads shows, if that thread lived throughout.
+
+        Files of one that ends meanwhile are gone, one by one, as if they had been closed. None for a process that
+        hides: each time another thread of it lives, and none for as long as a look takes.
+        """
+        for _ in range(HIDING):
+            holder = self.holder(pid)
+            if holder is None:
+                return None
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                seen = look(holder)
+                if not ending(self.stat(holder)):
+                    return seen
+            if self.dead(pid):
+                raise ProcessLookupError
         return None
 
     def exit_status(self, pid: str) -> int:
@@ -154,8 +187,12 @@ class Proc:
         names = self.names(f"{pid}/task")
         if not names:  # the C library takes the end of the process for the end of the list
             raise ProcessLookupError
-        times = {name: self.read(f"{pid}/task/{name}/schedstat").split() for name in names}
-        return {name: (int(ran), int(waited)) for name, (ran, waited, _) in times.items()}
+        times: dict[str, tuple[int, int]] = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
+                ran, waited, _ = self.read(f"{pid}/task/{name}/schedstat").split()
+                times[name] = int(ran), int(waited)
+        return times
 
     def status_bytes(self, pid: str, *names: bytes) -> int:
         """Bytes that `status` tells of a process under these names, together; none of one that has ended."""
@@ -195,13 +232,20 @@ class Proc:
         held: dict[int, int] = {}
         for pid in pids:
             with contextlib.suppress(OSError):  # it ended while we looked
-                folder = f"{self.holder(pid) or pid}/fd"
-                for number in self.names(folder):
-                    path = f"{folder}/{number}"
-                    if (self.short_link(path) or "").startswith("/memfd:"):
-                        found = os.stat(path, dir_fd=self._folder)
-                        held[found.st_ino] = found.st_blocks * BLOCK
+                files = self.through_holder(pid, self._memory_files_of)
+                held.update({0: ENDLESS} if files is None else files)
         return sum(held.values())
+
+    def _memory_files_of(self, pid: str) -> dict[int, int]:
+        """Bytes of the files in memory that a process has open, by the kernel's number of the file."""
+        held: dict[int, int] = {}
+        for number in self.names(f"{pid}/fd"):
+            path = f"{pid}/fd/{number}"
+            with contextlib.suppress(FileNotFoundError):  # closed while we looked
+                if (self.short_link(path) or "").startswith("/memfd:"):
+                    found = os.stat(path, dir_fd=self._folder)
+                    held[found.st_ino] = found.st_blocks * BLOCK
+        return held
 
     def opened(self, pid: str, first: int, below: str) -> tuple[Opened, set[str]]:
         """The open files from descriptor `first` on, and which other kinds there are that a fork can't copy.

@@ -21,12 +21,13 @@ from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
-from cleaner_rl.sandbox.inside.proc import Opened
+from cleaner_rl.sandbox.inside.proc import ENDLESS, Opened
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
 from cleaner_rl.sandbox.inside.states import (
     DYING_SECONDS,
     MOMENT,
     BrokenStateError,
+    Check,
     State,
     channel,
     drained,
@@ -54,6 +55,25 @@ UNKNOWN = 1 << wire.OBSTACLES.index("unknown")
 """It could not be looked at."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
 DELETED_FILE = 1 << wire.OBSTACLES.index("deleted file")
+
+
+class Beginning:
+    """From the moment a state is told to run a cell, until the cell's code begins."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        """The state, and all processes that aren't kept."""
+        self.before = tree.look()[0]
+        self._began = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since then, also when it is over."""
+        return time.monotonic() - self._began
+
+    def used(self) -> float:
+        """CPU seconds in it; nothing if it was too short for a look."""
+        return self.tree.look()[0] - self.before if self.elapsed > LOOK_EVERY / 1000 else 0.0
 
 
 class SessionSlot(Slot):
@@ -118,10 +138,14 @@ class SessionSlot(Slot):
         before = tree.look()[0]
         while not select.select([self._control], [], [], IDLE_LOOK)[0]:
             if self._exceeds(tree, before):
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(self._states[-1].pidfd, signal.SIGKILL)
-                self._kill_strays()
+                self._end_current()
                 select.select([self._control], [], [])
+
+    def _end_current(self) -> None:
+        """Kill the current state with all that it left: the next cell will find it so."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._states[-1].pidfd, signal.SIGKILL)
+        self._kill_strays()
 
     def _exceeds(self, tree: Tree, before: float) -> bool:
         """Whether processes have used more CPU time since `before`, or hold more memory, than they may."""
@@ -130,10 +154,11 @@ class SessionSlot(Slot):
             return True
         return self._holds_too_much(tree, held, self._settings["session_limits"][0])
 
-    def _within_limits(self) -> bool:
-        """Whether the current state, which has been told something and hasn't answered, holds no more than it may."""
+    def _goes_back_within_limits(self) -> Check:
+        """Whether the current state, which is told to go back, keeps to the limits of a cell from now on."""
         tree = self._tree(keep=self._states[:-1])
-        return not self._holds_too_much(tree, tree.look()[1], self._settings["session_limits"][0])
+        before = tree.look()[0]
+        return lambda: not self._exceeds(tree, before)
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
@@ -143,19 +168,26 @@ class SessionSlot(Slot):
         request = (code, echo, bool(stdin), put)
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
+        self._dead = frozenset(filter(self._proc.dead, self._tree(self._states).pids()))
+        beginning = Beginning(self._tree(self._states[:-1], self._dead))
+        limits = (0, cpu, wall, memory, output, fetch)
+
+        def within_limits() -> bool:
+            own = (0, cpu + beginning.before, *limits[2:])
+            return self._judge(beginning.tree, own, files, beginning.elapsed)[0] == wire.EXITED
+
         try:
-            new = self._start(current, in_place, request, files)
+            new = self._start(current, in_place, request, files, within_limits)
         except (BrokenStateError, OSError):
             # It was waiting when its last cell ended, so this is what that cell, or one before, did to it.
-            self._tell_done(wire.BROKEN, signal.SIGKILL, (0.0, 0.0, 0), files, fetch=0)
+            self._tell_done(wire.BROKEN, signal.SIGKILL, (beginning.used(), beginning.elapsed, 0), files, fetch=0)
             self._go_back(current.number - 1)
             self._tell_status(committed=False)
             return
         frozen = self._states[:-1] if in_place else self._states
-        limits = (0, cpu, wall, memory, output, fetch)
         reason, ended, used = wire.EXITED, int(signal.SIGKILL), (0.0, 0.0, 0)
         if new is not None:
-            reason, ended, used = self._watch_cell(new, limits, files, frozen)
+            reason, ended, used = self._watch_cell(new, limits, files, beginning, in_place)
         seal(files[1:])
         if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
@@ -176,17 +208,18 @@ class SessionSlot(Slot):
             self._go_back(current.number)
         self._tell_status(committed)
 
-    def _start(self, current: State, in_place: bool, request: tuple[Any, ...], files: list[int]) -> State | None:
+    def _start(
+        self, current: State, in_place: bool, request: tuple[Any, ...], files: list[int], within_limits: Check
+    ) -> State | None:
         """Have the current state run a cell, in a fork of itself or in place; the state in which the cell runs.
 
         None if that has ended already and isn't even waited for, because the program ignores its children's ends.
         """
         name = f"cell{current.number + 1}.py"
-        self._dead = frozenset(filter(self._proc.dead, self._tree(self._states).pids()))
         self._limit_processes(current, len(self._states) - in_place + len(self._dead))
         if in_place:
-            current.command((state.IN_PLACE, name, *request), files, self._within_limits)
-            hear(current.channel, state.STARTED, self._within_limits)
+            current.command((state.IN_PLACE, name, *request), files, within_limits)
+            hear(current.channel, state.STARTED, within_limits)
             return current
         moved = self._freeze(current)
         if self._last_pid >= 0:
@@ -194,11 +227,11 @@ class SessionSlot(Slot):
             os.pwrite(self._last_pid, b"%d" % max(each.pid for each in self._states), 0)
         ours, theirs = channel()
         with theirs:
-            current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()], self._within_limits)
-        pid = hear(ours, state.STARTED, self._within_limits)
+            current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()], within_limits)
+        pid = hear(ours, state.STARTED, within_limits)
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
-        stop(self._proc, current, self._within_limits)
+        stop(self._proc, current, within_limits)
         if moved is not None and not self._left(str(pid)):
             raise BrokenStateError
         with contextlib.suppress(OSError):  # of a fork that has ended already
@@ -260,12 +293,17 @@ class SessionSlot(Slot):
         return current.folder, current.opened
 
     def _watch_cell(
-        self, cell: State, limits: tuple[Any, ...], files: list[int], frozen: list[State]
+        self, cell: State, limits: tuple[Any, ...], files: list[int], beginning: Beginning, in_place: bool
     ) -> tuple[int, int, tuple[float, float, int]]:
-        """Wait for a cell's end: reason, wait status, and what it used (CPU seconds, wall seconds, peak bytes)."""
-        began = time.monotonic()
-        tree = self._tree(frozen, self._dead)
-        before = tree.look()[0] if len(frozen) < len(self._states) else 0.0
+        """Wait for a cell's end: reason, wait status, and what it used (CPU seconds, wall seconds, peak bytes).
+
+        What was used from the command on until the cell began is the cell's: code of cells before it may run there.
+        """
+        tree, before = beginning.tree, beginning.before
+        if not in_place:  # the checkpoint is no more part of it
+            spent = beginning.used()
+            tree = self._tree(self._states, self._dead)
+            before = tree.look()[0] - spent if spent else 0.0
         limits = (limits[0], limits[1] + before, *limits[2:])
         poll = select.poll()
         for each in (cell.pidfd, cell.channel, self._control):
@@ -292,13 +330,13 @@ class SessionSlot(Slot):
                 pause = checks // 10
                 time.sleep(MOMENT)  # on its way to waiting, if it means what it said
             else:
-                reason, _ = self._judge(tree, limits, files, time.monotonic() - began)
+                reason, _ = self._judge(tree, limits, files, beginning.elapsed)
         cpu, peak, _ = tree.look()
         if reason == wire.EXITED and cpu > limits[1]:
             reason = wire.CPU
         if reason not in (wire.EXITED, wire.GONE):
             status = signal.SIGKILL
-        return reason, status, (cpu - before, time.monotonic() - began, peak)
+        return reason, status, (cpu - before, beginning.elapsed, peak)
 
     def _status_of_dead(self, pid: int) -> int:
         try:
@@ -363,8 +401,9 @@ class SessionSlot(Slot):
         moved = current.layer != self._files.top
         self._settle(current)
         opened = [each if moved else (each[0], "", *each[2:]) for each in current.opened]
-        current.command((state.RESTORE, current.folder if moved else "", opened), [], self._within_limits)
-        hear(current.channel, state.RESTORED, self._within_limits)
+        within_limits = self._goes_back_within_limits()
+        current.command((state.RESTORE, current.folder if moved else "", opened), [], within_limits)
+        hear(current.channel, state.RESTORED, within_limits)
         self._reap()
         if self._proc.signals(str(current.pid))[1] & BLOCKED:
             raise BrokenStateError  # signals of what was undone, which it should have taken and forgotten
@@ -424,12 +463,19 @@ class SessionSlot(Slot):
 
     def _weigh(self) -> None:
         """Look exactly at what all states hold, with the outputs that they kept, and the processes beside them."""
+        held = self._held_by_states()
+        if held >= ENDLESS:
+            # A process that hides holds nobody knows what. Above all limits is a verdict and no figure to add up.
+            self._end_current()
+            held = self._held_by_states()
+        self._weighed, self._grown, self._shrunk = held, 0, 0
+
+    def _held_by_states(self) -> int:
         now = time.monotonic()
         held = sum(Tree(self._proc, now, only=each.pid).held_exactly() for each in self._states)
         if self._states[-1].obstacles & PROCESS:
             held += self._tree(self._states).held_exactly()
-        held += self._proc.memory_files(self._tree([]).pids())
-        self._weighed, self._grown, self._shrunk = held, 0, 0
+        return held + self._proc.memory_files(self._tree([]).pids())
 
     def _look_at(self, new: State) -> None:
         """Note the folder and open files of a state that waits, and what a fork of it would lose.

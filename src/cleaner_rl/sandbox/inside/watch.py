@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from cleaner_rl.sandbox.inside.proc import ENDED, ENDLESS, MAPPING, PIPE, Proc, ended
+from cleaner_rl.sandbox.inside.proc import ENDLESS, MAPPING, PIPE, Proc, ended, ending
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -93,7 +93,7 @@ class Tree:
         cpu = max(seen, with_children)
         if self._estimated > ESTIMATE_FACTOR * cpu + ESTIMATE_SECONDS:
             cpu = seen + self._estimated
-        return cpu, held + self._in_kernel, self._count_waiting(times, states)
+        return cpu, min(held + self._in_kernel, ENDLESS), self._count_waiting(times, states)
 
     def held_exactly(self) -> int:
         """Bytes held, those that processes share counted once: slower than `look`."""
@@ -101,28 +101,30 @@ class Tree:
         for pid in self.pids():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 held += self._held_exactly(pid)
-        return held
+        return min(held, ENDLESS)
 
     def _held(self, pid: str, fields: list[bytes]) -> int:
         """Bytes that a process holds, shared ones included, by its fields of `stat`."""
-        if fields[0] in ENDED and not ended(fields):
-            holder = self._proc.holder(pid)
-            if holder is None:
-                return ENDLESS
-            pid, fields = holder, self._proc.stat(holder)
-        return int(fields[21]) * PAGE + self._proc.status_bytes(pid, PAGE_TABLES, SWAPPED)
+        if not ending(fields) or ended(fields):
+            return int(fields[21]) * PAGE + self._proc.status_bytes(pid, PAGE_TABLES, SWAPPED)
+        held = self._proc.through_holder(pid, self._held_by)
+        return ENDLESS if held is None else held
+
+    def _held_by(self, thread: str) -> int:
+        return int(self._proc.stat(thread)[21]) * PAGE + self._proc.status_bytes(thread, PAGE_TABLES, SWAPPED)
 
     def _held_exactly(self, pid: str) -> int:
         _, objects, _ = self._surveys.get(pid, UNSEEN)
-        holder = self._proc.holder(pid)
-        if holder is None:
-            return ENDLESS
-        if objects <= MOST_OBJECTS:
-            with contextlib.suppress(PermissionError):  # what we may not look into is all its own
-                lines = self._proc.read(f"{holder}/smaps_rollup").split(b"\n")
-                pages = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(OWN_PARTS))
-                return pages + self._proc.status_bytes(holder, PAGE_TABLES)
-        return self._held(holder, self._proc.stat(holder))
+        held = self._proc.through_holder(pid, self._held_exactly_by if objects <= MOST_OBJECTS else self._held_by)
+        return ENDLESS if held is None else held
+
+    def _held_exactly_by(self, thread: str) -> int:
+        try:
+            lines = self._proc.read(f"{thread}/smaps_rollup").split(b"\n")
+        except PermissionError:  # what we may not look into is all its own
+            return self._held_by(thread)
+        pages = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(OWN_PARTS))
+        return pages + self._proc.status_bytes(thread, PAGE_TABLES)
 
     @property
     def _in_kernel(self) -> int:
@@ -142,7 +144,7 @@ class Tree:
 
     def _objects(self, pid: str) -> tuple[int, frozenset[str]]:
         try:
-            return self._proc.kernel_objects(self._proc.holder(pid) or pid)
+            return self._proc.through_holder(pid, self._proc.kernel_objects) or (ENDLESS, frozenset())
         except PermissionError:
             # One that is about to end is closed to us, too. One that still is at the next survey is a program that may
             # be run and not read, and nobody knows what it holds.
