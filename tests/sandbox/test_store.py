@@ -22,10 +22,10 @@ from cleaner_rl.sandbox import (
     SessionRequest,
     Tier,
 )
-from cleaner_rl.sandbox.node.store import NoRoomError
+from cleaner_rl.sandbox.node.store import LEAST_OPEN_FILES, NoRoomError
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import needs
-from tests.sandbox.serving import asynchronous, until
+from tests.sandbox.serving import Caller, asynchronous, opened, until
 
 REQUEST = SessionRequest(preload="bare")
 
@@ -38,10 +38,10 @@ def sessions() -> None:
 @asynchronous
 async def test_sessions_that_are_opened_at_once_are_no_more_than_the_node_may_have() -> None:
     async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=3)) as node:
-        opened = await asyncio.gather(*(node.open_session(REQUEST) for _ in range(12)), return_exceptions=True)
+        asked = await asyncio.gather(*(node.open_session(REQUEST) for _ in range(12)), return_exceptions=True)
         assert node.status.sessions == 3
-        assert [isinstance(each, Session) for each in opened].count(True) == 3
-        assert sum(isinstance(each, SessionLostError) for each in opened) == 9
+        assert [isinstance(each, Session) for each in asked].count(True) == 3
+        assert sum(isinstance(each, SessionLostError) for each in asked) == 9
 
 
 @asynchronous
@@ -293,6 +293,19 @@ async def test_files_that_a_session_can_not_have_are_refused_and_nothing_stays_o
         with pytest.raises(ValueError, match=problem):
             await node.open_session(replace(REQUEST, files=files))
         assert node.status.sessions == 0
+
+
+@asynchronous
+async def test_finding_a_limit_on_open_files_that_no_session_can_keep_to_is_refused() -> None:
+    async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, app), Caller(url) as caller:
+        for most, status in ((1, 400), (LEAST_OPEN_FILES - 1, 400), (LEAST_OPEN_FILES, 201)):
+            asked = {"preload": "bare", "limits": {"open_files": most}, "files": {"a": "YQ=="}}
+            found, answer = await caller.post("/v1/sessions", asked)
+            assert found == status
+            assert status == 201 or "open_files" in answer["message"]
+        session = app.node.session(answer["session"])
+        cells = ("open('b', 'w').write('x')", "1 / 0", "print(open('b').read())")
+        assert [(await session.run(cell)).result.status for cell in cells] == [Status.OK, Status.ERROR, Status.OK]
 
 
 @asynchronous

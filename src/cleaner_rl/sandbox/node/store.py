@@ -21,6 +21,8 @@ from cleaner_rl.tools import Status
 REMEMBERED_LOSSES = 1024
 FULL_SHARE = 0.9
 """Of the memory for sessions, above which none is opened: the rest is for those that are open to grow into."""
+LEAST_OPEN_FILES = 10
+"""Of a session: five that its interpreter always has, and five that come with each cell."""
 
 
 class NoRoomError(SessionLostError):
@@ -47,9 +49,13 @@ class SessionStore:
         """Open one in a slot of its own, for one of so many owners.
 
         Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are in use and none can make room,
-        `ValueError` if its files can't be put into it.
+        `ValueError` if its files can't be put into it, or no interpreter can keep to its limits.
         """
-        if sum(map(len, request.files.values())) > self._limits(request).disk_mb << 20:
+        limits = self._limits(request)
+        if limits.open_files < LEAST_OPEN_FILES:
+            why = f"a session needs an open_files limit of at least {LEAST_OPEN_FILES}, not {limits.open_files}"
+            raise ValueError(f"{why}; raise it in the request's limits, or in the node's")
+        if sum(map(len, request.files.values())) > limits.disk_mb << 20:
             raise ValueError("the files are larger than the session's disk limit")
         await self._make_room(owner, owners)
         self._opening[owner] += 1

@@ -32,6 +32,7 @@ class Limits:
     files: int = 1024
     """Files and folders of the run (tier 2 and up)."""
     open_files: int = 256
+    """Descriptors that each process may have at once. A session needs 10."""
     output_bytes: int = 1_048_576
     """What may be written to stdout, and as much again to stderr; a run that writes more is stopped."""
 
