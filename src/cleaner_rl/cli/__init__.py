@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cleaner_rl import __version__
+from cleaner_rl.cli.words import visible
 
 
 class Later(NamedTuple):
@@ -81,6 +82,14 @@ class LazyGroup(click.Group):
                 f"pip install 'cleaner-rl[{later.extras}]'"
             ) from None
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. Its errors are printed by click, and may name files of any name."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = visible(error.message)
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Names that begin so; none of the commands is imported for it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cleaner_rl.cli.options import as_json
-from cleaner_rl.cli.words import said
+from cleaner_rl.cli.words import said, show
 from cleaner_rl.evaluate import ResultsError, comparison_text, read_results, write_comparison
 from cleaner_rl.evaluate import compare as compare_results
 
@@ -40,4 +40,4 @@ def compare(before: Path, after: Path, out: Path | None, as_json: bool) -> None:
             write_comparison(found, out)
         except (ImportError, OSError) as error:
             raise click.ClickException(said(error)) from None
-    click.echo(json.dumps(found.to_json()) if as_json else comparison_text(found), nl=as_json)
+    show(json.dumps(found.to_json()) if as_json else comparison_text(found), nl=as_json)

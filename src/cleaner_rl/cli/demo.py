@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from cleaner_rl.cli.words import said
+from cleaner_rl.cli.words import said, show
 from cleaner_rl.rollout import PlainProcesses, demo_rollouts
 from cleaner_rl.sandbox import BARE, Node, NodeConfig, TierError, ZygoteError
 from cleaner_rl.trajectory import RepairKind, TextSpan, Trajectory, Turn, residual_tally
@@ -45,11 +45,11 @@ def demo(out: Path, opens: bool) -> None:
     except OSError as error:
         raise click.ClickException(f"the page can't be written: {said(error)}") from None
     left = sum((residual_tally(each).failed for each in trajectories), 0)
-    click.echo(f"\nFailed calls left in the training data: {left}. The page keeps what was there before:")
-    click.echo(f"  {out.resolve()} ({out.stat().st_size >> 10} kB, needs no server)")
-    click.echo("Next: `cleaner doctor` says what this machine can do, `cleaner --help` what else there is.")
+    show(f"\nFailed calls left in the training data: {left}. The page keeps what was there before:")
+    show(f"  {out.resolve()} ({out.stat().st_size >> 10} kB, needs no server)")
+    show("Next: `cleaner doctor` says what this machine can do, `cleaner --help` what else there is.")
     if opens and not webbrowser.open(out.resolve().as_uri()):
-        click.echo("No browser was found here: open the page yourself.", err=True)
+        show("No browser was found here: open the page yourself.", err=True)
 
 
 async def _play() -> list[Trajectory[TextSpan]]:
@@ -69,13 +69,13 @@ def _tell(trajectory: Trajectory[TextSpan]) -> None:
         if turn.edit is None:
             continue
         failed, *attempts = turn.edit.original
-        click.echo(f"{name:14} failed    {_error(failed)}")
+        show(f"{name:14} failed    {_error(failed)}")
         for attempt in attempts:
             if attempt.failed:
-                click.echo(f"{'':14} attempt   {_error(attempt)}")
-        click.echo(f"{'':14} repaired  {KINDS.get(turn.edit.kind, 'no')} (similarity {turn.edit.similarity:.2f})")
+                show(f"{'':14} attempt   {_error(attempt)}")
+        show(f"{'':14} repaired  {KINDS.get(turn.edit.kind, 'no')} (similarity {turn.edit.similarity:.2f})")
     outcome = "right" if trajectory.success else "wrong"
-    click.echo(f"{'':14} answered  {trajectory.info.answer}, {outcome}")
+    show(f"{'':14} answered  {trajectory.info.answer}, {outcome}")
 
 
 def _error(turn: Turn[TextSpan]) -> str:
@@ -90,11 +90,9 @@ async def _sandbox() -> AsyncIterator[Node | PlainProcesses]:
         try:
             node = await stack.enter_async_context(Node(NodeConfig(slots=1, preload=(BARE,))))
         except (TierError, ZygoteError, OSError) as error:
-            click.echo(f"No sandbox here: {error}.")
-            click.echo(
-                "The demo uses plain processes instead, because its programs are known. `cleaner doctor` says more.\n"
-            )
+            show(f"No sandbox here: {error}.")
+            show("The demo uses plain processes instead, because its programs are known. `cleaner doctor` says more.\n")
             yield PlainProcesses()
             return
-        click.echo(f"A scripted model, the real loop, the real sandbox (isolation {node.status.tier.name}).\n")
+        show(f"A scripted model, the real loop, the real sandbox (isolation {node.status.tier.name}).\n")
         yield node

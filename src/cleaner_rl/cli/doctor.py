@@ -9,6 +9,7 @@ from dataclasses import asdict
 import click
 
 from cleaner_rl.cli import options
+from cleaner_rl.cli.words import show
 from cleaner_rl.doctor import Check, State, diagnose
 
 COLOURS = {State.OK: "green", State.LESS: "yellow", State.MISSING: "cyan", State.WRONG: "red"}
@@ -51,12 +52,13 @@ def doctor(
             _show(each)
     wrong = any(each.state is State.WRONG for each in done)
     if as_json:
-        click.echo(json.dumps({"ok": not wrong, "checks": [asdict(each) for each in done]}))
+        show(json.dumps({"ok": not wrong, "checks": [asdict(each) for each in done]}))
     sys.exit(1 if wrong else 0)
 
 
 def _show(check: Check) -> None:
     state = click.style(f"{check.state:8}", fg=COLOURS[check.state], bold=check.state is State.WRONG)
-    click.echo(f"{state}{check.name:11} {check.found}")
+    click.echo(state, nl=False)
+    show(f"{check.name:11} {check.found}")
     if check.remedy:
-        click.echo(f"{'':20}→ {check.remedy}")
+        show(f"{'':20}→ {check.remedy}")

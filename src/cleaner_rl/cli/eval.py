@@ -15,6 +15,7 @@ import click
 from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
 from cleaner_rl.cli.progress import Update, progress
+from cleaner_rl.cli.words import show
 from cleaner_rl.evaluate import (
     Evaluation,
     Repair,
@@ -116,9 +117,7 @@ def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
     with serving.explained():
         refuse_another_model(out, name)  # before a model is connected to
         result = asyncio.run(_evaluate(name, out, chosen))
-    click.echo(
-        json.dumps(result.to_json()) if chosen["as_json"] else f"{summary_text(result)} Report: {out}/report.html"
-    )
+    show(json.dumps(result.to_json()) if chosen["as_json"] else f"{summary_text(result)} Report: {out}/report.html")
     if not any(run.problems for each in result.sets for run in each.runs.values()):
         raise click.ClickException(f"no sample could be judged: {result.faults or 'the sets are empty'}")
 
@@ -126,7 +125,7 @@ def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
 async def _evaluate(name: str, out: Path, chosen: dict[str, Any]) -> Evaluation:
     prompt = load_prompt(chosen["prompt"])
     if chosen["recovery"] is None and (why := unwritable(prompt)):
-        click.echo(f"note: no failures are injected, because {why}", err=True)
+        show(f"note: no failures are injected, because {why}", err=True)
     plan = load_plan(
         options.names_of(chosen["sets"]),
         prompt,

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cleaner_rl.cli.options import AT_LEAST_0, COUNT
+from cleaner_rl.cli.words import show
 from cleaner_rl.rollout import Connection, EngineKind, RolloutRunner, Sampling, TokenModel
 from cleaner_rl.tools import read_json
 
@@ -93,4 +94,4 @@ def sandbox(chosen: dict[str, Any]) -> dict[str, Any]:
 def show_notes(runner: RolloutRunner[Any]) -> None:
     """Print what a person should know of the model's chat template."""
     for note in runner.model.chat.notes if isinstance(runner.model, TokenModel) else ():
-        click.echo(f"note: {note}", err=True)
+        show(f"note: {note}", err=True)

@@ -9,6 +9,7 @@ from itertools import groupby
 import click
 
 from cleaner_rl.cli.options import as_json
+from cleaner_rl.cli.words import show
 from cleaner_rl.doctor import PluginCheck, check_plugins
 
 
@@ -28,12 +29,12 @@ def plugins(as_json: bool) -> None:
     found = check_plugins()
     broken = sum(bool(each.problem) for each in found)
     if as_json:
-        click.echo(json.dumps({"plugins": [_to_json(each) for each in found], "broken": broken}))
+        show(json.dumps({"plugins": [_to_json(each) for each in found], "broken": broken}))
     else:
         for group, some in groupby(found, lambda each: each.group):
-            click.echo(group)
+            show(group)
             for each in some:
-                click.echo(f"  {each.name:18} {each.package}{' · ' if each.problem else ''}{each.problem}")
+                show(f"  {each.name:18} {each.package}{' · ' if each.problem else ''}{each.problem}")
     sys.exit(1 if broken else 0)
 
 

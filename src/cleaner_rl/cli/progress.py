@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 
 import click
 
+from cleaner_rl.cli.words import show
+
 EVERY_SHARE = 0.05
 EVERY_SECONDS = 60.0
 
@@ -56,7 +58,7 @@ class Lines:
         self._last = time.monotonic()
         seconds = self._last - self._begun
         parts = [f"{self._done:,} of {self._length:,}", f"{seconds / 60:.1f} min", *filter(None, [self._note])]
-        click.echo(f"{self._label}: {', '.join(parts)}", err=True)
+        show(f"{self._label}: {', '.join(parts)}", err=True)
 
     async def tick(self) -> None:
         """Write a line when a minute has passed without one: a slow run isn't a dead one."""

@@ -11,7 +11,7 @@ from typing import Any, Self
 import click
 
 from cleaner_rl.cli import options as shared
-from cleaner_rl.cli.words import said
+from cleaner_rl.cli.words import said, show
 from cleaner_rl.logs import (
     Progress,
     PurifyError,
@@ -160,7 +160,7 @@ def purify(
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(said(error)) from None
-    click.echo(json.dumps(result.to_json()) if as_json else result.as_text())
+    show(json.dumps(result.to_json()) if as_json else result.as_text())
 
 
 def _settings(options: dict[str, Any]) -> PurifySettings:

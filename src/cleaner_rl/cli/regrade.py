@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cleaner_rl.cli import model_options, options, serving
+from cleaner_rl.cli.words import show
 from cleaner_rl.evaluate import Regraded, regraded_text
 from cleaner_rl.evaluate import regrade as grade_again
 from cleaner_rl.rollout import standard_graders
@@ -42,7 +43,7 @@ def regrade(run: Path, dry_run: bool, as_json: bool, **chosen: Any) -> None:
     """
     with serving.explained():
         found = asyncio.run(_regrade(run, dry_run, chosen))
-    click.echo(json.dumps(found.to_json()) if as_json else regraded_text(found))
+    show(json.dumps(found.to_json()) if as_json else regraded_text(found))
 
 
 async def _regrade(run: Path, dry_run: bool, chosen: dict[str, Any]) -> Regraded:

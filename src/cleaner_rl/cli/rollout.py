@@ -12,6 +12,7 @@ import click
 from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
 from cleaner_rl.cli.progress import progress
+from cleaner_rl.cli.words import show
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.rollout import Purifier, RolloutBudget, RolloutSummary, collect, open_runner
 from cleaner_rl.sandbox import open_sandbox
@@ -149,7 +150,7 @@ def rollout(**chosen: Any) -> None:
         loaded = load_sets(options.names_of(chosen["sets"]), seed=chosen["seed"])
         tasks = [task for each in loaded.values() for task in each.tasks][: chosen["limit"]]
         summary = asyncio.run(_collect(tasks, output, chosen))
-    click.echo(json.dumps(summary.to_json()) if chosen["as_json"] else _table(summary, output))
+    show(json.dumps(summary.to_json()) if chosen["as_json"] else _table(summary, output))
     if summary.only_faults:
         raise click.ClickException(
             f"every rollout had a fault; the most frequent one: {summary.only_faults}. Fix its cause, then run the "

@@ -8,6 +8,7 @@ import sys
 import click
 
 from cleaner_rl.cli.options import COUNT, as_json
+from cleaner_rl.cli.words import show
 from cleaner_rl.sandbox import benchmark
 
 
@@ -36,13 +37,13 @@ def bench(rounds: int, as_json: bool) -> None:
         except (ImportError, OSError, RuntimeError) as error:
             raise click.ClickException(str(error)) from None
     if as_json:
-        click.echo(json.dumps(figures))
+        show(json.dumps(figures))
         return
-    click.echo(f"{'CPU ms per call':16}{'service':>10}{'isolated':>10}{'fork':>10}{'ratio':>10}{'p50 ms':>10}")
+    show(f"{'CPU ms per call':16}{'service':>10}{'isolated':>10}{'fork':>10}{'ratio':>10}{'p50 ms':>10}")
     for name, row in figures.items():
         if name not in ("p50_ms", "cpu", "mitigations"):
             columns = (row["service_ms"], row["isolated_fork_ms"], row["fork_ms"], row["ratio"], row["p50_ms"])
-            click.echo(f"{name:16}" + "".join(f"{value:>10.2f}" for value in columns))
-    click.echo(f"CPU: {figures['cpu']}")
+            show(f"{name:16}" + "".join(f"{value:>10.2f}" for value in columns))
+    show(f"CPU: {figures['cpu']}")
     mitigations = "; ".join(f"{name}: {what}" for name, what in figures["mitigations"].items())
-    click.echo(f"mitigations: {mitigations or 'none'}")
+    show(f"mitigations: {mitigations or 'none'}")

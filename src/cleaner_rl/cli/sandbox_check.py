@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import click
 
 from cleaner_rl.cli import options
+from cleaner_rl.cli.words import show
 from cleaner_rl.sandbox import Tier
 from cleaner_rl.sandbox_check import Done
 from cleaner_rl.sandbox_check import check as check_sandbox
@@ -59,7 +60,7 @@ def check(
         )
     except (ImportError, LookupError, OSError, RuntimeError) as error:
         raise click.ClickException(error.args[0] if isinstance(error, LookupError) else str(error)) from None
-    click.echo(json.dumps(report.to_json()) if as_json else report.as_table())
+    show(json.dumps(report.to_json()) if as_json else report.as_table())
     sys.exit(1 if report.breached else 0)
 
 

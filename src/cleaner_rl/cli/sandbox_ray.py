@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cleaner_rl.cli.options import COUNT, ray_address
+from cleaner_rl.cli.words import show
 from cleaner_rl.sandbox import start_on_ray, stop_on_ray
 
 
@@ -41,7 +42,7 @@ def up(
     except (ImportError, ConnectionError) as error:
         raise click.ClickException(str(error)) from None
     for machine, (url, tier) in nodes.items():
-        click.echo(f"{machine}  {url}  T{tier}")
+        show(f"{machine}  {url}  T{tier}")
 
 
 @click.command()
@@ -58,4 +59,4 @@ def down(on_ray: bool, ray_address: str | None) -> None:  # noqa: ARG001
         ended = stop_on_ray(ray_address)
     except (ImportError, ConnectionError) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"{ended} nodes ended")
+    show(f"{ended} nodes ended")

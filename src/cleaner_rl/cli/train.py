@@ -6,6 +6,7 @@ import json
 
 import click
 
+from cleaner_rl.cli.words import show
 from cleaner_rl.train import RecipeError, TrainingFailedError, as_arguments, check, part_folders, read_recipe
 from cleaner_rl.train import train as run
 
@@ -37,19 +38,17 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
 def _dry_run(recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
     found = check(recipe, settings)
     if as_json:
-        click.echo(json.dumps(found.verl_settings, indent=2))
+        show(json.dumps(found.verl_settings, indent=2))
     else:
         for name, values in found.verl_settings.items():
-            click.echo("\n".join([f"# {name}", *as_arguments(values)]))
+            show("\n".join([f"# {name}", *as_arguments(values)]))
     if found.missing_files:
         missing = ", ".join(found.missing_files)
-        click.echo(
-            f"Training needs these files, which are missing: {missing} (docs/train.md, Prepare the data).", err=True
-        )
+        show(f"Training needs these files, which are missing: {missing} (docs/train.md, Prepare the data).", err=True)
     if found.checked_by_verl:
-        click.echo("The installed verl accepts all of these settings.", err=True)
+        show("The installed verl accepts all of these settings.", err=True)
     else:
-        click.echo("verl isn't installed here, so the settings weren't checked against it.", err=True)
+        show("verl isn't installed here, so the settings weren't checked against it.", err=True)
 
 
 def _train(recipe: str, settings: tuple[str, ...]) -> None:
@@ -57,5 +56,5 @@ def _train(recipe: str, settings: tuple[str, ...]) -> None:
 
     read = read_recipe(recipe, settings)
     folder = run(read)
-    click.echo(train_report(folder, part_folders(read)) or "", nl=False)
-    click.echo(f"Done: {folder}", err=True)
+    show(train_report(folder, part_folders(read)) or "", nl=False)
+    show(f"Done: {folder}", err=True)

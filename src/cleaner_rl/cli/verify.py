@@ -8,6 +8,7 @@ import sys
 import click
 
 from cleaner_rl.cli import options as shared
+from cleaner_rl.cli.words import show
 from cleaner_rl.logs import Reading
 from cleaner_rl.purify import ReplayFaultError
 from cleaner_rl.replay import ReplayReport, ReplaySettings, TextMatch
@@ -76,7 +77,7 @@ def verify(
     finally:
         if shown:
             click.echo(err=True)
-    click.echo(json.dumps(report.to_json()) if as_json else _text(report))
+    show(json.dumps(report.to_json()) if as_json else _text(report))
     sys.exit(1 if report.different else 0)
 
 

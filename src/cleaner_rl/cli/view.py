@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import click
 
 from cleaner_rl.cli.options import PORT
-from cleaner_rl.cli.words import said
+from cleaner_rl.cli.words import said, show
 from cleaner_rl.view import DEMO, LARGEST_PAGE, BadQueryError, NothingToShowError, serve
 from cleaner_rl.view import export as write_page
 
@@ -65,16 +65,16 @@ def view(path: Path | None, port: int, opens: bool, export: Path | None, query: 
 def _export(path: Path, out: Path, query: dict[str, str]) -> None:
     made = write_page(path, out, query, progress=_progress)
     for name, problem in made.left_out.items():
-        click.echo(f"left out: {name}: {problem}", err=True)
-    click.echo(f"{out}: {made.size:,} bytes, {made.shown:,} of {made.total:,} trajectories")
+        show(f"left out: {name}: {problem}", err=True)
+    show(f"{out}: {made.size:,} bytes, {made.shown:,} of {made.total:,} trajectories")
     if made.shown < made.total:
-        click.echo(f"for others, --query takes size= (up to {LARGEST_PAGE}) and page= (from 0)", err=True)
+        show(f"for others, --query takes size= (up to {LARGEST_PAGE}) and page= (from 0)", err=True)
 
 
 def _ready(address: str, shared: bool, opens: bool) -> None:
-    click.echo(f"{address}  (Ctrl-C ends it)")
+    show(f"{address}  (Ctrl-C ends it)")
     if not shared:
-        click.echo("another viewer has this store's index; this one makes its own, in memory", err=True)
+        show("another viewer has this store's index; this one makes its own, in memory", err=True)
     if opens:
         webbrowser.open(address)
 

@@ -1,8 +1,11 @@
-"""Errors of the operating system in words: what happened, and what to do."""
+"""What commands print: text that no terminal obeys, and errors of the operating system in words."""
 
 from __future__ import annotations
 
 import errno
+import unicodedata
+
+import click
 
 ADVICE = {
     errno.EADDRINUSE: "another process has this port: choose another with --port",
@@ -14,6 +17,24 @@ ADVICE = {
     errno.ENOSPC: "free some space; `cleaner doctor` shows how much there is",
     errno.EROFS: "choose a place that can be written to",
 }
+
+UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of characters that are no text: a terminal obeys them, or shows nothing, or can't take them."""
+
+
+def visible(text: str) -> str:
+    """Return text with its control characters as escapes: names of files and members may hold any."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(
+        each.encode("unicode_escape").decode() if unicodedata.category(each) in UNSEEN and each not in "\n\t" else each
+        for each in text
+    )
+
+
+def show(text: str, nl: bool = True, err: bool = False) -> None:
+    """Print text that may hold what others wrote."""
+    click.echo(visible(text), nl=nl, err=err)
 
 
 def said(error: BaseException) -> str:
