@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -215,3 +217,38 @@ def test_a_damaged_error_is_raised_for_each_way_of_reading_a_bomb(logs: Path) ->
     assert len(next(reading).records) == 1
     with pytest.raises(DamagedError, match="209,715,200 bytes"):
         next(reading)
+
+
+def test_finding_links_to_folders_are_not_followed_and_named(logs: Path, tmp_path: Path) -> None:
+    """Neither out of the folder nor round in a circle; a link to a file is that file."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "other.jsonl").write_text(GOOD + "\n")
+    for name, target in {
+        "root": Path("/"),
+        "out": outside,
+        "again": logs,
+        "one.jsonl": outside / "other.jsonl",
+    }.items():
+        (logs / name).symlink_to(target)
+    result = purify(logs, tmp_path / "result")
+    assert result.summary.trajectories == 2
+    assert [each.partition(" is a link")[0] for each in sorted(result.skipped)] == [
+        f"{logs}/{name}" for name in ("again", "out", "root")
+    ]
+    assert purify(logs / "out", tmp_path / "named").summary.trajectories == 1
+
+
+def test_a_folder_that_can_not_be_read_is_left_out_and_named(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (closed := logs / "closed").mkdir()
+    scandir = os.scandir
+
+    def scan(path: Any) -> Any:
+        if path == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    result = purify(logs, logs.with_name("out"))
+    assert result.summary.trajectories == 1
+    assert result.skipped == (f"{closed} can't be read: Permission denied",)

@@ -2,14 +2,15 @@
 
 URIs begin with `s3://`, `gs://`, `abfs://`, `hdfs://` or `file://`.
 
-A path without a scheme is a local one. Files whose name begins with a dot or an underscore are not logs.
+A path without a scheme is a local one. Files whose name begins with a dot or an underscore are not logs. A link to a
+file is that file; a link to a folder isn't followed, because it may lead anywhere, and round in a circle.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import BinaryIO, NamedTuple, cast
@@ -55,8 +56,11 @@ def below(folder: str, name: str) -> str:
     return f"{path.rstrip('/')}/{quoted}{mark}{options}"
 
 
-def find(uri: str) -> Iterator[FoundFile]:
-    """Yield the file of this name, or all files below this folder, in the order of their names."""
+def find(uri: str, skip: Callable[[str], None] = lambda _: None) -> Iterator[FoundFile]:
+    """Yield the file of this name, or all files below this folder, in the order of their names.
+
+    `skip` is told of each folder that is left out, and why.
+    """
     system, path = _system(uri)
     info = system.get_file_info(path)
     if info.type == fs.FileType.NotFound:
@@ -64,11 +68,32 @@ def find(uri: str) -> Iterator[FoundFile]:
     if info.type == fs.FileType.File:
         yield FoundFile(uri, info.size, info.base_name)
         return
-    for each in sorted(system.get_file_info(fs.FileSelector(path, recursive=True)), key=lambda each: each.path):
+    if isinstance(system, fs.LocalFileSystem):
+        inside = system.get_file_info(list(_paths_in(path, skip)))
+    else:
+        inside = system.get_file_info(fs.FileSelector(path, recursive=True))
+    for each in sorted(inside, key=lambda each: each.path):
         name = each.path[len(path.rstrip("/")) + 1 :]
-        hidden = any(part.startswith((".", "_")) for part in name.split("/"))
-        if each.type == fs.FileType.File and not hidden:
+        if each.type == fs.FileType.File and not any(map(_hidden, name.split("/"))):
             yield FoundFile(below(uri, name), each.size, name)
+
+
+def _paths_in(folder: str, skip: Callable[[str], None]) -> Iterator[str]:
+    """Yield the paths of all files below a local folder."""
+
+    def unreadable(error: OSError) -> None:
+        skip(f"{error.filename} can't be read: {error.strerror}")
+
+    for where, folders, files in os.walk(folder, onerror=unreadable):
+        folders[:] = [each for each in folders if not _hidden(each)]
+        for each in folders:
+            if os.path.islink(path := os.path.join(where, each)):  # which `walk` does not follow
+                skip(f"{path} is a link to a folder, and these are not followed; to read it, give its path too")
+        yield from (os.path.join(where, each) for each in files)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
 
 
 def open_file(uri: str) -> BinaryIO:

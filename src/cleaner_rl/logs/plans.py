@@ -69,9 +69,10 @@ def plan(
     skipped: list[str] = []
     for place in places:
         try:
-            inside = [each for each in find(place) if each.uri == place or out is None or not is_below(each.uri, out)]
+            found_here = list(find(place, skipped.append))
         except (OSError, ValueError) as error:
             raise LogError(str(error)) from error
+        inside = [each for each in found_here if each.uri == place or out is None or not is_below(each.uri, out)]
         written = _folders_of_results(inside, place)
         skipped += [
             f"{each} holds results of `cleaner purify`; to read them, give the path of a file in it" for each in written
