@@ -25,6 +25,7 @@ from cleaner_rl.trajectory.store import (
     JsonlWriter,
     ParquetWriter,
     StoreError,
+    bounded_batches,
     files,
     parquet,
     read,
@@ -393,3 +394,26 @@ def test_a_folder_that_cant_be_locked_says_why(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(files.BusyError, match=told), files.only_writer(tmp_path / ".lock"):
         pass
+
+
+def test_finding_rows_that_expand_beyond_what_their_file_explains_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dictionary holds a text once, and any number of rows have it."""
+    monkeypatch.setattr(parquet, "EXPANDED_BYTES", 1 << 20)
+    row = record.table_of([Trajectory(TextSpan("x" * 10_000), key=Key("run", 0, "sum", 0))])
+    bomb = tmp_path / "bomb.parquet"
+    pq.write_table(pa.concat_tables([row] * 2_000), bomb, use_dictionary=True)
+    read_rows = []
+    with pytest.raises(StoreError, match=r"bomb\.parquet .* 250 times"):
+        read_rows.extend(read(bomb))
+    assert 0 < len(read_rows) <= max(1 << 20, 250 * bomb.stat().st_size) // 10_000
+
+
+def test_rows_that_are_large_are_decoded_a_few_at_a_time(tmp_path: Path) -> None:
+    for length, rows in ((1_000, parquet.ROWS_IN_GROUP), (1_000_000, parquet.FEW_ROWS)):
+        file = tmp_path / f"{length}.parquet"
+        row = record.table_of([Trajectory(TextSpan("x" * length), key=Key("run", 0, "sum", 0))])
+        pq.write_table(pa.concat_tables([row] * 100), file, use_dictionary=False)
+        with pq.ParquetFile(file) as opened:
+            assert len(next(bounded_batches(opened, file))) == min(100, rows)

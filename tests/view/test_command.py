@@ -99,3 +99,16 @@ def test_a_mistake_is_explained(arguments: list[str], message: str) -> None:
     assert ran.exit_code != 0
     assert message in ran.output
     assert "Traceback" not in ran.output
+
+
+def test_finding_trajectories_that_are_too_large_for_one_page_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("cleaner_rl.view.page.MOST_CHARACTERS", 200_000)
+    command = ["view", str(write(tmp_path / "store", [clean(rollout) for rollout in range(50)])), "--export"]
+    ran = CliRunner().invoke(main, [*command, str(tmp_path / "page.html")])
+    assert ran.exit_code == 1
+    size = re.search(r"size=\d+", ran.output)
+    assert size
+    assert CliRunner().invoke(main, [*command, str(tmp_path / "page.html"), "--query", size[0]]).exit_code == 0

@@ -11,6 +11,7 @@ import click
 
 from cleaner_rl.cli.options import PORT
 from cleaner_rl.cli.words import said, show
+from cleaner_rl.trajectory.store import StoreError
 from cleaner_rl.view import DEMO, LARGEST_PAGE, BadQueryError, NothingToShowError, serve
 from cleaner_rl.view import export as write_page
 
@@ -56,7 +57,7 @@ def view(path: Path | None, port: int, opens: bool, export: Path | None, query: 
             _export(shown, export, dict(parse_qsl(query)))
     except ImportError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'cleaner-rl[view]'") from None
-    except (NothingToShowError, BadQueryError) as error:
+    except (NothingToShowError, BadQueryError, StoreError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(said(error)) from None

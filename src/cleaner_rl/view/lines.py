@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import RepairKind
-from cleaner_rl.trajectory.store import SCHEMA, StoreError, read
+from cleaner_rl.trajectory.store import SCHEMA, StoreError, bounded_batches, read
 from cleaner_rl.view.summary import SNIPPET, STATUS_BITS, Summary, summarise
 
 COLUMNS = pa.schema(
@@ -57,7 +57,6 @@ COLUMNS = pa.schema(
     ]
 )
 """The row in its file, then the fields of `Summary`."""
-ROWS_AT_ONCE = 256
 WANTED = (
     *("run", "step", "task", "rollout", "reward", "success", "stop_reason", "info"),
     *("phase", "prompt.text", "prompt.ids"),
@@ -81,7 +80,7 @@ def tables_of(path: Path) -> Iterator[pa.Table]:
     if path.suffix == ".parquet":
         with pq.ParquetFile(path, memory_map=True) as file:
             if file.schema_arrow.equals(SCHEMA):
-                yield from _tables(file)
+                yield from _tables(file, path)
                 return
     yield table_of(summarise(trajectory) for trajectory in read(path))
 
@@ -95,11 +94,11 @@ def table_of(summaries: Iterable[Summary]) -> pa.Table:
     )
 
 
-def _tables(file: pq.ParquetFile) -> Iterator[pa.Table]:
+def _tables(file: pq.ParquetFile, path: Path) -> Iterator[pa.Table]:
     paths = [file.schema.column(place).path for place in range(len(file.schema))]
     leaves = [path for path in paths if path.replace(".list.element", "") in WANTED]
     start = 0
-    for batch in file.iter_batches(ROWS_AT_ONCE, columns=leaves):
+    for batch in bounded_batches(file, path, leaves):
         yield _table(batch, start)
         start += len(batch)
 

@@ -22,6 +22,7 @@ from cleaner_rl.trajectory import AnyTrajectory
 from cleaner_rl.view.assets import asset
 from cleaner_rl.view.curves import Run
 from cleaner_rl.view.detail import detail
+from cleaner_rl.view.query import BadQueryError
 from cleaner_rl.view.summary import LISTED, as_row, summarise
 from cleaner_rl.view.tokens import tokens_of
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 LIMIT = 100
 """Trajectories in a page, unless `size` says otherwise."""
+MOST_CHARACTERS = 200_000_000
+"""Of the JSON of a page's trajectories: browsers open no page of half a gigabyte."""
 TEMPLATE = """<!doctype html>
 <html lang="en">
 <head>
@@ -59,10 +62,16 @@ class Export:
 
 
 def page_of(library: Library, parameters: Mapping[str, str]) -> Export:
-    """The first trajectories of a list, in its order, as one HTML file."""
+    """The first trajectories of a list, in its order, as one HTML file. Raises `BadQueryError` if it is too large."""
     listed = library.page({"size": str(LIMIT), **parameters}, whole=True)
     overview = library.overview()
-    shown = list(library.many(row["id"] for row in listed["rows"]))
+    shown, left = [], MOST_CHARACTERS
+    for each in library.many(row["id"] for row in listed["rows"]):
+        left -= len(_json(each))
+        if left < 0:
+            fewer = f"export fewer, such as size={max(1, len(shown) // 2)}, or look at them without an export"
+            raise BadQueryError(f"these trajectories are too large for one page; {fewer}")
+        shown.append(each)
     data = {
         "overview": {**overview, "path": PurePath(overview["path"]).name},
         "total": listed["total"],
@@ -108,8 +117,11 @@ def _page(data: Mapping[str, Any]) -> bytes:
 
 def _harmless(data: Mapping[str, object]) -> str:
     """JSON in which no tag can end, begin or be commented out."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return _json(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _hash(text: str) -> str:

@@ -16,7 +16,7 @@ store has no index: to find some trajectories fast, ask DuckDB. pyarrow alone ta
 from cleaner_rl.trajectory.store.errors import StoreError
 from cleaner_rl.trajectory.store.files import BusyError, only_writer, publish
 from cleaner_rl.trajectory.store.jsonl import JsonlWriter
-from cleaner_rl.trajectory.store.parquet import ParquetWriter, rewrite
+from cleaner_rl.trajectory.store.parquet import ParquetWriter, bounded_batches, rewrite
 from cleaner_rl.trajectory.store.reading import read, read_at
 from cleaner_rl.trajectory.store.record import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
@@ -28,6 +28,7 @@ __all__ = [
     "JsonlWriter",
     "ParquetWriter",
     "StoreError",
+    "bounded_batches",
     "only_writer",
     "publish",
     "read",

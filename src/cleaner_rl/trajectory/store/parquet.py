@@ -41,6 +41,11 @@ OPTIONS = {
     "use_dictionary": False,
     "write_statistics": ["run", "phase", "step", "task", "rollout", "reward", "success", "stop_reason"],
 }
+BATCH_BYTES, FEW_ROWS = 64 << 20, 16
+"""What a group of rows may decode to if all of it is decoded at once, and how many rows are otherwise."""
+EXPANDED_BYTES, EXPANSION = 256 << 20, 250
+"""What the rows of any file may decode to, and how many times its size those of a large one: a store has fifty at most,
+and a file that was made to fill the memory has thousands."""
 Partition: TypeAlias = tuple[str, Phase, int]
 PART = re.compile(r"part-(\d+)-")
 
@@ -194,10 +199,33 @@ def _batches(file: pq.ParquetFile, path: Path, groups: list[int] | None = None) 
         versions = file.read(["schema_version"]).to_pydict().get("schema_version", [None])
         version = max(versions, default=SCHEMA_VERSION)
     check_version(version, path)
-    for batch in file.iter_batches(ROWS_IN_GROUP, row_groups=groups):
+    for batch in bounded_batches(file, path, groups=groups):
         known = known_batch(batch, version)
         # Tools that copy rows may widen a type or move a column.
         yield known if schema.equals(SCHEMA) else known.select(SCHEMA.names).cast(SCHEMA)
+
+
+def bounded_batches(
+    file: pq.ParquetFile, path: Path, columns: list[str] | None = None, groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, some at a time. Raises `StoreError` once they are more than such a file can hold."""
+    left = max(EXPANDED_BYTES, EXPANSION * path.stat().st_size)
+    for batch in file.iter_batches(_rows_at_once(file), row_groups=groups, columns=columns):
+        left -= batch.nbytes
+        if left < 0:
+            raise StoreError(
+                f"{path} can't be read: its rows have more than {EXPANSION} times the bytes that the file has; delete "
+                "it to read the rest"
+            )
+        yield batch
+
+
+def _rows_at_once(file: pq.ParquetFile) -> int:
+    parts = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+    # A dictionary has a value once, however many rows do: then nobody can tell what they decode to.
+    repeats = any(part.column(index).has_dictionary_page for part in parts for index in range(part.num_columns))
+    large = any(part.total_byte_size * ROWS_IN_GROUP > BATCH_BYTES * part.num_rows for part in parts)
+    return FEW_ROWS if repeats or large else ROWS_IN_GROUP
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
