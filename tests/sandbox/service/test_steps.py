@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,31 @@ async def test_finding_event_loop_files_are_fetched_in_steps(tmp_path: Any) -> N
         os.close(folder)
     assert found == {name: name.encode() for name in names[::2]}
     assert turns.count >= 1_000 * 16 // (verdict.OPENS + 16)
+
+
+@pytest.mark.parametrize("python_at", [None, 3_999])
+@asynchronous
+async def test_finding_event_loop_submissions_that_are_not_run_are_answered_in_steps(
+    python_at: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submissions = [
+        {"type": "python" if number == python_at else "cpp", "solution": "print(1)", "sub_id": str(number)}
+        for number in range(4_000)
+    ]
+    answered: Counter[int] = Counter()
+    async with opened(WatchedNode()) as (url, _), Caller(url) as caller, counted() as turns:
+
+        def encode_and_count(value: object) -> bytes:
+            answered[turns.count] += 1
+            return encode(value)
+
+        monkeypatch.setattr("cleaner_rl.sandbox.service.code_judge.encode", encode_and_count)
+        _, answer = await caller.post("/run/batch", {"submissions": submissions})
+    assert [result["sub_id"] for result in answer["results"]] == [each["sub_id"] for each in submissions]
+    assert [place for place, result in enumerate(answer["results"]) if result["success"]] == [python_at][
+        : python_at or 0
+    ]
+    assert max(answered.values()) <= fair_queue.AT_ONCE + 1
 
 
 def test_finding_event_loop_deep_names_to_fetch_are_bounded_together() -> None:

@@ -8,7 +8,8 @@ retry.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Literal
 
@@ -184,10 +185,13 @@ class CodeJudge:
         def shape(index: int, outcome: Outcome) -> JudgeResult:
             return _result(all_of_them[places[index]], outcome, kind)
 
-        def unrun(first: int, last: int, outcome: Outcome | None) -> Iterator[bytes]:
-            for each in all_of_them[first:last]:
-                yield b","
-                yield encode(_result(each, outcome if each.type == "python" else None, kind))
+        async def unrun(first: int, last: int, outcome: Outcome | None) -> AsyncGenerator[list[bytes], None]:
+            for start in range(first, last, AT_ONCE):
+                parts: list[bytes] = []
+                for each in all_of_them[start : min(start + AT_ONCE, last)]:
+                    parts += [b",", encode(_result(each, outcome if each.type == "python" else None, kind))]
+                yield parts
+                await asyncio.sleep(0)  # to send them need not wait
 
         done = 0
         overloaded: Outcome | None = None
@@ -200,15 +204,17 @@ class CodeJudge:
                     while not pending.complete:
                         results: list[bytes] = []
                         for index, answer in await pending.next():
-                            results += [*unrun(done, places[index], None), b",", *answer.parts]
+                            async for parts in unrun(done, places[index], None):
+                                results += parts
+                            results += [b",", *answer.parts]
                             done = places[index] + 1
                         yield results[1:]
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
             overloaded = Outcome.unrun("", OVERLOADED)
-        for first in range(done, len(all_of_them), AT_ONCE):
-            yield list(unrun(first, first + AT_ONCE, overloaded))[1:]
+        async for parts in unrun(done, len(all_of_them), overloaded):
+            yield parts[1:]
 
 
 def _result(submission: Submission, outcome: Outcome | None, kind: type[JudgeResult]) -> JudgeResult:
