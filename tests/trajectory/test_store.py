@@ -404,7 +404,7 @@ def test_finding_rows_that_expand_beyond_what_their_file_explains_are_refused(
     row = record.table_of([Trajectory(TextSpan("x" * 10_000), key=Key("run", 0, "sum", 0))])
     bomb = tmp_path / "bomb.parquet"
     pq.write_table(pa.concat_tables([row] * 2_000), bomb, use_dictionary=True)
-    read_rows = []
+    read_rows: list[AnyTrajectory] = []
     with pytest.raises(StoreError, match=r"bomb\.parquet .* 250 times"):
         read_rows.extend(read(bomb))
     assert 0 < len(read_rows) <= max(1 << 20, 250 * bomb.stat().st_size) // 10_000

@@ -87,9 +87,10 @@ class LazyGroup(click.Group):
         """Run a command. Its errors are printed by click, and may name files of any name."""
         try:
             return super().invoke(ctx)
-        except click.ClickException as error:
-            error.message = visible(error.message)
+        except click.UsageError:  # which names what was typed
             raise
+        except click.ClickException as error:
+            raise click.ClickException(visible(error.format_message())) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Names that begin so; none of the commands is imported for it."""

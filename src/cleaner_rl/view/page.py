@@ -65,7 +65,8 @@ def page_of(library: Library, parameters: Mapping[str, str]) -> Export:
     """The first trajectories of a list, in its order, as one HTML file. Raises `BadQueryError` if it is too large."""
     listed = library.page({"size": str(LIMIT), **parameters}, whole=True)
     overview = library.overview()
-    shown, left = [], MOST_CHARACTERS
+    shown: list[tuple[str, Any, Any]] = []
+    left = MOST_CHARACTERS
     for each in library.many(row["id"] for row in listed["rows"]):
         left -= len(_json(each))
         if left < 0:
