@@ -59,7 +59,7 @@ def below(folder: str, name: str) -> str:
 def find(uri: str, skip: Callable[[str], None] = lambda _: None) -> Iterator[FoundFile]:
     """Yield the file of this name, or all files below this folder, in the order of their names.
 
-    `skip` is told of each folder that is left out, and why.
+    `skip` is called with a sentence for each folder that is left out.
     """
     system, path = _system(uri)
     info = system.get_file_info(path)
