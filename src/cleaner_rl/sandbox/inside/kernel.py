@@ -37,6 +37,9 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
 
+FALLOC_FL_KEEP_SIZE = 1
+FALLOC_FL_PUNCH_HOLE = 2
+
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(platform.machine(), -1)
 RT_SIGPROCMASK = {"x86_64": 14, "aarch64": 135}.get(platform.machine(), -1)
 ALL_SIGNALS = ctypes.c_uint64(-1)
@@ -136,6 +139,13 @@ def drop_capabilities() -> None:
     version_3 = 0x20080522
     header = ctypes.c_char_p(struct.pack("=Ii", version_3, 0))
     _check(_libc.capset(header, ctypes.c_char_p(bytes(24))), "capset")
+
+
+def punch(descriptor: int, size: int) -> None:
+    """Free the memory of a file in memory, sealed or not, whoever has it open or mapped. Its size stays."""
+    if size:
+        mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+        _check(_libc.fallocate(descriptor, mode, ctypes.c_long(0), ctypes.c_long(size)), "fallocate")
 
 
 def close_from(first: int) -> None:

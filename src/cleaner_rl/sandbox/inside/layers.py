@@ -78,6 +78,11 @@ class Layers:
         self._mounts.append(self._proc.mount_of(self._target))
 
     @property
+    def mount(self) -> int:
+        """The kernel's number of the topmost layer's mount."""
+        return self._mounts[-1]
+
+    @property
     def frozen(self) -> frozenset[int]:
         """Numbers of the mounts below the topmost one, in which nobody may write any more."""
         return frozenset(self._mounts[:-1])

@@ -102,9 +102,9 @@ class Proc:
         except FileNotFoundError:
             return False
 
-    def mount_of(self, path: str, folder: int | None = None) -> int:
-        """The kernel's number of the mount that a path leads to, from this process's root or from a folder."""
-        descriptor = os.open(path, os.O_PATH, dir_fd=folder)
+    def mount_of(self, path: str) -> int:
+        """The kernel's number of the mount that a path leads to: a whole one, or one of a process."""
+        descriptor = os.open(path, os.O_PATH, dir_fd=self._folder)
         try:
             return _mount_in(self.read(f"self/fdinfo/{descriptor}"))
         finally:
@@ -112,7 +112,7 @@ class Proc:
 
     def mounts(self, pid: str) -> set[int]:
         """The numbers of the mounts that a process's working folder and open files are in."""
-        found = {self.mount_of(f"{pid}/cwd", self._folder)}
+        found = {self.mount_of(f"{pid}/cwd")}
         for number in self.names(f"{pid}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed while we looked
                 found.add(_mount_in(self.read(f"{pid}/fdinfo/{number}")))
@@ -185,14 +185,18 @@ class Proc:
     def threads(self, pid: str) -> dict[str, tuple[int, int]]:
         """Nanoseconds that each thread ran, and that it waited to run."""
         names = self.names(f"{pid}/task")
-        if not names:  # the C library takes the end of the process for the end of the list
-            raise ProcessLookupError
         times: dict[str, tuple[int, int]] = {}
         for name in names:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
                 ran, waited, _ = self.read(f"{pid}/task/{name}/schedstat").split()
                 times[name] = int(ran), int(waited)
+        if not times:
+            raise ProcessLookupError
         return times
+
+    def ran(self, pid: str) -> int:
+        """Nanoseconds that the first thread of a process ran."""
+        return int(self.read(f"{pid}/schedstat").split()[0])
 
     def status_bytes(self, pid: str, *names: bytes) -> int:
         """Bytes that `status` tells of a process under these names, together; none of one that has ended."""

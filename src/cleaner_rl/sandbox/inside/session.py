@@ -17,11 +17,12 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
-from cleaner_rl.sandbox.inside.proc import ENDLESS, Opened
+from cleaner_rl.sandbox.inside.proc import ENDLESS, Opened, ended
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
 from cleaner_rl.sandbox.inside.states import (
     DYING_SECONDS,
@@ -32,11 +33,12 @@ from cleaner_rl.sandbox.inside.states import (
     channel,
     drained,
     hear,
-    lives,
+    living,
+    stands_still,
     stop,
     waits,
 )
-from cleaner_rl.sandbox.inside.watch import Tree
+from cleaner_rl.sandbox.inside.watch import PAGE_TABLES, Tree
 
 IDLE_LOOK = 1.0
 SOON = 40
@@ -54,26 +56,44 @@ BLOCKED = (1 << 64) - 1 - (1 << signal.SIGKILL - 1) - (1 << signal.SIGSTOP - 1)
 UNKNOWN = 1 << wire.OBSTACLES.index("unknown")
 """It could not be looked at."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
+OWN_PAGES = (b"Private_", b"Swap:")
 DELETED_FILE = 1 << wire.OBSTACLES.index("deleted file")
 
 
 class Beginning:
-    """From the moment a state is told to run a cell, until the cell's code begins."""
+    """From the moment a state gets a cell, until the cell's code begins."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, judge: Callable[[Tree, float], int]) -> None:
+        """`tree`: the state, and all processes that aren't kept. `judge` says which limit it hits after a time."""
         self.tree = tree
-        """The state, and all processes that aren't kept."""
-        self.before = tree.look()[0]
+        self.cell = tree
+        """The processes of the cell."""
+        self.spent = 0.0
+        """CPU seconds that were used before the tree of the cell began to count."""
+        self.reason = wire.EXITED
+        """The limit that was hit."""
+        self._judge = judge
         self._began = time.monotonic()
+        tree.begin()
 
     @property
     def elapsed(self) -> float:
         """Seconds since then, also when it is over."""
         return time.monotonic() - self._began
 
+    def within_limits(self) -> bool:
+        """Whether no limit of the cell is hit yet."""
+        self.reason = self._judge(self.tree, self.elapsed)
+        return self.reason == wire.EXITED
+
     def used(self) -> float:
         """CPU seconds in it; nothing if it was too short for a look."""
-        return self.tree.look()[0] - self.before if self.elapsed > LOOK_EVERY / 1000 else 0.0
+        return self.tree.look()[0] if self.elapsed > LOOK_EVERY / 1000 else 0.0
+
+    def forked(self, cell: Tree) -> None:
+        """Go on with the processes of a fork alone: the state is a checkpoint now."""
+        self.spent, self.cell = self.used(), cell
+        cell.begin()
 
 
 class SessionSlot(Slot):
@@ -126,7 +146,10 @@ class SessionSlot(Slot):
         first = State(pid, ours, 0)
         select.select([self._ready, first.pidfd], [], [])
         self._require_ready()
+        while not waits(self._proc, first.pid) and not self._proc.dead(str(first.pid)):
+            time.sleep(MOMENT)
         self._settle(first)
+        first.resident, first.descriptors = self._noted(first.pid)
         self._states.append(first)
         first.folder = self._settings["work"]
         self._weigh()
@@ -135,9 +158,10 @@ class SessionSlot(Slot):
         """Until the node speaks. A state that works on its own meanwhile, or whose processes do, is held to the limits
         of a cell. Above them all of it is killed: the next cell will find it so."""
         tree = self._tree(keep=self._states[:-1])
-        before = tree.look()[0]
+        tree.begin()
         while not select.select([self._control], [], [], IDLE_LOOK)[0]:
-            if self._exceeds(tree, before):
+            self._drop_woken(self._states[:-1])
+            if self._exceeds(tree):
                 self._end_current()
                 select.select([self._control], [], [])
 
@@ -147,18 +171,23 @@ class SessionSlot(Slot):
             signal.pidfd_send_signal(self._states[-1].pidfd, signal.SIGKILL)
         self._kill_strays()
 
-    def _exceeds(self, tree: Tree, before: float) -> bool:
-        """Whether processes have used more CPU time since `before`, or hold more memory, than they may."""
+    def _drop_woken(self, frozen: Iterable[State]) -> None:
+        """Drop the checkpoints that were woken or killed: they aren't what they were."""
+        for each in [each for each in frozen if not stands_still(self._proc, each)]:
+            self._drop(self._states.index(each))
+
+    def _exceeds(self, tree: Tree) -> bool:
+        """Whether processes have used more CPU time, or hold more memory, than they may."""
         cpu, held, _ = tree.look()
-        if cpu - before > self._settings["cpu_seconds"]:
+        if cpu > self._settings["cpu_seconds"]:
             return True
         return self._holds_too_much(tree, held, self._settings["session_limits"][0])
 
     def _goes_back_within_limits(self) -> Check:
-        """Whether the current state, which is told to go back, keeps to the limits of a cell from now on."""
+        """Whether the current state, which goes back, keeps to the limits of a cell from now on."""
         tree = self._tree(keep=self._states[:-1])
-        before = tree.look()[0]
-        return lambda: not self._exceeds(tree, before)
+        tree.begin()
+        return lambda: not self._exceeds(tree)
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
@@ -168,57 +197,57 @@ class SessionSlot(Slot):
         request = (code, echo, bool(stdin), put)
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
-        self._dead = frozenset(filter(self._proc.dead, self._tree(self._states).pids()))
-        beginning = Beginning(self._tree(self._states[:-1], self._dead))
         limits = (0, cpu, wall, memory, output, fetch)
-
-        def within_limits() -> bool:
-            own = (0, cpu + beginning.before, *limits[2:])
-            return self._judge(beginning.tree, own, files, beginning.elapsed)[0] == wire.EXITED
-
+        beginning = Beginning(
+            self._tree(self._states[:-1]), lambda tree, elapsed: self._judge(tree, limits, files, elapsed)[0]
+        )
         try:
-            new = self._start(current, in_place, request, files, within_limits)
+            new = self._start(current, in_place, request, files, beginning)
         except (BrokenStateError, OSError):
-            # It was waiting when its last cell ended, so this is what that cell, or one before, did to it.
-            self._tell_done(wire.BROKEN, signal.SIGKILL, (beginning.used(), beginning.elapsed, 0), files, fetch=0)
-            self._go_back(current.number - 1)
-            self._tell_status(committed=False)
+            self._not_begun(current, beginning, files)
             return
         frozen = self._states[:-1] if in_place else self._states
-        reason, ended, used = wire.EXITED, int(signal.SIGKILL), (0.0, 0.0, 0)
-        if new is not None:
-            reason, ended, used = self._watch_cell(new, limits, files, beginning, in_place)
+        reason, ended, used = self._watch_cell(new, limits, files, beginning, frozen)
         seal(files[1:])
         if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
-        if reason == wire.EXITED and not all(lives(self._proc, each) for each in frozen):
-            # It has killed a checkpoint. Kept, it would make whoever goes back there find that nobody can.
+        if reason in (wire.EXITED, wire.GONE) and not all(stands_still(self._proc, each) for each in frozen):
+            # It has killed a checkpoint, or woken it to do its work. Who goes back there would not find what was there.
             reason, ended = wire.GONE, int(signal.SIGKILL)
+            self._drop_woken(frozen)
         success = reason == wire.EXITED and ended == 0
         alive = reason == wire.EXITED and os.WIFEXITED(ended)
         self._tell_done(reason, ended, used, files, fetch)
         committed = alive and (rule == wire.ALWAYS or (rule == wire.ON_SUCCESS and success))
-        if new is not None and committed:
+        if committed:
             self._keep(new, in_place)
         elif in_place:
             self._go_back(current.number - 1)
         else:
-            if new is not None:
-                new.close()
+            new.close()
             self._go_back(current.number)
         self._tell_status(committed)
 
-    def _start(
-        self, current: State, in_place: bool, request: tuple[Any, ...], files: list[int], within_limits: Check
-    ) -> State | None:
-        """Have the current state run a cell, in a fork of itself or in place; the state in which the cell runs.
+    def _not_begun(self, current: State, beginning: Beginning, files: list[int]) -> None:
+        """Tell the node of a cell whose code never ran.
 
-        None if that has ended already and isn't even waited for, because the program ignores its children's ends.
+        The state was waiting when its last cell ended, so this is what that cell, or one before, did to it. Only time
+        passes on a busy machine, too, so a cell that has none left for itself is undone alone.
         """
-        name = f"cell{current.number + 1}.py"
-        self._limit_processes(current, len(self._states) - in_place + len(self._dead))
+        late = beginning.reason in (wire.WALL, wire.STARVED)
+        reason = beginning.reason if late else wire.BROKEN
+        self._tell_done(reason, signal.SIGKILL, (beginning.used(), beginning.elapsed, 0), files, fetch=0)
+        self._go_back(current.number if late else current.number - 1)
+        self._tell_status(committed=False)
+
+    def _start(
+        self, current: State, in_place: bool, request: tuple[Any, ...], files: list[int], beginning: Beginning
+    ) -> State:
+        """Have the current state run a cell, in a fork of itself or in place; the state in which the cell runs."""
+        run, within_limits = (state.RUN, f"cell{current.number + 1}.py", *request), beginning.within_limits
         if in_place:
-            current.command((state.IN_PLACE, name, *request), files, within_limits)
+            self._limit_processes(current, self._states[:-1])
+            current.command(run, files, within_limits)
             hear(current.channel, state.STARTED, within_limits)
             return current
         moved = self._freeze(current)
@@ -227,38 +256,56 @@ class SessionSlot(Slot):
             os.pwrite(self._last_pid, b"%d" % max(each.pid for each in self._states), 0)
         ours, theirs = channel()
         with theirs:
-            current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()], within_limits)
+            current.command((state.FORK, moved), [theirs.fileno()], within_limits)
         pid = hear(ours, state.STARTED, within_limits)
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
         stop(self._proc, current, within_limits)
-        if moved is not None and not self._left(str(pid)):
+        self._require_unchanged(current)
+        if not self._is_apart(str(pid), left=moved is not None):
             raise BrokenStateError
-        with contextlib.suppress(OSError):  # of a fork that has ended already
-            ours.send(GO)
-        try:
-            return State(pid, ours, current.number)
-        except ProcessLookupError:
-            return None
+        new = State(pid, ours, current.number)
+        self._limit_processes(new, self._states)
+        beginning.forked(self._tree(self._states))
+        new.command(run, files, within_limits)
+        hear(ours, state.STARTED, within_limits)
+        return new
 
-    def _left(self, pid: str) -> bool:
-        """Whether a fork has left the files of its checkpoint, as it was told to by code that cells can change.
+    def _require_unchanged(self, checkpoint: State) -> None:
+        """Raise `BrokenStateError` if a checkpoint has opened files on its way back to waiting; count what it took."""
+        resident, descriptors = self._noted(checkpoint.pid)
+        if descriptors != checkpoint.descriptors:
+            raise BrokenStateError
+        grown = max(0, resident - checkpoint.resident)
+        self._grown += grown
+        self._made[checkpoint] = self._made.get(checkpoint, 0) + grown
+        checkpoint.resident = max(resident, checkpoint.resident)
 
-        Not if it has started a process or shares memory with a file before its cell has begun: either may still be
-        there.
+    def _noted(self, pid: int) -> tuple[int, int]:
+        """Bytes that a process holds, shared ones included, and the number of its descriptors."""
+        held = Tree(self._proc, time.monotonic(), only=pid).look()[1]
+        return held, len(self._proc.names(f"{pid}/fd"))
+
+    def _is_apart(self, pid: str, left: bool) -> bool:
+        """Whether a fork is alone and, where it has to have `left` the files of its checkpoint, has done so.
+
+        Code that cells can change has told it to. It isn't if it has started a process or shares memory with a file
+        before its cell has begun: either may still be there.
         """
-        tree = self._tree(self._states, frozenset({pid}))
+        tree = self._tree(self._states)
         deadline = time.monotonic() + DYING_SECONDS
         try:
-            while any(not self._proc.dead(other) for other in tree.pids()):
+            while any(other != pid and not self._proc.dead(other) for other in tree.pids()):
                 if time.monotonic() > deadline:  # states that were dropped just now have ended by then
                     return False
                 time.sleep(MOMENT)
+            if not left:
+                return True
             maps = self._proc.maps(pid)
             shares = maps is None or shared_mapping(maps, self._read_only)
             return not shares and not self._proc.mounts(pid) & self._files.frozen
         except OSError:
-            return self._proc.dead(pid)  # killed, by whomever
+            return False
 
     def _tell_done(self, reason: int, ended: int, used: tuple[float, float, int], files: list[int], fetch: int) -> None:
         """Tell the node how a cell ended, and hand over what it left."""
@@ -272,17 +319,28 @@ class SessionSlot(Slot):
         for descriptor in (*files, *handed[3:]):
             os.close(descriptor)
 
-    def _limit_processes(self, current: State, others: int) -> None:
+    def _limit_processes(self, cell: State, frozen: list[State]) -> None:
         """Let the next cell start as many processes as it may, not counting these.
 
-        The kernel counts the states that wait as the session's, too, and the dead ones that nobody has waited for. Only
-        the soft limit can go up and down with their number, and cells can't change it. A state that was dropped and
-        hasn't ended yet is in neither number: for that moment a cell may start one process less, never one more.
+        The kernel counts the states that wait as the session's, too, and their dead children, which nobody else can
+        wait for. Only the soft limit can go up and down with their number, and cells can't change it. A state that was
+        dropped and hasn't ended yet is in neither number: for that moment a cell may start one process less, never one
+        more.
         """
         if "rlimits" in self._layers:
             most = state.most_processes(self._settings)
             *_, allowed, _ = self._settings["session_limits"]
-            resource.prlimit(current.pid, resource.RLIMIT_NPROC, (min(allowed + others, most), most))
+            allowed += len(frozen) + self._dead_children(frozen)
+            resource.prlimit(cell.pid, resource.RLIMIT_NPROC, (min(allowed, most), most))
+
+    def _dead_children(self, states: list[State]) -> int:
+        parents = {b"%d" % each.pid for each in states}
+        found = 0
+        for pid in self._tree(states).pids():
+            with contextlib.suppress(OSError):  # it ended while we looked
+                fields = self._proc.stat(pid)
+                found += ended(fields) and fields[1] in parents
+        return found
 
     def _freeze(self, current: State) -> tuple[str, Opened] | None:
         """Make the current state a checkpoint; what its fork has to open again if its files go to a new layer."""
@@ -293,18 +351,14 @@ class SessionSlot(Slot):
         return current.folder, current.opened
 
     def _watch_cell(
-        self, cell: State, limits: tuple[Any, ...], files: list[int], beginning: Beginning, in_place: bool
+        self, cell: State, limits: tuple[Any, ...], files: list[int], beginning: Beginning, frozen: list[State]
     ) -> tuple[int, int, tuple[float, float, int]]:
         """Wait for a cell's end: reason, wait status, and what it used (CPU seconds, wall seconds, peak bytes).
 
         What was used from the command on until the cell began is the cell's: code of cells before it may run there.
         """
-        tree, before = beginning.tree, beginning.before
-        if not in_place:  # the checkpoint is no more part of it
-            spent = beginning.used()
-            tree = self._tree(self._states, self._dead)
-            before = tree.look()[0] - spent if spent else 0.0
-        limits = (limits[0], limits[1] + before, *limits[2:])
+        tree = beginning.cell
+        limits = (limits[0], limits[1] - beginning.spent, *limits[2:])
         poll = select.poll()
         for each in (cell.pidfd, cell.channel, self._control):
             poll.register(each, select.POLLIN)
@@ -331,12 +385,14 @@ class SessionSlot(Slot):
                 time.sleep(MOMENT)  # on its way to waiting, if it means what it said
             else:
                 reason, _ = self._judge(tree, limits, files, beginning.elapsed)
+                if reason == wire.EXITED and not all(stands_still(self._proc, each) for each in frozen):
+                    reason = wire.GONE
         cpu, peak, _ = tree.look()
         if reason == wire.EXITED and cpu > limits[1]:
             reason = wire.CPU
         if reason not in (wire.EXITED, wire.GONE):
             status = signal.SIGKILL
-        return reason, status, (cpu - before, beginning.elapsed, peak)
+        return reason, status, (cpu + beginning.spent, beginning.elapsed, peak)
 
     def _status_of_dead(self, pid: int) -> int:
         try:
@@ -352,6 +408,7 @@ class SessionSlot(Slot):
         new.obstacles = UNKNOWN
         with contextlib.suppress(OSError):  # dead already, or it changes while we look
             self._look_at(new)
+            new.resident, new.descriptors = self._noted(new.pid)
         self._count(new)
         # The first state stays, to begin anew from; of the others the latest ones.
         while len(self._states) > self._settings["checkpoints"] + 2:
@@ -404,6 +461,10 @@ class SessionSlot(Slot):
         within_limits = self._goes_back_within_limits()
         current.command((state.RESTORE, current.folder if moved else "", opened), [], within_limits)
         hear(current.channel, state.RESTORED, within_limits)
+        links = [f"fd/{number}" for number, path, *_ in current.opened if path]
+        links += ["cwd"] if current.folder.startswith(self._box) else []
+        if any(self._proc.mount_of(f"{current.pid}/{link}") != self._files.mount for link in links):
+            raise BrokenStateError  # a file, or its folder, isn't where it should be
         self._reap()
         if self._proc.signals(str(current.pid))[1] & BLOCKED:
             raise BrokenStateError  # signals of what was undone, which it should have taken and forgotten
@@ -449,13 +510,16 @@ class SessionSlot(Slot):
     def _held(self) -> int:
         """Bytes of all states and of the session's files."""
         files = os.statvfs(self._settings["layers_folder"])
-        return int(self._weighed + self._grown + (files.f_blocks - files.f_bfree) * files.f_frsize)
+        stored = (files.f_blocks - files.f_bfree) * files.f_frsize
+        return int(min(self._weighed + self._grown + stored + self._in_sockets, ENDLESS))
 
     def _count(self, new: State) -> None:
         """Note what the cell of a state made."""
         try:
             lines = self._proc.read(f"{new.pid}/smaps_rollup").split(b"\n")
-            made = sum(int(line.split()[1]) << 10 for line in lines if line.startswith(b"Private_"))
+            made = sum(int(line.split()[1]) << 10 for line in lines if line.startswith(OWN_PAGES))
+            # Those of a fork are its own, though it shares the pages.
+            made += self._proc.status_bytes(str(new.pid), PAGE_TABLES)
         except OSError:  # dead, or not ours to see
             made = UNSURE
         self._made[new] = made
@@ -471,11 +535,9 @@ class SessionSlot(Slot):
         self._weighed, self._grown, self._shrunk = held, 0, 0
 
     def _held_by_states(self) -> int:
-        now = time.monotonic()
-        held = sum(Tree(self._proc, now, only=each.pid).held_exactly() for each in self._states)
-        if self._states[-1].obstacles & PROCESS:
-            held += self._tree(self._states).held_exactly()
-        return held + self._proc.memory_files(self._tree([]).pids())
+        everything = self._tree([])
+        everything.count_objects()
+        return everything.held_exactly() + self._proc.memory_files(everything.pids())
 
     def _look_at(self, new: State) -> None:
         """Note the folder and open files of a state that waits, and what a fork of it would lose.
@@ -513,9 +575,9 @@ class SessionSlot(Slot):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def _tree(self, keep: list[State], dead: frozenset[str] = frozenset()) -> Tree:
-        others = dead.union(str(each.pid) for each in keep)
-        return Tree(self._proc, time.monotonic(), others=others)
+    def _tree(self, keep: list[State]) -> Tree:
+        kept = list(keep)
+        return Tree(self._proc, time.monotonic(), others=lambda: living(kept))
 
 
 def shared_mapping(maps: bytes, read_only: tuple[bytes, ...]) -> bool:

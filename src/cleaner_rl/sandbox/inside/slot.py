@@ -233,12 +233,16 @@ class Slot:
 
     def _holds_too_much(self, tree: Tree, held: int, limit: int) -> bool:
         """Whether processes that hold so much at first sight hold more memory than `limit`, or could in sockets."""
-        # What lies in a socket is no process's, and nobody says how much it is. So each counts as if it were full.
-        sockets = self._proc.sockets() - FEW_SOCKETS if "net" in self._layers else 0
-        left: int = limit - max(0, sockets) * self._settings["socket_bytes"]
+        left: int = limit - self._in_sockets
         # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
         base: int = self._settings["base_held"]
         return left < 0 or (held > left + base and tree.held_exactly() > left)
+
+    @property
+    def _in_sockets(self) -> int:
+        """Bytes in sockets. They are no process's, and nobody says how many: so each counts as if it were full."""
+        sockets = self._proc.sockets() - FEW_SOCKETS if "net" in self._layers else 0
+        return max(0, sockets) * int(self._settings["socket_bytes"])
 
     def _end(self, pid: int) -> tuple[int, float, int]:
         """Kill what is left of a run and wait until nothing is: its wait status, CPU seconds of all, its peak bytes."""

@@ -1,6 +1,6 @@
 """One state of a session: an interpreter that waits, and that a cell runs in a fork of.
 
-The process itself is the checkpoint. Asked to run a cell it forks; the child runs the cell and, if it lives, is the
+The process itself is the checkpoint. Before a cell it forks; the child runs the cell and, if it lives, is the
 next state, while the parent goes on waiting, untouched, to be gone back to. The fork is the C library's: Python's own
 would re-seed `random`.
 
@@ -29,7 +29,7 @@ from cleaner_rl.sandbox.inside.proc import Opened
 
 CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
-CELL, IN_PLACE, RESTORE = range(3)
+FORK, RUN, RESTORE = range(3)
 MOST_OTHERS = 64
 CELL_FDS = (0, 1, 2, run.REPORT_FD)
 SIGNALS = tuple(map(int, valid_signals()))
@@ -95,21 +95,20 @@ def serve(module: ModuleType) -> NoReturn:
             restore(*arguments)
             os.write(CHANNEL_FD, RESTORED)
             continue
-        if kind == CELL:
+        if kind == FORK:
             child = kernel.fork()
+            (own,) = files
             if child:
-                for descriptor in files:
-                    os.close(descriptor)
+                os.close(own)
                 continue
-            own = files.pop()
             os.dup2(own, CHANNEL_FD)
             os.close(own)
-            moved, *arguments = arguments
+            (moved,) = arguments
             if moved is not None:
                 restore(*moved)  # what can't be opened again is the doing of earlier cells: this one hasn't started
+            os.write(CHANNEL_FD, STARTED)
+            continue  # the cell comes when the checkpoint is asleep, which never learns of it
         os.write(CHANNEL_FD, STARTED)
-        if kind == CELL:
-            os.read(CHANNEL_FD, 1)  # until the checkpoint is asleep
         mask = run_cell(module, names, files, mask, *arguments)
 
 

@@ -12,14 +12,15 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cleaner_rl.sandbox.inside import state, wire
-from cleaner_rl.sandbox.inside.proc import Opened, Proc, ended
+from cleaner_rl.sandbox.inside.proc import Opened, Proc
 from cleaner_rl.sandbox.inside.slot import LOOK_EVERY
 
 MOMENT = 0.0001
+STOPPED = b"T"
 DYING_SECONDS = 2.0
 ANSWER_SECONDS = 10.0
 """A state that is waiting answers in milliseconds, on a crowded machine in tenths of a second."""
@@ -48,6 +49,12 @@ class State:
         self.folder = ""
         self.opened: Opened = []
         self.obstacles = 0
+        self.ran = 0
+        """Nanoseconds that it had run when it was stopped."""
+        self.resident = 0
+        """Bytes that it held when it was last looked at."""
+        self.descriptors = 0
+        """How many it had open then."""
 
     def command(self, message: tuple[Any, ...], files: list[int], within_limits: Check) -> None:
         """Tell it what to do, whatever was done to it before."""
@@ -126,20 +133,29 @@ def stop(proc: Proc, checkpoint: State, within_limits: Check) -> None:
     if len(proc.names(f"{checkpoint.pid}/task")) > 1:
         raise BrokenStateError
     signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
+    while proc.stat(str(checkpoint.pid))[0] != STOPPED:
+        if time.monotonic() > deadline:
+            raise BrokenStateError
+        time.sleep(MOMENT)
+    checkpoint.ran = proc.ran(str(checkpoint.pid))
 
 
-def lives(proc: Proc, checkpoint: State) -> bool:
-    """Whether a checkpoint that was stopped lives. One that was killed may take a while to end."""
-    deadline = time.monotonic() + DYING_SECONDS
-    with contextlib.suppress(OSError):
-        while time.monotonic() < deadline:
-            fields = proc.stat(str(checkpoint.pid))
-            if fields[0] in (b"S", b"T"):  # the kernel wakes whom it kills; who was made to go on waits again
-                return True
-            if ended(fields):
-                return False
-            time.sleep(MOMENT)
-    return False
+def stands_still(proc: Proc, checkpoint: State) -> bool:
+    """Whether a checkpoint has done nothing since it was stopped. Any process of its session can wake or kill it."""
+    try:
+        return proc.stat(str(checkpoint.pid))[0] == STOPPED and proc.ran(str(checkpoint.pid)) == checkpoint.ran
+    except OSError:
+        return False
+
+
+def living(states: Iterable[State]) -> set[str]:
+    """The process numbers of those that haven't ended: the number of one that has may be another's by now."""
+    states = list(states)
+    poll = select.poll()
+    for each in states:
+        poll.register(each.pidfd, select.POLLIN)
+    ended = {descriptor for descriptor, _ in poll.poll(0)}
+    return {str(each.pid) for each in states if each.pidfd not in ended}
 
 
 def waits(proc: Proc, pid: int) -> bool:

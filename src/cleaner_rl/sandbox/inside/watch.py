@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Set
 
 from cleaner_rl.sandbox.inside.proc import ENDLESS, MAPPING, PIPE, Proc, ended, ending
 
@@ -40,13 +40,17 @@ UNSEEN: tuple[float, int, frozenset[str]] = (0.0, 0, frozenset())
 class Tree:
     """The processes of one run."""
 
-    def __init__(self, proc: Proc, began: float, only: int | None = None, others: frozenset[str] = frozenset()) -> None:
-        """All in `proc` but its first process and `others`, or one process alone."""
+    def __init__(
+        self, proc: Proc, began: float, only: int | None = None, others: Callable[[], Set[str]] = frozenset
+    ) -> None:
+        """All in `proc` but its first process and what are `others` at each look, or one process alone."""
         self._proc = proc
         self._only = only
-        self._others = others | {"1"}
+        self._others = others
         self._cpu: dict[tuple[str, bytes], float] = {}
         """Seconds of each process, by its number and when it started."""
+        self._before = self._before_with_children = 0.0
+        """Seconds that were used before, as both counts have them."""
         self._estimated = 0.0
         """Seconds of those that live shorter than a look takes to come."""
         self._began = self._looked = began
@@ -61,10 +65,25 @@ class Tree:
         """The run's processes."""
         if self._only is not None:
             return [str(self._only)]
-        return [pid for pid in self._proc.pids() if pid not in self._others]
+        others = {"1", *self._others()}
+        return [pid for pid in self._proc.pids() if pid not in others]
+
+    def begin(self) -> None:
+        """Leave out what the processes have used until now."""
+        seen, with_children, *_ = self._look()
+        self._before, self._before_with_children = seen, with_children
 
     def look(self) -> tuple[float, int, float]:
         """CPU seconds, bytes held (shared ones counted for each process), seconds spent runnable but waiting."""
+        seen, with_children, held, waited = self._look()
+        # Both are too small at worst: the one misses what was too short to be seen, the other what nobody waited for.
+        seen -= self._before
+        cpu = max(seen, with_children - self._before_with_children)
+        if self._estimated > ESTIMATE_FACTOR * cpu + ESTIMATE_SECONDS:
+            cpu = seen + self._estimated
+        return cpu, held, waited
+
+    def _look(self) -> tuple[float, float, int, float]:
         held, with_children, new_ones = 0, 0.0, 0.0
         times: dict[str, tuple[int, int]] = {}
         states: dict[str, bytes] = {}
@@ -88,12 +107,15 @@ class Tree:
         if time.monotonic() - self._began > SURVEY_AFTER:
             self._survey(states)
         self._estimated += min(new_ones, CPUS) * (time.monotonic() - self._looked)
-        # Both are too small at worst: the one misses what was too short to be seen, the other what nobody waited for.
-        seen = sum(self._cpu.values())
-        cpu = max(seen, with_children)
-        if self._estimated > ESTIMATE_FACTOR * cpu + ESTIMATE_SECONDS:
-            cpu = seen + self._estimated
-        return cpu, min(held + self._in_kernel, ENDLESS), self._count_waiting(times, states)
+        held = min(held + self._in_kernel, ENDLESS)
+        return sum(self._cpu.values()), with_children, held, self._count_waiting(times, states)
+
+    def count_objects(self) -> None:
+        """Count the kernel objects of all processes now, however long it takes."""
+        self._surveys = {}
+        for pid in self.pids():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
+                self._surveys[pid] = (time.monotonic(), *self._objects(pid))
 
     def held_exactly(self) -> int:
         """Bytes held, those that processes share counted once: slower than `look`."""

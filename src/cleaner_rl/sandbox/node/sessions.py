@@ -15,10 +15,10 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from cleaner_rl.sandbox.inside import wire
+from cleaner_rl.sandbox.inside import kernel, wire
 from cleaner_rl.sandbox.node.links import SessionLink, SessionStatus
 from cleaner_rl.sandbox.node.verdict import fetched, result_of
-from cleaner_rl.sandbox.node.zygotes import SlotDiedError
+from cleaner_rl.sandbox.node.zygotes import SlotDiedError, close_all
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import (
     Cell,
@@ -256,8 +256,10 @@ class Session:
             self.end("a cell was cancelled")
             raise
         finally:
-            for descriptor in files:
-                os.close(descriptor)
+            for output in files[:3]:
+                # The program may have kept it, or a page of it that nobody counts.
+                kernel.punch(output, os.fstat(output).st_size)
+            close_all(files)
         self.used = time.monotonic()
         self._broken = run_exit.reason == wire.BROKEN
         run = RunOutcome(
