@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 LONGEST = 120
 """Characters of a title."""
 LOOKED_AT = 4000
 """Characters of the user's words among which a title is looked for."""
-BEGINS = re.compile(
-    r"<\|im_start\|>user\n|<\|start_header_id\|>user<\|end_header_id\|>|<start_of_turn>user\n|\[INST\]"
-    r"|^(?:user|human): ",
-    re.MULTILINE,
+BEGINS = (
+    *("<|im_start|>user\n", "<|start_header_id|>user<|end_header_id|>", "<start_of_turn>user\n", "[INST]"),
+    *("\nuser: ", "\nhuman: "),
 )
-ENDS = re.compile(r"<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|\[/INST\]")
+ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "[/INST]")
+SPEAKER = ("user: ", "human: ")
 NOTE = re.compile(r"<([A-Za-z][\w-]*)(?: [^<>]*)?>.*?</\1>", re.DOTALL)
 """What a harness puts between tags beside the task, such as reminders and the environment."""
 TAG = re.compile(r"</?[A-Za-z][^<>]*>")
@@ -33,13 +34,7 @@ MARKUP = "#*>-_` \t"
 def title_of(prompt: str, info: Mapping[str, Any]) -> str:
     """Return the first line of the task, cut; empty if the prompt has no words."""
     said = _last_user_message(info.get("messages"))
-    words = (_last_user_text(prompt) if said is None else said)[:LOOKED_AT]
-    for text in (NOTE.sub("\n", words), TAG.sub("\n", words)):
-        for line in text.splitlines():
-            title = " ".join(line.strip(MARKUP).split())
-            if any(character.isalnum() for character in title):
-                return title if len(title) <= LONGEST else f"{title[: LONGEST - 1].rstrip()}…"
-    return ""
+    return _title(_last_user_text(prompt) if said is None else said[:LOOKED_AT])
 
 
 def source_of(info: Mapping[str, Any]) -> str | None:
@@ -50,6 +45,22 @@ def source_of(info: Mapping[str, Any]) -> str | None:
         return None
     line = source.get("line")
     return f"{source['file']}:{line}" if isinstance(line, int) else str(source["file"])
+
+
+@lru_cache(64)
+def _title(words: str) -> str:
+    """The title of these words. Rollouts of a group have the same, one after the other."""
+    if "<" in words:
+        return _first_line(NOTE.sub("\n", words)) or _first_line(TAG.sub("\n", words))
+    return _first_line(words)
+
+
+def _first_line(text: str) -> str:
+    for line in text.splitlines():
+        title = " ".join(line.strip(MARKUP).split())
+        if any(map(str.isalnum, title)):
+            return title if len(title) <= LONGEST else f"{title[: LONGEST - 1].rstrip()}…"
+    return ""
 
 
 def _last_user_message(messages: object) -> str | None:
@@ -63,6 +74,10 @@ def _last_user_message(messages: object) -> str | None:
 
 
 def _last_user_text(prompt: str) -> str:
-    start = max((found.end() for found in BEGINS.finditer(prompt)), default=0)
-    end = ENDS.search(prompt, start)
-    return prompt[start : len(prompt) if end is None else end.start()]
+    # Plain searches: an index has millions of prompts to look at.
+    starts = ((prompt.rfind(mark), len(mark)) for mark in BEGINS)
+    start = max((place + length for place, length in starts if place >= 0), default=0)
+    words = prompt[start : start + LOOKED_AT]
+    if start == 0:
+        words = next((words.removeprefix(name) for name in SPEAKER if words.startswith(name)), words)
+    return words[: min((place for mark in ENDS if (place := words.find(mark)) >= 0), default=LOOKED_AT)]
