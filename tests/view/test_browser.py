@@ -294,6 +294,7 @@ def test_a_purified_log_opens_on_an_edit_and_goes_on_to_the_next(browser: Browse
         expect(turn).to_be_focused()
         expect(turn.get_by_role("button", name="Next edit")).to_be_in_viewport()
         assert page.url.endswith("turn=1")
+        expect(page.locator("header.frame")).to_contain_text(rows[0]["title"])
         for row in rows[1:]:
             turn.get_by_role("button", name="Next edit").click()
             expect(page.get_by_role("heading", level=1)).to_have_text(row["title"])

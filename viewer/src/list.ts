@@ -152,7 +152,7 @@ function row(each: Row, columns: string[]): HTMLElement {
     run: visible(each.run_id), step: count(each.step), reward: decimal(each.reward),
     stop_reason: [(each.success !== null || each.reward !== null) && outcome(each), each.stop_reason !== null && each.stop_reason !== "answered" && badge(each.stop_reason.replace("_", " "), "plain")],
     turns: count(each.turns), length: [count(each.length), !each.tokens && h("abbr", { class: "muted", title: "characters" }, " c")],
-    failed: count(each.failed), edits: edits(each), similarity: decimal(each.similarity), logprob_gap: decimal(each.logprob_gap),
+    failed: count(each.failed), edits: edits(each), similarity: decimal(each.similarity, 3), logprob_gap: decimal(each.logprob_gap),
   };
   return h("tr", {},
     h("th", { scope: "row" },

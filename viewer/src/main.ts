@@ -15,7 +15,9 @@ const TITLES: Record<string, string> = { "": "Overview", list: "Trajectories", t
 
 const main = h("main", { id: "main", tabindex: "-1" });
 const links = [["", "Overview"], ["list", "Trajectories"]].map(([page, label]) => h("a", { href: address(page), "data-page": page }, label));
-const here = h("p", { class: "here-title muted", "aria-hidden": "true" });  // the page's own heading scrolls away
+/** The title of a trajectory, for as long as its heading is scrolled away. */
+const here = h("p", { class: "here-title muted", "aria-hidden": "true" });
+const heading = new IntersectionObserver((entries) => { here.hidden = entries.at(-1)?.isIntersecting ?? false; }, { rootMargin: "-60px 0px 0px" });
 const app = document.getElementById("app") as HTMLElement;
 app.append(
   h("a", { class: "skip", href: "#main", onclick: (event: Event) => { event.preventDefault(); main.focus(); } }, "Skip to content"),
@@ -60,6 +62,8 @@ async function render(): Promise<void> {
   main.removeAttribute("aria-busy");
   main.inert = false;
   here.textContent = content.dataset.title ?? "";
+  heading.disconnect();
+  for (const each of content.querySelectorAll("h1")) heading.observe(each);
   document.title = `${content.dataset.title || (TITLES[page] ?? TITLES[""])} · cleaner view`;
   for (const link of links) {
     if (link.dataset.page === (page === "trajectory" ? "list" : page)) link.setAttribute("aria-current", "page");
