@@ -65,7 +65,7 @@ def _source(info: RolloutInfo) -> Json | None:
         return None
     source = info.log.get("source")
     found = source if isinstance(source, Mapping) else {}
-    return plain({"format": info.log.get("format"), **{name: found.get(name) for name in ("file", "line", "id")}})
+    return {"format": info.log.get("format"), **{name: plain(found.get(name)) for name in ("file", "line", "id")}}
 
 
 def _verified(edit: Edit[Any], info: RolloutInfo) -> str | None:
