@@ -1,4 +1,5 @@
-"""Pictures for the docs: of the viewer, by the sample that ships with it, and of `cleaner demo`'s first repair.
+"""Pictures for the docs: of the viewer, by the sample that ships with it and by a small log of a coding agent, before
+and after it is purified; and of `cleaner demo`'s first repair.
 
 `python -m benchmarks.view_screenshots`, or with `--repaired` the last one alone, which the README shows.
 
@@ -11,6 +12,8 @@ import argparse
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from urllib.parse import quote
@@ -20,11 +23,13 @@ from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
 from cleaner_rl.cli import main as cleaner
+from cleaner_rl.logs import PurifySettings, purify
 from cleaner_rl.view import DEMO
 from cleaner_rl.view.app import Application
 from cleaner_rl.view.library import Library
 from cleaner_rl.view.server import bind
 
+LOG = Path(__file__).parent / "data" / "view_log.jsonl"
 WIDE, PHONE = (1280, 860), (390, 844)
 CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
 
@@ -43,6 +48,35 @@ def repaired(picture: Path) -> None:
             browser.close()
 
 
+@contextmanager
+def served(store: Path) -> Iterator[tuple[Library, str]]:
+    """A viewer of a store, and its address."""
+    with tempfile.TemporaryDirectory() as cache, Library(store, Path(cache)) as library:
+        library.update()
+        listening = bind(0)
+        server = uvicorn.Server(uvicorn.Config(Application(library), log_level="warning", lifespan="off"))
+        serving = Thread(target=server.run, args=([listening],))
+        serving.start()
+        try:
+            yield library, f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        finally:
+            server.should_exit = True
+            serving.join()
+
+
+def log(folder: Path) -> None:
+    """The turns of the log's first record, which calls a shell, as they were and purified."""
+    for name, settings in (("before", PurifySettings(repair=None)), ("after", PurifySettings())):
+        with tempfile.TemporaryDirectory() as made:
+            purified = Path(purify(os.path.relpath(LOG), made, settings).out, "store")
+            with served(purified) as (library, address), sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+                page = browser.new_page(viewport={"width": 1080, "height": 700})
+                page.goto(f"{address}#/trajectory?id={quote(library.page({})['rows'][0]['id'], safe='')}")
+                page.locator(".turns").screenshot(path=str(folder / f"view-shell-{name}.png"))
+                browser.close()
+
+
 def main() -> None:
     """Take them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -54,8 +88,8 @@ def main() -> None:
     repaired(folder / "repaired.png")
     if chosen.repaired:
         return
-    with tempfile.TemporaryDirectory() as cache, Library(DEMO, Path(cache)) as library:
-        library.update()
+    log(folder)
+    with served(DEMO) as (library, address):
         rows = library.page(
             {"run": "saar + roc", "edits": "graft", "outcome": "solved", "sort": "-logprob_gap", "step_max": "0"}
         )["rows"]
@@ -69,11 +103,6 @@ def main() -> None:
             ("view-tokens-dark", grafted, WIDE, "dark", "Log-probs"),
             ("view-phone", replaced, PHONE, "dark", ""),
         ]
-        listening = bind(0)
-        server = uvicorn.Server(uvicorn.Config(Application(library), log_level="warning", lifespan="off"))
-        serving = Thread(target=server.run, args=([listening],))
-        serving.start()
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
             for name, place, (width, height), scheme, colouring in pictures:
@@ -93,8 +122,6 @@ def main() -> None:
                 page.screenshot(path=str(folder / f"{name}.png"))
                 page.close()
             browser.close()
-        server.should_exit = True
-        serving.join()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from cleaner_rl.view.library import Library
-from tests.view.stores import small
+from tests.view.stores import logs, small
 
 ONE_PASS = "test_the_keyboard_alone_is_enough"
 """Goes through every page, so it is the browser test of the short profile."""
@@ -21,5 +21,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     folder = tmp_path_factory.mktemp("view")
     with Library(small(folder / "run"), folder / "cache") as opened:
+        opened.update()
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def log_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    folder = tmp_path_factory.mktemp("log")
+    with Library(logs(folder / "purified"), folder / "cache") as opened:
         opened.update()
         yield opened

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from cleaner_rl.logs import PurifySettings, purify
 from cleaner_rl.purify import RepairConfig, hindsight
 from cleaner_rl.purify.saar import NO_CORRECTION
 from cleaner_rl.tools import Status, ToolResult
@@ -29,6 +30,7 @@ HOSTILE = (
     "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\"> "
     "\x1b[31mred\x1b[0m \x00\x07\x9b \u202egnirts\u202c \u200b\u2066 </textarea> {{7*7}} javascript:alert(1)"
 )
+LOG = Path(__file__).parents[2] / "benchmarks" / "data" / "view_log.jsonl"
 MEGABYTE = "x" * 2**20
 
 
@@ -101,6 +103,11 @@ def write(folder: Path, trajectories: Iterable[AnyTrajectory]) -> Path:
         for each in trajectories:
             writer.write(each)
     return folder
+
+
+def logs(folder: Path) -> Path:
+    """The store of a purified log: calls of a shell, an editor, a database and an MCP server."""
+    return Path(purify(LOG, folder, PurifySettings()).out, "store")
 
 
 def small(folder: Path) -> Path:

@@ -47,6 +47,8 @@ def test_a_list_and_a_trajectory(address: str) -> None:
     identity = quote(page["rows"][0]["id"], safe="")
     found = json.loads(ask(address, f"/api/trajectory?id={identity}")[1])
     assert found["turns"][0]["edit"]["kind"] == "graft"
+    following = json.loads(ask(address, f"/api/next-edit?id={identity}&run=saar")[1])
+    assert following["id"] == json.loads(ask(address, "/api/list?edits=replace")[1])["rows"][0]["id"]
     spans = json.loads(ask(address, f"/api/tokens?id={identity}")[1])["spans"]
     assert [span["owner"] for span in spans[:4]] == ["prompt", "reasoning", "action", "observation"]
     assert [span["learnt"] for span in spans[:4]] == [False, True, True, False]
@@ -58,6 +60,7 @@ def test_a_list_and_a_trajectory(address: str) -> None:
     [
         ("/api/list?size=x", 400, "size=x isn't a number"),
         ("/api/trajectory?id=..%2F..%2Fetc%2Fpasswd:0", 404, "there is no trajectory at"),
+        ("/api/next-edit?id=nothing:0", 404, "there is no trajectory at"),
         ("/api/list?page=inf", 400, "page=inf is out of range"),
         ("/etc/passwd", 404, "there is nothing at"),
         ("/../../etc/passwd", 404, "there is nothing at"),

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,7 +14,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from cleaner_rl.view import DEMO
+from cleaner_rl.trajectory import Edit, RepairMode, RolloutInfo, TokenSpan
+from cleaner_rl.view import DEMO, page_from
 from cleaner_rl.view import library as views
 from cleaner_rl.view.library import Library
 from cleaner_rl.view.page import page_of
@@ -44,6 +46,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, st
         library.update()
         with served(library) as url:
             yield library, url
+
+
+@pytest.fixture(scope="module")
+def log(log_library: Library) -> Iterator[tuple[Library, str]]:
+    with served(log_library) as url:
+        yield log_library, url
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -80,6 +88,11 @@ class Watch:
 def edited(library: Library, edits: str, **others: str) -> str:
     rows = library.page({"edits": edits, **others})["rows"]
     return f"#/trajectory?id={quote(rows[0]['id'], safe='')}"
+
+
+def saar(edit: Edit[TokenSpan] | None) -> Edit[TokenSpan]:
+    assert edit is not None
+    return replace(edit, mode=RepairMode.SAAR)
 
 
 def visit(page: Page, address: str) -> None:
@@ -272,6 +285,111 @@ def test_tokens_are_coloured_when_asked(browser: Browser, demo: tuple[Library, s
         assert "```python" in text
 
 
+def test_a_purified_log_opens_on_an_edit_and_goes_on_to_the_next(browser: Browser, log: tuple[Library, str]) -> None:
+    library, url = log
+    rows = library.page({"edits": "any"})["rows"]
+    with Watch(browser, height=600) as page:
+        page.goto(url)
+        turn = page.locator("section.turn.edit")
+        expect(turn).to_be_focused()
+        expect(turn.get_by_role("button", name="Next edit")).to_be_in_viewport()
+        assert page.url.endswith("turn=1")
+        expect(page.locator("header.frame")).to_contain_text(rows[0]["title"])
+        for row in rows[1:]:
+            turn.get_by_role("button", name="Next edit").click()
+            expect(page.get_by_role("heading", level=1)).to_have_text(row["title"])
+            expect(turn).to_be_focused()
+        page.keyboard.press("e")
+        expect(turn.get_by_role("button", name="Last edit of the list")).to_be_disabled()
+        page.get_by_role("link", name="Overview").click()
+        expect(page.locator(".overview")).to_be_visible()
+
+
+def test_a_log_shows_its_place_and_its_tasks_words_and_nothing_that_it_lacks(
+    browser: Browser, log: tuple[Library, str], demo: tuple[Library, str]
+) -> None:
+    library, url = log
+    with Watch(browser) as page:
+        page.goto(f"{url}#/list")
+        heads = page.locator("table.rows thead th")
+        expect(heads).to_have_text(["Task", "Turns", "Length", "Failed calls", "Edits", "Similarity"])
+        expect(page.locator("table.rows tbody tr").first.locator("td")).to_have_count(5)
+        expect(page.locator("table.rows tbody tr").first).to_contain_text("view_log.jsonl:1")
+        for label, shown in (("Edits", True), ("A call's status", True), ("Outcome", False), ("Kept by RoC", False)):
+            expect(page.get_by_label(label, exact=True)).to_be_visible(visible=shown)
+        page.get_by_text("By task and numbers").click()
+        expect(page.get_by_label("Turns, from")).to_be_visible()
+        expect(page.get_by_label("Reward, from")).to_be_hidden()
+        title = library.page({})["rows"][0]["title"]
+        page.get_by_role("link", name=title).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        expect(page).to_have_title(re.compile(f"^{title}"))
+        expect(page.locator(".lineage")).to_have_text(re.compile(r"view_log\.jsonl:1 · record shell-1$"))
+        for absent in ("reward", "graded", "step", "Log-prob gap"):
+            expect(page.locator("article header, article .decision").filter(has_text=absent)).to_have_count(0)
+        page.goto(f"{url}#/list?outcome=solved")  # a filter that is set can be taken off
+        expect(page.get_by_label("Outcome", exact=True)).to_be_visible()
+        page.goto(f"{url}#/")
+        expect(page.get_by_role("region", name="Table of runs").locator("thead th")).to_have_text(
+            ["Draw", "Run", "Trajectories", "Tasks", "Failed calls"]
+        )
+        page.goto(f"{demo[1]}#/list")
+        expect(heads).to_have_count(11)
+        expect(page.get_by_role("link", name="How many integers from 1 to 1000").first).to_be_visible()
+
+
+def test_calls_are_shown_as_what_they_run(browser: Browser, log: tuple[Library, str]) -> None:
+    library, url = log
+    ids = [quote(row["id"], safe="") for row in library.page({})["rows"]]
+    with Watch(browser) as page:
+        turn = page.locator("section.turn.edit")
+        shown = turn.locator(".view")  # what the log has is folded under it
+        visit(page, f"{url}#/trajectory?id={ids[0]}")
+        expect(shown.locator("tr.new .line")).to_have_text("  | sort --numeric-sort --reverse")
+        turn.get_by_text("After", exact=True).first.click()
+        command = shown.locator(".call.shell .code")
+        assert command.inner_text().splitlines()[1:3] == ["  | cut -d ' ' -f 9 \\", "  | sort \\"]
+        expect(command.locator(".hljs-string").first).to_be_visible()
+        expect(shown.locator(".options")).to_have_text("timeout30")
+        visit(page, f"{url}#/trajectory?id={ids[1]}")
+        before, after = shown.locator(".call.edit").first, shown.locator(".call.edit").last
+        for call, gone in ((before, "(len(xs)-width):"), (after, "(len(xs) - width):")):
+            expect(call.locator(".path")).to_have_text("str_replace /workspace/stats/moving.py")
+            expect(call.locator("tr.gone .line")).to_have_text(f"    for i in range{gone}")
+            expect(call.locator("tr.new .line")).to_have_text("    for i in range(len(xs) - width + 1):")
+            expect(call.locator("tr.same")).to_have_count(2)
+        visit(page, f"{url}#/trajectory?id={ids[2]}")
+        expect(shown.locator("tr.gone .line")).to_have_text("GROUP BY c.nmae")
+        turn.get_by_text("Before", exact=True).first.click()
+        expect(shown.locator(".call.sql .hljs-keyword").first).to_have_text("SELECT")
+        visit(page, f"{url}#/trajectory?id={ids[3]}")
+        expect(shown.locator("tr.new .line")).to_have_text('  "title": "Missing index",')
+        expect(shown.locator("tr.same .line").filter(has_text="1. Open the orders page.")).to_have_text(
+            "1. Open the orders page."
+        )
+        visit(page, f"{url}#/trajectory?id={ids[4]}")
+        unsure = page.locator("section.turn", has=page.get_by_text("unsure", exact=True))
+        expect(unsure.locator(".output")).to_contain_text("> +    if line[:1]")
+        assert serious(page) == []
+
+
+def test_only_what_was_verified_is_called_so(browser: Browser, log: tuple[Library, str], tmp_path: Path) -> None:
+    found = grafted()
+    replayed = replace(found, info=RolloutInfo(replay="same"))
+    looked = replace(found, turns=(replace(found.turns[0], edit=saar(found.turns[0].edit)), *found.turns[1:]))
+    pages = {"Verified: a replay": [replayed], "Verified: the correction ran": [looked], "Not verified": [found]}
+    with Watch(browser) as page:
+        page.goto(log[1])
+        expect(page.locator(".decision")).to_contain_text("Not verified: the correction worked later on")
+        expect(page.get_by_text("verified", exact=True)).to_have_count(0)
+        for words, trajectories in pages.items():
+            (tmp_path / "out.html").write_bytes(page_from(trajectories, "one"))
+            page.goto("about:blank")
+            page.goto(f"file://{tmp_path / 'out.html'}")
+            expect(page.locator(".decision")).to_contain_text(words)
+            expect(page.get_by_text("verified", exact=True)).to_have_count(0 if words == "Not verified" else 1)
+
+
 def test_a_link_leads_to_its_turn(browser: Browser, demo: tuple[Library, str]) -> None:
     library, url = demo
     with Watch(browser, height=400) as page:
@@ -411,7 +529,9 @@ def test_an_export_opens_from_a_file_without_any_server(
 
 
 def test_an_export_opens_on_the_first_repair(browser: Browser, tmp_path: Path) -> None:
-    with Library(write(tmp_path / "store", [clean(0), grafted(1)]), tmp_path / "cache") as library:
+    with Library(
+        write(tmp_path / "store", [clean(0), grafted(1), grafted(2), clean(3)]), tmp_path / "cache"
+    ) as library:
         library.update()
         (tmp_path / "out.html").write_bytes(page_of(library, {}).page)
         (tmp_path / "raw.html").write_bytes(page_of(library, {"edits": "none"}).page)
@@ -421,6 +541,11 @@ def test_an_export_opens_on_the_first_repair(browser: Browser, tmp_path: Path) -
             expect(turn).to_be_focused()
             expect(turn.get_by_role("heading", name="Before")).to_be_visible()
             expect(turn.get_by_role("heading", name="After")).to_be_visible()
+            turn.get_by_role("button", name="Next edit").click()
+            expect(page.get_by_role("heading", level=1)).to_contain_text("#2")
+            expect(turn).to_be_focused()
+            page.keyboard.press("e")
+            expect(turn.get_by_role("button", name="Last edit")).to_be_disabled()
             page.get_by_role("link", name="Overview").click()
             expect(page.locator(".overview")).to_be_visible()
             page.goto(f"file://{tmp_path / 'raw.html'}")

@@ -76,11 +76,45 @@ def test_a_filter_finds_its_trajectories(library: Library, query: str, count: in
 def test_a_sort_puts_in_order_and_what_is_unknown_last(library: Library, sort: str) -> None:
     for sign in ("", "-"):
         rows = library.page({"sort": sign + sort})["rows"]
-        column = {"run": "run_id"}.get(sort, sort)
+        column = {"run": "run_id", "task": "title"}.get(sort, sort)
         values = [row["grafts"] + row["replacements"] if sort == "edits" else row[column] for row in rows]
         known = [value for value in values if value is not None]
         assert values == known + [None] * (len(values) - len(known))
         assert all((a >= b) if sign else (a <= b) for a, b in pairwise(known))
+
+
+def test_a_list_names_the_columns_that_its_store_has(library: Library, log_library: Library) -> None:
+    held = {"step", "reward", "outcome", "stop_reason", "edits", "similarity", "kept"}
+    assert set(library.page({})["columns"]) == held
+    assert set(library.page({"kept": "unknown"})["columns"]) == held
+    assert set(log_library.page({})["columns"]) == {"edits", "similarity", "source"}
+
+
+def test_records_of_a_log_are_in_its_order_and_found_by_their_place(log_library: Library) -> None:
+    sources = [row["source"].rpartition("/")[2] for row in log_library.page({})["rows"]]
+    assert sources == [f"view_log.jsonl:{line}" for line in range(1, 6)]
+    (found,) = log_library.page({"q": "view_log.jsonl:3"})["rows"]
+    assert found["title"] == "Which three customers spent most this year?"
+
+
+def test_the_next_edit_is_that_of_the_list_that_is_looked_at(library: Library, log_library: Library) -> None:
+    def following(place: int, **parameters: str) -> str | None:
+        found: str | None = log_library.next_edit(rows[place], parameters)["id"]
+        return found
+
+    rows = [row["id"] for row in log_library.page({})["rows"]]  # of which the last has no edit
+    assert [following(place) for place in range(5)] == [*rows[1:4], None, None]
+    longest = [row["id"] for row in log_library.page({"sort": "-length", "edits": "any"})["rows"]]
+    asked = {"sort": "-length", "page": "3", "size": "1", "edits": "none"}
+    assert following(4, **asked) == longest[0]
+    assert log_library.next_edit(longest[1], asked)["id"] == longest[2]
+    assert following(2, sort="length", q="numeric-sort", inside="yes") == rows[0]
+    assert following(0, sort="length", q="numeric-sort", inside="yes") is None
+    graft = library.page({"edits": "graft"})["rows"][0]["id"]
+    assert library.next_edit(graft, {"edits": "graft"})["id"] is None
+    assert library.next_edit(graft, {})["id"] == library.page({"edits": "replace"})["rows"][0]["id"]
+    with pytest.raises(UnknownTrajectoryError):
+        library.next_edit("nowhere:0", {})
 
 
 def test_pages_part_a_list_without_loss(library: Library) -> None:

@@ -51,6 +51,21 @@ def test_what_resampling_said() -> None:
     assert summarise(replace(clean(), info=RolloutInfo(roc={"kept": "yes"}))).kept is None
 
 
+def test_columns_give_titles_and_sources_too(tmp_path: Path) -> None:
+    told = [
+        RolloutInfo(messages=[{"role": "user", "content": "Add them."}]),
+        RolloutInfo(log={"source": {"file": "a.jsonl", "line": 2, "id": None}}),
+        RolloutInfo(other={"messages": "mine", "log": "mine"}),
+    ]
+    (file,) = write(tmp_path, [replace(clean(number), info=info) for number, info in enumerate(told)]).rglob(
+        "*.parquet"
+    )
+    lines = lines_of(file)
+    assert lines.to_pylist() == table_of(summarise(each) for each in read(file)).to_pylist()
+    assert lines["title"].to_pylist() == ["Add them.", "What is 1+1?", "What is 1+1?"]
+    assert lines["source"].to_pylist() == [None, "a.jsonl:2", None]
+
+
 @given(any_trajectories)
 @settings(deadline=None, max_examples=examples(50))
 def test_a_line_says_what_the_trajectory_says(trajectory: AnyTrajectory) -> None:

@@ -3,15 +3,16 @@
 import bash from "highlight.js/lib/languages/bash";
 import json from "highlight.js/lib/languages/json";
 import python from "highlight.js/lib/languages/python";
+import sql from "highlight.js/lib/languages/sql";
 import { createLowlight } from "lowlight";
 import { h, long } from "./dom";
 
-const lowlight = createLowlight({ bash, json, python });
+const lowlight = createLowlight({ bash, json, python, sql });
 const LIMIT = 50_000;
 
 interface Part { type: string; value?: string; children?: Part[]; properties?: { className?: string[] } }
 
-export function code(text: string, language: "python" | "json" | "bash"): HTMLElement {
+export function code(text: string, language: "python" | "json" | "bash" | "sql"): HTMLElement {
   return long(text.trimEnd(), "code", (part) => {
     if (part.length > LIMIT) return document.createTextNode(part);
     return h("code", {}, (lowlight.highlight(language, part) as Part).children?.map(element));

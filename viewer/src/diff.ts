@@ -1,11 +1,12 @@
 // Two texts side by side: lines that went, lines that came, and in lines that changed the words that did.
 
 import { diffLines, diffWordsWithSpace } from "diff";
-import { h, visible } from "./dom";
+import { button, h, plural, visible } from "./dom";
 
 interface Line { text: string; kind: "same" | "gone" | "new"; pair?: string; before?: number; after?: number }
 
 const LIMIT = 200_000;
+const FOLDED = 40;
 const OPTIONS = { timeout: 1000 };
 
 /** Lines before and after, each with its mark; null if comparing them takes too long. */
@@ -35,18 +36,42 @@ function split(text: string): string[] {
   return text.replace(/\n$/, "").split("\n");
 }
 
-/** Code before and after: a table of lines. */
-export function codeDiff(before: string, after: string, label: string): HTMLElement {
+/** Code before and after: a table of lines. One of them may not be there: then all lines are gone, or new. */
+export function codeDiff(before: string | null, after: string | null, label: string, numbered = true): HTMLElement {
+  if (before === null || after === null) {
+    const [text, kind] = before === null ? [after ?? "", "new" as const] : [before, "gone" as const];
+    return table(split(visible(text)).map((line) => ({ text: line, kind })), label, numbered);
+  }
   const found = lines(visible(before), visible(after));
   if (found === null) return h("p", { class: "note" }, "Too long to compare; see before and after by themselves.");
-  const rows = found.map((line) =>
+  return table(found, label, numbered);
+}
+
+/** A text whose lines begin with their signs, as in a patch. */
+export function patch(text: string, label: string): HTMLElement {
+  const kinds: Record<string, Line["kind"]> = { "-": "gone", "+": "new" };
+  return table(split(visible(text)).map((line) => {
+    const kind = kinds[line[0]] ?? "same";
+    return { text: kind === "same" ? line : line.slice(1), kind };
+  }), label, false);
+}
+
+function table(found: Line[], label: string, numbered: boolean): HTMLElement {
+  const row = (line: Line) =>
     h("tr", { class: line.kind },
-      h("td", { class: "number" }, line.before ?? ""),
-      h("td", { class: "number" }, line.after ?? ""),
+      numbered && h("td", { class: "number" }, line.before ?? ""),
+      numbered && h("td", { class: "number" }, line.after ?? ""),
       h("td", { class: "sign" }, line.kind === "same" ? "" : h("span", { "aria-label": line.kind === "gone" ? "removed" : "added", role: "img" }, line.kind === "gone" ? "−" : "+")),
-      h("td", { class: "line" }, words(line)),
-    ));
-  return h("div", { class: "diff", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("tbody", {}, rows)));
+      h("td", { class: "line" }, words(line)));
+  // A file that is written whole is long and has nothing to compare.
+  const end = found.length > FOLDED * 1.5 && found.every((line) => line.kind === found[0].kind) ? FOLDED : found.length;
+  const body = h("tbody", {}, found.slice(0, end).map(row));
+  const box = h("div", { class: "diff", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, body));
+  if (end < found.length) {
+    const more = button(`Show ${plural(found.length - end, "more line")}`, () => { more.remove(); body.append(...found.slice(end).map(row)); }, { class: "more" });
+    box.append(more);
+  }
+  return box;
 }
 
 function words(line: Line): (Node | string)[] {

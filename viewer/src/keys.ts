@@ -6,7 +6,7 @@ import { current, go } from "./route";
 const KEYS: [string, string][] = [
   ["?", "these keys"], ["o", "overview"], ["l", "trajectories"], ["/", "search"], ["d", "light or dark"],
   ["j k", "next and previous row, or turn"], ["Enter", "open the row"], ["n p", "next and previous page of a list, or rollout of the group"],
-  ["e", "next edited turn"], ["t", "tokens: text, loss mask, log-probs, gap"], ["u", "back to the list"], ["Esc", "close, or leave a field"],
+  ["e", "next edit, in this trajectory or in the next one of the list"], ["t", "tokens: text, loss mask, log-probs, gap"], ["u", "back to the list"], ["Esc", "close, or leave a field"],
 ];
 
 export function help(): void {
@@ -52,7 +52,7 @@ export function keys(toggleTheme: () => void): void {
       "?": help, o: () => go(""), l: () => go("list"), d: toggleTheme,
       "/": () => (page === "list" ? document.getElementById("search")?.focus() : go("list")),
       j: () => step(things, 1), k: () => step(things, -1), n: () => click("#next"), p: () => click("#previous"),
-      e: () => step("section.turn.edit", 1), u: () => click("#back"),
+      e: () => document.querySelector(".trajectory")?.dispatchEvent(new Event("next-edit")), u: () => click("#back"),
       t: () => document.querySelector(".trajectory")?.dispatchEvent(new Event("colouring")),
     };
     const action = actions[event.key];

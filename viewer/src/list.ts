@@ -1,6 +1,6 @@
 // Lists: filters above, a page of rows below. The address holds all of it.
 
-import { badge, button, count, decimal, h, plural, visible } from "./dom";
+import { badge, button, type Child, count, decimal, h, plural, visible } from "./dom";
 import { address, go, put, trajectoryAddress } from "./route";
 import { source } from "./source";
 import type { Page, Parameters, Row } from "./types";
@@ -19,6 +19,8 @@ const COLUMNS: [name: string, label: string, numeric: boolean][] = [
   ["task", "Task", false], ["run", "Run", false], ["step", "Step", true], ["reward", "Reward", true], ["stop_reason", "Ended", false], ["turns", "Turns", true],
   ["length", "Length", true], ["failed", "Failed calls", true], ["edits", "Edits", false], ["similarity", "Similarity", true], ["logprob_gap", "Gap", true],
 ];
+/** What every store has: all else is hidden where the server doesn't name it among the columns of this one. */
+const ALWAYS = new Set(["task", "status", "turns", "length", "failed"]);
 const PATIENCE = 180;
 
 /** The list that was looked at last, to go back to. */
@@ -37,6 +39,10 @@ export async function list(parameters: Parameters): Promise<HTMLElement> {
     try {
       const page = await source.list(now, asking.signal);
       offer(runs, page.runs, now.run);
+      for (const field of form.querySelectorAll<HTMLElement>("[data-shows]")) {
+        const name = field.dataset.shows ?? "";
+        field.hidden = !isHeld(name, page) && !now[name] && !now[`${name}_min`] && !now[`${name}_max`];
+      }
       results.replaceChildren(...shown(page, now));
       // What is still being read, or looked for, comes later: as long as this list is looked at.
       if (page.searching || page.progress.left > 0) timer = window.setTimeout(() => { if (results.isConnected) void load(); }, page.searching ? 400 : 2000);
@@ -54,12 +60,16 @@ export async function list(parameters: Parameters): Promise<HTMLElement> {
     timer = window.setTimeout(() => void load(), wait);
   };
   const runs = h("select", { "aria-label": "Run", onchange: () => change("run", runs.value) }) as HTMLSelectElement;
-  const page = h("div", { class: "list" },
-    h("h1", { class: "hidden" }, "Trajectories"),
-    filters(now, runs, change),
-    results);
+  const form = filters(now, runs, change);
+  const page = h("div", { class: "list" }, h("h1", { class: "hidden" }, "Trajectories"), form, results);
   await load();
   return page;
+}
+
+/** Whether this store has what a filter or a column shows. */
+function isHeld(name: string, page: Page): boolean {
+  if (name === "run") return page.runs.length > 1;
+  return ALWAYS.has(name) || page.columns.includes(name);
 }
 
 /** The runs that there are to choose from: more of them while a store is being indexed. */
@@ -72,7 +82,7 @@ function offer(select: HTMLSelectElement, known: string[], chosen = ""): void {
 
 function filters(now: Parameters, runs: HTMLElement, change: (name: string, value: string, wait?: number) => void): HTMLElement {
   const select = (name: string, label: string, options: [string, string][]) =>
-    h("label", { class: "field" }, h("span", {}, label),
+    h("label", { class: "field", "data-shows": name }, h("span", {}, label),
       h("select", { "aria-label": label, onchange: (event: Event) => change(name, (event.target as HTMLSelectElement).value) },
         h("option", { value: "" }, "all"),
         options.map(([value, text]) => h("option", { value, selected: now[name] === value }, visible(text)))));
@@ -92,12 +102,12 @@ function filters(now: Parameters, runs: HTMLElement, change: (name: string, valu
         (event.currentTarget as HTMLAnchorElement).href = `export?${new URLSearchParams(wanted)}`;
       } }, "Export")),
     h("div", { class: "line" },
-      h("label", { class: "field" }, h("span", {}, "Run"), runs),
+      h("label", { class: "field", "data-shows": "run" }, h("span", {}, "Run"), runs),
       CHOICES.map(([name, label, options]) => select(name, label, options))),
     h("details", { open: active }, h("summary", {}, "By task and numbers"),
       h("div", { class: "line" },
         h("label", { class: "field" }, h("span", {}, "Task"), input("task", "part of its name", "text", { "aria-label": "Task" })),
-        RANGES.map(([name, label]) => h("fieldset", { class: "field" }, h("legend", {}, label),
+        RANGES.map(([name, label]) => h("fieldset", { class: "field", "data-shows": name }, h("legend", {}, label),
           h("div", { class: "range" }, input(`${name}_min`, "from", "number", { "aria-label": `${label}, from` }), input(`${name}_max`, "to", "number", { "aria-label": `${label}, to` })))))),
     h("a", { href: address("list"), class: "clear", hidden: !filtered(now) }, "Clear filters"));
 }
@@ -123,7 +133,8 @@ function shown(page: Page, now: Parameters): HTMLElement[] {
 
 function table(page: Page, now: Parameters): HTMLElement {
   const sort = now.sort ?? "";
-  const head = COLUMNS.map(([name, label, numeric]) => {
+  const columns = COLUMNS.filter(([name]) => isHeld(name, page) || (name === "stop_reason" && page.columns.includes("outcome")));
+  const head = columns.map(([name, label, numeric]) => {
     const is = sort.replace(/^-/, "") === name;
     const falling = sort.startsWith("-");
     // The first click shows what one looks for: the largest number, the first name.
@@ -133,30 +144,43 @@ function table(page: Page, now: Parameters): HTMLElement {
       is && h("span", { "aria-hidden": "true" }, falling ? " ↓" : " ↑"));
   });
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of trajectories" },
-    h("table", { class: "rows" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, page.rows.map(row))));
+    h("table", { class: "rows" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, page.rows.map((each) => row(each, columns.map(([name]) => name))))));
 }
 
-function row(each: Row): HTMLElement {
-  const cell = (label: string, content: (Node | string | false)[] | string, numeric = false) => h("td", { class: numeric ? "n" : "", "data-label": label }, content);
+function row(each: Row, columns: string[]): HTMLElement {
+  const cells: Record<string, Child> = {
+    run: visible(each.run_id), step: count(each.step), reward: decimal(each.reward),
+    stop_reason: [(each.success !== null || each.reward !== null) && outcome(each), each.stop_reason !== null && each.stop_reason !== "answered" && badge(each.stop_reason.replace("_", " "), "plain")],
+    turns: count(each.turns), length: [count(each.length), !each.tokens && h("abbr", { class: "muted", title: "characters" }, " c")],
+    failed: count(each.failed), edits: edits(each), similarity: decimal(each.similarity, 3), logprob_gap: decimal(each.logprob_gap),
+  };
   return h("tr", {},
     h("th", { scope: "row" },
-      h("a", { href: trajectoryAddress(each.id) }, visible(each.task) || "(no task)", h("span", { class: "muted" }, ` #${each.rollout}`)),
-      h("span", { class: "snippet" }, snippet(each))),
-    cell("Run", visible(each.run_id)),
-    cell("Step", count(each.step), true),
-    cell("Reward", decimal(each.reward), true),
-    cell("Ended", [outcome(each), each.stop_reason !== null && each.stop_reason !== "answered" && badge(each.stop_reason.replace("_", " "), "plain")]),
-    cell("Turns", count(each.turns), true),
-    cell("Length", [count(each.length), !each.tokens && h("abbr", { class: "muted", title: "characters" }, " c")], true),
-    cell("Failed calls", count(each.failed), true),
-    cell("Edits", edits(each)),
-    cell("Similarity", decimal(each.similarity), true),
-    cell("Gap", decimal(each.logprob_gap), true));
+      h("a", { href: trajectoryAddress(each.id) }, titleOf(each), each.source === null && h("span", { class: "muted" }, ` #${each.rollout}`)),
+      h("span", { class: "snippet", title: each.source === null ? undefined : visible(each.source) }, snippet(each))),
+    COLUMNS.filter(([name]) => name !== "task" && columns.includes(name)).map(([name, label, numeric]) =>
+      h("td", { class: numeric ? "n" : "", "data-label": label }, cells[name])));
+}
+
+/** The words of a task, or else its name. */
+export function titleOf(each: { title: string; task: string }): string {
+  return visible(each.title) || visible(each.task) || "(no task)";
+}
+
+/** A task's name, unless it is its title or only a hash of the prompt. */
+export function nameOf(each: { title: string; task: string }): string {
+  return each.task === each.title || /^prompt-[0-9a-f]{16}$/.test(each.task) ? "" : visible(each.task);
+}
+
+/** A log's file and line, without the folder. */
+export function fileOf(source: string): string {
+  return visible(source).split("/").at(-1) ?? "";
 }
 
 function snippet(each: Row): string {
   const text = visible(each.answer || each.prompt).replace(/<\|[^|]*\|>/g, " ").replace(/\s+/g, " ").trim();
-  return text.length > 110 ? `…${text.slice(-110)}` : text;
+  const name = each.source === null ? nameOf(each) : fileOf(each.source);
+  return [name, text.length > 110 ? `…${text.slice(-110)}` : text].filter(Boolean).join(" · ");
 }
 
 export function outcome(each: { success: boolean | null }): HTMLElement {

@@ -5,7 +5,7 @@ import { button, h } from "./dom";
 import { help, keys } from "./keys";
 import { list } from "./list";
 import { overview } from "./overview";
-import { address, current, put } from "./route";
+import { address, current, FIRST_EDIT, put } from "./route";
 import { source } from "./source";
 import "./style.css";
 import { arrive, trajectory } from "./trajectory";
@@ -15,12 +15,16 @@ const TITLES: Record<string, string> = { "": "Overview", list: "Trajectories", t
 
 const main = h("main", { id: "main", tabindex: "-1" });
 const links = [["", "Overview"], ["list", "Trajectories"]].map(([page, label]) => h("a", { href: address(page), "data-page": page }, label));
+/** The title of a trajectory, for as long as its heading is scrolled away. */
+const here = h("p", { class: "here-title muted", "aria-hidden": "true" });
+const heading = new IntersectionObserver((entries) => { here.hidden = entries.at(-1)?.isIntersecting ?? false; }, { rootMargin: "-60px 0px 0px" });
 const app = document.getElementById("app") as HTMLElement;
 app.append(
   h("a", { class: "skip", href: "#main", onclick: (event: Event) => { event.preventDefault(); main.focus(); } }, "Skip to content"),
   h("header", { class: "frame" },
     h("a", { class: "brand", href: address("") }, "cleaner", h("span", {}, "view")),
     h("nav", { "aria-label": "Pages" }, links),
+    here,
     h("div", { class: "frame-tools" },
       button("◐", toggleTheme, { "aria-label": "Switch between light and dark", title: "Light or dark (d)" }),
       button("?", help, { "aria-label": "Keyboard shortcuts", title: "Keys (?)" }))),
@@ -57,7 +61,10 @@ async function render(): Promise<void> {
   main.replaceChildren(content);
   main.removeAttribute("aria-busy");
   main.inert = false;
-  document.title = `${TITLES[page] ?? TITLES[""]} · cleaner view`;
+  here.textContent = content.dataset.title ?? "";
+  heading.disconnect();
+  for (const each of content.querySelectorAll("h1")) heading.observe(each);
+  document.title = `${content.dataset.title || (TITLES[page] ?? TITLES[""])} · cleaner view`;
   for (const link of links) {
     if (link.dataset.page === (page === "trajectory" ? "list" : page)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -79,5 +86,10 @@ addEventListener("hashchange", () => {
   void render();
 });
 keys(toggleTheme);
-if (location.hash === "" && source.opening !== null) put("trajectory", { id: source.opening.id, turn: String(source.opening.turn) });
-void render();
+void start();
+
+async function start(): Promise<void> {
+  const id = location.hash === "" ? await source.opening().catch(() => null) : null;
+  if (id !== null) put("trajectory", { id, turn: FIRST_EDIT });
+  await render();
+}

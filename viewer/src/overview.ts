@@ -69,17 +69,23 @@ function draw(panel: Panel, runs: Run[], shown: Run[]): HTMLElement | null {
 function runs(data: Overview, chosen: string[]): HTMLElement {
   const last = (run: Run, name: string) => decimal(run.curves[name]?.values.at(-1));
   const toggle = (id: string) => go("", { runs: data.runs.map((run) => run.id).filter((each) => (each === id) !== chosen.includes(each)).join("\n") || NONE });
+  const has = (name: string) => data.runs.some((run) => name in run.curves);
+  const all: [label: string, shown: boolean, value: (run: Run) => string][] = [
+    ["Trajectories", true, (run) => count(run.trajectories)], ["Steps", data.runs.some((run) => run.steps > 1), (run) => count(run.steps)], ["Tasks", true, (run) => count(run.tasks)],
+    ["Reward", has("reward"), (run) => last(run, "reward")], ["Accuracy", has("accuracy"), (run) => last(run, "accuracy")],
+    ["Failed calls", has("errors_per_trajectory"), (run) => last(run, "errors_per_trajectory")],
+  ];
+  const columns = all.filter(([, shown]) => shown);
   const rows = data.runs.map((run, place) =>
     h("tr", {},
       h("td", {}, h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.includes(run.id), onchange: () => toggle(run.id), "aria-label": `Draw ${run.id}` }), swatch(place))),
       h("th", { scope: "row" }, run.trajectories > 0 ? h("a", { href: address("list", { run: run.id }) }, visible(run.id) || "(no name)") : visible(run.id)),
-      h("td", { class: "n" }, count(run.trajectories)), h("td", { class: "n" }, count(run.steps)), h("td", { class: "n" }, count(run.tasks)),
-      h("td", { class: "n" }, last(run, "reward")), h("td", { class: "n" }, last(run, "accuracy")), h("td", { class: "n" }, last(run, "errors_per_trajectory"))));
+      columns.map(([, , value]) => h("td", { class: "n" }, value(run)))));
   return h("section", { "aria-label": "Runs" }, h("h2", {}, "Runs"),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of runs" }, h("table", { class: "plain" },
-      h("thead", {}, h("tr", {}, ["Draw", "Run", "Trajectories", "Steps", "Tasks", "Reward", "Accuracy", "Failed calls"].map((name, place) => h("th", { scope: "col", class: place > 1 ? "n" : "" }, name)))),
+      h("thead", {}, h("tr", {}, ["Draw", "Run", ...columns.map(([label]) => label)].map((name, place) => h("th", { scope: "col", class: place > 1 ? "n" : "" }, name)))),
       h("tbody", {}, rows))),
-    h("p", { class: "muted small" }, "Reward, accuracy and failed calls per trajectory are those of the last step."));
+    data.runs.some((run) => run.steps > 1) && h("p", { class: "muted small" }, "Reward, accuracy and failed calls per trajectory are those of the last step."));
 }
 
 function evaluations(found: Evaluation[]): HTMLElement {

@@ -2,6 +2,9 @@
 
 import type { Parameters } from "./types";
 
+/** In place of a turn's number in an address: the first one that was edited. */
+export const FIRST_EDIT = "edit";
+
 export interface Route { page: string; parameters: Parameters }
 
 export function current(): Route {

@@ -6,22 +6,31 @@ export interface Source {
   readonly exported: boolean;
   /** How many trajectories of its list an exported file doesn't hold. */
   readonly leftOut: number;
-  /** The repaired turn that an exported file opens on; null if it has none. */
-  readonly opening: { id: string; turn: number } | null;
   overview(): Promise<Overview>;
   list(parameters: Parameters, signal?: AbortSignal): Promise<Page>;
   trajectory(id: string): Promise<Trajectory>;
   tokens(id: string): Promise<Tokens>;
+  /** The next trajectory of a list, after one, that has an edit; null after the last. */
+  nextEdit(id: string, parameters: Parameters): Promise<string | null>;
+  /** The trajectory whose first edit is shown at the start; null to start with the overview. */
+  opening(): Promise<string | null>;
 }
 
 class Server implements Source {
   readonly exported = false;
   readonly leftOut = 0;
-  readonly opening = null;
   overview(): Promise<Overview> { return this.ask("api/overview", {}); }
   list(parameters: Parameters, signal?: AbortSignal): Promise<Page> { return this.ask("api/list", parameters, signal); }
   trajectory(id: string): Promise<Trajectory> { return this.ask("api/trajectory", { id }); }
   tokens(id: string): Promise<Tokens> { return this.ask("api/tokens", { id }); }
+  async nextEdit(id: string, parameters: Parameters): Promise<string | null> {
+    return (await this.ask<{ id: string | null }>("api/next-edit", { ...parameters, id })).id;
+  }
+  async opening(): Promise<string | null> {
+    const { columns, rows } = await this.list({ edits: "any", size: "1" });
+    // Logs have no curves that an overview could draw.
+    return columns.includes("source") && !columns.includes("step") ? rows[0]?.id ?? null : null;
+  }
 
   private async ask<T>(path: string, parameters: Parameters, signal?: AbortSignal): Promise<T> {
     const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { signal });
@@ -39,22 +48,31 @@ interface Exported {
 class Embedded implements Source {
   readonly exported = true;
   readonly leftOut: number;
-  readonly opening: { id: string; turn: number } | null;
   constructor(private readonly data: Exported) {
     this.leftOut = data.total - data.rows.length;
-    this.opening = firstRepair(data);
   }
   async overview(): Promise<Overview> { return this.data.overview; }
   async trajectory(id: string): Promise<Trajectory> { return this.data.trajectories[id] ?? missing(id); }
   async tokens(id: string): Promise<Tokens> { return this.data.tokens[id] ?? missing(id); }
+  async opening(): Promise<string | null> { return this.data.rows.find(isEdited)?.id ?? null; }
+  async nextEdit(id: string, parameters: Parameters): Promise<string | null> {
+    const rows = this.listed(parameters, id);
+    return rows.slice(rows.findIndex((row) => row.id === id) + 1).find(isEdited)?.id ?? null;
+  }
   async list(parameters: Parameters): Promise<Page> {
-    const rows = sorted(this.data.rows.filter((row) => this.fits(row, parameters)), parameters.sort ?? "");
+    const rows = this.listed(parameters);
     const page = Number(parameters.page ?? 0);
     const size = Number(parameters.size ?? 50);
     return {
       total: rows.length, page, size, rows: rows.slice(page * size, (page + 1) * size), searching: null,
       runs: [...new Set(this.data.rows.map((row) => row.run_id))].sort(), progress: this.data.overview.progress,
+      columns: Object.keys(HELD).filter((name) => this.data.rows.some(HELD[name])),
     };
+  }
+
+  /** Rows that fit, in order, and in any case the one with this id. */
+  private listed(parameters: Parameters, id?: string): Row[] {
+    return sorted(this.data.rows.filter((row) => row.id === id || this.fits(row, parameters)), parameters.sort ?? "");
   }
 
   /** The filters of `query.py`, for the few rows of an exported file. */
@@ -81,19 +99,23 @@ class Embedded implements Source {
       if (name === "kept" && ({ yes: true, no: false, unknown: null } as Record<string, unknown>)[value] !== row.kept) return false;
       if (name === "q") {
         const inside = wanted.inside === "yes" ? texts(this.data.trajectories[row.id]) : [];
-        if (![row.task, row.run_id, row.prompt, row.answer, ...inside].some((text) => has(text, value))) return false;
+        if (![row.task, row.title, row.source ?? "", row.run_id, row.prompt, row.answer, ...inside].some((text) => has(text, value))) return false;
       }
     }
     return true;
   }
 }
 
-function firstRepair(data: Exported): { id: string; turn: number } | null {
-  for (const { id } of data.rows) {
-    const turn = data.trajectories[id].turns.findIndex((each) => each.edit !== null && each.edit.kind !== "none");
-    if (turn >= 0) return { id, turn };
-  }
-  return null;
+/** Which rows have what not every store has: as `HELD` in `query.py`. */
+const HELD: Record<string, (row: Row) => boolean> = {
+  step: (row) => row.step > 0, reward: (row) => row.reward !== null, outcome: (row) => row.success !== null,
+  stop_reason: (row) => row.stop_reason !== null, edits: (row) => isEdited(row) || row.uncorrected > 0,
+  similarity: (row) => row.similarity !== null, logprob_gap: (row) => row.logprob_gap !== null, kept: (row) => row.kept !== null,
+  source: (row) => row.source !== null,
+};
+
+function isEdited(row: Row): boolean {
+  return row.grafts + row.replacements > 0;
 }
 
 /** What `search.py` looks at: the prompt, the turns, and those that an edit took away. */
@@ -111,7 +133,7 @@ function sorted(rows: Row[], sort: string): Row[] {
   const name = sort.replace(/^-/, "");
   const sign = sort.startsWith("-") ? -1 : 1;
   const value = (row: Row) =>
-    name === "edits" ? row.grafts + row.replacements : name === "run" ? row.run_id : (row as unknown as Record<string, number | string | null>)[name];
+    name === "edits" ? row.grafts + row.replacements : name === "run" ? row.run_id : name === "task" ? row.title || row.task : (row as unknown as Record<string, number | string | null>)[name];
   return [...rows].sort((a, b) => {
     const [x, y] = [value(a), value(b)];
     if (x === y) return 0;

@@ -1,11 +1,11 @@
 // One trajectory: what happened turn by turn, what was changed and why, and the others of its group.
 
 import { badge, count, decimal, h, long, plural, visible } from "./dom";
-import { edits, lastList, outcome } from "./list";
-import { address, put, trajectoryAddress } from "./route";
+import { edits, fileOf, lastList, nameOf, outcome, titleOf } from "./list";
+import { address, FIRST_EDIT, go, put, trajectoryAddress } from "./route";
 import { source } from "./source";
 import { COLOURINGS, tokenSpan, type Colouring } from "./tokens";
-import { turnCard, turnLook } from "./turn";
+import { isRepaired, turnCard, turnLook } from "./turn";
 import type { Parameters, Row, TokenSpan, Trajectory } from "./types";
 
 const SHORT = 1200;
@@ -23,7 +23,16 @@ export async function trajectory(parameters: Parameters): Promise<HTMLElement> {
     tokenNote.textContent = COLOURINGS.find(([name]) => name === colouring)?.[2] ?? "";
     body.replaceChildren(
       h("details", { class: "prompt", open: colouring !== "off" || found.prompt.text.length < SHORT }, h("summary", {}, "Prompt"), of(-1) ?? long(found.prompt.text, "prose")),
-      ...found.turns.map((turn, index) => turnCard(turn, index, trajectoryAddress(found.id, index), of(index))));
+      ...found.turns.map((_, index) => turnCard(found, index, trajectoryAddress(found.id, index), of(index), () => void nextEdit(index))));
+  };
+  /** The next edit of this trajectory, or the first one of the next trajectory in the list. */
+  const nextEdit = async (from: number) => {
+    const turn = found.turns.findIndex((each, index) => index > from && isRepaired(each));
+    if (turn >= 0) return go("trajectory", { id: found.id, turn: String(turn) });
+    const next = await source.nextEdit(found.id, lastList);
+    if (next !== null) return go("trajectory", { id: next, turn: FIRST_EDIT });
+    const last = [...body.querySelectorAll<HTMLButtonElement>(".next-edit")].at(-1);
+    if (last) { last.textContent = "Last edit of the list"; last.disabled = true; }
   };
   await draw();
   const choose = (name: Colouring) => {
@@ -33,37 +42,47 @@ export async function trajectory(parameters: Parameters): Promise<HTMLElement> {
   };
   const picker = h("fieldset", { class: "segmented", id: "colouring" }, h("legend", { class: "hidden" }, "Show tokens"),
     COLOURINGS.map(([name, label]) => h("label", {}, h("input", { type: "radio", name: "colouring", value: name, checked: name === colouring, onchange: () => choose(name) }), h("span", {}, label))));
-  const page = h("article", { class: "trajectory" },
+  const page = h("article", { class: "trajectory", "data-title": titleOf({ title: found.title, task: found.key.task }) },
     head(found),
     h("div", { class: "columns" },
       h("div", { class: "main" }, found.unit === "tokens" && h("div", { class: "tools" }, picker, tokenNote), body),
       h("aside", { "aria-label": "About this trajectory" }, outline(found), group(found), facts(found))));
   page.addEventListener("turn", ((event: CustomEvent<number>) => put("trajectory", { id: found.id, turn: String(event.detail) })) as EventListener);
+  page.addEventListener("next-edit", () => void nextEdit(Number(/^turn-(\d+)$/.exec(document.activeElement?.closest("section.turn")?.id ?? "")?.[1] ?? -1)));
   page.addEventListener("colouring", () => choose(COLOURINGS[(COLOURINGS.findIndex(([name]) => name === colouring) + 1) % COLOURINGS.length][0]));
   return page;
 }
 
 /** Bring the turn that the address names into view; or the top. */
 export function arrive(parameters: Parameters): void {
-  const turn = parameters.turn === undefined ? null : document.getElementById(`turn-${parameters.turn}`);
-  if (turn) { turn.scrollIntoView(); turn.focus({ preventScroll: true }); } else scrollTo(0, 0);
+  const turn = parameters.turn === FIRST_EDIT ? document.querySelector<HTMLElement>("section.turn.edit") : document.getElementById(`turn-${parameters.turn}`);
+  if (!turn) return scrollTo(0, 0);
+  turn.scrollIntoView();
+  turn.focus({ preventScroll: true });
+  if (parameters.turn === FIRST_EDIT) put("trajectory", { ...parameters, turn: turn.id.slice("turn-".length) });
 }
 
 function head(found: Trajectory): HTMLElement {
-  const { key } = found;
+  const { key, source: log } = found;
+  const named = { title: found.title, task: key.task };
+  const about = [
+    visible(found.run_id), log === null && nameOf(named), (log === null || key.step > 0) && `step ${count(key.step)}`,
+    plural(found.turns.length, "turn"), `${count(found.length)} ${found.unit}`,
+  ].filter(Boolean).join(" · ");
   const roc = found.siblings.find((each) => each.id === found.id)?.roc;
   const place = found.siblings.findIndex((each) => each.id === found.id);
   const step = (to: Row | undefined, label: string, id: string) => to !== undefined && h("a", { class: "button", id, href: trajectoryAddress(to.id), title: `${label} rollout of this group` }, label);
   return h("header", { class: "title" },
     h("p", { class: "crumbs" }, h("a", { href: address("list", lastList), id: "back" }, "← Trajectories")),
     h("div", { class: "line" },
-      h("h1", {}, visible(key.task) || "(no task)", h("span", { class: "muted" }, ` #${key.rollout}`)),
+      h("h1", {}, titleOf(named), found.source === null && h("span", { class: "muted" }, ` #${key.rollout}`)),
       h("div", { class: "steps" }, step(found.siblings[place - 1], "Previous", "previous"), step(found.siblings[place + 1], "Next", "next"))),
     h("p", { class: "badges" },
-      outcome(found), badge(`reward ${decimal(found.reward)}`, "plain"),
+      (log === null || found.success !== null) && outcome(found), found.reward !== null && badge(`reward ${decimal(found.reward)}`, "plain"),
       found.stop_reason !== null && badge(found.stop_reason.replace("_", " "), found.stop_reason === "answered" ? "plain" : "bad"),
       roc?.kept !== undefined && badge(roc.kept ? "kept by RoC" : "not kept by RoC", roc.kept ? "good" : "plain"),
-      h("span", { class: "muted" }, `${visible(found.run_id)} · step ${count(key.step)} · ${plural(found.turns.length, "turn")} · ${count(found.length)} ${found.unit}`)),
+      h("span", { class: "muted" }, about)),
+    log?.file && h("p", { class: "muted small lineage" }, visible(`${log.file}${log.line === null ? "" : `:${log.line}`}`), log.id !== null && ` · record ${visible(log.id)}`),
     roc?.why && h("p", { class: "muted small" }, `RoC: ${visible(roc.why)}.`));
 }
 
@@ -82,12 +101,12 @@ function group(found: Trajectory): HTMLElement | null {
   const kept = found.siblings.filter((each) => each.kept).length;
   const cut = found.rollouts > found.siblings.length ? `The first ${count(found.siblings.length)} of ` : "";
   return h("section", { class: "group card", "aria-label": "Group" }, h("h2", {}, "Group"),
-    h("p", { class: "muted small" }, `${cut}${plural(found.rollouts, "rollout")} of this task at this step, ${solved} solved${found.siblings.some((each) => each.kept !== null) ? `, ${kept} kept` : ""}.`),
+    h("p", { class: "muted small" }, `${cut}${plural(found.rollouts, found.source === null ? "rollout" : "record")} of this task${found.source === null || found.key.step > 0 ? " at this step" : ""}${found.siblings.some((each) => each.success !== null) ? `, ${solved} solved` : ""}${found.siblings.some((each) => each.kept !== null) ? `, ${kept} kept` : ""}.`),
     h("ul", { class: "siblings" }, found.siblings.map((each) => h("li", { class: each.id === found.id ? "here" : "" },
       h("a", { href: trajectoryAddress(each.id), "aria-current": each.id === found.id ? "page" : null },
-        h("span", { class: "number" }, `#${each.rollout}`),
+        h("span", { class: "number" }, each.source === null ? `#${each.rollout}` : fileOf(each.source)),
         h("span", { class: `dot ${each.success === null ? "none" : each.success ? "good" : "bad"}`, title: each.success ? "solved" : "not solved" }),
-        h("span", { class: "reward" }, decimal(each.reward)),
+        found.siblings.some((other) => other.reward !== null) && h("span", { class: "reward" }, decimal(each.reward)),
         h("span", { class: "what" }, each.failed > 0 && badge(plural(each.failed, "failed call"), "bad"), edits(each)),
         each.kept !== null && h("span", { class: each.kept ? "kept" : "left" }, each.kept ? "kept" : "left out")),
       each.roc?.why && h("p", { class: "why" }, visible(each.roc.why), each.roc.penalty != null && ` · penalty ${decimal(each.roc.penalty)}`, each.roc.advantage != null && ` · advantage ${decimal(each.roc.advantage)}`)))));
@@ -95,8 +114,12 @@ function group(found: Trajectory): HTMLElement | null {
 
 function facts(found: Trajectory): HTMLElement {
   const { roc: _, other, ...info } = found.info;
+  const { key, source: log } = found;
+  const where: [string, unknown][] = log === null
+    ? [["Phase", key.phase], ["Step", count(key.step)], ["Task", key.task], ["Rollout", key.rollout]]
+    : [["Format", log.format], ["Task", key.task]];
   const lines: [string, string][] = [
-    ["Run", found.run_id], ["Phase", found.key.phase], ["Step", count(found.key.step)], ["Task", found.key.task], ["Rollout", String(found.key.rollout)],
+    ["Run", found.run_id], ...where.filter(([, value]) => value !== null).map(([name, value]): [string, string] => [name, String(value)]),
     ["Length", `${count(found.length)} ${found.unit}`], ["Stored at", found.id],
     ...Object.entries({ ...info, ...(other as Record<string, unknown> | undefined) }).map(([name, value]): [string, string] => [name, typeof value === "string" ? value : JSON.stringify(value)]),
   ];

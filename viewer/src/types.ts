@@ -20,15 +20,23 @@ export interface Row {
   turns: number; length: number; tokens: boolean; calls: number; failed: number;
   grafts: number; replacements: number; uncorrected: number;
   similarity: number | null; logprob_gap: number | null; kept: boolean | null;
-  statuses: string[]; prompt: string; answer: string; roc?: Roc | null;
+  statuses: string[]; title: string; source: string | null; prompt: string; answer: string; roc?: Roc | null;
 }
 export interface Page {
   total: number; page: number; size: number; rows: Row[]; runs: string[];
+  /** Of the columns that not every store has, those that this one has. */
+  columns: string[];
   searching: { done: number; total: number } | null; progress: Progress;
 }
 
 export interface Text { text: string; cut: number }
-export interface Call { name: string; code: string; arguments: Record<string, unknown>; problem: string | null; is_program: boolean }
+export interface Call {
+  name: string; kind: "python" | "shell" | "edit" | "sql" | "other"; problem: string | null;
+  /** What it runs; empty if it has nothing but its arguments. */
+  code: string;
+  /** All but those that are the code. */
+  arguments: Record<string, unknown>;
+}
 export interface Result {
   status: string; blame: "nobody" | "model" | "infrastructure"; output: string; stderr: string;
   exception: { type: string; message: string; line: number | null; traceback: string } | null;
@@ -36,14 +44,16 @@ export interface Result {
 }
 export interface Edit {
   mode: "saar" | "hindsight"; kind: "graft" | "replace" | "none";
-  similarity: number | null; measure: string; refusal: string; stale: string[]; logprob_gap: number | null; original: Turn[];
+  similarity: number | null; measure: string; refusal: string; stale: string[]; verified: string | null; logprob_gap: number | null; original: Turn[];
 }
 export interface Turn {
   reasoning: Text; action: Text | null; observation: Text | null; calls: Call[]; results: Result[];
   attempt: number; failed: boolean; length: number; edit: Edit | null; moved?: string[];
 }
+export interface LogSource { format: string | null; file: string | null; line: number | null; id: string | null }
 export interface Trajectory {
   id: string; run_id: string; key: { run: string; phase: string; step: number; task: string; rollout: number };
+  title: string; source: LogSource | null;
   reward: number | null; success: boolean | null; stop_reason: string | null; info: Record<string, unknown>;
   length: number; unit: string; prompt: Text; turns: Turn[]; rollouts: number; siblings: Row[];
 }

@@ -4,6 +4,7 @@
     /api/overview          runs, curves, evaluations
     /api/list?…            one page of a list: see `query`
     /api/trajectory?id=…   one trajectory, its edits and its group
+    /api/next-edit?id=…&…  the next trajectory of a list that has an edit
     /api/tokens?id=…       its tokens
     /export?…              a list's trajectories as one self-contained page
 
@@ -114,6 +115,9 @@ class Application:
             return library.overview()
         if path == "/api/list":
             return library.page(parameters)
+        if path == "/api/next-edit":
+            others = {name: value for name, value in parameters.items() if name != "id"}
+            return library.next_edit(parameters.get("id", ""), others)
         if path == "/api/trajectory":
             return library.trajectory(parameters.get("id", ""))
         if path == "/api/tokens":

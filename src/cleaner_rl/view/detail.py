@@ -9,19 +9,22 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from cleaner_rl.tools import ToolCall, ToolResult
-from cleaner_rl.trajectory import AnyTrajectory, TokenSpan, Turn, logprob_gap
+from cleaner_rl.tools import CallKind, ToolCall, ToolResult, call_code
+from cleaner_rl.trajectory import AnyTrajectory, Edit, RepairMode, RolloutInfo, TokenSpan, Turn, logprob_gap
+from cleaner_rl.view.titles import title_of
 
 LONGEST = 2_000_000
 """Characters of one text that are given to the page."""
-IN_THE_PROMPT = ("messages", "tools")
-"""What `info` holds for replays and other models, and the prompt shows already."""
+NOT_FACTS = ("messages", "tools", "log")
+"""What `info` holds for replays, other models and writing a log back, and the page shows already or has no use for."""
+SAME = "same"
+"""The verdict of a replay that gave what was recorded."""
 Json = dict[str, Any]
 
 
 def detail(trajectory: AnyTrajectory) -> Json:
     """All but its tokens."""
-    key = trajectory.key
+    key, info = trajectory.key, trajectory.info
     turns: tuple[Turn[Any], ...] = trajectory.turns
     moved = {(placed.turn, placed.owner.value) for placed in trajectory.placed() if placed.moved}
     return {
@@ -29,12 +32,14 @@ def detail(trajectory: AnyTrajectory) -> Json:
         "reward": number(trajectory.reward),
         "success": trajectory.success,
         "stop_reason": trajectory.stop_reason,
-        "info": plain({name: value for name, value in trajectory.info.to_json().items() if name not in IN_THE_PROMPT}),
+        "title": title_of(trajectory.prompt.text, {"messages": info.messages}),
+        "source": _source(info),
+        "info": plain({name: value for name, value in info.to_json().items() if name not in NOT_FACTS}),
         "length": len(trajectory),
         "unit": "tokens" if isinstance(trajectory.prompt, TokenSpan) else "characters",
         "prompt": _text(trajectory.prompt),
         "turns": [
-            {**_turn(turn), "moved": [owner for place, owner in sorted(moved) if place == index]}
+            {**_turn(turn, info), "moved": [owner for place, owner in sorted(moved) if place == index]}
             for index, turn in enumerate(turns)
         ],
     }
@@ -54,7 +59,27 @@ def plain(value: Any) -> Any:
     return number(value) if isinstance(value, float) else value
 
 
-def _turn(turn: Turn[Any]) -> Json:
+def _source(info: RolloutInfo) -> Json | None:
+    """Where a log's record came from; None for a rollout."""
+    if info.log is None:
+        return None
+    source = info.log.get("source")
+    found = source if isinstance(source, Mapping) else {}
+    return {"format": info.log.get("format"), **{name: plain(found.get(name)) for name in ("file", "line", "id")}}
+
+
+def _verified(edit: Edit[Any], info: RolloutInfo) -> str | None:
+    """What showed that the correction works where it is now; None if nothing did."""
+    if edit.mode is RepairMode.SAAR:
+        return "The correction ran here before it was accepted."
+    if info.replay == SAME:
+        return "A replay of the repaired trajectory gave the same results."
+    if info.log is None and info.stateful is False:
+        return "The correction ran in the rollout, and no call depends on an earlier one."
+    return None
+
+
+def _turn(turn: Turn[Any], info: RolloutInfo) -> Json:
     edit = turn.edit
     return {
         "reasoning": _text(turn.reasoning),
@@ -74,8 +99,9 @@ def _turn(turn: Turn[Any]) -> Json:
             "measure": edit.measure,
             "refusal": edit.refusal,
             "stale": list(edit.stale),
+            "verified": _verified(edit, info) if edit.commits else None,
             "logprob_gap": number(logprob_gap(turn)),
-            "original": [_turn(each) for each in edit.original],
+            "original": [_turn(each, info) for each in edit.original],
         },
     }
 
@@ -87,14 +113,21 @@ def _text(span: Any) -> Json | None:
 
 
 def _call(call: ToolCall) -> Json:
-    others = {name: value for name, value in call.arguments.items() if value != call.code}
+    # A tool that runs nothing has its arguments for code, as JSON: they are shown once.
+    code = "" if call.arguments and call.code == call_code(CallKind.OTHER, call.arguments) else call.code
+    others = {name: value for name, value in call.arguments.items() if not _is_code(call, name, value)}
     return {
         "name": call.name,
-        "code": call.code[:LONGEST],
+        "kind": call.kind,
+        "code": code[:LONGEST],
         "arguments": plain(others),
         "problem": call.problem,
-        "is_program": len(others) < len(call.arguments),
     }
+
+
+def _is_code(call: ToolCall, name: str, value: object) -> bool:
+    """Whether an argument says nothing but what the code does."""
+    return value == call.code or (call.kind is not CallKind.OTHER and call_code(call.kind, {name: value}) == call.code)
 
 
 def _result(result: ToolResult) -> Json:

@@ -20,7 +20,7 @@ from cleaner_rl.view.curves import runs
 from cleaner_rl.view.detail import Json, detail, plain
 from cleaner_rl.view.evaluations import evaluations
 from cleaner_rl.view.index import Index
-from cleaner_rl.view.query import Query, parse
+from cleaner_rl.view.query import HELD, Query, parse
 from cleaner_rl.view.search import Scan, Searcher
 from cleaner_rl.view.sources import NothingToShowError, StoreFile, discover
 from cleaner_rl.view.summary import LISTED, as_row
@@ -30,6 +30,7 @@ SIBLINGS = 256
 """Of a group that are shown; how many there are is said."""
 LIST = ", ".join(("name", "row", "run_id", *LISTED))
 RUNS = "SELECT DISTINCT run_id FROM trajectories ORDER BY run_id"
+COLUMNS = f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in HELD.items())} FROM trajectories"
 FILES = "trajectories JOIN files ON files.number = trajectories.file"
 
 
@@ -91,9 +92,31 @@ class Library:
             "size": query.size,
             "rows": self._listed(query, tables),
             "runs": [row["run_id"] for row in self.index.rows(RUNS)],
+            "columns": [name for name, held in self.index.rows(COLUMNS)[0].items() if held],
             "searching": None if scan is None or over else {"done": scan.done, "total": len(scan.files)},
             "progress": self._progress(),
         }
+
+    def next_edit(self, address: str, parameters: Mapping[str, str]) -> Json:
+        """The trajectory after one, in a list's order, that has an edit: its address, or null after the last."""
+        wanted = {name: value for name, value in parameters.items() if name not in ("page", "size")}
+        if wanted.get("edits") not in ("graft", "replace"):
+            wanted["edits"] = "any"
+        query, row = parse(wanted), self._row(address)
+        tables = {} if not query.text else {"hits": _hits(self._searcher.whole(query.text))}
+        here = "file = (SELECT number FROM files WHERE name = ?) AND row = ?"
+        place = [row["name"], row["row"]]
+        # The one that is looked at has its place among them, whether it has an edit or not.
+        ordered = (
+            f"SELECT file, row, row_number() OVER (ORDER BY {query.order}) AS place FROM trajectories "
+            f"WHERE ({query.condition}) OR ({here})"
+        )
+        following = (
+            f"WITH ordered AS ({ordered}) SELECT name, row FROM ordered JOIN files ON files.number = file "
+            f"WHERE place > (SELECT place FROM ordered WHERE {here}) ORDER BY place LIMIT 1"
+        )
+        found = self.index.rows(following, [*query.values, *place, *place], tables)
+        return {"id": _address(found[0]) if found else None}
 
     def trajectory(self, address: str) -> Json:
         """One trajectory, with the others of its group."""

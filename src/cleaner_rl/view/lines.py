@@ -23,6 +23,7 @@ from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import RepairKind
 from cleaner_rl.trajectory.store import SCHEMA, StoreError, bounded_batches, read
 from cleaner_rl.view.summary import SNIPPET, STATUS_BITS, Summary, summarise
+from cleaner_rl.view.titles import source_of, title_of
 
 COLUMNS = pa.schema(
     [
@@ -52,6 +53,8 @@ COLUMNS = pa.schema(
         ("statuses", pa.int32()),
         ("kept", pa.bool_()),
         ("roc", pa.string()),
+        ("title", pa.string()),
+        ("source", pa.string()),
         ("prompt", pa.string()),
         ("answer", pa.string()),
     ]
@@ -146,7 +149,8 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
     for each in (turns, replaced):
         bits = np.array(list(STATUS_BITS.values()))[each.statuses]
         np.bitwise_or.at(statuses, each.owners[each.result_turns], bits)
-    said = [_said(info) for info in batch.column("info").to_pylist()]
+    infos = [_info(info) for info in batch.column("info").to_pylist()]
+    said = [_said(info.get("roc")) for info in infos]
     columns: list[Any] = [
         np.arange(start, start + rows),
         *(batch.column(name) for name in KEY_COLUMNS),
@@ -165,6 +169,8 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
         statuses,
         [kept for kept, _ in said],
         [roc for _, roc in said],
+        [title_of(text, info) for text, info in zip(prompt.field("text").to_pylist(), infos, strict=True)],
+        [source_of(info) for info in infos],
         pc.utf8_slice_codeunits(prompt.field("text"), -SNIPPET),
         _answers(turns),
     ]
@@ -253,9 +259,15 @@ def _answers(turns: _Turns) -> list[str]:
     return [next(ends) if each else "" for each in there]
 
 
-def _said(info: str) -> tuple[bool | None, str | None]:
+def _info(info: str) -> dict[str, Any]:
+    """What a line needs of the info; most have nothing of it and aren't read."""
+    wanted = any(f'"{name}"' in info for name in ("roc", "messages", "log"))
+    found = json.loads(info) if wanted else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _said(roc: object) -> tuple[bool | None, str | None]:
     """What resampling said: whether it kept the trajectory, and all of it."""
-    roc = json.loads(info).get("roc") if '"roc"' in info else None
     if not isinstance(roc, dict) or not roc:
         return None, None
     kept = roc.get("kept")

@@ -20,12 +20,17 @@ LAST_PAGE = 10**9
 RANGES = ("step", "reward", "similarity", "turns", "length", "failed", "logprob_gap", "rollout")
 """Columns with `…_min` and `…_max`."""
 SORTS = {
-    **{name: name for name in ("step", "task", "reward", "similarity", "turns", "length", "failed", "logprob_gap")},
+    **{name: name for name in ("step", "reward", "similarity", "turns", "length", "failed", "logprob_gap")},
+    "task": "CASE title WHEN '' THEN task ELSE title END",
     "edits": "grafts + replacements",
     "stop_reason": "stop_reason",
     "run": "run_id",
 }
-IN_ORDER = "run_id, step, task, rollout, file, row"
+IN_ORDER = (
+    "run_id, step, CASE WHEN source IS NULL THEN task ELSE '' END, CASE WHEN source IS NULL THEN rollout ELSE 0 END, "
+    "file, row"
+)
+"""Groups together; the records of a log as the log has them."""
 EDITS = {
     "any": "grafts + replacements > 0",
     "graft": "grafts > 0",
@@ -33,8 +38,20 @@ EDITS = {
     "uncorrected": "uncorrected > 0",
     "none": "grafts + replacements + uncorrected = 0",
 }
-SEARCHED = ("task", "run_id", "prompt", "answer")
+SEARCHED = ("task", "title", "source", "run_id", "prompt", "answer")
 INSIDE = "(file, row) IN (SELECT (file, row) FROM hits)"
+HELD = {
+    "step": "max(step) > 0",
+    "reward": "count(reward) > 0",
+    "outcome": "count(success) > 0",
+    "stop_reason": "count(stop_reason) > 0",
+    "edits": "max(grafts + replacements + uncorrected) > 0",
+    "similarity": "count(similarity) > 0",
+    "logprob_gap": "count(logprob_gap) > 0",
+    "kept": "count(kept) > 0",
+    "source": "count(source) > 0",
+}
+"""What some stores don't have, logs for example, and how the index tells whether this one does."""
 OUTCOMES = {"solved": "success", "failed": "NOT success", "ungraded": "success IS NULL"}
 KEPT = {"yes": "kept", "no": "NOT kept", "unknown": "kept IS NULL"}
 

@@ -23,14 +23,15 @@ from cleaner_rl.trajectory import (
     residual_tally,
 )
 from cleaner_rl.view.detail import number
+from cleaner_rl.view.titles import source_of, title_of
 
 SNIPPET = 240
 """Characters of the prompt's end and of the last turn's end that a list shows and searches."""
 STATUS_BITS = {status: 1 << place for place, status in enumerate(Status)}
 LISTED = (
     "run", "phase", "step", "task", "rollout", "reward", "success", "stop_reason", "turns", "length", "tokens", "calls",
-    "failed", "grafts", "replacements", "uncorrected", "similarity", "logprob_gap", "kept", "statuses", "prompt",
-    "answer",
+    "failed", "grafts", "replacements", "uncorrected", "similarity", "logprob_gap", "kept", "statuses", "title",
+    "source", "prompt", "answer",
 )  # fmt: skip
 """The fields that a row of a list shows."""
 
@@ -74,6 +75,10 @@ class Summary:
     """Whether resampling kept it; None if nobody said."""
     roc: str | None
     """What resampling said of it, as JSON."""
+    title: str
+    """The first line of the task: see `titles`."""
+    source: str | None
+    """File and line of the log that it was read from; None if it is of no log, or nobody kept that."""
     prompt: str
     answer: str
 
@@ -119,6 +124,8 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
         statuses=statuses,
         kept=kept if isinstance(kept, bool) else None,
         roc=json.dumps(dict(roc)) if roc else None,
+        title=title_of(trajectory.prompt.text, {"messages": trajectory.info.messages}),
+        source=source_of({"log": trajectory.info.log}),
         prompt=trajectory.prompt.text[-SNIPPET:],
         answer=trajectory.turns[-1].text[-SNIPPET:] if trajectory.turns else "",
     )
