@@ -59,19 +59,19 @@ COMMANDS = {
     "purify": Command(
         purify,
         "cleaner_rl.cli.purify.purify_logs",
-        ("log.jsonl", "--out", "out"),
+        ("log.jsonl", "--out", "out", "--no-replay"),
         {
             "--out": Option(("--out", "other"), {"out": "other"}),
             "--from": Option(("--from", "verl"), {"settings.log_format": "verl"}),
             "--calls": Option(
                 ("--calls", "fenced"),
                 {"settings.reading.call_format": "fenced", "check.settings.reading.call_format": "fenced"},
-                ("--verify",),
+                ("--replay",),
             ),
             "--python-tool": Option(
                 ("--python-tool", "a", "--python-tool", "b"),
                 {"settings.reading.python_tools": ("a", "b"), "check.settings.reading.python_tools": ("a", "b")},
-                ("--verify",),
+                ("--replay",),
             ),
             "--run": Option(("--run", "mine"), {"settings.reading.run": "mine"}),
             "--convert-only": Option(("--convert-only",), {"settings.repair": None}),
@@ -83,14 +83,16 @@ COMMANDS = {
             "--clean-only": Option(("--clean-only",), {"settings.clean_only": True}),
             "--unsure": Option(("--unsure", "train"), {"settings.unsure": "train"}),
             "--same": Option(("--same",), {"settings.same": True}),
-            "--verify": Option(("--verify",), {"check": "ReplayCheck"}),
-            "--session": Option(("--session",), {"check.settings.session": True}, ("--verify",)),
-            "--fresh": Option(("--fresh",), {"check.settings.session": False}, ("--verify",)),
+            "--replay": Option(("--replay",), {"check": "ReplayCheck"}),
+            "--no-replay": Option(("--no-replay",), {"check": None}, ("--replay",)),
+            "--only-proven": Option(("--only-proven",), {"check.only_proven": True}, ("--replay",)),
+            "--session": Option(("--session",), {"check.settings.session": True}, ("--replay",)),
+            "--fresh": Option(("--fresh",), {"check.settings.session": False}, ("--replay",)),
             "--text-match": Option(
-                ("--text-match", "exact"), {"check.settings.text_match": TextMatch.EXACT}, ("--verify",)
+                ("--text-match", "exact"), {"check.settings.text_match": TextMatch.EXACT}, ("--replay",)
             ),
-            "--sandbox": Option(("--sandbox", "http://a"), {"check.settings.nodes": ("http://a",)}, ("--verify",)),
-            "--sandbox-token": Option(("--sandbox-token", "t"), {"check.settings.token": "t"}, ("--verify",)),
+            "--sandbox": Option(("--sandbox", "http://a"), {"check.settings.nodes": ("http://a",)}, ("--replay",)),
+            "--sandbox-token": Option(("--sandbox-token", "t"), {"check.settings.token": "t"}, ("--replay",)),
             "--roc": Option(("--roc", "4"), {"settings.roc": 4}),
             "--seed": Option(("--seed", "5"), {"settings.seed": 5}),
             "--jobs": Option(("--jobs", "3"), {"jobs": 3}),

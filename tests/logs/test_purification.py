@@ -22,12 +22,14 @@ from cleaner_rl.logs import (
     PurifySettings,
     PurifySummary,
     RayError,
+    Repair,
     SftKind,
     Stage,
     WorkerKilledError,
     purify,
 )
-from cleaner_rl.purify import PurifyScope
+from cleaner_rl.purify import PurifyScope, Reason
+from cleaner_rl.trajectory import Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.logs.cases import CASES
 from tests.logs.rendering import openai
@@ -41,20 +43,22 @@ def log(tmp_path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class DropsRepaired:
-    """A check of one's own: no trajectory with a repair is kept."""
+class Undoes:
+    """A check of one's own: no repair is kept."""
 
     marked: str = "mine"
 
     def options(self) -> dict[str, Any]:
         return {"marked": self.marked}
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
-        summary.replayed["looked at"] += len(cleaned)
-        return [None if each.trajectory.edits else each for each in cleaned]
+    def __call__(
+        self, trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /
+    ) -> list[Cleaned[Any]]:
+        summary.replayed["looked at"] += len(trajectories)
+        return [repair(each, replayed=True).undone(each, Reason.UNPROVEN) for each in trajectories]
 
 
-def dies(cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
+def dies(trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /) -> list[Cleaned[Any]]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []
 
@@ -92,13 +96,13 @@ def test_progress_counts_each_stage_to_its_end(log: Path, tmp_path: Path) -> Non
 
 
 def test_a_check_of_one_s_own_decides_and_belongs_to_the_plan(log: Path, tmp_path: Path) -> None:
-    result = purify(log, tmp_path / "out", check=DropsRepaired())
+    result = purify(log, tmp_path / "out", check=Undoes())
     assert result.summary.replayed == {"looked at": 20}
-    assert result.summary.kept == 12
+    assert (result.summary.edited, result.summary.left_alone["unproven"]) == (0, 10)
     assert not any(each.edits for each in read(tmp_path / "out/store"))
     with pytest.raises(OtherRunError, match="--marked was mine, is yours"):
-        purify(log, tmp_path / "out", check=DropsRepaired("yours"))
-    with pytest.raises(OtherRunError, match="--marked was mine, is not given; --verify was on, is off"):
+        purify(log, tmp_path / "out", check=Undoes("yours"))
+    with pytest.raises(OtherRunError, match="--marked was mine, is not given; --replay was on, is off"):
         purify(log, tmp_path / "out")
 
 

@@ -25,11 +25,15 @@ from cleaner_rl.logs import (
 )
 from cleaner_rl.logs import purify as purify_logs
 from cleaner_rl.purify import PurifyScope, RepairConfig, ReplayFaultError, similarity_measures
-from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker
+from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker, replay_problem
 from cleaner_rl.tools import call_format_names
 
 DEFAULTS = PurifySettings()
 GO_ON = "Finished work is kept: run the same command to resume"
+WILL_RUN = (
+    "The Python of repaired logs will be run again in {}, isolated and without network, to check the repairs. "
+    "Use --no-replay to run nothing."
+)
 FORMATS = click.Choice(log_format_names())
 
 
@@ -82,21 +86,23 @@ FORMATS = click.Choice(log_format_names())
 )
 @click.option("--same", is_flag=True, help="Also write the purified logs in the format that they came in.")
 @click.option(
-    "--verify",
-    is_flag=True,
-    help="Replay the Python of each trajectory. Undo repairs that change results; drop logs that differ.",
+    "--replay/--no-replay",
+    default=None,
+    help="Run the Python of repaired logs again, isolated and without network, and undo repairs that change results. "
+    "Default: if --sandbox is given or this machine has tier 2.",
 )
+@click.option("--only-proven", is_flag=True, help="Undo every repair that no replay proves.")
 @click.option(
     "--session/--fresh",
     default=None,
-    help="For --verify: one interpreter per trajectory, or one per call. Default: per call, then per trajectory.",
+    help="For the replay: one interpreter per trajectory, or one per call. Default: per call, then per trajectory.",
 )
 @click.option(
     "--text-match",
     type=click.Choice([each.value for each in TextMatch]),
     default=ReplaySettings().text_match.value,
     show_default=True,
-    help="For --verify: compare printed text exactly, or without line breaks at its end.",
+    help="For the replay: compare printed text exactly, or without line breaks at its end.",
 )
 @shared.sandbox
 @shared.sandbox_token
@@ -137,7 +143,7 @@ def purify(
     Examples:
       cleaner purify logs/ --out clean --sft jsonl
       cleaner purify ~/.claude/projects --out clean --same
-      cleaner purify run.eval --out clean --same --verify --fresh
+      cleaner purify run.eval --out clean --same --only-proven --fresh
       cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
     """
     settings = _settings(options)
@@ -181,17 +187,23 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
 
 
 def _check(options: dict[str, Any], settings: PurifySettings) -> ReplayCheck | None:
-    if not options["verify"]:
+    wanted, only_proven = options["replay"], options["only_proven"]
+    if only_proven and wanted is False:
+        raise click.UsageError("--only-proven needs a replay: leave out --no-replay.")
+    if wanted is False or settings.repair is None:
         return None
-    return checker(
-        ReplaySettings(
-            options["session"],
-            TextMatch(options["text_match"]),
-            nodes=options["sandbox"],
-            token=options["sandbox_token"],
-            reading=settings.reading,
-        )
+    replay = ReplaySettings(
+        options["session"],
+        TextMatch(options["text_match"]),
+        nodes=options["sandbox"],
+        token=options["sandbox_token"],
+        reading=settings.reading,
     )
+    if not (wanted or only_proven) and (problem := replay_problem(replay)) is not None:
+        click.echo(f"Repairs of Python are not replayed: {problem}.", err=True)
+        return None
+    click.echo(WILL_RUN.format(", ".join(replay.nodes) or "a sandbox here"), err=True)
+    return checker(replay, only_proven=only_proven)
 
 
 class _Bars:

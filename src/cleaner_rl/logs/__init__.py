@@ -33,7 +33,7 @@ from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.sft import SftKind, UnsureTurns
 from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.logs.work import Check, PurifySettings
+from cleaner_rl.logs.work import Check, PurifySettings, Repair
 
 __all__ = [
     "LOG_ADAPTERS",
@@ -58,6 +58,7 @@ __all__ = [
     "RayError",
     "Reading",
     "Record",
+    "Repair",
     "ResultPlaces",
     "SftKind",
     "Stage",

@@ -32,6 +32,19 @@ class Cleaned(Generic[S]):
     trajectory: Trajectory[S]
     left_alone: tuple[LeftAlone, ...]
 
+    def undone(self, raw: Trajectory[S], reason: Reason) -> Cleaned[S]:
+        """Return the trajectory as it was, with this reason for the failures that had been repaired."""
+        reasons = dict.fromkeys((index for index, turn in enumerate(raw.turns) if turn.failed), reason)
+        left = {each.turn: each.reason for each in self.left_alone}
+        position = 0
+        for index, turn in enumerate(self.trajectory.turns):
+            if index in left:
+                reasons[position] = left[index]
+            before = raw.turns[position]
+            # A turn that was edited before has an edit that stands for the very same turns.
+            position += 1 if turn.edit is None or _replaced(turn) is _replaced(before) else len(turn.edit.original)
+        return Cleaned(raw, tuple(LeftAlone(index, why) for index, why in sorted(reasons.items())))
+
 
 def clean(trajectory: Trajectory[S], config: RepairConfig) -> Cleaned[S]:
     """Repair every failed turn that the model itself corrected, within the borders above."""

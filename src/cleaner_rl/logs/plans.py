@@ -103,7 +103,7 @@ def _folders_of_results(inside: Sequence[FoundFile], place: str) -> list[str]:
     return [below(place, folder).rstrip("/") for folder in planned if f"{folder}{UNITS}" in holding]
 
 
-NO_CHECK = {"verify": False, "session": None, "text_match": "trimmed"}
+NO_CHECK = {"replay": False, "only_proven": False, "session": None, "text_match": "trimmed"}
 """What plan.json says of the check of a run that has none."""
 OPTIONS = {"form": "--from", "run_name": "--run", "session": "--session/--fresh"}
 """Options of `cleaner purify` that aren't named after their key in plan.json."""
@@ -131,7 +131,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
         "seed": settings.seed,
         "piece_mb": settings.piece_bytes / (1 << 20),
         **NO_CHECK,
-        "verify": check is not None,
+        "replay": check is not None,
         **checked,
     }
 

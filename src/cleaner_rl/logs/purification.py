@@ -80,7 +80,7 @@ def purify(
         jobs: Number of processes.
         on_ray: Run on a Ray cluster, through Ray Data, instead of in processes.
         ray_address: Address of the Ray cluster. Default: Ray's own choice.
-        check: Decides about purified trajectories before they are written, such as `cleaner_rl.replay.checker(...)`.
+        check: Decides which repairs stay, such as `cleaner_rl.replay.checker(...)`. Default: all of them.
         progress: Called after each file that was found and each unit that is done.
 
     Raises:

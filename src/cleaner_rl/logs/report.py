@@ -16,7 +16,7 @@ def as_text(summary: PurifySummary, skipped: Sequence[str], out: str) -> str:
     """Return what was done in a few lines for people."""
     made = summary
     lines = [
-        f"{made.trajectories:,} trajectories, {made.edited:,} of them repaired; {made.kept:,} written to {out}",
+        f"{made.trajectories:,} trajectories, {made.edited:,} of them repaired; {made.trajectories:,} written to {out}",
         f"turns        {made.turns_before:,} → {made.turns_after:,}",
     ]
     if made.characters_before:

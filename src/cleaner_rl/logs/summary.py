@@ -18,8 +18,6 @@ class PurifySummary:
     """Counts of what was done to trajectories; two summaries can be added."""
 
     trajectories: int = 0
-    kept: int = 0
-    """Trajectories in the store; `--verify` drops the others. Those that `--roc` drops are in the store too."""
     edited: int = 0
     """Trajectories with a repair."""
     turns_before: int = 0
@@ -52,9 +50,9 @@ class PurifySummary:
     damaged: Counter[str] = field(default_factory=Counter)
     """Files of which only the beginning could be read, by what is wrong with them."""
     replayed: Counter[str] = field(default_factory=Counter)
-    """Trajectories that a replay checked, by verdict."""
+    """Repaired trajectories for which a replay was asked, by verdict."""
     not_replayable: Counter[str] = field(default_factory=Counter)
-    """Trajectories that could not be replayed, by reason."""
+    """Repaired trajectories that could not be replayed, by reason."""
     roc: Counter[str] = field(default_factory=Counter)
     """Trajectories that GRPO-RoC kept and dropped."""
     sft_rows: int = 0

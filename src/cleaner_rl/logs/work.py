@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,16 +32,25 @@ NUMBER_BITS = 20
 PIECE_BYTES = 8 << 20
 
 
-class Check(Protocol):
-    """Decides about purified trajectories before they are written, for example by a replay of their calls.
+class Repair(Protocol):
+    """Repairs a trajectory by the settings of a run."""
 
-    It returns each trajectory as it may be used, or None to drop it, and may count in the summary. It is pickled to
-    reach other processes. If it has a method `options`, what that returns is kept in plan.json and must be the same
-    when a run goes on.
+    def __call__(self, trajectory: Trajectory[Any], /, *, replayed: bool) -> Cleaned[Any]:
+        """Return the repaired trajectory. `replayed`: the caller replays it, and undoes what a replay refutes."""
+        ...
+
+
+class Check(Protocol):
+    """Repairs trajectories and decides which repairs stay, for example by a replay of their calls.
+
+    It may count in the summary. It is pickled to reach other processes. If it has a method `options`, what that returns
+    is kept in plan.json and must be the same when a run goes on.
     """
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> Sequence[Cleaned[Any] | None]:
-        """Return each trajectory as it may be used, or None in its place."""
+    def __call__(
+        self, trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /
+    ) -> Sequence[Cleaned[Any]]:
+        """Return each trajectory as it may be used."""
         ...
 
 
@@ -100,6 +110,7 @@ def run_unit(
     """
     summary = PurifySummary()
     number = unit.number << NUMBER_BITS
+    repair = partial(_clean, settings)
     with ExitStack() as stack:
         store = stack.enter_context(ParquetWriter(folder / "store"))
         sft = None if settings.sft is None else stack.enter_context(SftWriter(folder / "sft", settings.sft))
@@ -109,11 +120,13 @@ def run_unit(
             try:
                 with nullcontext() if same is None else same(piece, folder / "same" / piece.name) as sink:
                     for chunk, trajectories in _read(piece, form, settings.reading, number):
-                        cleaned = [_clean(each, settings) for each in trajectories]
-                        checked = cleaned if check is None else check(cleaned, summary)
-                        for before, after in zip(trajectories, checked, strict=True):
-                            summary.add(before, Cleaned(before, ()) if after is None else after)
-                        outputs.write(chunk, checked, number, sink)
+                        if check is None:
+                            cleaned: Sequence[Cleaned[Any]] = [repair(each, replayed=False) for each in trajectories]
+                        else:
+                            cleaned = check(trajectories, repair, summary)
+                        for before, after in zip(trajectories, cleaned, strict=True):
+                            summary.add(before, after)
+                        outputs.write(chunk, cleaned, number, sink)
                         number += len(trajectories)
             except DamagedError as error:
                 # What was read of it is written; the other files are whole.
@@ -132,19 +145,16 @@ class _Outputs:
     chosen: Mapping[int, Mapping[str, Any]]
     summary: PurifySummary
 
-    def write(self, chunk: Chunk, checked: Sequence[Cleaned[Any] | None], number: int, sink: Sink | None) -> None:
+    def write(self, chunk: Chunk, cleaned: Sequence[Cleaned[Any]], number: int, sink: Sink | None) -> None:
         """Write what became of a chunk, whose first trajectory has this number."""
         kept: list[tuple[int, Any]] = []
-        for place, done in enumerate(checked):
-            if done is None:
-                continue
+        for place, done in enumerate(cleaned):
             trajectory = done.trajectory
             verdict = self.chosen.get(number + place)
             if verdict is not None:
                 trajectory = replace(trajectory, info=replace(trajectory.info, roc=verdict))
                 self.summary.roc["kept" if verdict["kept"] else "dropped"] += 1
             self.store.write(trajectory)
-            self.summary.kept += 1
             if verdict is not None and not verdict["kept"]:
                 continue
             if self.sft is not None:
@@ -171,7 +181,7 @@ def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int,
         with suppress(DamagedError):
             for _, trajectories in _read(piece, form, settings.reading, number):
                 for trajectory in trajectories:
-                    yield number, _clean(trajectory, settings).trajectory
+                    yield number, _clean(settings, trajectory, replayed=False).trajectory
                     number += 1
 
 
@@ -214,7 +224,7 @@ def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajec
     return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: record.reason, "record": record.text}))
 
 
-def _clean(trajectory: Trajectory[Any], settings: PurifySettings) -> Cleaned[Any]:
+def _clean(settings: PurifySettings, trajectory: Trajectory[Any], *, replayed: bool) -> Cleaned[Any]:  # noqa: ARG001
     if settings.repair is None:
         return Cleaned(trajectory, ())
     if settings.scope is PurifyScope.SUCCESSFUL and not _solved(trajectory):

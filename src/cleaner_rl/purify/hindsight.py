@@ -37,6 +37,8 @@ class Reason(StrEnum):
     """The task was not solved, and the config leaves such trajectories as they are."""
     UNDONE = "undone"
     """A replay of the repaired trajectory gave something else, so the repair was undone."""
+    UNPROVEN = "unproven"
+    """No replay could prove the repair, and only proven ones are wanted."""
     UNUSABLE = "unusable"
     """The trajectory ended in a fault or was dropped, and is not to be used at all."""
 

@@ -1,7 +1,8 @@
 """Verifies stores by replay: runs the calls of stored trajectories again and compares what they give.
 
-`verify` is what `cleaner verify` calls; `checker` is what `cleaner purify --verify` hands to `logs.purify`. The code
-that runs calls needs the sandbox installed, so this module loads it when it is used.
+`verify` is what `cleaner verify` calls; `checker` is what `cleaner purify` hands to `logs.purify`, where
+`replay_problem` finds no reason against it. The code that runs calls needs the sandbox installed, so this module loads
+it when it is used.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner_rl.logs import Cleaned, PurifySummary
-from cleaner_rl.purify import Reason, ReplayVerdict, left_alone, without_hindsight
-from cleaner_rl.replay.settings import NOT_REPLAYABLE, ReplayOutcome, ReplaySettings, needs_sandbox
+from cleaner_rl.logs import Cleaned, PurifySummary, Repair
+from cleaner_rl.purify import Reason, ReplayVerdict
+from cleaner_rl.replay.settings import (
+    NOT_REPLAYABLE,
+    ReplayOutcome,
+    ReplaySettings,
+    SandboxMissingError,
+    needs_sandbox,
+)
 from cleaner_rl.tools import ToolResult
-from cleaner_rl.trajectory import Key
+from cleaner_rl.trajectory import Key, Trajectory
 from cleaner_rl.trajectory.store import read
 
 TOGETHER = 64
@@ -122,48 +129,97 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Replays purified trajectories before they are written; made by `checker`.
+    """Replays trajectories that were repaired, before they are written; made by `checker`.
 
-    A trajectory that gives the same is kept. One that gives something else loses its edits, if it gives the same
-    without them; otherwise it is dropped. One that can't be replayed, or is nondeterministic, is kept.
-    `info.replay` says which it is, and the summary counts them.
+    A repaired trajectory whose calls give the recorded results is kept. If they give something else, but the recorded
+    results without the repairs, the repairs are undone. Where a replay says nothing (the tool is not Python, results
+    change from run to run, or the sandbox lacks files or packages of the log), repairs are made as without a sandbox,
+    or, with `only_proven`, undone. `info.replay` has the verdict, and the summary counts them. A trajectory without a
+    repair is not replayed.
     """
 
     settings: ReplaySettings
+    only_proven: bool = False
 
     def options(self) -> dict[str, Any]:
         """Return the settings that decide a verdict, for plan.json."""
-        return {"session": self.settings.session, "text_match": self.settings.text_match.value}
+        settings = self.settings
+        return {
+            "only_proven": self.only_proven,
+            "session": settings.session,
+            "text_match": settings.text_match.value,
+        }
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
-        """Replay the trajectories; each as it may be used, or None if it is dropped."""
-        from cleaner_rl.replay.replayer import replayer_of
+    def __call__(
+        self, trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /
+    ) -> list[Cleaned[Any]]:
+        """Repair the trajectories and replay those that changed; return each as it may be used."""
+        from cleaner_rl.replay.replayer import replayer_of, unreplayable
 
-        replayer = replayer_of(self.settings)
-        found = replayer.replay_all([each.trajectory for each in cleaned])
-        wrong = [index for index, each in enumerate(found) if each.verdict == ReplayVerdict.DIFFERENT]
-        raw = {index: without_hindsight(cleaned[index].trajectory) for index in wrong}
-        again = dict(zip(wrong, replayer.replay_all([raw[index] for index in wrong]), strict=True))
-        kept: list[Cleaned[Any] | None] = []
-        for index, (each, first) in enumerate(zip(cleaned, found, strict=True)):
-            done, verdict = each, first.verdict
-            if index in again and each.trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
-                done, verdict = Cleaned(raw[index], left_alone(raw[index].turns, Reason.UNDONE)), UNDONE
-            summary.replayed[verdict] += 1
-            if verdict == NOT_REPLAYABLE:
-                summary.not_replayable[first.reason] += 1
-            marked = replace(done.trajectory, info=replace(done.trajectory.info, replay=str(verdict)))
-            kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(done, trajectory=marked))
-        return kept
+        reasons = [unreplayable(each) for each in trajectories]
+        cleaned = [repair(each, replayed=not why) for each, why in zip(trajectories, reasons, strict=True)]
+        repaired = [index for index, each in enumerate(cleaned) if _is_repaired(each, trajectories[index])]
+        found = {index: ReplayOutcome(NOT_REPLAYABLE, reason=reasons[index] or "") for index in repaired}
+        if run := [index for index in repaired if reasons[index] is None]:
+            replayer = replayer_of(self.settings)
+            found |= zip(run, replayer.replay_all([cleaned[index].trajectory for index in run]), strict=True)
+            wrong = [index for index in run if found[index].verdict == ReplayVerdict.DIFFERENT]
+            again = replayer.replay_all([trajectories[index] for index in wrong])
+            found |= {
+                index: ReplayOutcome(UNDONE)
+                for index, each in zip(wrong, again, strict=True)
+                if each.verdict == ReplayVerdict.SAME
+            }
+        for index, outcome in found.items():
+            summary.replayed[outcome.verdict] += 1
+            if outcome.verdict == NOT_REPLAYABLE:
+                summary.not_replayable[outcome.reason] += 1
+            done = self._decided(cleaned[index], trajectories[index], outcome.verdict, repair)
+            marked = replace(done.trajectory, info=replace(done.trajectory.info, replay=str(outcome.verdict)))
+            cleaned[index] = replace(done, trajectory=marked)
+        return cleaned
+
+    def _decided(self, cleaned: Cleaned[Any], raw: Trajectory[Any], verdict: str, repair: Repair) -> Cleaned[Any]:
+        """Return what a verdict leaves of the repairs of a trajectory."""
+        if verdict == ReplayVerdict.SAME:
+            return cleaned
+        if verdict == UNDONE:
+            return cleaned.undone(raw, Reason.UNDONE)
+        return cleaned.undone(raw, Reason.UNPROVEN) if self.only_proven else repair(raw, replayed=False)
 
 
-def checker(settings: ReplaySettings | None = None) -> ReplayCheck:
-    """Return a check for `logs.purify` that replays each purified trajectory.
+def checker(settings: ReplaySettings | None = None, *, only_proven: bool = False) -> ReplayCheck:
+    """Return a check for `logs.purify` that replays each repaired trajectory.
 
-    Raises `SandboxMissingError` if the sandbox's dependencies are not installed.
+    Args:
+        settings: How calls are run. Default: in a sandbox on this machine.
+        only_proven: Undo every repair that no replay proves.
+
+    Raises:
+        SandboxMissingError: The sandbox's dependencies are not installed.
     """
     needs_sandbox()
-    return ReplayCheck(settings or ReplaySettings())
+    return ReplayCheck(settings or ReplaySettings(), only_proven)
+
+
+def replay_problem(settings: ReplaySettings | None = None) -> str | None:
+    """Return why untrusted logs should not be replayed with these settings; None if they can be.
+
+    They can be if nodes are named, or if a sandbox on this machine isolates with tier T2 or higher.
+    """
+    from cleaner_rl.sandbox import Tier, TierError, choose_tier, probe
+
+    try:
+        needs_sandbox()
+        if settings is None or not settings.nodes:
+            choose_tier(probe(), None, Tier.T2)
+    except (SandboxMissingError, TierError) as error:
+        return str(error)
+    return None
+
+
+def _is_repaired(cleaned: Cleaned[Any], raw: Trajectory[Any]) -> bool:
+    return len(cleaned.trajectory.turns) < len(raw.turns)  # each repair takes a turn out
 
 
 def _batches(store: str | Path) -> Iterator[list[Any]]:
