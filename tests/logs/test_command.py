@@ -641,8 +641,8 @@ def test_without_tier_2_nothing_is_replayed_unless_it_is_asked_for(tmp_path: Pat
     assert "not replayed: tier T2 is required" in default.stderr
     assert [each.info.replay for each in read(tmp_path / "default/store")] == ["", ""]
     asked = ran("asked", "--replay")
-    assert "replayed     1 same, 1 not_replayable" in asked.stdout
-    assert "not replayed 1: one interpreter per call gives something else" in asked.stdout
+    assert "replayed     1 of 2 trajectories" in asked.stdout
+    assert "1  one interpreter per call gives something else" in asked.stdout
     assert "needs tier 2" in asked.stdout
     assert [each.info.replay for each in read(tmp_path / "asked/store")] == ["same", "not_replayable"]
     sessions = ran("sessions", "--replay", "--session")

@@ -67,8 +67,10 @@ def test_a_path_or_several_and_a_result_that_says_it_all(log: Path, tmp_path: Pa
     one = purify(log, tmp_path / "one")
     several = purify([str(log), log], str(tmp_path / "several"))
     assert one.summary == several.summary
-    assert one.to_json() == {**one.summary.to_json(), "skipped_files": [], "out": str(tmp_path / "one")}
-    assert one.as_text().startswith(f"20 trajectories, 8 of them repaired; 20 written to {tmp_path}/one\n")
+    files = [{"path": str(log), "size": log.stat().st_size, "format": "openai"}]
+    about = {"files": files, "skipped_files": [], "out": str(tmp_path / "one")}
+    assert one.to_json() == {**one.summary.to_json(), **about}
+    assert f"20 trajectories, 8 of them repaired; all written to {tmp_path}/one\n" in one.as_text()
     (tmp_path / "notes.txt").write_text("hello")
     skipped = purify(tmp_path, tmp_path / "all").skipped
     assert any("notes.txt" in each for each in skipped)

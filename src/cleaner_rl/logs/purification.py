@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cleaner_rl.logs.containers import LogError
 from cleaner_rl.logs.jobs import UnitTask, alone, begin, run
-from cleaner_rl.logs.plans import PATHS, options_of, plan
+from cleaner_rl.logs.plans import PATHS, LogFile, options_of, plan
 from cleaner_rl.logs.report import as_text
 from cleaner_rl.logs.summary import PurifySummary, total
 from cleaner_rl.logs.work import Check, PurifySettings
@@ -44,17 +44,20 @@ class PurifyResult:
     """What `purify` did."""
 
     summary: PurifySummary
+    files: tuple[LogFile, ...]
+    """The logs that were read."""
     skipped: tuple[str, ...]
     """Files that were found in a folder and are no logs, each with the reason."""
     out: str
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one JSON object."""
-        return {**self.summary.to_json(), "skipped_files": list(self.skipped), "out": self.out}
+        files = [each.to_json() for each in self.files]
+        return {**self.summary.to_json(), "files": files, "skipped_files": list(self.skipped), "out": self.out}
 
     def as_text(self) -> str:
-        """Return it in a few lines for people."""
-        return as_text(self.summary, self.skipped, self.out)
+        """Return it in some lines for people."""
+        return as_text(self.summary, self.files, self.skipped, self.out)
 
 
 def purify(
@@ -155,4 +158,4 @@ def purify(
             f"no record of {', '.join(places)} could be read: {'; '.join(reasons) or 'there are none'}. "
             "Name the format with --from if it was taken for another one, or give other logs"
         )
-    return PurifyResult(summary, made.skipped, folder)
+    return PurifyResult(summary, made.files, made.skipped, folder)

@@ -200,7 +200,7 @@ def unreplayable(trajectory: Trajectory[Any]) -> str | None:
             return "nobody knows how some of its calls ended"
         for call in turn.calls:
             if log and call.problem is None and call.kind is not CallKind.PYTHON:
-                return f"its tool '{call.name}' is not Python"
+                return f"not all of its calls are Python ({call.kind.value})"
     return None
 
 
