@@ -7,8 +7,10 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from cleaner_rl.logs import PurifyResult, PurifySettings, PurifySummary, purify
+from cleaner_rl.cli import main
+from cleaner_rl.logs import PurifyResult, PurifySettings, PurifySummary, SftKind, preview, purify
 from cleaner_rl.logs.examples import EditExample
 from cleaner_rl.logs.report import REASONS, VERDICTS
 from cleaner_rl.logs.summary import total
@@ -117,6 +119,25 @@ def test_what_a_log_holds_cannot_command_the_terminal(tmp_path: Path) -> None:
     text = purify(log, tmp_path / "out", PurifySettings()).as_text()
     assert "- print(sqrt(4))" in text
     assert not [each for each in text if not each.isprintable() and each != "\n"]
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    log = written(tmp_path / "a.jsonl", TYPO, TESTS, IMPORT, SILENT, TALK)
+    settings = PurifySettings(sft=SftKind.JSONL, same=True)
+    seen = preview(log, settings)
+    assert list(tmp_path.iterdir()) == [log]
+    assert seen.summary == purify(log, tmp_path / "out", settings).summary
+    ran = CliRunner().invoke(main, ["purify", str(log), "--dry-run", "--sft", "jsonl"], catch_exceptions=False)
+    assert ran.stdout == seen.as_text() + "\n"
+    assert not ran.stderr, "it runs no code"
+    assert f"  openai          {log.stat().st_size:>14,} bytes  {log}\n" in ran.stdout
+    for words in ("2 of them repaired; nothing is written", "- git statsu --short", "SFT rows     5"):
+        assert words in ran.stdout
+
+
+def test_without_a_dry_run_there_must_be_a_folder(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(main, ["purify", str(written(tmp_path / "a.jsonl", TYPO))])
+    assert (ran.exit_code, "--out" in ran.output, "--dry-run" in ran.output) == (2, True, True)
 
 
 def test_every_reason_and_every_verdict_has_words() -> None:

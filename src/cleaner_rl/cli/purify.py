@@ -22,6 +22,7 @@ from cleaner_rl.logs import (
     UnsureTurns,
     WorkerKilledError,
     log_format_names,
+    preview,
 )
 from cleaner_rl.logs import purify as purify_logs
 from cleaner_rl.purify import PurifyScope, RepairConfig, ReplayFaultError, similarity_measures
@@ -39,7 +40,10 @@ FORMATS = click.Choice(log_format_names())
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--out", required=True, help="Folder for the results. An interrupted run resumes there.")
+@click.option("--out", help="Folder for the results. An interrupted run resumes there.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show which logs are read and what would be repaired. Write nothing; run no code."
+)
 @click.option("--from", "form", type=FORMATS, help="Format of the logs. Default: detected by content.")
 @click.option(
     "--calls", type=click.Choice(call_format_names()), help="Format of calls in text. Default: hermes or xml, detected."
@@ -126,7 +130,8 @@ FORMATS = click.Choice(log_format_names())
 @shared.as_json
 def purify(
     paths: tuple[str, ...],
-    out: str,
+    out: str | None,
+    dry_run: bool,
     as_json: bool,
     jobs: int,
     on_ray: bool,
@@ -141,6 +146,7 @@ def purify(
 
     \b
     Examples:
+      cleaner purify logs/ --dry-run
       cleaner purify logs/ --out clean --sft jsonl
       cleaner purify ~/.claude/projects --out clean --same
       cleaner purify run.eval --out clean --same --only-proven --fresh
@@ -149,16 +155,21 @@ def purify(
     settings = _settings(options)
     try:
         with _Bars() as bars:
-            result = purify_logs(
-                paths,
-                out,
-                settings,
-                jobs=jobs,
-                on_ray=on_ray,
-                ray_address=ray_address,
-                check=_check(options, settings),
-                progress=bars.show,
-            )
+            if dry_run:
+                result = preview(paths, settings, jobs=jobs, progress=bars.show)
+            elif out is None:
+                raise click.UsageError("Missing option '--out', the folder for the results; --dry-run needs none.")
+            else:
+                result = purify_logs(
+                    paths,
+                    out,
+                    settings,
+                    jobs=jobs,
+                    on_ray=on_ray,
+                    ray_address=ray_address,
+                    check=_check(options, settings),
+                    progress=bars.show,
+                )
     except (WorkerKilledError, ReplayFaultError) as error:
         hint = "" if isinstance(error, SandboxMissingError) else f". {GO_ON}"
         raise click.ClickException(f"{error}{hint}") from None

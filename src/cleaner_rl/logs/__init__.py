@@ -1,10 +1,10 @@
 """Logs of other tools: read as trajectories, repaired in hindsight, written again.
 
-Begin with `purify`, which is what `cleaner purify` calls.
+Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, which writes nothing.
 
-- `purification`: `purify`, from paths to a result. `plans`, `names`, `work`, `jobs`, `ray_jobs`: many logs cut into
-  units, and the units done in processes or on Ray. `roc`: which attempts GRPO-RoC keeps. `report`, `summary`,
-  `examples`: what was done.
+- `purification`: `purify` and `preview`, from paths to a result. `plans`, `names`, `work`, `jobs`, `ray_jobs`: many
+  logs cut into units, and the units done in processes or on Ray. `roc`: which attempts GRPO-RoC keeps. `report`,
+  `summary`, `examples`: what was done.
 - `formats`: how a record of each source is read and written; a short file per source, found as plug-ins.
 - `containers`, `sinks`, `places`: how records are stored in files (JSONL, JSON, Parquet, Inspect's zip), streaming both
   ways, compressed or not, on local disks or in an object store. A file can be a record.
@@ -30,7 +30,7 @@ from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.jobs import OtherRunError, WorkerKilledError
 from cleaner_rl.logs.messages import Dialect, Unreadable
 from cleaner_rl.logs.plans import LogFile
-from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, purify
+from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, preview, purify
 from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.sft import SftKind, UnsureTurns
@@ -75,6 +75,7 @@ __all__ = [
     "log_format",
     "log_format_names",
     "log_of",
+    "preview",
     "purify",
     "read_record",
     "write_record",

@@ -13,6 +13,8 @@ from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import RepairKind
 
 EXAMPLES = 3
+FILES = 20
+"""Logs that a dry run lists."""
 COLUMNS = ("calls", "failed", "repaired", "left alone", "unsure")
 REASONS = {
     Reason.UNCORRECTED: "no working call of the same tool follows before the agent goes on or somebody speaks",
@@ -31,14 +33,19 @@ VERDICTS = {
 }
 
 
-def as_text(summary: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str], out: str) -> str:
+def as_text(summary: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str], out: str | None) -> str:
     """Return what was done in some lines for people."""
     return "\n".join(_lines(summary, files, skipped, out))
 
 
-def _lines(made: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str], out: str) -> Iterator[str]:
+def _lines(made: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str], out: str | None) -> Iterator[str]:
     yield f"read         {_read(made, files)}"
-    yield f"{_many(made.trajectories, 'trajectory')}, {made.edited:,} of them repaired; all written to {out}"
+    if out is None:
+        yield from (f"  {each.format:16}{each.size:>14,} bytes  {each.path}" for each in files[:FILES])
+        if len(files) > FILES:
+            yield f"  and {_many(len(files) - FILES, 'file')} more; --json lists all"
+    written = "nothing is written: this is a dry run" if out is None else f"all written to {out}"
+    yield f"{_many(made.trajectories, 'trajectory')}, {made.edited:,} of them repaired; {written}"
     yield f"turns        {made.turns_before:,} → {made.turns_after:,}"
     if made.characters_before:
         yield f"characters   {made.characters_before:,} → {made.characters_after:,}"
@@ -51,13 +58,13 @@ def _lines(made: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str]
         yield ""
     yield from _refused(made.tools)
     yield from _examples(made.examples)
-    yield from _replay(made)
+    yield from _replay(made, dry_run=out is None)
     yield f"judged by    {_counts(made.judged)}"
     yield f"also found   {_many(made.repeated_calls, 'repeated call')}, {_many(made.abandoned, 'abandoned attempt')}"
     if made.without_calls:
         yield (
-            f"no call      {_many(made.without_calls, 'trajectory')} without any; if calls are written in the text, name "
-            "their format with --calls"
+            f"no call      {_many(made.without_calls, 'trajectory')} without any; if calls are written in the text, "
+            "name their format with --calls"
         )
     if made.roc:
         yield f"RoC          {_counts(made.roc)}"
@@ -114,7 +121,7 @@ def _examples(examples: Sequence[EditExample]) -> Iterator[str]:
         yield from (f"    + {line}" for line in each.after)
 
 
-def _replay(made: PurifySummary) -> Iterator[str]:
+def _replay(made: PurifySummary, *, dry_run: bool) -> Iterator[str]:
     asked, other = made.replayed.total(), made.not_replayable.total()
     if asked > other:
         yield f"replayed     {asked - other:,} of {_many(asked, 'trajectory')} to be repaired"
@@ -126,10 +133,13 @@ def _replay(made: PurifySummary) -> Iterator[str]:
         yield from (f"  {count:>7,}  {reason}" for reason, count in made.not_replayable.most_common())
     python = made.tools.get(CallKind.PYTHON.value)
     if not asked and python is not None and python.repaired:
-        yield (
-            f"not replayed {_many(python.repaired, 'repaired call')} of Python: nothing was run, and what a failed program "
-            "left behind is judged by its text. A replay needs tier 2 (`cleaner doctor` says how) or --sandbox URL"
+        why = (
+            "a dry run runs no code, and the replay of a run may add and undo some"
+            if dry_run
+            else "nothing was run, and what a failed program left behind is judged by its text. "
+            "A replay needs tier 2 (`cleaner doctor` says how) or --sandbox URL"
         )
+        yield f"not replayed {_many(python.repaired, 'repaired call')} of Python: {why}"
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

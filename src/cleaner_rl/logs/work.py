@@ -7,7 +7,7 @@ it can run again after a crash or on another machine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -100,11 +100,11 @@ class Unit:
 def run_unit(
     unit: Unit,
     settings: PurifySettings,
-    folder: Path,
+    folder: Path | None,
     check: Check | None = None,
     chosen: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> PurifySummary:
-    """Purify a unit into files below a folder: `store/`, `sft/` and `same/`.
+    """Purify a unit into files below a folder: `store/`, `sft/` and `same/`. Without a folder nothing is written.
 
     `chosen` are GRPO-RoC's verdicts by trajectory; those that it doesn't keep stay out of `sft/` and `same/`.
     """
@@ -112,13 +112,14 @@ def run_unit(
     number = unit.number << NUMBER_BITS
     repair = partial(_clean, settings)
     with ExitStack() as stack:
-        store = stack.enter_context(ParquetWriter(folder / "store"))
-        sft = None if settings.sft is None else stack.enter_context(SftWriter(folder / "sft", settings.sft))
+        store = None if folder is None else stack.enter_context(ParquetWriter(folder / "store"))
+        sft = None
+        if folder is not None and settings.sft is not None:
+            sft = stack.enter_context(SftWriter(folder / "sft", settings.sft))
         outputs = _Outputs(settings, store, sft, chosen or {}, summary)
         for piece, form in unit.pieces:
-            same = SINKS.get(piece.kind) if settings.same else None
             try:
-                with nullcontext() if same is None else same(piece, folder / "same" / piece.name) as sink:
+                with _sink(piece, folder if settings.same else None) as sink:
                     for chunk, trajectories in _read(piece, form, settings.reading, number):
                         if check is None:
                             cleaned: Sequence[Cleaned[Any]] = [repair(each, replayed=False) for each in trajectories]
@@ -131,16 +132,23 @@ def run_unit(
             except DamagedError as error:
                 # What was read of it is written; the other files are whole.
                 summary.damaged[str(error)] += 1
-    summary.sft_rows = 0 if sft is None else sft.rows
+    if sft is not None:
+        summary.sft_rows = sft.rows
     return summary
+
+
+def _sink(piece: Piece, folder: Path | None) -> AbstractContextManager[Sink | None]:
+    """Return where a piece is written as it came; nowhere without a folder, or if it is a store."""
+    kind = SINKS.get(piece.kind)
+    return nullcontext() if folder is None or kind is None else kind(piece, folder / "same" / piece.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """Where a unit's trajectories go."""
+    """Where a unit's trajectories go, if they are written at all."""
 
     settings: PurifySettings
-    store: ParquetWriter
+    store: ParquetWriter | None
     sft: SftWriter | None
     chosen: Mapping[int, Mapping[str, Any]]
     summary: PurifySummary
@@ -154,24 +162,29 @@ class _Outputs:
             if verdict is not None:
                 trajectory = replace(trajectory, info=replace(trajectory.info, roc=verdict))
                 self.summary.roc["kept" if verdict["kept"] else "dropped"] += 1
-            self.store.write(trajectory)
+            if self.store is not None:
+                self.store.write(trajectory)
             if verdict is not None and not verdict["kept"]:
                 continue
-            if self.sft is not None:
-                self._write_row(self.sft, trajectory)
+            if self.settings.sft is not None:
+                self._write_row(trajectory)
             if sink is not None:
                 kept.append((place, _written(trajectory, chunk.records[place])))
         if sink is not None:
             sink.write(chunk, kept)
 
-    def _write_row(self, sft: SftWriter, trajectory: Trajectory[Any]) -> None:
+    def _write_row(self, trajectory: Trajectory[Any]) -> None:
         try:
             row = sft_row(trajectory, clean_only=self.settings.clean_only, unsure=self.settings.unsure)
         except Unreadable as error:
             self.summary.no_row[str(error)] += 1
             return
-        if row is not None:
-            sft.write(row)
+        if row is None:
+            return
+        if self.sft is None:
+            self.summary.sft_rows += 1
+        else:
+            self.sft.write(row)
 
 
 def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int, Trajectory[Any]]]:
