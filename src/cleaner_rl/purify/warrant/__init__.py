@@ -1,0 +1,100 @@
+"""Decides whether a repair is warranted: whether it can be shown that the correction does what the failed call was for,
+and that nothing is lost with the failed call.
+
+One function decides, `unwarranted`, by the kind of the call (`shell`, `sql`, `edits`, `python`, `other`). What it goes by
+is data: the words of failures (`words`), and the tables of programs, options and statements in each module. A repair is
+made only if nothing speaks against it:
+
+- **Same purpose.** Both run the same program, statement or operation on the same things.
+- **Nothing lost.** The failed call changed nothing, or its correction does it again.
+- **A mistake.** The failure was one of form. A failing test, a search without a match and a reproduced bug are results;
+  a denial and a limit are somebody's decision.
+- **No bypass.** The correction switches no safeguard off.
+
+Limits: English words of widely used tools. What can't be parsed or isn't known is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from cleaner_rl.purify.warrant.edits import edit_refusal
+from cleaner_rl.purify.warrant.other import other_refusal
+from cleaner_rl.purify.warrant.python import python_refusal
+from cleaner_rl.purify.warrant.reasons import Unwarranted
+from cleaner_rl.purify.warrant.shell import shell_refusal
+from cleaner_rl.purify.warrant.sql import sql_refusal
+from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
+from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
+from cleaner_rl.trajectory import S, Turn
+
+__all__ = ["Leftovers", "Unwarranted", "unwarranted"]
+
+STOPPED = {Status.TIMEOUT, Status.MEMORY, Status.OUTPUT_LIMIT}
+
+
+class Leftovers(StrEnum):
+    """Says what may be left of a failed Python program, and who looks at it."""
+
+    NONE = "none"
+    """Every call starts from nothing."""
+    REPLAYED = "replayed"
+    """State lasts from call to call, and the caller replays the repaired trajectory."""
+    UNCHECKED = "unchecked"
+    """State lasts, and nobody replays."""
+
+
+def unwarranted(
+    failed: Turn[S], correction: Turn[S], later: Sequence[Turn[S]], leftovers: Leftovers = Leftovers.UNCHECKED
+) -> Unwarranted | None:
+    """Return why a correction may not stand for a failed turn; None if the repair is warranted.
+
+    Args:
+        failed: A turn with at least one failed call.
+        correction: A later turn whose calls all worked.
+        later: The turns after the correction.
+        leftovers: What may be left of a failed Python program, and who looks at it.
+    """
+    programs = [call.code for turn in later for call in turn.calls if call.kind is CallKind.PYTHON]
+    reason: Unwarranted | None = None
+    for index, (call, result) in enumerate(zip(failed.calls, failed.results, strict=False)):
+        if not result.failed:
+            continue
+        aligned = len(correction.calls) == len(failed.calls)
+        candidates = [correction.calls[index]] if aligned else correction.calls
+        reasons = [_of_call(call, result, each, programs, leftovers) for each in candidates]
+        if None not in reasons:
+            return reasons[0]
+    return reason
+
+
+def _of_call(
+    call: ToolCall, result: ToolResult, correction: ToolCall, later: Sequence[str], leftovers: Leftovers
+) -> Unwarranted | None:
+    if result.status is Status.REFUSED:
+        return Unwarranted.DENIED
+    if call.problem is not None or result.status is Status.MALFORMED:
+        return None  # it never reached the tool, and its text is compared by similarity
+    if call.kind is not correction.kind or call.name != correction.name:
+        return Unwarranted.OTHER_PURPOSE
+    told = words_of(result)
+    if call.kind is CallKind.PYTHON:
+        return python_refusal(call.code, correction.code, told, later, lasting=leftovers is Leftovers.UNCHECKED)
+    if result.status in STOPPED or DENIAL.search(told) or LIMIT.search(told):
+        return Unwarranted.DENIED
+    if call.kind is CallKind.SHELL:
+        return shell_refusal(call.code, correction.code, told)
+    if call.kind is CallKind.SQL:
+        return sql_refusal(call.code, correction.code, told)
+    if call.kind is CallKind.EDIT:
+        return edit_refusal(call.arguments, correction.arguments, call.code, correction.code, told)
+    return other_refusal(call.name, call.arguments, correction.arguments, told)
+
+
+def words_of(result: ToolResult) -> str:
+    """Return everything that a tool said of a failure."""
+    parts = [result.output, result.stderr, result.explanation]
+    if result.exception is not None:
+        parts += [result.exception.traceback, f"{result.exception.type}: {result.exception.message}"]
+    return "\n".join(filter(None, parts))
