@@ -21,6 +21,9 @@ def alike(first: str, second: str) -> float:
 
 def misspelt(first: str, second: str) -> bool:
     """Return whether one name is the other with a slip or two, and not the next one of a series (`part1`, `part2`)."""
+    (first, ending), (second, other_ending) = posixpath.splitext(first), posixpath.splitext(second)
+    if ending != other_ending and not (first == second or misspelt(ending, other_ending)):
+        return False
     if min(len(first), len(second)) < SHORTEST or _DIGITS.findall(first) != _DIGITS.findall(second):
         return False
     distance = OSA.distance(first.lower(), second.lower(), score_cutoff=MISSPELT)
