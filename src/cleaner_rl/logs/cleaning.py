@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Any, Generic
 
 from cleaner_rl.logs.formats.base import log_of
-from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight, left_alone, note_stale
+from cleaner_rl.purify import LeftAlone, Leftovers, Reason, RepairConfig, hindsight, left_alone, note_stale
 from cleaner_rl.trajectory import S, Trajectory, Turn, without_rescoring
 
 _canonical = json.JSONEncoder(default=repr, sort_keys=True).encode
@@ -33,15 +33,20 @@ class Cleaned(Generic[S]):
     left_alone: tuple[LeftAlone, ...]
 
 
-def clean(trajectory: Trajectory[S], config: RepairConfig) -> Cleaned[S]:
-    """Repair every failed turn that the model itself corrected, within the borders above."""
+def clean(trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers = Leftovers.UNCHECKED) -> Cleaned[S]:
+    """Repair every failed turn that the model itself corrected, within the borders above, where that is warranted.
+
+    `leftovers` says whether the caller replays Python programs (see `purify.Leftovers`).
+    """
     if not trajectory.usable:
         # Faults and dropped rollouts count for the whole, not for a stretch of it.
         return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
+    raw = without_rescoring(trajectory).turns
     for stretch in _stretches(without_rescoring(trajectory)):
-        purified = hindsight(replace(trajectory, turns=stretch), config)
+        raw = raw[len(stretch) :]
+        purified = hindsight(replace(trajectory, turns=stretch), config, leftovers, later=raw)
         left += [replace(each, turn=each.turn + len(turns)) for each in purified.left_alone]
         turns += purified.trajectory.turns
     # Each stretch has noted what its own turns say of errors that are gone; those after it may, too.

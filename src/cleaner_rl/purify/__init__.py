@@ -4,6 +4,7 @@
 - `hindsight`: our own method, after the rollout, with the correction that the trajectory already holds.
 - `splice`: makes the turn that replaces a failure, by one rule for both methods: a graft of the action if the code is
   similar, else a replacement of reasoning and action.
+- `warrant`: whether a repair is warranted: the same purpose, nothing lost, a mistake of form, no bypass.
 - `coverage`: what a correction must do again, so that nothing is lost with a removed turn.
 - `similarity`: how similar the failed and the verified code are.
 - `rescore`: log-probs in the repaired context, and how far they are from those of the lookahead.
@@ -40,6 +41,7 @@ from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, Rep
 from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Measure, Similarity, similarity_measures
 from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
+from cleaner_rl.purify.warrant import Leftovers, Unwarranted, unwarranted
 from cleaner_rl.trajectory import Phase, logprob_gap
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "ExecuteCall",
     "Gate",
     "LeftAlone",
+    "Leftovers",
     "Measure",
     "OnUnrepaired",
     "Phase",
@@ -67,6 +70,7 @@ __all__ = [
     "Schedule",
     "Score",
     "Similarity",
+    "Unwarranted",
     "apply_purification",
     "code_similarity",
     "gap_gate",
@@ -80,6 +84,7 @@ __all__ = [
     "rescore",
     "similarity_measures",
     "stale_mentions",
+    "unwarranted",
     "verify_by_replay",
     "without_hindsight",
 ]

@@ -3,10 +3,12 @@
 The rollout goes through its errors within its normal budget, and nothing is sampled for the repair. The same function
 serves training and logs that already exist. The edit keeps what a repair takes out, so `undo` gives the original back.
 
-Limits: the correction is the first turn after the failures whose calls are all ok. That it corrects *them* is an
-assumption. Similarity weighs it (a correction that is not similar replaces the reasoning too), and nothing proves it.
-On a stateful tool a failed call may have left something behind that the correction needs: `verify_by_replay` replays
-the result and undoes the repair if it differs.
+The correction is the first turn after the failures whose calls are all ok. That it corrects *them* has to be shown:
+`warrant` decides it by what the calls do, and similarity by what they look like. What can't be shown is left alone.
+
+Limits: on a stateful tool a failed Python program may have left something behind that later calls need. Where the
+caller replays the result (`verify_by_replay`), that finds it; elsewhere a repair is made only if the text of the
+programs shows that nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from typing import Generic
 
 from cleaner_rl.purify.config import PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.purify.coverage import covers
+from cleaner_rl.purify.similarity import similarity
 from cleaner_rl.purify.splice import splices
 from cleaner_rl.purify.stale import later_mentions
+from cleaner_rl.purify.warrant import Leftovers, Unwarranted, unwarranted
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Edit, RepairMode, S, Trajectory, Turn, cut_before_repairs
 
@@ -31,6 +35,15 @@ class Reason(StrEnum):
     """No turn with working calls follows before the model turns to something else or stops."""
     PARTIAL = "partial"
     """Some of its calls worked, and the correction doesn't run them again: a repair would lose their results."""
+    DISSIMILAR = "dissimilar"
+    """The later call is less similar than `min_similarity`."""
+    OTHER_PURPOSE = Unwarranted.OTHER_PURPOSE.value
+    CHANGED = Unwarranted.CHANGED.value
+    FINDING = Unwarranted.FINDING.value
+    DENIED = Unwarranted.DENIED.value
+    BYPASS = Unwarranted.BYPASS.value
+    UNREADABLE = Unwarranted.UNREADABLE.value
+    """These six are explained at `Unwarranted`."""
     STALE = "stale"
     """The correction's reasoning mentions the error, and the config refuses that."""
     UNSUCCESSFUL = "unsuccessful"
@@ -58,10 +71,21 @@ class Purified(Generic[S]):
     left_alone: tuple[LeftAlone, ...]
 
 
-def hindsight(trajectory: Trajectory[S], config: RepairConfig) -> Purified[S]:
-    """Repair every failed turn that the model itself corrected later in the trajectory.
+def hindsight(
+    trajectory: Trajectory[S],
+    config: RepairConfig,
+    leftovers: Leftovers = Leftovers.UNCHECKED,
+    later: Sequence[Turn[S]] = (),
+) -> Purified[S]:
+    """Repair every failed turn that the model itself corrected later in the trajectory, where that is warranted.
 
     Re-score last: a trajectory that was re-scored already is refused with a ValueError.
+
+    Args:
+        trajectory: The trajectory, or a stretch of one.
+        config: How a correction enters the history.
+        leftovers: What may be left of a failed Python program, and whether the caller replays the result.
+        later: Turns that follow the stretch.
 
     Examples:
         >>> from dataclasses import replace
@@ -90,7 +114,7 @@ def hindsight(trajectory: Trajectory[S], config: RepairConfig) -> Purified[S]:
     while position < len(trajectory.turns):
         chain = _chain(trajectory.turns, position)
         position += len(chain)
-        chain, reason = _repaired(chain, config)
+        chain, reason = _repaired(chain, (*trajectory.turns[position:], *later), config, leftovers)
         left += left_alone(chain, reason, len(turns))
         turns += chain
     return Purified(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
@@ -101,7 +125,9 @@ def left_alone(turns: Sequence[Turn[S]], reason: Reason, first: int = 0) -> tupl
     return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 
 
-def apply_purification(trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode) -> Trajectory[S]:
+def apply_purification(
+    trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode, leftovers: Leftovers = Leftovers.UNCHECKED
+) -> Trajectory[S]:
     """Return the trajectory to train on, once it is graded, by the config's `scope` and the repair mode.
 
     With the scope `successful`, a rollout that did not solve its task is not repaired. After SAAR it is cut after its
@@ -119,7 +145,7 @@ def apply_purification(trajectory: Trajectory[S], config: PurifyConfig, mode: Re
             raise ValueError("scope='successful' needs graded trajectories; set `success` first")
         if not trajectory.success:
             return cut_before_repairs(trajectory)
-    return trajectory if mode is RepairMode.SAAR else hindsight(trajectory, config.repair).trajectory
+    return trajectory if mode is RepairMode.SAAR else hindsight(trajectory, config.repair, leftovers).trajectory
 
 
 def _chain(turns: tuple[Turn[S], ...], start: int) -> tuple[Turn[S], ...]:
@@ -132,20 +158,36 @@ def _chain(turns: tuple[Turn[S], ...], start: int) -> tuple[Turn[S], ...]:
     return turns[start:end]
 
 
-def _repaired(chain: tuple[Turn[S], ...], config: RepairConfig) -> tuple[tuple[Turn[S], ...], Reason]:
+def _repaired(
+    chain: tuple[Turn[S], ...], later: Sequence[Turn[S]], config: RepairConfig, leftovers: Leftovers
+) -> tuple[tuple[Turn[S], ...], Reason]:
     """Return the chain with as many of its last failures repaired as can be, and why the others stay."""
     correction = chain[-1]
     if not correction.verified:
         return chain, Reason.UNCORRECTED
     last = first = len(chain) - 1
-    while first and covers(correction, chain[first - 1], rolled_back=False):
-        first -= 1
+    reason: Reason | None = None
+    while first and reason is None:
+        reason = _refusal(chain[first - 1], correction, later, config, leftovers)
+        first -= reason is None
     if first == last:
-        return chain, Reason.PARTIAL
+        return chain, reason or Reason.PARTIAL
     turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config))
     if config.refuse_stale and turn.edit is not None and turn.edit.stale:
         return chain, Reason.STALE
-    return (*chain[:first], turn), Reason.PARTIAL
+    return (*chain[:first], turn), reason or Reason.PARTIAL
+
+
+def _refusal(
+    failed: Turn[S], correction: Turn[S], later: Sequence[Turn[S]], config: RepairConfig, leftovers: Leftovers
+) -> Reason | None:
+    """Return why a correction may not stand for a failed turn; None if it may."""
+    if not covers(correction, failed, rolled_back=False):
+        return Reason.PARTIAL
+    if (why := unwarranted(failed, correction, later, leftovers)) is not None:
+        return Reason(why.value)
+    alike = similarity(failed.code, correction.code, config.measure)
+    return Reason.DISSIMILAR if alike.value < config.min_similarity else None
 
 
 def note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
