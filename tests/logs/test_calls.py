@@ -41,6 +41,15 @@ def test_programs_in_fences_are_calls_and_their_failures_are_repaired() -> None:
     ]
 
 
+def test_programs_in_fences_are_calls_unasked_where_a_tool_answers_them() -> None:
+    record = fenced(CASES[0])
+    record["messages"][-1]["content"] += "\n```python\nprint(2)\n```"
+    trajectory = read_record(record, "openai", 0, Reading())
+    assert [len(turn.calls) for turn in trajectory.turns] == [1, 1, 0]
+    assert [turn.failed for turn in trajectory.turns] == [True, False, False]
+    assert write_record(trajectory) == record
+
+
 @pytest.mark.parametrize("words", ["{}\nIn metres, please.", "In metres, please.\n{}", "{}\n</tool_response>"])
 def test_a_person_s_words_beside_a_result_are_a_border(words: str) -> None:
     record = hermes(CASES[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,16 +14,11 @@ from benchmarks.log_judging import figures
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.judging import By, Judged, judge_call, read_text
 from cleaner_rl.logs.tracebacks import ending_traceback
-from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall
+from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
 from tests.logs.cases import raised
 
 TOOLS = Reading().tools
-ALL_IS_WELL: list[dict[str, Any]] = [
-    {"is_error": False},
-    {"isError": False},
-    {"status": "success"},
-    {"status": "completed"},
-]
+ALL_IS_WELL: list[dict[str, Any]] = [{"is_error": False}, {"isError": False}, {"status": "success"}, {"success": True}]
 
 
 def judged(
@@ -32,12 +28,13 @@ def judged(
     return judge_call(call, text, fields, no_error_means_success=no_error_means_success)
 
 
-def test_the_error_rate_on_the_labelled_results_is_the_documented_one() -> None:
-    found = figures()
-    assert sum(count["examples"] for count in found.values()) >= 190
-    # Those that their text can't tell: a traceback printed as the last words, an exit code that nothing is said of.
-    assert sum(count["wrongly_failed"] for count in found.values()) == 2
-    assert sum(count["wrongly_ok"] for count in found.values()) == 6
+@pytest.mark.parametrize("name", ["first", "tuned"])
+def test_few_labelled_results_are_judged_wrongly(name: str) -> None:
+    count = figures(name)["all"]
+    assert count["examples"] >= 190
+    assert count["wrong_ok"] <= 0.02 * count["failed"]
+    assert count["wrong_failed"] <= 0.01 * (count["examples"] - count["failed"])
+    assert count["unsure"] <= 0.3 * count["examples"]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +44,20 @@ def test_the_error_rate_on_the_labelled_results_is_the_documented_one() -> None:
         ({"isError": False}, Status.OK),
         ({"exit_code": 0}, Status.OK),
         ({"returncode": 2}, Status.ERROR),
+        ({"exit_code": 0, "is_error": True, "error": "a warning"}, Status.OK),
+        ({"exit_code": 1, "is_error": False, "status": "success"}, Status.ERROR),
+        ({"exit_code": 124}, Status.TIMEOUT),
+        ({"exit_code": 137}, Status.CRASHED),
+        ({"returncode": -9}, Status.CRASHED),
+        ({"metadata": {"exit_code": 2}}, Status.ERROR),
+        ({"extra": {"metadata": {"return_code": 0}}, "is_error": True}, Status.OK),
+        ({"output": {"exitCode": 3}}, Status.ERROR),
+        ({"timed_out": True, "exit_code": 1}, Status.TIMEOUT),
+        ({"toolUseResult": {"interrupted": True}}, Status.REFUSED),
+        ({"success": False}, Status.ERROR),
         ({"status": "timeout"}, Status.TIMEOUT),
+        ({"status": "rejected"}, Status.REFUSED),
+        ({"error": {"type": "approval", "message": "no"}}, Status.REFUSED),
         ({"status": "success"}, Status.OK),
         ({"error": {"type": "timeout", "message": "late"}}, Status.TIMEOUT),
         ({"error": {"type": "parsing", "message": "bad"}}, Status.MALFORMED),
@@ -80,6 +90,16 @@ def test_no_error_is_a_success_where_errors_have_a_field_but_not_of_programs() -
         == judged(raised("ValueError: x")).result
     )
     assert judged("bash: x: command not found", "bash", no_error_means_success=True).result is None
+    ran = judged("bash: x: command not found", "bash", no_error_means_success=True, arguments={"command": "x"})
+    assert ran.result is not None
+    assert ran.result.status is Status.ERROR
+
+
+def test_that_a_call_is_completed_says_nothing_about_how() -> None:
+    assert judged("42", status="completed").by is By.TEXT
+    found = judged(raised("ValueError: x"), status="completed").result
+    assert found is not None
+    assert found.failed
 
 
 def test_what_was_printed_and_the_exception_are_told_apart() -> None:
@@ -145,14 +165,132 @@ def test_colours_hide_no_traceback_and_stay_in_what_was_printed() -> None:
     assert (well.status, well.output) == (Status.OK, printed)
 
 
+WRAPPED: dict[str, Callable[[str, int], str]] = {
+    "Codex, JSON": lambda text, code: json.dumps({"output": text, "metadata": {"exit_code": code}}),
+    "Codex": lambda text, code: f"Exit code: {code}\nWall time: 0.1 seconds\nOutput:\n{text}",
+    "Codex, chunks": lambda text, code: (
+        f"Chunk ID: 4f\nWall time: 0.1 seconds\nProcess exited with code {code}\nOriginal token count: 3\n"
+        f"Output:\n{text}"
+    ),
+    "Claude Code": lambda text, code: f"Exit code {code}\n{text}",
+    "OpenHands": lambda text, code: (
+        f"{text}\n[The command completed with exit code {code}.]\n[Current working directory: /w]\n"
+        f"[Python interpreter: /usr/bin/python]\n[Command finished with exit code {code}]"
+    ),
+    "mini-swe-agent": lambda text, code: f"<returncode>{code}</returncode>\n<output>\n{text}\n</output>",
+    "brackets": lambda text, code: f"{text}\n[exit code: {code}]",
+    "subprocess": lambda text, code: json.dumps({"stdout": text, "stderr": "", "returncode": code}),
+    "a template": lambda text, code: f"<tool_response>\n{text}\n[exit code {code}]\n</tool_response>",
+}
+
+
+@pytest.mark.parametrize("tool", ["python", "bash"])
+@pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
+def test_an_exit_code_around_the_text_decides_and_is_no_output(wrapped: Callable[[str, int], str], tool: str) -> None:
+    for text in ("all is well", "error: it failed", raised("ValueError: x").rstrip()):
+        worked = judged(wrapped(text, 0), tool)
+        assert worked == Judged(ToolResult(Status.OK, text), By.TEXT)
+        failed = judged(wrapped(text, 2), tool).result
+        assert failed is not None
+        assert failed.status is Status.ERROR
+        assert (failed.output, failed.exception is None) == (("", False) if text.startswith("Trace") else (text, True))
+
+
+def test_an_exit_code_that_a_command_prints_itself_is_not_the_harness_s() -> None:
+    arguments = {"command": 'make; echo "exit code: $?"'}
+    printed = judged("exit code: 2", "bash", arguments=arguments).result
+    assert printed == ToolResult(Status.OK, "exit code: 2"), "the last program is echo"
+    made = judged("exit code: 2", "bash", arguments={"command": "make"}).result
+    assert made == ToolResult(Status.ERROR, "")
+    assert judged("exit code: 2", "read_file").result == printed, "a file may begin so"
+
+
+DENIALS = [
+    ("Bash", "Permission to use Bash with command rm -rf build has been denied."),
+    ("Edit", "The user doesn't want to proceed with this tool use. The tool use was rejected"),
+    ("shell", "exec command rejected by user"),
+    ("apply_patch", "patch rejected by user"),
+    ("run_shell_command", "[Operation Cancelled] Reason: User denied execution."),
+    ("execute_command", "The user denied this operation."),
+    ("deploy", "Action blocked by policy: frozen"),
+    ("sql", "ERROR:  permission denied for table users"),
+    ("mcp__x__write", "Error: Access denied - path outside allowed directories"),
+]
+
+
+@pytest.mark.parametrize(("tool", "text"), DENIALS)
+@pytest.mark.parametrize("fields", [{}, {"is_error": True}])
+def test_a_denial_is_told_from_an_error(tool: str, text: str, fields: dict[str, Any]) -> None:
+    found = judged(text, tool, arguments={"command": "rm -rf build"} if tool == "Bash" else {}, **fields).result
+    assert found is not None
+    assert found.status is Status.REFUSED
+
+
+def test_what_a_program_prints_is_no_denial() -> None:
+    text = "The user denied it"
+    found = judged(text, arguments={"code": f"print({text!r})"}).result
+    assert found == ToolResult(Status.OK, text)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "status"),
+    [
+        ("cd /w && pyhton run.py", "bash: line 1: pyhton: command not found", Status.ERROR),
+        ("cat a.log", raised("KeyError: 'x'"), Status.OK),
+        ("grep -n error a.log", "3: error: it failed", Status.OK),
+        ("python a.py", raised("KeyError: 'x'"), Status.ERROR),
+        ("cd /w && python a.py", "FileNotFoundError: no file", None),
+        ("python a.py | tail -1", "KeyError: 'x'", None),
+        ("cat a b", "one\ncat: b: No such file or directory", Status.ERROR),
+        ("cat b | wc -l", "cat: b: No such file or directory\n0", None),
+        ("pytest -q", "1 failed, 3 passed in 0.31s", Status.ERROR),
+        ("pytest -q || true", "1 failed, 3 passed in 0.31s", None),
+        ("pytest -q", "97 passed, 0 failed, 0 errors in 0.12s", Status.OK),
+        ("git push", "To x\n ! [rejected] main -> main\nerror: failed to push some refs", Status.ERROR),
+        ("diff a b", "3c3", None),
+        ("mkdir -p out && cp a out", "", Status.OK),
+        ("grep x a", "", None),
+        ("grep x a", "(no output)", None),
+        ("make", "Your command ran successfully and did not produce any output.", Status.OK),
+        ("make", "gcc -o main main.c", Status.OK),
+        ("curl -s api", '{"error": "not found"}', None),
+    ],
+)
+def test_the_command_says_whose_words_a_shell_s_text_is(command: str, text: str, status: Status | None) -> None:
+    found = judged(text, "bash", arguments={"command": command}).result
+    assert (None if found is None else found.status) is status
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("{}", Status.OK),
+        ('{"id": 7, "conclusion": "failure"}', Status.OK),
+        ('{"status": "error", "message": "no such city"}', Status.ERROR),
+        ('{"id": 7, "status": "failed", "error": "disk full"}', None),
+        ('{"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "bad"}}', Status.ERROR),
+        ('{"message": "Not Found", "status": "404"}', Status.ERROR),
+        ('{"message": "slow down", "code": 429}', Status.REFUSED),
+        ('{"content": [{"type": "text", "text": "no"}], "isError": true}', Status.ERROR),
+        ("MCP error -32602: Invalid arguments", Status.ERROR),
+        ("MCP error -32001: Request timed out", Status.TIMEOUT),
+        ("MCP error -32000: Connection closed", None),
+        ("<tool_use_error>File does not exist.</tool_use_error>", Status.ERROR),
+        ("Error: order not found", Status.ERROR),
+        ("Error handling, chapter 1", None),
+    ],
+)
+def test_objects_and_sentences_of_other_tools_say_how_a_call_ended(text: str, status: Status | None) -> None:
+    found = judged(text, "mcp__shop__order").result
+    assert (None if found is None else found.status) is status
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps({"stdout": "", "stderr": raised("NameError: x"), "exit_code": 1}),
         json.dumps({"success": False, "error": "NameError: x"}),
         json.dumps({"status": "timeout"}),
         json.dumps({"result": raised("NameError: x")}),
-        f"stderr: {raised('NameError: x')}\n[exit code 1]",
         f"<stderr>{raised('NameError: x')}\n</stderr>",
     ],
 )

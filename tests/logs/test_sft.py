@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.records import read_record
-from cleaner_rl.logs.sft import sft_row
-from cleaner_rl.trajectory import RolloutInfo, StopReason, TokenSpan, Turn
+from cleaner_rl.logs.sft import UnsureTurns, sft_row
+from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
+from cleaner_rl.trajectory import RolloutInfo, StopReason, TextSpan, TokenSpan, Trajectory, Turn
 from tests.builders import answered, drafted, failed, trajectory, worked, written
 from tests.logs.cases import CASES, Case
 from tests.logs.rendering import QUESTION, RENDERED, inspect, openai, verl
@@ -159,6 +160,72 @@ def test_a_turn_that_says_nothing_is_not_taught(content: Any) -> None:
     assert row is not None
     assert row["loss_mask"] == [0, 0, 0, 1]
     assert row_of(record, clean_only=True) is None
+
+
+def turn_of(status: Status | None, number: int) -> Turn[TextSpan]:
+    """A turn with a call that ended so; None: nobody knows."""
+    call = ToolCall("bash", {"command": f"make {number}"}, f"make {number}", 0, 9, kind=CallKind.SHELL)
+    results = () if status is None else (ToolResult(status, "out"),)
+    return Turn(TextSpan("Run it. "), TextSpan("<tool_call>"), TextSpan("out"), (call,), results)
+
+
+OUTCOMES = st.lists(st.none() | st.sampled_from(Status), min_size=1, max_size=5)
+
+
+def trained(row: dict[str, Any]) -> list[bool]:
+    """Whether each of the model's messages is in the loss."""
+    return [
+        bool(mask)
+        for message, mask in zip(row["messages"], row["loss_mask"], strict=True)
+        if message["role"] == "assistant"
+    ]
+
+
+@given(OUTCOMES, st.sampled_from(UnsureTurns))
+def test_no_turn_is_taught_that_failed_or_was_denied_or_is_unsure(
+    statuses: list[Status | None], unsure: UnsureTurns
+) -> None:
+    turns = tuple(turn_of(status, number) for number, status in enumerate(statuses))
+    made = Trajectory(TextSpan("Build it."), (*turns, Turn(TextSpan("Done."))), info=ASKED)
+    row = sft_row(made, unsure=unsure)
+    if Status.FAULT in statuses:
+        assert row is None, "what broke says nothing about the model"
+        return
+    assert row is not None
+    taught = [status is Status.OK or (status is None and unsure is UnsureTurns.TRAIN) for status in statuses]
+    assert trained(row) == [*taught, True]
+    assert (sft_row(made, unsure=unsure, clean_only=True) is not None) == all(taught)
+
+
+RESULTS = st.sampled_from(
+    [
+        ({"content": "all well"}, True),
+        ({"content": "out", "exit_code": 0}, True),
+        ({"content": "out", "metadata": {"exit_code": 2}}, False),
+        ({"content": "out", "is_error": True}, False),
+        ({"content": "[exit code 127]"}, False),
+        ({"content": "bash: make: command not found"}, False),
+        ({"content": "Permission to use Bash with command make has been denied."}, False),
+        ({"content": "The user doesn't want to proceed with this tool use."}, False),
+        ({"content": "Command timed out after 2m 0.0s"}, False),
+        ({"content": "error: nobody knows"}, False),
+    ]
+)
+
+
+@given(st.lists(st.lists(RESULTS, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_no_row_of_a_log_teaches_a_call_that_is_not_known_to_have_worked(turns: list[list[Any]]) -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Build it."}]
+    for number, results in enumerate(turns):
+        ids = [f"{number}-{index}" for index in range(len(results))]
+        function = {"name": "Bash", "arguments": json.dumps({"command": "make"})}
+        calls = [{"id": call_id, "type": "function", "function": function} for call_id in ids]
+        messages.append({"role": "assistant", "content": "Run it.", "tool_calls": calls})
+        messages += [{"role": "tool", "tool_call_id": each, **told[0]} for each, told in zip(ids, results, strict=True)]
+    messages.append({"role": "assistant", "content": "Done."})
+    row = row_of({"messages": messages})
+    assert row is not None
+    assert trained(row) == [*(all(worked for _, worked in results) for results in turns), True]
 
 
 WORD = "\0word"

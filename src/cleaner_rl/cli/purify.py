@@ -19,6 +19,7 @@ from cleaner_rl.logs import (
     Reading,
     SftKind,
     Stage,
+    UnsureTurns,
     WorkerKilledError,
     log_format_names,
 )
@@ -71,7 +72,14 @@ FORMATS = click.Choice(log_format_names())
     type=click.Choice([each.value for each in SftKind]),
     help="Also write rows for supervised fine-tuning, as files of this kind.",
 )
-@click.option("--clean-only", is_flag=True, help="For --sft: only trajectories without a failed call.")
+@click.option("--clean-only", is_flag=True, help="For --sft: only trajectories whose calls all worked.")
+@click.option(
+    "--unsure",
+    type=click.Choice([each.value for each in UnsureTurns]),
+    default=DEFAULTS.unsure.value,
+    show_default=True,
+    help="For --sft: turns with a call of which nobody can tell how it ended.",
+)
 @click.option("--same", is_flag=True, help="Also write the purified logs in the format that they came in.")
 @click.option(
     "--verify",
@@ -163,6 +171,7 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
         scope=PurifyScope(options["scope"]),
         sft=None if options["sft"] is None else SftKind(options["sft"]),
         clean_only=options["clean_only"],
+        unsure=UnsureTurns(options["unsure"]),
         same=options["same"],
         roc=options["roc"],
         seed=options["seed"],

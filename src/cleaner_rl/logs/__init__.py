@@ -10,7 +10,8 @@ Begin with `purify`, which is what `cleaner purify` calls.
   ways, on local disks or in an object store.
 - `frames`: messages with their texts moved into spans, so that everything else comes back as it was.
 - `messages`, `parts`, `calls`: chat messages to turns and back. `chats`: to OpenAI's form.
-- `judging`, `tracebacks`: whether a logged call worked. A turn with an unsure result is never edited.
+- `judging`: whether a logged call worked, by `signals` (exit codes and flags), `sentences` (what tools and harnesses
+  say), `commands` (what a shell command runs) and `tracebacks`. A turn with an unsure result is never edited.
 - `cleaning`: hindsight on a logged trajectory. `sft`: rows for supervised fine-tuning.
 
 Limits: text trajectories only, since logs have no tokens. What a format can't read is passed through as it is, and
@@ -27,7 +28,7 @@ from cleaner_rl.logs.messages import Dialect, Unreadable
 from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, purify
 from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
-from cleaner_rl.logs.sft import SftKind
+from cleaner_rl.logs.sft import SftKind, UnsureTurns
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.logs.work import Check, PurifySettings
 
@@ -54,6 +55,7 @@ __all__ = [
     "SftKind",
     "Stage",
     "Unreadable",
+    "UnsureTurns",
     "WorkerKilledError",
     "clean",
     "detect",

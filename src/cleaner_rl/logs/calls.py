@@ -21,7 +21,7 @@ from cleaner_rl.tools import (
 )
 
 TEXT_FORMATS = ("hermes", "xml")
-"""Call formats that are looked for in text unless one is named. Fenced Python is talk as often as not: name it."""
+"""Call formats that are looked for in text unless one is named. Fenced Python is talk as often as not."""
 RESULT_OPENING, RESULT_END = "<tool_response>", "</tool_response>"
 
 

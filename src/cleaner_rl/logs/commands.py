@@ -24,7 +24,7 @@ STRICT = re.compile(r"\bset -\w*e|\bpipefail\b|\berrexit\b")
 """What makes the failure of any program the failure of the whole."""
 ASSIGNMENT = re.compile(r"\w+=")
 KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "("})
-"""Words that a command may stand behind."""
+"""Words that may precede a command."""
 NO_COMMAND = frozenset({"for", "case", "done", "fi", "esac", "}", ")", "in", "select", "function"})
 PREFIXES = frozenset(
     {

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cleaner_rl.logs.commands import Command, read_command
+from cleaner_rl.logs.commands import read_command
 from cleaner_rl.logs.sentences import (
     BY_HARNESS,
     NO_OUTPUT,
@@ -46,7 +46,7 @@ from cleaner_rl.logs.sentences import (
     printed,
     said,
 )
-from cleaner_rl.logs.signals import EXIT_STATUSES, NOT_ENDED, Opened, Signals, field_signals, open_text
+from cleaner_rl.logs.signals import EXIT_STATUSES, NOT_ENDED, PROGRAMS, Opened, Signals, field_signals, open_text
 from cleaner_rl.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 
@@ -69,15 +69,19 @@ class Judged:
 
 
 UNSURE = Judged(None, By.NOTHING)
-PROGRAMS = (CallKind.PYTHON, CallKind.SHELL)
-"""Kinds of calls whose errors are part of what they print."""
 DOUBT = re.compile(
     r"\b(?:error|errors|exception|traceback|failed|failure|fatal|invalid|denied|cannot|can't|unable|timed out|timeout|"
-    r"no such file|not found|not recognized|usage:|aborted|killed|refused|unexpected|unsupported|undefined)\b",
+    r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
+    r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
+    r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
+    r"conflict|exceeded|rate limit)\b",
     re.IGNORECASE,
 )
+"""Words that a text about trouble has in its first or last line."""
+NEGATION = re.compile(r"\b(?:no|not|nothing|none|never|already|\w+n't)\b", re.IGNORECASE)
+"""Words by which a tool may say that it did nothing."""
 NO_DOUBT = re.compile(
-    r"\b(?:0|no|without) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?|failed|failures?)[:=] ?0\b",
+    r"(?<![=\d.])\b(?:0|no|without) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?|failed|failures?)[:=] ?0\b",
     re.IGNORECASE,
 )
 """Words of trouble that say there is none."""
@@ -87,14 +91,23 @@ LINE_OF_TROUBLE = re.compile(
 )
 ROWS = "[(|+{0123456789"
 """What rows of a table begin with."""
-ECHOES = frozenset({"echo", "printf"})
+SQL_OK = re.compile(
+    r"(?:INSERT|UPDATE|DELETE|SELECT|CREATE|DROP|ALTER|COPY|BEGIN|COMMIT|MERGE)\b(?: \w+){0,3}$|Query (?:OK|executed)|"
+    r"\(?(?:\d+|no) rows?\b|.{0,60}?\bsuccessful",
+    re.IGNORECASE,
+)
+ECHOES = frozenset({"echo"})
+REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bjq\b.* -\w*e")
+"""Options that make a program tell by its exit code."""
+HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
+"""Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
 ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
 PRINTS_TRACEBACK = re.compile(r"\b(?:print_exc|format_exc|print_exception|print_tb|exception\()")
-HANDLES = re.compile(r"\bexcept\b|Error\b|Exception\b")
-"""Python that may print an exception's line and go on."""
 ERROR_ALONE = re.compile(
-    r"(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w", re.IGNORECASE
+    r"(?:#+ \w+\n)?(?:(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w|"
+    r"Error (?:(?:process|execut|fetch|read|load|gett|creat|call|runn|pars|connect|open|writ|send|invok)ing)\b)",
+    re.IGNORECASE,
 )
 NO_SUCH_THING = re.compile(
     r"(?:Error|Failed).*(?:not found|does not exist|no such|ENOENT|EACCES|EISDIR|invalid|required|missing|unable|"
@@ -105,6 +118,15 @@ SHOWS_CONTENT = re.compile(
     r"read|view|cat|log|fetch|search|grep|tail|browse|page|content|open|resource|wiki|lookup|show", re.IGNORECASE
 )
 """Names of tools that show what somebody else wrote, which may be about an error."""
+NUMBERED = re.compile(r"\s*\d+(?:\t|→)")
+"""A file's numbered lines."""
+INSTEAD_OF_CONTENT = re.compile(
+    r"<tool_use_error>|\[|(?:MCP error|McpError|\w*Error\b|Failed to|HTTP|Request (?:failed|timed)|The user|User|"
+    r"Permission to|Claude requested|(?:\w+ )?(?:API )?rate limit|Too many requests|Authentication|Tool|Unknown tool|"
+    r"Input validation|File content \()",
+    re.IGNORECASE,
+)
+"""Beginnings of what a harness writes in place of such content."""
 
 
 def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False) -> Judged:
@@ -120,7 +142,8 @@ def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error
         # Where all went well, somebody could read the call after all.
         malformed = ToolResult(Status.MALFORMED, text, explanation=call.problem)
         return UNSURE if status is Status.OK else Judged(malformed, By.FIELD)
-    if status is None:
+    if status is None or (status is Status.FAULT and told.status is not Status.FAULT):
+        # A fault makes the whole trajectory unusable, and words are not enough for that.
         return UNSURE
     return Judged(worded(text if opened.signals.silent else opened.text, status), by)
 
@@ -181,57 +204,56 @@ def _of_silence(call: ToolCall) -> Status | None:
     """Return what it means that there is no text."""
     if call.kind is CallKind.SQL:
         return Status.OK
-    if call.kind is CallKind.SHELL and read_command(call.code).runs_only(SILENT):
+    if call.kind is CallKind.SHELL and read_command(call.code).runs_only(SILENT) and not HIDES_ERRORS.search(call.code):
         return Status.OK
     return None
 
 
 def _of_python(text: str, call: ToolCall) -> Status | None:
     first, *_, last = [*text.splitlines(), text.splitlines()[-1]]
-    if (status := said(text, CallKind.PYTHON)) is not None and first not in call.code:
-        return status
     if ending_traceback(text) is not None:
         return None if PRINTS_TRACEBACK.search(call.code) else Status.ERROR
+    if (status := said(text, CallKind.PYTHON)) is not None and first not in call.code:
+        return status
     if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
         return None
     if LAST_LINE.match(last.strip()) and last not in call.code:
-        return None if not call.arguments or HANDLES.search(call.code) else Status.ERROR
+        return None
     return None if DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code else Status.OK
 
 
 def _of_shell(text: str, call: ToolCall) -> Status | None:
     command = read_command(call.code)
     only_reads = command.runs_only(READERS)
-    harness = BY_HARNESS[:1] if only_reads else BY_HARNESS
-    if (status := next((status for status, pattern in harness if pattern.match(text)), None)) is not None:
-        return status
     lines = text.splitlines()
+    # What is read may begin with any sentence, but is rarely nothing else.
+    harness = BY_HARNESS[:1] if only_reads and len(lines) > 2 else BY_HARNESS
+    if (status := said(text, CallKind.SHELL, harness)) is not None:
+        return status
     if found := printed(lines, command):
         return found[0] if len(found) == 1 else None
-    decided = bool(command.deciding) and not command.deciding & READERS
-    if ending_traceback(text) is not None or ("python" in command.deciding and LAST_LINE.match(lines[-1].strip())):
-        return Status.ERROR if decided else Status.OK if only_reads else None
+    last_reads = not command.programs or bool(command.programs[-1] & READERS)
+    if complaints(text, command) or REPORTS.search(call.code):
+        return None
+    if lines[-1] == "0" and "grep" in command.deciding:
+        return None  # `grep -c` counts nothing, and fails
     if only_reads:
-        return _of_reading(text, command)
+        return Status.OK
+    if ending_traceback(text) is not None:
+        return None if last_reads else Status.ERROR
+    if LAST_LINE.match(lines[0].strip()) or LAST_LINE.match(lines[-1].strip()):
+        return None
     if FIRST_WORDS in text or LINE_OF_TROUBLE.search(text):
         return None
-    if command.deciding & REPORTERS and not (command.programs[-1] & ECHOES and lines[-1] in call.code):
+    echoed = command.programs and command.programs[-1] & ECHOES and lines[-1] in call.code.rpartition("echo")[2]
+    if command.deciding & REPORTERS and not echoed:
         return None
     return _of_doubt(lines)
-
-
-def _of_reading(text: str, command: Command) -> Status | None:
-    """Return what it means that programs show something which only read: that they did, unless they complain."""
-    if found := complaints(text, command):
-        return Status.ERROR if found & command.deciding else None
-    return None if text == "0" and "grep" in command.deciding else Status.OK  # `grep -c` counts nothing, and fails
 
 
 def _of_edit(text: str, call: ToolCall) -> Status | None:
     if (status := said(text, CallKind.EDIT)) is not None:
         return status
-    if call.arguments.get("command") == "view":
-        return Status.OK
     return Status.ERROR if _is_error_alone(text.splitlines(), call.name) else None
 
 
@@ -239,23 +261,29 @@ def _of_sql(text: str, _: ToolCall) -> Status | None:
     if (status := said(text, CallKind.SQL)) is not None:
         return status
     first, *others = text.splitlines()
-    if any(said(line, CallKind.SQL) for line in others):
+    if any(said(line, CallKind.SQL) for line in others if DOUBT.search(line)):
         return None
-    return Status.OK if first[0] in ROWS else _of_doubt([first])
+    if first[0] in ROWS or SQL_OK.match(first):
+        return Status.OK
+    # A sentence is not what a table begins with.
+    return None if len(first.split()) > 4 and not re.search(r"[|\t,]", first) else _of_doubt([first])
 
 
 def _of_other(text: str, call: ToolCall) -> Status | None:
+    shows = SHOWS_CONTENT.search(call.name) is not None
     if (status := said(text, CallKind.OTHER)) is not None:
-        return status
+        return None if shows and not INSTEAD_OF_CONTENT.match(text) else status
     if FIRST_WORDS in text:
         return None
     lines = text.splitlines()
+    if NUMBERED.match(text):
+        return Status.OK
     return Status.ERROR if _is_error_alone(lines, call.name) else _of_doubt(lines)
 
 
 def _is_error_alone(lines: list[str], name: str) -> bool:
     """Return whether a text is nothing but an error. Of a tool that shows content, only what no content says."""
-    if not ERROR_ALONE.match(lines[0]) or sum(map(len, lines)) > 1000:
+    if not ERROR_ALONE.match("\n".join(lines)) or sum(map(len, lines)) > 1000:
         return False
     return (
         len(lines) <= 5 if not SHOWS_CONTENT.search(name) else len(lines) == 1 and bool(NO_SUCH_THING.match(lines[0]))
@@ -264,8 +292,8 @@ def _is_error_alone(lines: list[str], name: str) -> bool:
 
 def _of_doubt(lines: list[str]) -> Status | None:
     """Return None if the first or the last line sounds like trouble."""
-    first, last = NO_DOUBT.sub("", lines[0][:200]), NO_DOUBT.sub("", lines[-1][-200:])
-    return None if DOUBT.search(first) or DOUBT.search(last) else Status.OK
+    ends = NO_DOUBT.sub("", f"{lines[0][:200]}\n{lines[-1][-200:]}")
+    return None if DOUBT.search(ends) or NEGATION.search(ends) else Status.OK
 
 
 READ: Mapping[CallKind, Callable[[str, ToolCall], Status | None]] = {

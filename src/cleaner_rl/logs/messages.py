@@ -5,6 +5,7 @@ its *action* are its calls, and its *observation* is what followed: results, and
 
 Calls are in a field (`tool_calls`, in the shapes of OpenAI, Inspect, verifiers and ATIF, or `function_call`, as
 OpenAI had it first), in parts of the content (Anthropic's `tool_use`), or in the text itself, as `<tool_call>` blocks.
+Fenced Python is a call if a tool's message follows it.
 Results are messages of the role `tool`, a step's own `observation`, `tool_result` parts, or `<tool_response>` blocks in
 a user's message.
 
@@ -45,6 +46,7 @@ CALL_FIELDS = ("tool_calls", "function_call")
 ACTION_FIELDS = (*CALL_FIELDS, "observation")
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 OPENING = re.compile(r"<tool_call>|<function=")
+FENCED = "fenced"
 _json = json.JSONEncoder(ensure_ascii=False).encode  # made once: `json.dumps` would make one for each call
 
 
@@ -136,7 +138,8 @@ class Reader:
         turns, kept = [], []
         spoken = []
         for number, group in enumerate(groups):
-            turn, group_frames, others = self._turn(group, form)
+            talk = form == FENCED and self.form is None and not self._is_answered(group)
+            turn, group_frames, others = self._turn(group, None if talk else form)
             turns.append(turn)
             kept.append([each.to_json() for each in group_frames])
             if others:
@@ -168,7 +171,15 @@ class Reader:
         form = self.tools.text_form(texts, self.form)
         if form is not None and (in_fields or in_parts):
             raise Unreadable(f"calls are in {'fields' if in_fields else 'parts'} and in text")
+        if form is None and self.form is None and not in_fields and not in_parts:
+            # Fenced Python is talk, unless a tool answers it.
+            answered = [group[0].get(self.dialect.content) for group in groups if self._is_answered(group)]
+            form = self.tools.text_form([text for text in answered if isinstance(text, str)], FENCED)
         return form
+
+    def _is_answered(self, group: Sequence[Message]) -> bool:
+        """Return whether a message of a tool follows the model's."""
+        return any(message.get(self.dialect.role) in self.dialect.tools for message in group[1:])
 
     def _turn(self, group: Sequence[Message], form: str | None) -> tuple[Turn[TextSpan], list[Frame], bool]:
         """Return a turn, its frames, and whether somebody else spoke in it."""

@@ -116,6 +116,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
         "scope": settings.scope.value,
         "sft": None if settings.sft is None else settings.sft.value,
         "clean_only": settings.clean_only,
+        "unsure": settings.unsure.value,
         "same": settings.same,
         "roc": settings.roc,
         "seed": settings.seed,

@@ -1,8 +1,9 @@
 """Writes trajectories as rows for supervised fine-tuning: `messages`, `tools`, and a loss mask.
 
 A row can be read by Hugging Face datasets and by verl's multi-turn SFT trainer. `loss_mask` has one entry per message.
-It is 1 at the model's own turns, and 0 where somebody else speaks, at turns with a failed call that was not repaired
-(it is context, not an example), and at turns without text or a call. verl's own data set trains on every assistant
+It is 1 at the model's own turns, and 0 where somebody else speaks, at turns with a call that failed or was denied and
+was not repaired (they are context, not examples), at turns of which nobody can tell how their calls ended (unless
+`UnsureTurns.TRAIN` is chosen), and at turns without text or a call. verl's own data set trains on every assistant
 message and knows no such column; give it rows without such turns (`clean_only`).
 
 A trajectory that isn't read as turns makes no row, nor does one that holds more than text, calls and results, nor one
@@ -27,7 +28,7 @@ import pyarrow.parquet as pq
 
 from cleaner_rl.logs.formats.base import Record
 from cleaner_rl.logs.records import chat_of_record
-from cleaner_rl.trajectory import StopReason, Trajectory
+from cleaner_rl.trajectory import StopReason, Trajectory, Turn
 
 ROWS_IN_GROUP = 1024
 MESSAGE = pa.struct(
@@ -52,6 +53,15 @@ MESSAGE = pa.struct(
 )
 
 
+class UnsureTurns(StrEnum):
+    """What becomes of turns with a call of which nobody can tell how it ended."""
+
+    MASK = "mask"
+    """They are context, and left out of the loss."""
+    TRAIN = "train"
+    """They are examples like turns whose calls worked."""
+
+
 class SftKind(StrEnum):
     """The kind of file that rows are written to."""
 
@@ -59,18 +69,22 @@ class SftKind(StrEnum):
     PARQUET = "parquet"
 
 
-def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record | None:
+def sft_row(
+    trajectory: Trajectory[Any], *, clean_only: bool = False, unsure: UnsureTurns = UnsureTurns.MASK
+) -> Record | None:
     """Return the row of a trajectory; None if it isn't read as turns, or has failures although none are wanted.
 
-    A turn that was cut off is no more to be learnt than one that failed: a trainer would put an end behind it. Nor is
-    one that says nothing. Raises `Unreadable` if it holds more than messages can.
+    A turn with calls is an example if all of them worked. One with a call that failed or was denied is not; nor, unless
+    `unsure` says so, one of which nobody can tell how its calls ended. A turn that was cut off is no more to be learnt:
+    a trainer would put an end behind it. Nor is one that says nothing. Raises `Unreadable` if the trajectory holds more
+    than messages can.
     """
     if not trajectory.usable or not trajectory.turns:
         return None
     chat = chat_of_record(trajectory)
     if chat is None:
         return None
-    unfit = {number for number, turn in enumerate(trajectory.turns) if turn.failed}
+    unfit = {number for number, turn in enumerate(trajectory.turns) if not _is_example(turn, unsure)}
     said = zip(chat.turns, chat.messages, strict=True)
     unfit |= {turn for turn, message in said if turn is not None and not _has_words(message)}
     if trajectory.stop_reason is StopReason.TOKEN_LIMIT and not trajectory.turns[-1].results:
@@ -88,6 +102,13 @@ def sft_row(trajectory: Trajectory[Any], *, clean_only: bool = False) -> Record 
         "reward": trajectory.reward,
         "edits": len(trajectory.edits),
     }
+
+
+def _is_example(turn: Turn[Any], unsure: UnsureTurns) -> bool:
+    """Return whether a turn's calls are worth learning: there are none, or they worked."""
+    if turn.calls and not turn.results:
+        return unsure is UnsureTurns.TRAIN
+    return not turn.calls or turn.verified
 
 
 def _has_words(message: Record) -> bool:

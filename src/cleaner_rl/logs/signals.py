@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from cleaner_rl.tools import CallKind, Status, ToolCall, read_json
 
+PROGRAMS = (CallKind.PYTHON, CallKind.SHELL)
+"""Kinds of calls that run programs, whose errors are part of what they print."""
 EXIT_FIELDS = ("exit_code", "exitCode", "returncode", "return_code", "exit_status", "exitcode")
 FLAGS: Mapping[str, bool] = {"is_error": True, "isError": True, "success": False, "ok": False}
 """Fields that are true or false, with the value that tells of a failure."""
@@ -60,7 +62,7 @@ NOT_ENDED = -1
 """What OpenHands has for the exit code of a command that still runs."""
 REFUSALS = (401, 403, 407, 429)
 """Codes of HTTP for what somebody doesn't allow, or not so often."""
-
+SIGNALLING = frozenset({*EXIT_FIELDS, *FLAGS, *STOPPED, *INSIDE, "error", "status"})
 OUTPUTS = ("output", "stdout", "stderr", "content", "text")
 ENVELOPE = frozenset(
     {
@@ -83,6 +85,8 @@ job that failed, of which a call told without a failure."""
 TELLING = frozenset({"error", "errors", "message", "status", "code", "detail", "details", "reason", "type", *STOPPED})
 """Fields that may tell of a failure in words of their own. An object without them is what a call gave."""
 
+RESPONSE = ("<tool_response>", "</tool_response>")
+"""Tags that templates put around a result, in some logs also in a message of the tool itself."""
 HEADS = (
     r"Exit code: (?P<code>-?\d+)\nWall time: [\d.]+ (?:seconds|s)\n(?:Total output lines: \d+\n)?Output:\n",  # Codex
     r"(?:Chunk ID: \w+\n)?Wall time: [\d.]+ seconds\nProcess exited with code (?P<code>-?\d+)\n"
@@ -111,8 +115,8 @@ PROGRAM_TAILS = (
     r"(?:exit|return)[ -]?(?:code|status):? (?P<code>-?\d+)\.?\s*\Z",
     r"\nExit Code: (?P<code>\d+)(?:\n(?:Signal|Background PIDs|Process Group PGID|Error): [^\n]*)*\s*\Z",  # Gemini CLI
 )
-TAIL = 1500
-"""Characters at a text's end that its last mark is in."""
+HEAD, TAIL = 300, 1000
+"""Characters at a text's beginning and end that its marks are in."""
 
 
 def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
@@ -121,8 +125,11 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
 _HEADS, _PROGRAM_HEADS = _compiled(HEADS), _compiled(PROGRAM_HEADS)
 _TAILS, _PROGRAM_TAILS = _compiled(TAILS), _compiled(PROGRAM_TAILS)
+_NOTES = re.compile(r"(?:(?:\n|\A)\[(?:Jupyter|Current working|Python interpreter)[^\n]*\])+\Z")
+"""What OpenHands adds about the place that a call ran in."""
 _CLOSED = re.compile(r"\n?</output>\s*\Z")
-MARKED = re.compile(r"exit|return|process|code", re.IGNORECASE)
+MARKED = ("exit", "return", "code", "status")
+"""Words of which each mark has one."""
 
 
 class Signals(NamedTuple):
@@ -152,6 +159,8 @@ class Opened(NamedTuple):
 
 def field_signals(fields: Mapping[str, Any]) -> Signals:
     """Return what a message's own fields say."""
+    if fields.keys().isdisjoint(SIGNALLING):
+        return NOTHING
     code, status = None, None
     for each in _objects(fields, DEEPEST):
         code = _exit_code(each) if code is None else code
@@ -162,18 +171,24 @@ def field_signals(fields: Mapping[str, Any]) -> Signals:
 def open_text(text: str, call: ToolCall) -> Opened:
     """Return a text without the envelope or marks around it, and what they say."""
     stripped = text.strip()
+    if stripped.startswith(RESPONSE[0]) and stripped.endswith(RESPONSE[1]):
+        stripped = text = stripped[len(RESPONSE[0]) : -len(RESPONSE[1])].strip()
     if stripped[:1] == "{":
         return _open_envelope(text, stripped, call)
-    if not MARKED.search(text, 0, 400) and not MARKED.search(text, max(0, len(text) - TAIL)):
+    if stripped[:1] == "[" and call.kind not in PROGRAMS and _is_list(stripped):
+        return Opened(text, Signals(status=Status.OK))
+    if found := _NOTES.search(stripped, max(0, len(stripped) - TAIL)):
+        stripped = text = stripped[: found.start()]
+    ends = (stripped[:HEAD] + stripped[-TAIL:]).lower()
+    if not any(word in ends for word in MARKED):
         return Opened(text)  # nearly all texts
-    program = call.kind in (CallKind.PYTHON, CallKind.SHELL)
+    # A command that prints `$?` itself writes what looks like such a mark.
+    program = call.kind in PROGRAMS and "$?" not in call.code
     for pattern in (*_HEADS, *(_PROGRAM_HEADS if program else ())):
         if found := pattern.match(stripped):
             return Opened(_CLOSED.sub("", stripped[found.end() :]), Signals(int(found["code"])))
     tail = max(0, len(stripped) - TAIL)
-    # A command that prints `$?` itself writes what looks like such a mark.
-    written = program and "$?" not in call.code
-    for pattern in (*_TAILS, *(_PROGRAM_TAILS if written else ())):
+    for pattern in (*_TAILS, *(_PROGRAM_TAILS if program else ())):
         if found := pattern.search(stripped, tail):
             return Opened(stripped[: found.start()], Signals(int(found["code"])))
     return Opened(text)
@@ -191,15 +206,23 @@ def _open_envelope(text: str, stripped: str, call: ToolCall) -> Opened:
     if found.exit_code is not None and holds_output:
         return Opened(_output(value), found)
     status = _status(value) or _http_status(value)
-    if status is None and ("error" in value or not value.keys() & TELLING):
+    program = call.kind in PROGRAMS
+    if status is None and ("error" in value or not (program or value.keys() & TELLING)):
         status = Status.OK  # `"error": null` beside a result is how many tools say that all is well
     inner = _output(value) if holds_output else text
     if status in (None, Status.OK):
         return Opened(inner if status and "content" in value else text, Signals(status=status))
     own = value.keys() - {"jsonrpc", "id"} if "jsonrpc" in value else value.keys()
-    if call.kind in (CallKind.PYTHON, CallKind.SHELL) or not own <= ENVELOPE:
+    if program or not own <= ENVELOPE:
         return Opened(inner, is_data=True)
     return Opened(inner, Signals(status=status))
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return isinstance(read_json(text), list)
+    except ValueError:
+        return False
 
 
 def _objects(fields: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
@@ -232,8 +255,8 @@ def _status(fields: Mapping[str, Any]) -> Status | None:
 
 def _http_status(value: Mapping[str, Any]) -> Status | None:
     """Return what an object says that has a code of HTTP and a message."""
-    codes = (value.get(name) for name in ("status", "status_code", "statusCode", "code"))
-    code = next((int(each) for each in codes if re.fullmatch(r"[45]\d\d", str(each))), None)
+    codes = (str(value.get(name)) for name in ("status", "status_code", "statusCode", "code"))
+    code = next((int(each) for each in codes if re.fullmatch(r"[45]\d\d", each)), None)
     if code is None or "message" not in value:
         return None
     return Status.REFUSED if code in REFUSALS else Status.FAULT if code >= 500 else Status.ERROR

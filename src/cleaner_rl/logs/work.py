@@ -18,7 +18,7 @@ from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.places import is_remote
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
-from cleaner_rl.logs.sft import SftKind, SftWriter, sft_row
+from cleaner_rl.logs.sft import SftKind, SftWriter, UnsureTurns, sft_row
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_alone
@@ -57,7 +57,9 @@ class PurifySettings:
     sft: SftKind | None = None
     """Also write rows for supervised fine-tuning, as this kind of file."""
     clean_only: bool = False
-    """Write SFT rows only for trajectories without a failed call."""
+    """Write SFT rows only for trajectories whose calls all worked."""
+    unsure: UnsureTurns = UnsureTurns.MASK
+    """Whether SFT rows have turns in the loss of which nobody can tell how their calls ended."""
     same: bool = False
     """Also write the purified logs in the format that they came in."""
     roc: int | None = None
@@ -70,6 +72,7 @@ class PurifySettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", PurifyScope(self.scope))
         object.__setattr__(self, "sft", None if self.sft is None else SftKind(self.sft))
+        object.__setattr__(self, "unsure", UnsureTurns(self.unsure))
         if self.roc is not None and self.roc < 2:
             raise ValueError(f"roc is {self.roc}; GRPO-RoC keeps at least 2 attempts of each task")
         if self.piece_bytes < 1:
@@ -153,7 +156,7 @@ class _Outputs:
 
     def _write_row(self, sft: SftWriter, trajectory: Trajectory[Any]) -> None:
         try:
-            row = sft_row(trajectory, clean_only=self.settings.clean_only)
+            row = sft_row(trajectory, clean_only=self.settings.clean_only, unsure=self.settings.unsure)
         except Unreadable as error:
             self.summary.no_row[str(error)] += 1
             return
