@@ -11,7 +11,7 @@ import re
 DENIAL = re.compile(
     r"""\b(?:
         permission\ denied | access\ (?:is\ )?denied | denied\ by | (?:has|have|was|been)\ denied | not\ permitted
-      | operation\ not\ permitted | not\ allowed | forbidden | unauthori[sz]ed | authentication\ (?:failed|required)
+      | operation\ not\ permitted | not\ allowed(?!\ when) | forbidden | unauthori[sz]ed | authentication\ (?:failed|required)
       | read-only\ file\ system | must\ be\ (?:run\ as\ )?root | are\ you\ root | requires?\ approval | rejected\ by
       | doesn't\ want\ to\ (?:proceed|take) | declined | blocked\ by | policy | sandbox(?:ed)?\ (?:denied|violation)
       | 401 | 403 | protected\ branch | pre-commit | hook\ (?:id|declined|failed)
