@@ -17,8 +17,8 @@ it, or `keep`, with the reason.
     recall   right ones, of those labelled `repair`
     wrong_upper95  the upper bound of the share of wrong edits, with 95 % confidence (Clopper and Pearson)
 
-Without `--sandbox` nothing runs, as where `cleaner purify` has no sandbox. With it, records of Python alone are replayed
-after their repair, and a repair that gives something else is undone.
+Without `--sandbox` nothing runs, as where `cleaner purify` has no sandbox. With it, records of Python alone are
+replayed after their repair, and a repair that gives something else is undone.
 """
 
 from __future__ import annotations

@@ -169,8 +169,7 @@ def lost_state(
         line: The line that failed; None if nobody knows, which may be any.
         later: Programs that ran after the correction; None for one that can't be read.
     """
-    missing = frozenset(name for groups in _UNDEFINED.findall(told) for name in groups if name)
-    known = _Known(missing)
+    known = _Known(frozenset(missing_names(told)))
     bound: set[str] = set()
     again = {ast.dump(statement) for statement in after.body}
     rewritten = _targets(after)
@@ -188,6 +187,12 @@ def lost_state(
             return bool(lost)
         read |= _unbound_reads(tree.body)
     return bool(lost & read)
+
+
+def missing_names(told: str) -> Iterator[str]:
+    """Yield the names that an exception says are not there: nothing of that name was called."""
+    for groups in _UNDEFINED.findall(told):
+        yield from filter(None, groups)
 
 
 class _Known:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from cleaner_rl.purify.warrant.effects import bound_names, effects, lost_state
+from cleaner_rl.purify.warrant.effects import bound_names, effects, lost_state, missing_names
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
@@ -88,8 +88,8 @@ def python_refusal(
         return Unwarranted.OTHER_PURPOSE
     if raised not in MISSING_NAME and _branches(after) > _branches(before):
         return Unwarranted.BYPASS
-    done = effects(before)
-    if any(not any(misspelt(each, other) for other in done) for each in effects(after)):
+    done = effects(before) | set(missing_names(told))
+    if any(not any(misspelt(each, other) or other.startswith(each) for other in done) for each in effects(after)):
         return Unwarranted.OTHER_PURPOSE
     if lasting and lost_state(before, after, told, _first_line(told), [_tree(each) for each in later]):
         return Unwarranted.CHANGED

@@ -96,8 +96,8 @@ def _same_name(first: str, second: str) -> bool:
         return True
     (stem, ending), (other, other_ending) = posixpath.splitext(first), posixpath.splitext(second)
     if stem == other:
-        # Another ending is another file (`a.c`, `a.h`), unless it is cut or longer by a letter (`.yml`, `.yaml`).
-        return misspelt(ending[1:], other_ending[1:]) or _is_cut(ending, other_ending)
+        # Another ending is another file (`a.c`, `a.h`), unless it was left out, cut or misspelt (`.yml`, `.yaml`).
+        return not (ending and other_ending) or misspelt(ending[1:], other_ending[1:]) or _is_cut(ending, other_ending)
     if ending != other_ending:
         return False
     old, new = words(stem), words(other)
