@@ -79,22 +79,64 @@ def records(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def outcomes(record: dict[str, Any], settings: Settings) -> Iterator[Outcome]:
-    """Purify a record, and compare each edit with its label."""
+@dataclass(frozen=True, slots=True)
+class Purified:
+    """A labelled record, as it was read and as it was purified."""
+
+    record: dict[str, Any]
+    form: str
+    raw: Trajectory[TextSpan]
+    cleaned: Cleaned[Any]
+    reasons: dict[int, str]
+    """By turn of the log why a failure was left alone."""
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a sandbox can run its calls."""
+        return all(call.kind is CallKind.PYTHON for turn in self.raw.turns for call in turn.calls)
+
+
+def purified(record: dict[str, Any], settings: Settings) -> Purified:
+    """Purify one record, without a replay."""
     log = {key: value for key, value in record.items() if key not in ("failures", "tool")}
     form = detect(log)
     if form is None:
         raise ValueError(f"{record['id']}: no log format reads this record")
-    trajectory = read_record(log, form, 0, Reading())
-    cleaned, reasons = _purified(trajectory, settings)
+    raw = read_record(log, form, 0, Reading())
+    done = Purified(record, form, raw, clean(raw, RepairConfig()), {})
+    if settings.rules:
+        leftovers = Leftovers.REPLAYED if settings.sandbox and done.replayable else Leftovers.UNCHECKED
+        done = replace(done, cleaned=_by_rules(done.cleaned, leftovers, done.reasons))
+    return done
+
+
+def replayed(some: list[Purified]) -> list[Purified]:
+    """Replay what can be replayed. A record that the sandbox can't reproduce at all keeps what needs no replay."""
+    chosen = [index for index, each in enumerate(some) if each.replayable]
+    checked = checker()([some[index].cleaned for index in chosen], PurifySummary())
+    found = dict(zip(chosen, checked, strict=True))
+    return [
+        each
+        if index not in found
+        else purified(each.record, Settings(rules=True))
+        if (cleaned := found[index]) is None
+        else replace(each, cleaned=cleaned)
+        for index, each in enumerate(some)
+    ]
+
+
+def outcomes(done: Purified) -> Iterator[Outcome]:
+    """Compare each edit of a record with its label."""
+    record, form = done.record, done.form
     labels: Labels = {each["call_id"]: each for each in record["failures"]}
-    ids = _ids(record["messages"])
-    if sum(len(turn.calls) for turn in trajectory.turns) != len(ids):
+    ids = [call["id"] for message in record["messages"] for call in message.get("tool_calls") or ()]
+    if sum(len(turn.calls) for turn in done.raw.turns) != len(ids):
         raise ValueError(f"{record['id']}: the calls that were read are not those of the record")
     taken = iter(ids)
-    calls = [[next(taken) for _ in turn.calls] for turn in trajectory.turns]
-    edited = _edited(cleaned.trajectory.turns)
-    for index, (turn, of_turn) in enumerate(zip(trajectory.turns, calls, strict=True)):
+    calls = [[next(taken) for _ in turn.calls] for turn in done.raw.turns]
+    edited = _edited(done.cleaned.trajectory.turns)
+    reasons = {**_left_alone(done.cleaned), **done.reasons}
+    for index, (turn, of_turn) in enumerate(zip(done.raw.turns, calls, strict=True)):
         labelled = [labels[each] for each in of_turn if each in labels]
         if index in edited and not labelled:
             yield Outcome(f"{record['id']} turn {index}", record["tool"], form, "ok", True, False, "", "it worked")
@@ -162,51 +204,35 @@ def figures(found: dict[str, list[Outcome]], read: int) -> dict[str, Any]:
     }
 
 
-def _ids(messages: list[dict[str, Any]]) -> list[str]:
-    return [call["id"] for message in messages for call in message.get("tool_calls") or ()]
-
-
-def _purified(trajectory: Trajectory[TextSpan], settings: Settings) -> tuple[Cleaned[Any], dict[int, str]]:
-    """Return the purified trajectory, and by turn of the log why a failure was left alone."""
-    cleaned = clean(trajectory, RepairConfig())
+def _left_alone(cleaned: Cleaned[Any]) -> dict[int, str]:
+    """Return why failures were left alone, by turn of the log."""
     reasons: dict[int, str] = {}
-    replayable = all(call.kind is CallKind.PYTHON for turn in trajectory.turns for call in turn.calls)
-    if settings.rules:
-        leftovers = Leftovers.REPLAYED if settings.sandbox and replayable else Leftovers.UNCHECKED
-        cleaned, reasons = _by_rules(cleaned, leftovers)
-    if settings.sandbox and replayable:
-        checked = checker()([cleaned], PurifySummary())[0]
-        cleaned = Cleaned(trajectory, ()) if checked is None else checked
     position = 0
     left = {each.turn: each.reason for each in cleaned.left_alone}
     for index, turn in enumerate(cleaned.trajectory.turns):
         if index in left:
-            reasons.setdefault(position, str(left[index]))
+            reasons[position] = str(left[index])
         position += 1 if turn.edit is None else len(turn.edit.original)
-    return cleaned, reasons
+    return reasons
 
 
-def _by_rules(cleaned: Cleaned[Any], leftovers: Leftovers) -> tuple[Cleaned[Any], dict[int, str]]:
-    """Return a trajectory with those of its edits alone that are warranted."""
-    raw: list[Turn[Any]] = [
-        each for turn in cleaned.trajectory.turns for each in ((turn,) if turn.edit is None else turn.edit.original)
-    ]
+def _by_rules(cleaned: Cleaned[Any], leftovers: Leftovers, reasons: dict[int, str]) -> Cleaned[Any]:
+    """Return a trajectory with those of its edits alone that are warranted, and add why others are not."""
+    chains = [(turn,) if turn.edit is None else turn.edit.original for turn in cleaned.trajectory.turns]
+    raw = [turn for chain in chains for turn in chain]
     turns: list[Turn[Any]] = []
-    reasons: dict[int, str] = {}
     position = 0
-    for turn in cleaned.trajectory.turns:
-        chain = (turn,) if turn.edit is None else turn.edit.original
+    for chain in chains:
         first = last = len(chain) - 1
         later = raw[position + len(chain) :]
+        reason = None
         while first and (reason := unwarranted(chain[first - 1], chain[last], later, leftovers)) is None:
             first -= 1
         reasons.update({position + index: f"unwarranted: {reason}" for index in range(first)})
         position += len(chain)
-        turns += chain[:first]
-        turns.append(
-            chain[last] if first == last else next(splices(RepairMode.HINDSIGHT, chain[first:], RepairConfig()))
-        )
-    return Cleaned(replace(cleaned.trajectory, turns=tuple(turns)), ()), reasons
+        spliced = next(splices(RepairMode.HINDSIGHT, chain[first:], RepairConfig())) if first < last else chain[last]
+        turns += (*chain[:first], spliced)
+    return Cleaned(replace(cleaned.trajectory, turns=tuple(turns)), ())
 
 
 def _edited(turns: Iterable[Turn[Any]]) -> dict[int, int]:
@@ -232,9 +258,11 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = Settings(arguments.rules, arguments.sandbox)
     data = {name: records(name) for name in arguments.set or SETS}
-    found = {
-        name: [each for record in some for each in outcomes(record, settings)] for name, some in data.items() if some
-    }
+    found: dict[str, list[Outcome]] = {}
+    for name, some in data.items():
+        done = [purified(record, settings) for record in some]
+        if some:
+            found[name] = [each for one in (replayed(done) if settings.sandbox else done) for each in outcomes(one)]
     result = figures(found, sum(map(len, data.values())))
     if arguments.save:
         save(arguments.save, result, {"rules": settings.rules, "sandbox": settings.sandbox})
