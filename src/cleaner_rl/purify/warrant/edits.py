@@ -7,10 +7,11 @@ patch. What was not wrong has to be the same: the operation, the file, and the w
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import alike, lost_and_new, same_path, words
+from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, same_path, words
 
 WRONG_PATH = re.compile(
     r"""\b(?:
@@ -83,6 +84,8 @@ def _patch_refusal(patch: str, patched: str, told: str, wrong_path: bool) -> Unw
     if {*files} != {*others} and not (wrong_path and len(files) == len(others) == 1 and same_path(files[0], others[0])):
         return Unwarranted.OTHER_PURPOSE
     gone, come = lost_and_new(_after(patch), _after(patched))
+    if Counter(comparisons(_after(patch))) - Counter(comparisons(_after(patched))):
+        return Unwarranted.OTHER_PURPOSE
     context = {*words(patched)} - {*words(_after(patched))}
     return None if not gone and {*come} <= context | {*words(patch)} else Unwarranted.OTHER_PURPOSE
 
@@ -110,6 +113,8 @@ def _same_text(failed: Mapping[str, object], correction: Mapping[str, object]) -
         gone, come = lost_and_new(_LISTED.sub("", new), _LISTED.sub("", other_new))
         # The text to replace may have got more of its surroundings, which come again in the new one.
         if gone or not {*come} <= {*words(other_old)} | {*words(old)}:
+            return False
+        if Counter(comparisons(new)) - Counter(comparisons(other_new)):
             return False
     elif not old and not other_old:
         return _rest(failed) == _rest(correction) or new is None  # it only shows something

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
+from cleaner_rl.purify.warrant.texts import comparisons, lost_and_new, misspelt, same_path, same_words, words
 
 INVALID_ARGUMENTS = re.compile(
     r"""-32602 | -32600 | -32700 | \binput\ ?validation | \bvalidation\ (?:error|failed)
@@ -108,6 +108,8 @@ def _same_value(key: str, value: object, other_key: str, other: object) -> bool:
     first, second = " ".join(_leaves(value)), " ".join(_leaves(other))
     if "/" in first and "/" in second and " " not in first + second and "://" not in first + second:
         return same_path(first, second)
+    if comparisons(first) != comparisons(second):
+        return False
     if same_words(first, second) or misspelt(first, second):
         return True
     if key != other_key:

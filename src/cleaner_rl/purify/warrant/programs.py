@@ -98,6 +98,8 @@ CHECKERS = frozenset(
 )
 """Programs whose exit code is about what they looked at or built. Of these a failure is a finding, unless the program
 says that it was called wrongly."""
+EXISTENCE = frozenset({"ls", "test", "[", "[[", "which", "stat", "file", "type", "locate"})
+"""Programs that people ask whether something is there: that it isn't is an answer."""
 BYPASS = re.compile(
     r"""(?:^|\s)(?:
         sudo | doas | su\ -c | --no-verify | --force(?:-with-lease|-yes|-reinstall)? | --skip\S* | -DskipTests

@@ -145,6 +145,8 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
     wanted, found = _words(before), _words(after)
     if sum((wanted & found).values()) < COVERED * sum(wanted.values()):
         return False
+    if _operators(before) - _operators(after):
+        return False
     values, others = _values(before), _values(after)
     come = list((others - values).elements())
     for each in (values - others).elements():
@@ -179,6 +181,17 @@ def _same_value(first: str, second: str) -> bool:
 
 def _options(tree: ast.Module) -> set[str]:
     return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+
+
+def _operators(tree: ast.Module) -> Counter[str]:
+    """Return what a program compares and computes with. (Texts are joined in more ways than by a plus.)"""
+    operators: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            operators.update(type(each).__name__ for each in node.ops)
+        elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add | ast.Mod):
+            operators[type(node.op).__name__] += 1
+    return operators
 
 
 def _branches(tree: ast.Module) -> int:

@@ -19,6 +19,7 @@ from cleaner_rl.purify.warrant.programs import (
     CHANGING_OPTIONS,
     CHECKERS,
     DATABASES,
+    EXISTENCE,
     FORCED,
     INLINE,
     LANGUAGES,
@@ -34,7 +35,7 @@ from cleaner_rl.purify.warrant.python import python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.steps import APPENDED, OVER, Step, program_of, steps
-from cleaner_rl.purify.warrant.texts import alike, lost_and_new, misspelt, same_path, same_words
+from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, misspelt, same_path, same_words
 from cleaner_rl.purify.warrant.words import (
     LACKING,
     NO_SUCH_PACKAGE,
@@ -48,6 +49,7 @@ ALIKE = 0.6
 CALLED_WRONGLY = (UNKNOWN_COMMAND, UNKNOWN_OPTION, SYNTAX)
 NO_SUCH_THING = (NO_SUCH_PATH, NO_SUCH_PACKAGE)
 _PYTHON = re.compile(r"python[\d.]*")
+_TRACEBACK = re.compile(r'Traceback \(most recent call last\)|^\s*File "/[^"\n]+", line \d+, in ', re.MULTILINE)
 
 
 class Pair(NamedTuple):
@@ -83,7 +85,7 @@ def shell_refusal(failed: str, correction: str, told: str) -> Unwarranted | None
         return Unwarranted.CHANGED
     if wrong.settings != right.settings or wrong.writes != right.writes:
         return Unwarranted.OTHER_PURPOSE
-    if any(how == APPENDED for how, _ in wrong.writes):
+    if any(how == APPENDED for how, _ in wrong.writes) and not UNKNOWN_OPTION.search(told):
         return Unwarranted.CHANGED
     return _step_refusal(pair, told)
 
@@ -174,10 +176,12 @@ def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
     if judged:
         return None
     called_wrongly = any(pattern.search(told) for pattern in CALLED_WRONGLY)
-    if "Traceback (most recent call last)" in told and "can't open file" not in told:
+    if _TRACEBACK.search(told) and "can't open file" not in told:
         return Unwarranted.FINDING
     if not called_wrongly and not any(pattern.search(told) for pattern in NO_SUCH_THING):
         return Unwarranted.FINDING if wrong.program in CHECKERS else Unwarranted.CHANGED
+    if not called_wrongly and wrong.program in EXISTENCE and not pair.moved:
+        return Unwarranted.FINDING
     if called_wrongly:
         # Before the one that could not be run, others of the pipeline may have been.
         harmless = all(_reads(words) for words in wrong.commands[:-1])
@@ -233,6 +237,7 @@ def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str) -> bool:
         return True  # the program itself gave the right call
     if program in LANGUAGES and SYNTAX.search(told) and f"{program}:" in told:
         kept = _operands(words)[-1:] == _operands(others)[-1:] or len(_operands(words)) < 2
+        kept = kept and comparisons(" ".join(words)) == comparisons(" ".join(others))
         return kept and alike(" ".join(words), " ".join(others)) >= ALIKE
     return _matched(words, others, told, program) is not None
 

@@ -13,6 +13,7 @@ from rapidfuzz.distance import OSA
 SUBSTITUTED, TWICE = 5, 6
 """Characters that a name needs for a slip that exchanges one, and for two slips: `cat` and `car` are two names."""
 _DIGITS = re.compile(r"\d+")
+_COMPARISON = re.compile(r"[<>!]=?|[=~]=|[-+*/%]=")
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 
 
@@ -67,6 +68,11 @@ def same_words(first: str, second: str) -> bool:
         return True
     gone, come = lost_and_new(first, second)
     return not gone and not come
+
+
+def comparisons(text: str) -> list[str]:
+    """Return the signs of a text that compare or negate: without them the opposite is said with the same words."""
+    return _COMPARISON.findall(text)
 
 
 def same_path(first: str, second: str) -> bool:
