@@ -32,6 +32,7 @@ from cleaner_rl.trajectory import S, Turn
 
 __all__ = ["Leftovers", "Unwarranted", "unwarranted"]
 
+PROGRAMS = {CallKind.PYTHON, CallKind.SHELL}
 STOPPED = {Status.TIMEOUT, Status.MEMORY, Status.OUTPUT_LIMIT}
 
 
@@ -64,7 +65,10 @@ def unwarranted(
             continue
         aligned = len(correction.calls) == len(failed.calls)
         candidates = [correction.calls[index]] if aligned else correction.calls
-        reasons = [_of_call(call, result, each, programs, leftovers) for each in candidates]
+        told = words_of(result)
+        if len(failed.calls) == 1 and failed.observation is not None:
+            told = f"{failed.observation.text}\n{told}"  # with the frames of a traceback
+        reasons = [_of_call(call, result, told, each, programs, leftovers) for each in candidates]
         if None not in reasons:
             return reasons[0]
         if call.kind is CallKind.PYTHON and not printed.issuperset(_lines(result.output)):
@@ -73,7 +77,7 @@ def unwarranted(
 
 
 def _of_call(
-    call: ToolCall, result: ToolResult, correction: ToolCall, later: Sequence[str], leftovers: Leftovers
+    call: ToolCall, result: ToolResult, told: str, correction: ToolCall, later: Sequence[str], leftovers: Leftovers
 ) -> Unwarranted | None:
     if result.status is Status.REFUSED or result.status in STOPPED:
         return Unwarranted.DENIED
@@ -81,23 +85,23 @@ def _of_call(
         return None  # it never reached the tool, and its text is compared by similarity
     if call.name != correction.name:
         return Unwarranted.OTHER_PURPOSE
-    told = _without_own_words(words_of(result), call)
-    if INVALID_ARGUMENTS.search(told) and call.kind is not CallKind.SHELL and call.kind is not CallKind.PYTHON:
+    own = _without_own_words(told, call)
+    if call.kind not in PROGRAMS and INVALID_ARGUMENTS.search(own):
         # The arguments were wrong, and so may be the kind that they tell.
-        return other_refusal(call.name, call.arguments, correction.arguments, told)
+        return other_refusal(call.name, call.arguments, correction.arguments, own)
     if call.kind is not correction.kind:
         return Unwarranted.OTHER_PURPOSE
     if call.kind is CallKind.PYTHON:
         return python_refusal(call.code, correction.code, told, later, lasting=leftovers is Leftovers.UNCHECKED)
-    if DENIAL.search(told) or LIMIT.search(told):
+    if DENIAL.search(own) or LIMIT.search(own):
         return Unwarranted.DENIED
     if call.kind is CallKind.SHELL:
-        return shell_refusal(call.code, correction.code, words_of(result))
+        return shell_refusal(call.code, correction.code, told)
     if call.kind is CallKind.SQL:
-        return sql_refusal(call.code, correction.code, words_of(result))
+        return sql_refusal(call.code, correction.code, told)
     if call.kind is CallKind.EDIT:
-        return edit_refusal(call.arguments, correction.arguments, told)
-    return other_refusal(call.name, call.arguments, correction.arguments, words_of(result))
+        return edit_refusal(call.arguments, correction.arguments, own)
+    return other_refusal(call.name, call.arguments, correction.arguments, told)
 
 
 def _without_own_words(told: str, call: ToolCall) -> str:

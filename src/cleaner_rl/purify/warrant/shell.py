@@ -49,6 +49,7 @@ ALIKE = 0.6
 CALLED_WRONGLY = (UNKNOWN_COMMAND, UNKNOWN_OPTION, SYNTAX)
 NO_SUCH_THING = (NO_SUCH_PATH, NO_SUCH_PACKAGE)
 _PYTHON = re.compile(r"python[\d.]*")
+_SLIP = re.compile(r"\b(?:Reference|Syntax|Type|Name)Error\b|NoMethodError")
 _TRACEBACK = re.compile(r'Traceback \(most recent call last\)|^\s*File "/[^"\n]+", line \d+, in ', re.MULTILINE)
 
 
@@ -167,10 +168,10 @@ def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
         if old == new:
             continue
         inner = _inner_refusal(old, new, told)
-        if inner is not _NO_PROGRAM:
+        if inner is not None:
             judged = True
-            if inner is not None:
-                return inner
+            if inner.reason is not None:
+                return inner.reason
         elif not _same_call(old, new, told):
             return Unwarranted.OTHER_PURPOSE
     if judged:
@@ -190,32 +191,33 @@ def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
     return None if harmless else Unwarranted.CHANGED
 
 
-_NO_PROGRAM = object()
+class Judged(NamedTuple):
+    """What was found about a program inside of a command."""
+
+    reason: Unwarranted | None
 
 
-def _inner_refusal(old: tuple[str, ...], new: tuple[str, ...], told: str) -> object:
-    """Judge the program inside of a command; `_NO_PROGRAM` if there is none."""
+def _inner_refusal(old: tuple[str, ...], new: tuple[str, ...], told: str) -> Judged | None:
+    """Judge the program inside of a command; None if there is none."""
     (program, words), (other, others) = program_of(old), program_of(new)
     if program != other:
-        return _NO_PROGRAM
+        return None
     code, corrected = _inline(program, words), _inline(program, others)
     if code is not None and corrected is not None:
         if _PYTHON.fullmatch(program):
-            return python_refusal(code, corrected, told.replace('"<string>"', '"<stdin>"'), (), lasting=True)
+            own = told.replace('"<string>"', '"<stdin>"')
+            return Judged(python_refusal(code, corrected, own, (), lasting=True))
         if program in ("bash", "sh"):
-            return shell_refusal(code, corrected, told)
-        gone, come = lost_and_new(code, corrected)
-        if gone or come or OUTWARD_WORDS.search(code):
-            return Unwarranted.OTHER_PURPOSE
-        return (
-            None if re.search(r"\b(?:Reference|Syntax|Type|Name)Error\b|NoMethodError", told) else Unwarranted.FINDING
-        )
+            return Judged(shell_refusal(code, corrected, told))
+        if any(lost_and_new(code, corrected)) or OUTWARD_WORDS.search(code):
+            return Judged(Unwarranted.OTHER_PURPOSE)
+        return Judged(None if _SLIP.search(told) else Unwarranted.FINDING)
     if program in DATABASES:
         queries, corrections = _operands(words), _operands(others)
         different = [(one, two) for one, two in zip(queries, corrections, strict=False) if one != two]
         if len(queries) == len(corrections) and len(different) == 1 and " " in different[0][0]:
-            return sql_refusal(*different[0], told)
-    return _NO_PROGRAM
+            return Judged(sql_refusal(*different[0], told))
+    return None
 
 
 def _inline(program: str, words: tuple[str, ...]) -> str | None:
