@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMIT_SECONDS = 1_800
 SLIM = {
     "core": "--json --trajectories 200",
+    "log_edits": "--json --rules",
     "log_judging": "--json",
     "purify_logs": "--json --count 200 --repeats 1 --memory",
     "balance": "--json --seeds 1",

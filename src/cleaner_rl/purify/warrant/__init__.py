@@ -1,9 +1,9 @@
 """Decides whether a repair is warranted: whether it can be shown that the correction does what the failed call was for,
 and that nothing is lost with the failed call.
 
-One function decides, `unwarranted`, by the kind of the call (`shell`, `sql`, `edits`, `python`, `other`). What it goes by
-is data: the words of failures (`words`), and the tables of programs, options and statements in each module. A repair is
-made only if nothing speaks against it:
+One function decides, `unwarranted`, by the kind of the call (`shell`, `sql`, `edits`, `python`, `other`). What it goes
+by is data: the words of failures (`words`), and the tables of programs, options and statements in each module. A repair
+is made only if nothing speaks against it:
 
 - **Same purpose.** Both run the same program, statement or operation on the same things.
 - **Nothing lost.** The failed call changed nothing, or its correction does it again.
@@ -16,11 +16,12 @@ Limits: English words of widely used tools. What can't be parsed or isn't known 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 
 from cleaner_rl.purify.warrant.edits import edit_refusal
-from cleaner_rl.purify.warrant.other import other_refusal
+from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS, other_refusal
 from cleaner_rl.purify.warrant.python import python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.shell import shell_refusal
@@ -31,6 +32,7 @@ from cleaner_rl.trajectory import S, Turn
 
 __all__ = ["Leftovers", "Unwarranted", "unwarranted"]
 
+PROGRAMS = {CallKind.PYTHON, CallKind.SHELL}
 STOPPED = {Status.TIMEOUT, Status.MEMORY, Status.OUTPUT_LIMIT}
 
 
@@ -57,39 +59,66 @@ def unwarranted(
         leftovers: What may be left of a failed Python program, and who looks at it.
     """
     programs = [call.code for turn in later for call in turn.calls if call.kind is CallKind.PYTHON]
-    reason: Unwarranted | None = None
+    printed = {line for result in correction.results for line in _lines(result.output)}
     for index, (call, result) in enumerate(zip(failed.calls, failed.results, strict=False)):
         if not result.failed:
             continue
         aligned = len(correction.calls) == len(failed.calls)
         candidates = [correction.calls[index]] if aligned else correction.calls
-        reasons = [_of_call(call, result, each, programs, leftovers) for each in candidates]
+        told = words_of(result)
+        if len(failed.calls) == 1 and failed.observation is not None:
+            told = f"{failed.observation.text}\n{told}"  # with the frames of a traceback
+        reasons = [_of_call(call, result, told, each, programs, leftovers) for each in candidates]
         if None not in reasons:
             return reasons[0]
-    return reason
+        if call.kind is CallKind.PYTHON and not printed.issuperset(_lines(result.output)):
+            return Unwarranted.FINDING  # what it printed before it failed may have been used
+    return None
 
 
 def _of_call(
-    call: ToolCall, result: ToolResult, correction: ToolCall, later: Sequence[str], leftovers: Leftovers
+    call: ToolCall, result: ToolResult, told: str, correction: ToolCall, later: Sequence[str], leftovers: Leftovers
 ) -> Unwarranted | None:
-    if result.status is Status.REFUSED:
+    if result.status is Status.REFUSED or result.status in STOPPED:
         return Unwarranted.DENIED
     if call.problem is not None or result.status is Status.MALFORMED:
         return None  # it never reached the tool, and its text is compared by similarity
-    if call.kind is not correction.kind or call.name != correction.name:
+    if call.name != correction.name:
         return Unwarranted.OTHER_PURPOSE
-    told = words_of(result)
+    own = _without_own_words(told, call)
+    if call.kind not in PROGRAMS and INVALID_ARGUMENTS.search(own):
+        # The arguments were wrong, and so may be the kind that they tell.
+        return other_refusal(call.name, call.arguments, correction.arguments, own)
+    if call.kind is not correction.kind:
+        return Unwarranted.OTHER_PURPOSE
     if call.kind is CallKind.PYTHON:
         return python_refusal(call.code, correction.code, told, later, lasting=leftovers is Leftovers.UNCHECKED)
-    if result.status in STOPPED or DENIAL.search(told) or LIMIT.search(told):
+    if DENIAL.search(own) or LIMIT.search(own):
         return Unwarranted.DENIED
     if call.kind is CallKind.SHELL:
         return shell_refusal(call.code, correction.code, told)
     if call.kind is CallKind.SQL:
         return sql_refusal(call.code, correction.code, told)
     if call.kind is CallKind.EDIT:
-        return edit_refusal(call.arguments, correction.arguments, call.code, correction.code, told)
+        return edit_refusal(call.arguments, correction.arguments, own)
     return other_refusal(call.name, call.arguments, correction.arguments, told)
+
+
+def _without_own_words(told: str, call: ToolCall) -> str:
+    """Return what a tool said without the lines of the call that it repeats: these are not its own words."""
+    lines = {line.strip() for value in call.arguments.values() if isinstance(value, str) for line in value.splitlines()}
+    for line in sorted(lines, key=len, reverse=True):
+        if len(line) >= QUOTED:
+            told = re.sub(rf"(?<!\w){re.escape(line)}(?!\w)", "…", told)
+    return told
+
+
+QUOTED = 6
+"""Characters of a line that is taken for one of the call's: shorter ones come in other words."""
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def words_of(result: ToolResult) -> str:

@@ -1,52 +1,61 @@
 """Whether a Python program may stand for one that failed.
 
-It has to be about the same things: most names, attributes and constants of the failed program come again. Where nobody
-replays the result, nothing that the failed program did before it failed may be lost: what it bound and somebody reads
-later, what it changed, and what it called that isn't known to change nothing.
+Its exception has to be one that a mistake in the program raises, and not one that tells something of the data, the
+machine or the code under test. The correction has to be about the same things: the same values but for slips, most of
+the names, no more branches and no new effects. Where nobody replays the result, nothing that the failed program did
+before it failed may be lost (`effects`).
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
+from cleaner_rl.purify.warrant.effects import bound_names, effects, lost_state, missing_names
 from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import alike
+from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
+from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
 
 COVERED = 0.6
 """Of the failed program's words, the share that has to come again."""
+SYNTAX_COVERED = 0.9
+"""The same share for a program that could not be read: there a slip changes little."""
+UNREAD = frozenset({"SyntaxError", "IndentationError", "TabError"})
+MISSING_NAME = frozenset({"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"})
+MISTAKES = frozenset(
+    {
+        *(*UNREAD, *MISSING_NAME, "AttributeError", "TypeError", "KeyError", "IndexError", "ValueError"),
+        *("FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "UnicodeDecodeError", "JSONDecodeError"),
+        *("UFuncTypeError", "MissingSchema", "InvalidURL", "InvalidSchema", "UndefinedVariableError", "SympifyError"),
+        *("MergeError", "InvalidIndexError", "SpecificationError", "OperationalError", "ProgrammingError", "error"),
+        *("FrozenInstanceError", "UnsupportedOperation", "OutOfBoundsDatetime", "ParseException", "BinderException"),
+    }
+)
+"""Exceptions that a mistake in a program raises. Any other is a finding: nobody knows what it is about."""
+DENIED = frozenset(
+    {
+        *("PermissionError", "TimeoutError", "MemoryError", "RecursionError", "ConnectionError", "KeyboardInterrupt"),
+        *("ConnectionRefusedError", "ConnectionResetError", "SSLError", "HTTPError", "URLError", "ReadTimeout"),
+        *("ConnectTimeout", "RateLimitError", "TimeoutExpired", "AuthenticationError", "gaierror", "OSError"),
+    }
+)
 BYPASS = re.compile(
     r"""except\s*(?:\(?(?:Base)?Exception\)?(?:\s+as\s+\w+)?)?\s*:\s*(?:\#.*)?\s*(?:pass|continue|\.\.\.|print)
-      | suppress\(\s*(?:Base)?Exception | verify\s*=\s*False | errors\s*=\s*["'](?:ignore|coerce)
+      | suppress\(\s*(?:Base)?Exception | verify\s*=\s*False | errors\s*=\s*["'](?:ignore|coerce|replace)
       | on_bad_lines\s*=\s*["']skip | check\s*=\s*False | (?:simple)?filter(?:warnings)?\(\s*["']ignore
-      | shell\s*=\s*True | _create_unverified_context | allow_pickle\s*=\s*True | 0o777 | sudo\b""",
+      | shell\s*=\s*True | _create_unverified_context | allow_pickle\s*=\s*True | 0o777 | sudo\b | setrecursionlimit
+      | set_int_max_str_digits | strict\s*=\s*False | validate\s*=\s*False | low_memory""",
     re.VERBOSE,
 )
-FINDING = re.compile(r"^AssertionError\b|\bFAILED\b|\b\d+ failed\b", re.MULTILINE)
-PURE_MODULES = frozenset(
-    {
-        *("math", "cmath", "statistics", "itertools", "functools", "operator", "collections", "re", "json", "string"),
-        *("datetime", "decimal", "fractions", "textwrap", "numpy", "np", "pandas", "pd", "sympy", "sp", "scipy"),
-        *("stats", "calendar", "bisect", "difflib", "hashlib", "base64", "typing", "dataclasses", "copy", "heapq"),
-        *("unicodedata", "zlib", "struct", "enum", "networkx", "nx", "sklearn", "mpmath", "mp", "time", "zoneinfo"),
-    }
-)
-CHANGING = frozenset(
-    {
-        *("open", "exec", "eval", "input", "setattr", "delattr", "next", "compile", "__import__", "breakpoint"),
-        *("append", "extend", "insert", "remove", "pop", "clear", "update", "add", "discard", "setdefault", "popitem"),
-        *("write", "writelines", "writerow", "writerows", "execute", "executemany", "commit", "rollback", "close"),
-        *("to_csv", "to_json", "to_excel", "to_parquet", "to_sql", "to_pickle", "savefig", "save", "dump", "send"),
-        *("post", "put", "delete", "patch", "sort", "reverse", "fit", "fit_transform", "seed", "shuffle", "unlink"),
-        *("mkdir", "makedirs", "rename", "rmdir", "touch", "write_text", "write_bytes", "start", "run", "kill"),
-    }
-)
+FINDING = re.compile(r"\bFAILED\b|\b\d+ failed\b")
+_LAST_LINE = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*)(?:: .*)?$")
+_FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
-_PURE = frozenset(dir(builtins)) - CHANGING
 
 
 def python_refusal(
@@ -61,8 +70,9 @@ def python_refusal(
         later: Programs that ran after the correction.
         lasting: Whether what a failed program left behind lasts, and nobody checks by a replay that it wasn't needed.
     """
-    if FINDING.search(told):
-        return Unwarranted.FINDING
+    raised = exception_type(told)
+    if (reason := _no_mistake(raised, told)) is not None:
+        return reason
     if {_plain(each) for each in BYPASS.findall(correction)} - {_plain(each) for each in BYPASS.findall(failed)}:
         return Unwarranted.BYPASS
     after = _tree(correction)
@@ -71,116 +81,147 @@ def python_refusal(
     before = _tree(failed)
     if before is None:
         # The interpreter reads a program before it runs any of it.
-        return None if alike(failed, correction) >= COVERED else Unwarranted.OTHER_PURPOSE
-    wanted = _words(before)
-    if sum((wanted & _words(after)).values()) < COVERED * sum(wanted.values()):
+        return _unread_refusal(failed, correction, after) if raised in UNREAD else Unwarranted.UNREADABLE
+    if raised == "ModuleNotFoundError" and not _is_misspelt_module(told, after):
+        return Unwarranted.FINDING
+    if not _same_program(before, after, told):
         return Unwarranted.OTHER_PURPOSE
-    return Unwarranted.CHANGED if lasting and _loses(before, after, told, later) else None
+    if raised not in MISSING_NAME and _branches(after) > _branches(before):
+        return Unwarranted.BYPASS
+    done = effects(before) | set(missing_names(told))
+    if any(not any(misspelt(each, other) or other.startswith(each) for other in done) for each in effects(after)):
+        return Unwarranted.OTHER_PURPOSE
+    if lasting and lost_state(before, after, told, _first_line(told), [_tree(each) for each in later]):
+        return Unwarranted.CHANGED
+    return None
 
 
-def _loses(before: ast.Module, after: ast.Module, told: str, later: Sequence[str]) -> bool:
-    ran = _ran(before, told)
-    bound = {name for statement in ran for name in _bound(statement)}
-    if any(_changes(statement, bound) for statement in ran):
-        return True
-    lost = bound - {name for statement in after.body for name in _bound(statement)}
-    read = _unbound_reads(after.body)
-    for program in later:
-        tree = _tree(program)
-        if tree is None:
-            return bool(lost)
-        read |= _unbound_reads(tree.body)
-    return bool(lost & read)
+def exception_type(told: str) -> str:
+    """Return the type of the exception that the last line names, without its module; empty if it names none."""
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    found = _LAST_LINE.match(lines[-1]) if lines else None
+    named = next((line for line in reversed(lines) if re.match(r"[\w.]*(?:Error|Exception|Schema)\b", line)), "")
+    if found is None or (not found.group(1)[0].isupper() and found.group(1) != "error"):
+        found = _LAST_LINE.match(named)
+    return found.group(1) if found else ""
 
 
-def _ran(tree: ast.Module, told: str) -> list[ast.stmt]:
-    """Return the statements that ran, the one that failed included; all, if the traceback doesn't tell."""
+def _no_mistake(raised: str, told: str) -> Unwarranted | None:
+    """Return why an exception doesn't come from a mistake in the program; None if it may."""
+    if raised in DENIED:
+        return Unwarranted.DENIED
+    if not raised:
+        return Unwarranted.DENIED if DENIAL.search(told) or LIMIT.search(told) else Unwarranted.CHANGED
+    if raised not in MISTAKES or FINDING.search(told):
+        return Unwarranted.FINDING
+    # It was raised in somebody's code, which is perhaps what was tried out.
+    return Unwarranted.FINDING if any(not _LIBRARY.search(each) for each in _FRAME.findall(told)) else None
+
+
+def _unread_refusal(failed: str, correction: str, after: ast.Module) -> Unwarranted | None:
+    gone, come = lost_and_new(failed, correction)
+    total = len(words(failed))
+    if len(gone) > (1 - SYNTAX_COVERED) * total or len(come) > max(2, (1 - COVERED) * total):
+        return Unwarranted.OTHER_PURPOSE
+    known = set(re.findall(r"\w+", failed))
+    if any(not any(misspelt(each, other) for other in known) for each in effects(after)):
+        return Unwarranted.OTHER_PURPOSE
+    return None
+
+
+def _is_misspelt_module(told: str, after: ast.Module) -> bool:
+    missing = {each.partition(".")[0] for each in _NO_MODULE.findall(told)}
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(after)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
+    }
+    return bool(missing) and all(any(misspelt(each, other) for other in imported - missing) for each in missing)
+
+
+def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
+    """Return whether a program has most of the words of another, all of its values, and all of its options."""
+    wanted, found = _words(before), _words(after)
+    if sum((wanted & found).values()) < COVERED * sum(wanted.values()):
+        return False
+    if _operators(before) - _operators(after):
+        return False
+    values, others = _values(before), _values(after)
+    come = list((others - values).elements())
+    for each in (values - others).elements():
+        match = next((other for other in come if _same_value(each, other)), None)
+        if match is None:
+            return False
+        come.remove(match)
+    options = _options(before) - _options(after)
+    return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
+
+
+def _is_slip(option: str, after: ast.Module) -> bool:
+    return any(misspelt(option, other) for other in _options(after))
+
+
+def _values(tree: ast.Module) -> Counter[str]:
+    """Return the texts and numbers of a program, those aside that document it."""
+    values: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value is not None and not isinstance(node.value, bool):
+            value = node.value
+            values[value.decode("latin-1") if isinstance(value, bytes) else str(value)] += 1
+    return values
+
+
+def _same_value(first: str, second: str) -> bool:
+    numbers = first.replace(".", "").isdigit() or second.replace(".", "").isdigit()
+    if numbers:
+        return first == second
+    return same_words(first, second) or ("/" in first + second and same_path(first, second))
+
+
+def _options(tree: ast.Module) -> set[str]:
+    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+
+
+def _operators(tree: ast.Module) -> Counter[str]:
+    """Return what a program compares and computes with. (Texts are joined in more ways than by a plus.)"""
+    operators: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            operators.update(type(each).__name__ for each in node.ops)
+        elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add | ast.Mod):
+            operators[type(node.op).__name__] += 1
+    return operators
+
+
+def _branches(tree: ast.Module) -> int:
+    """Return how many ways around something a program has."""
+    kinds = (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.Continue, ast.Break)
+    count = sum(isinstance(node, kinds) for node in ast.walk(tree))
+    count += sum(len(node.ifs) for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    skips = ("get", "dropna", "fillna", "getattr", "setdefault", "isdigit", "isnumeric")
+    return count + sum(isinstance(node, ast.Attribute) and node.attr in skips for node in ast.walk(tree))
+
+
+def _first_line(told: str) -> int | None:
+    """Return the program's own line that the traceback begins with; None if it doesn't tell."""
     lines = [int(next(filter(None, groups))) for groups in _OWN_LINE.findall(told)]
-    if not lines:
-        return tree.body
-    return [each for each in tree.body if each.lineno <= lines[0]]
-
-
-def _changes(statement: ast.stmt, fresh: set[str]) -> bool:
-    """Return whether a statement may change more than the names that it binds."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
-        return False
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Delete | ast.Global | ast.Await | ast.Yield):
-            return True
-        if isinstance(node, ast.AugAssign) and _root(node.target) not in fresh:
-            return True
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            if _root(node) not in fresh:
-                return True
-        if isinstance(node, ast.Call) and not _is_pure(node, fresh):
-            return True
-        if isinstance(node, ast.keyword) and node.arg == "inplace":
-            return True
-    return False
-
-
-def _is_pure(call: ast.Call, fresh: set[str]) -> bool:
-    function = call.func
-    if isinstance(function, ast.Name):
-        return function.id in _PURE or (function.id in fresh and function.id not in CHANGING)
-    if not isinstance(function, ast.Attribute):
-        return False
-    root = _root(function)
-    return function.attr not in CHANGING or (root in fresh and root not in PURE_MODULES and function.attr in _OF_FRESH)
-
-
-_OF_FRESH = frozenset(
-    {"append", "extend", "insert", "remove", "pop", "clear", "update", "add", "discard", "setdefault", "sort"}
-)
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name
-        return
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-
-
-def _unbound_reads(statements: list[ast.stmt]) -> set[str]:
-    """Return the names that are read before the program itself has bound them."""
-    bound: set[str] = set()
-    read: set[str] = set()
-    for statement in statements:
-        used = {
-            node.id
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
-        }
-        own = set(_bound(statement))
-        read |= used - bound - (own if isinstance(statement, ast.FunctionDef | ast.For | ast.With) else set())
-        bound |= own
-    return read
+    return lines[0] if lines else None
 
 
 def _words(tree: ast.Module) -> Counter[str]:
     """Return names, attributes and constants, each as often as it comes."""
-    words: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
-            words[node.id] += 1
+            counted[node.id] += 1
         elif isinstance(node, ast.Attribute):
-            words[node.attr] += 1
+            counted[node.attr] += 1
         elif isinstance(node, ast.Constant):
-            words[repr(node.value)] += 1
-    return words
+            counted[repr(node.value)] += 1
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            counted.update(bound_names(node))
+    return counted
 
 
 @lru_cache(512)

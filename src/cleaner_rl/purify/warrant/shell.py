@@ -1,21 +1,43 @@
 """Whether a shell command may stand for one that failed.
 
-Both are parsed into steps (what `&&`, `||`, `;` and new lines join). All steps but one have to be the same in both, and
-of the kind that can be done twice; the one that differs is the mistake. It has to run the same program on the same
-things, and its failure has to be one of form: the command did nothing.
+Both are parsed into steps. All steps but one have to be the same in both, and those that ran have to be of the kind
+that can be done twice; the one that differs is the mistake. It has to run the same program on the same things but for
+slips, the program has to say that it was called wrongly, and it has to name what was wrong. Programs inside of a
+command (`python -c`, a here-document, a query for `psql`) are compared as such.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
 
+from cleaner_rl.purify.warrant.programs import (
+    ALL_OR_NOTHING,
+    BYPASS,
+    CHANGING_OPTIONS,
+    CHECKERS,
+    DATABASES,
+    EXISTENCE,
+    FORCED,
+    INLINE,
+    LANGUAGES,
+    MOVES,
+    OUTWARD_WORDS,
+    READERS,
+    READING_WORDS,
+    REPEATABLE,
+    REPEATABLE_WORDS,
+    SAME_PROGRAMS,
+)
+from cleaner_rl.purify.warrant.python import python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import alike, misspelt, same_path
+from cleaner_rl.purify.warrant.sql import sql_refusal
+from cleaner_rl.purify.warrant.steps import APPENDED, OVER, Step, program_of, steps
+from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, misspelt, same_path, same_words
 from cleaner_rl.purify.warrant.words import (
+    LACKING,
     NO_SUCH_PACKAGE,
     NO_SUCH_PATH,
     SYNTAX,
@@ -23,111 +45,23 @@ from cleaner_rl.purify.warrant.words import (
     UNKNOWN_OPTION,
 )
 
-if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
-
-JOINTS = frozenset({"&&", "||", ";", "&", ";;", "\n"})
-WRAPPERS = frozenset({"time", "nice", "nohup", "env", "command", "exec", "stdbuf", "xvfb-run"})
-"""Programs that run the one that follows them."""
-RUNNERS = {"poetry": "run", "uv": "run", "pipenv": "run", "npx": "", "bundle": "exec", "pdm": "run", "hatch": "run"}
-SAME_PROGRAMS = (
-    {"python", "python3", "python3.10", "python3.11", "python3.12", "python3.13", "py"},
-    {"pip", "pip3"},
-    {"node", "nodejs"},
-    {"docker-compose", "docker"},
-    {"apt", "apt-get"},
-    {"vi", "vim"},
-    {"egrep", "grep", "fgrep", "rg"},
-)
-READERS = frozenset(
-    {
-        *("ls", "cat", "head", "tail", "grep", "egrep", "fgrep", "rg", "ag", "find", "fd", "wc", "sort", "uniq", "cut"),
-        *("awk", "sed", "tr", "echo", "printf", "pwd", "which", "type", "file", "stat", "du", "df", "ps", "env"),
-        *("printenv", "date", "whoami", "id", "uname", "tree", "less", "more", "nl", "tac", "jq", "yq", "xxd", "od"),
-        *("basename", "dirname", "realpath", "readlink", "column", "seq", "sleep", "true", "test", "[", "hostname"),
-        *("diff", "cmp", "comm", "md5sum", "sha256sum", "strings", "man", "help", "nproc", "free", "uptime", "cal"),
-        *("sqlite3", "psql"),
-    }
-)
-"""They change nothing, unless an option or a redirection says so."""
-READING_WORDS = {
-    "git": {"log", "status", "diff", "show", "branch", "rev-parse", "ls-files", "blame", "remote", "describe", "tag"},
-    "pip": {"list", "show", "freeze", "index", "download", "--version"},
-    "docker": {"ps", "images", "logs", "inspect", "version", "info"},
-    "kubectl": {"get", "describe", "logs", "top", "explain", "version"},
-    "npm": {"ls", "list", "view", "outdated", "--version"},
-    "cargo": {"tree", "metadata", "--version"},
-}
-REPEATABLE = frozenset({"cd", "pushd", "export", "source", ".", "set", "alias", "unset", "ulimit", "shopt", "umask"})
-"""Done twice they leave what they leave when done once. So do these with a word behind them:"""
-REPEATABLE_WORDS = {
-    "mkdir": {"-p", "-pv", "--parents"},
-    "pip": {"install"},
-    "pip3": {"install"},
-    "npm": {"install", "ci", "i"},
-    "git": {"fetch", "add", "init", "config"},
-    "conda": {"activate"},
-    "module": {"load"},
-}
-CHANGING_OPTIONS = {
-    "sed": re.compile(r"^(?:-[nEr]*i|--in-place)"),
-    "find": re.compile(r"^-(?:delete|exec|execdir|ok)$"),
-    "awk": re.compile(r"inplace"),
-    "sort": re.compile(r"^-o"),
-    "psql": re.compile(r"(?i)\b(?:insert|update|delete|drop|create|alter|truncate)\b"),
-    "sqlite3": re.compile(r"(?i)\b(?:insert|update|delete|drop|create|alter)\b"),
-    "git": re.compile(r"^-[dDmM]$|^--delete$|^add$|^remove$"),
-}
-CHECKERS = frozenset(
-    {
-        *("pytest", "tox", "nox", "unittest", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest", "gotestsum"),
-        *("mypy", "pyright", "ruff", "flake8", "pylint", "eslint", "tsc", "black", "isort", "shellcheck", "hadolint"),
-        *("pre-commit", "golangci-lint", "clippy", "rubocop", "prettier", "stylelint", "yamllint", "markdownlint"),
-        *("grep", "egrep", "fgrep", "rg", "ag", "diff", "cmp", "comm", "test", "[", "[[", "ping", "nc", "curl", "wget"),
-        *("pgrep", "systemctl", "pg_isready", "nslookup", "dig", "which", "cargo", "go", "make", "cmake", "gcc", "g++"),
-        *("clang", "javac", "mvn", "gradle", "gradlew", "npm", "yarn", "pnpm", "python", "python3", "node", "ruby"),
-        *("terraform", "ansible-playbook", "docker", "helm", "rustc", "ninja", "bazel", "dotnet", "pip-audit"),
-    }
-)
-"""Programs whose exit code is about what they looked at or built. Of these a failure is a finding, unless the program
-says that it was called wrongly."""
-BYPASS = re.compile(
-    r"""(?:^|\s)(?:
-        sudo | doas | su\ -c | --no-verify | --force(?:-with-lease|-yes|-reinstall)? | -f(?=\s) | --skip\S* | -DskipTests
-      | --no-check\S* | --insecure | -k(?=\s+https?) | --allow-\S+ | --ignore-\S+ | --break-system-packages
-      | --legacy-peer-deps | --no-deps | --user | chmod\ (?:-R\ )?(?:0?777|a\+rwx) | set\ \+e | setenforce
-      | --privileged | --dangerously\S* | --yes-i-really\S* | --assume-yes | --trusted-host | --no-gpg-sign
-      | --no-strict\S* | --exit-zero | --maxfail | --deselect | --exclude-\S+ | -k\ ['"]?not | --noconftest
-      | --no-cov | --passWithNoTests | --disable-\S+ | --unsafe\S* | -W\ ignore | --quiet-failures
-    )
-    | \|\|\s*(?:true\b|:(?=\s|$)|echo\b|exit\ 0) | (?:2|&)>\s*/dev/null | 2>&-
-    | ;\s*(?:true|exit\ 0)\s*$""",
-    re.VERBOSE,
-)
-INLINE = {"python": "-c", "python3": "-c", "node": "-e", "ruby": "-e", "perl": "-e", "bash": "-c", "sh": "-c"}
-PROGRAMS_IN_WORDS = frozenset({"awk", "sed", "jq", "grep", "egrep", "rg", "perl", "find", "psql", "sqlite3", "xargs"})
-"""Programs that have one of their own among the words: there a slip may be anywhere."""
 ALIKE = 0.6
-_MEANT_WRONGLY = (UNKNOWN_COMMAND, UNKNOWN_OPTION, SYNTAX)
+CALLED_WRONGLY = (UNKNOWN_COMMAND, UNKNOWN_OPTION, SYNTAX)
+NO_SUCH_THING = (NO_SUCH_PATH, NO_SUCH_PACKAGE)
+_PYTHON = re.compile(r"python[\d.]*")
+_SLIP = re.compile(r"\b(?:Reference|Syntax|Type|Name)Error\b|NoMethodError")
+_TRACEBACK = re.compile(r'Traceback \(most recent call last\)|^\s*File "/[^"\n]+", line \d+, in ', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a command: a pipeline, or anything that is more than that."""
+class Pair(NamedTuple):
+    """The step that differs in two commands, and what ran beside it."""
 
-    text: str
-    commands: tuple[tuple[str, ...], ...]
-    """The words of each simple command in it, without redirections."""
-    writes: tuple[str, ...]
-    """Files that its output goes to."""
-    plain: bool
-    """Whether it is a pipeline and no loop, function or condition."""
-    background: bool = False
-
-    @property
-    def program(self) -> str:
-        """The program that its last command runs, without what runs it."""
-        return _program(self.commands[-1])[0] if self.commands else ""
+    wrong: Step
+    right: Step
+    ran: list[Step]
+    """The other steps of the failed command that ran."""
+    moved: bool
+    """Whether the correction runs in another folder."""
 
 
 def shell_refusal(failed: str, correction: str, told: str) -> Unwarranted | None:
@@ -139,31 +73,44 @@ def shell_refusal(failed: str, correction: str, told: str) -> Unwarranted | None
         return Unwarranted.BYPASS
     before = steps(failed)
     if before is None:
-        # The shell reads a command before it runs any of it.
-        if not SYNTAX.search(told):
-            return Unwarranted.UNREADABLE
-        return None if alike(failed, correction) >= ALIKE else Unwarranted.OTHER_PURPOSE
+        return _unread_refusal(failed, correction, told)
     pair = _different(before, after)
     if pair is None:
         return Unwarranted.OTHER_PURPOSE
-    wrong, right, others = pair
-    if not (wrong.plain and right.plain) or wrong.background:
+    wrong, right = pair.wrong, pair.right
+    if wrong.document is not None or right.document is not None:
+        return _document_refusal(pair, told)
+    if not all(_repeatable(each) for each in pair.ran):
         return Unwarranted.CHANGED
-    if (reason := _mistake(wrong, right, told)) is not None:
-        return reason
-    if not all(_repeatable(each) for each in others) or not _harmless(wrong, right, told):
+    if not (wrong.plain and right.plain) or wrong.background or right.background:
         return Unwarranted.CHANGED
-    return None
+    if wrong.settings != right.settings or wrong.writes != right.writes:
+        return Unwarranted.OTHER_PURPOSE
+    if any(how == APPENDED for how, _ in wrong.writes) and not UNKNOWN_OPTION.search(told):
+        return Unwarranted.CHANGED
+    return _step_refusal(pair, told)
 
 
 def bypasses(failed: str, correction: str) -> bool:
     """Return whether a command switches a safeguard off that the failed one had on."""
-    had = {match.group().split("/")[0].strip() for match in BYPASS.finditer(failed)}
-    return any(match.group().split("/")[0].strip() not in had for match in BYPASS.finditer(correction))
+    if FORCED.search(correction) and not FORCED.search(failed):
+        return True
+    had = [match.group().split("/")[0].strip() for match in BYPASS.finditer(failed)]
+    had += [word for word in failed.split() if word.startswith("--")]
+    new = [match.group().split("/")[0].strip() for match in BYPASS.finditer(correction)]
+    return any(not any(each == other or misspelt(each.strip("-"), other.strip("-")) for other in had) for each in new)
 
 
-def _different(before: list[Step], after: list[Step]) -> tuple[Step, Step, list[Step]] | None:
-    """Return the one step that differs, and the others of the failed command; None if more than that differs."""
+def _unread_refusal(failed: str, correction: str, told: str) -> Unwarranted | None:
+    """Judge a command that the shell could not read: it ran nothing of the line."""
+    if not SYNTAX.search(told) or "\n" in failed.strip():
+        return Unwarranted.UNREADABLE
+    gone, come = lost_and_new(failed, correction)
+    return None if not gone and len(come) <= 2 else Unwarranted.OTHER_PURPOSE
+
+
+def _different(before: list[Step], after: list[Step]) -> Pair | None:
+    """Return the one step that differs, and the others that ran; None if more than that differs."""
     first = 0
     while first < min(len(before), len(after)) and before[first].text == after[first].text:
         first += 1
@@ -171,119 +118,250 @@ def _different(before: list[Step], after: list[Step]) -> tuple[Step, Step, list[
     while last < min(len(before), len(after)) - first and before[-1 - last].text == after[-1 - last].text:
         last += 1
     old, new = before[first : len(before) - last], after[first : len(after) - last]
-    # Where to begin is a mistake of form as well: `cd` and its like may be new.
-    moved = [each for each in new if each.program in REPEATABLE]
-    new = [each for each in new if each not in moved]
-    if not old and not new and moved and last:
+    moves = [each for each in new if each.program in MOVES]
+    if not old and new == moves and moves and last:
         # The same command from another folder.
-        return before[first], after[-last], before[:first] + before[first + 1 :]
-    gone = [each for each in old if each.program == "cd"]
-    old = [each for each in old if each not in gone]
-    if gone and not moved:
-        return None
-    if len(old) != 1 or len(new) != 1:
-        return None
-    return old[0], new[0], [*before[:first], *before[len(before) - last :]]
+        return _pair(before, first, after[len(after) - last], moved=True)
+    if len(old) == 1 and len(new) == 1:
+        return _pair(before, first, new[0], moved=False)
+    if len(old) == 1 and len(new) == 2 and new[:1] == moves and old[0].program not in MOVES:
+        return _pair(before, first, new[1], moved=True)
+    return None
 
 
-def _mistake(wrong: Step, right: Step, told: str) -> Unwarranted | None:
-    """Return why a failure isn't a mistake of form, or its correction isn't the same call; None if they are."""
-    if len(wrong.commands) != len(right.commands):
+def _pair(before: list[Step], index: int, right: Step, moved: bool) -> Pair:
+    ran = before[:index]
+    for step in before[index + 1 :]:
+        if step.joint == "&&":
+            break  # what follows a failure is not run
+        ran.append(step)
+    return Pair(before[index], right, ran, moved)
+
+
+def _document_refusal(pair: Pair, told: str) -> Unwarranted | None:
+    """Judge a Python program in a here-document: run at once, or written to a file that a later step runs."""
+    wrong, right = pair.wrong, pair.right
+    if wrong.document is None or right.document is None:
         return Unwarranted.OTHER_PURPOSE
-    inline = False
+    if (wrong.commands, wrong.writes, wrong.settings) != (right.commands, right.writes, right.settings):
+        return Unwarranted.OTHER_PURPOSE
+    run = [each for each in pair.ran if _PYTHON.fullmatch(each.program)]
+    if not all(_repeatable(each) for each in pair.ran if each not in run):
+        return Unwarranted.CHANGED
+    if not wrong.writes and not run and _PYTHON.fullmatch(wrong.program):
+        return python_refusal(wrong.document, right.document, told, (), lasting=True)
+    targets = [path for how, path in wrong.writes if how == OVER]
+    if wrong.program != "cat" or len(targets) != 1 or len(run) != 1 or targets[0] not in run[0].text.split():
+        return Unwarranted.CHANGED
+    # The program's own frames are those of a file here.
+    own = re.sub(rf'File "[^"\n]*{re.escape(targets[0].rpartition("/")[2])}"', 'File "<stdin>"', told)
+    return python_refusal(wrong.document, right.document, own, (), lasting=True)
+
+
+def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
+    """Judge the step that differs."""
+    wrong, right = pair.wrong, pair.right
+    if len(wrong.commands) != len(right.commands) or not wrong.commands:
+        return Unwarranted.OTHER_PURPOSE
+    judged = False
     for old, new in zip(wrong.commands, right.commands, strict=True):
-        if old != new:
-            if not _same_call(old, new, told):
-                return Unwarranted.OTHER_PURPOSE
-            inline = inline or _is_inline(old)
-    if any(pattern.search(told) for pattern in _MEANT_WRONGLY):
+        if old == new:
+            continue
+        inner = _inner_refusal(old, new, told)
+        if inner is not None:
+            judged = True
+            if inner.reason is not None:
+                return inner.reason
+        elif not _same_call(old, new, told):
+            return Unwarranted.OTHER_PURPOSE
+    if judged:
         return None
-    program = _program(wrong.commands[-1])[0] if wrong.commands else ""
-    if inline:
-        return None
-    if "Traceback (most recent call last)" in told and not _cannot_open(told):
+    called_wrongly = any(pattern.search(told) for pattern in CALLED_WRONGLY)
+    if _TRACEBACK.search(told) and "can't open file" not in told:
         return Unwarranted.FINDING
-    if NO_SUCH_PATH.search(told) or NO_SUCH_PACKAGE.search(told):
+    if not called_wrongly and not any(pattern.search(told) for pattern in NO_SUCH_THING):
+        return Unwarranted.FINDING if wrong.program in CHECKERS else Unwarranted.CHANGED
+    if not called_wrongly and wrong.program in EXISTENCE and not pair.moved:
+        return Unwarranted.FINDING
+    if called_wrongly:
+        # Before the one that could not be run, others of the pipeline may have been.
+        harmless = all(_reads(words) for words in wrong.commands[:-1])
+    else:
+        harmless = all(_reads(words) or _stops_at_once(words) for words in wrong.commands)
+    return None if harmless else Unwarranted.CHANGED
+
+
+class Judged(NamedTuple):
+    """What was found about a program inside of a command."""
+
+    reason: Unwarranted | None
+
+
+def _inner_refusal(old: tuple[str, ...], new: tuple[str, ...], told: str) -> Judged | None:
+    """Judge the program inside of a command; None if there is none."""
+    (program, words), (other, others) = program_of(old), program_of(new)
+    if program != other:
         return None
-    return Unwarranted.FINDING if program in CHECKERS else Unwarranted.CHANGED
+    code, corrected = _inline(program, words), _inline(program, others)
+    if code is not None and corrected is not None:
+        if _PYTHON.fullmatch(program):
+            own = told.replace('"<string>"', '"<stdin>"')
+            return Judged(python_refusal(code, corrected, own, (), lasting=True))
+        if program in ("bash", "sh"):
+            return Judged(shell_refusal(code, corrected, told))
+        if any(lost_and_new(code, corrected)) or OUTWARD_WORDS.search(code):
+            return Judged(Unwarranted.OTHER_PURPOSE)
+        return Judged(None if _SLIP.search(told) else Unwarranted.FINDING)
+    if program in DATABASES:
+        queries, corrections = _operands(words), _operands(others)
+        different = [(one, two) for one, two in zip(queries, corrections, strict=False) if one != two]
+        if len(queries) == len(corrections) and len(different) == 1 and " " in different[0][0]:
+            return Judged(sql_refusal(*different[0], told))
+    return None
 
 
-def _cannot_open(told: str) -> bool:
-    return "can't open file" in told
+def _inline(program: str, words: tuple[str, ...]) -> str | None:
+    """Return the program that an interpreter is given as a word."""
+    option = INLINE.get(program)
+    if option not in words[:-1]:
+        return None
+    return _bare(words[words.index(option) + 1])
 
 
 def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str) -> bool:
-    """Return whether two simple commands run one program on the same things."""
-    (program, words), (other, others) = _program(old), _program(new)
-    same = program == other or misspelt(program, other) or any({program, other} <= each for each in SAME_PROGRAMS)
-    if not same and same_path(program, other) and "/" in program + other:
-        same = True
-    if not same:
-        return False
-    if _is_inline(old) and _is_inline(new):
-        return alike(" ".join(words), " ".join(others)) >= ALIKE
-    operands, targets = _operands(words), _operands(others)
-    missing = [each for each in operands if each not in targets]
-    added = [each for each in targets if each not in operands]
-    if program in PROGRAMS_IN_WORDS and missing and alike(" ".join(words), " ".join(others)) >= ALIKE:
-        return len(missing) <= 2 and _last_is_kept(operands, targets)
-    if len(missing) > 2 or len(added) > 2 + len(missing):
-        return False
-    if missing and len(missing) * 2 > len(operands) + 1:
-        return False
-    for each in missing:
-        match = next((target for target in added if same_path(each, target) or misspelt(each, target)), None)
-        if match is None:
+    """Return whether two simple commands run one program on the same things, but for what the program found wrong."""
+    (program, words), (other, others) = program_of(old), program_of(new)
+    if program != other and not any({program, other} <= each for each in SAME_PROGRAMS):
+        if not misspelt(program, other) and not ("/" in old[0] + new[0] and same_path(old[0], new[0])):
             return False
-        added.remove(match)
-    # More operands than before: only where the program asked for them.
-    return not added or bool(UNKNOWN_OPTION.search(told))
+        return _split(words) == _split(others) or (_matched(words, others, told, program) is not None)
+    if " ".join(new) in told and old[:2] == new[:2]:
+        return True  # the program itself gave the right call
+    if program in LANGUAGES and SYNTAX.search(told) and f"{program}:" in told:
+        kept = _operands(words)[-1:] == _operands(others)[-1:] or len(_operands(words)) < 2
+        kept = kept and comparisons(" ".join(words)) == comparisons(" ".join(others))
+        return kept and alike(" ".join(words), " ".join(others)) >= ALIKE
+    return _matched(words, others, told, program) is not None
 
 
-def _last_is_kept(operands: list[str], targets: list[str]) -> bool:
-    """Return whether both work on the same file, which is the last word."""
-    if len(operands) < 2 or len(targets) < 2:
+def _matched(words: tuple[str, ...], others: tuple[str, ...], told: str, program: str) -> bool | None:
+    """Return True if all words of a call come again but for slips and for what the program named; None if not."""
+    (options, operands), (new_options, new_operands) = _split(words, program), _split(others, program)
+    gone, come = _without_common(operands, new_operands)
+    if not gone and not come and operands != new_operands:
+        return None  # in another order they mean something else
+    for each in tuple(gone):
+        match = next((one for one in come if _same_operand(each, one, told)), None)
+        if match is None:
+            return None
+        gone.remove(each)
+        come.remove(match)
+    gone_options, come_options = _without_common(options, new_options)
+    values = [each for each in come if _is_value_of(each, others, come_options)]
+    if come and not (come == values and len(come) <= 2 and LACKING.search(told)) and come != [""]:
+        return None
+    unknown = UNKNOWN_OPTION.search(told) is not None
+    for each in tuple(gone_options):
+        match = next((one for one in come_options if misspelt(each.strip("-"), one.strip("-"))), None)
+        if match is None and not (unknown and _is_named(each, told)):
+            return None
+        gone_options.remove(each)
+        if match is not None:
+            come_options.remove(match)
+        elif not come_options and program not in READERS:
+            return None  # what was asked for is dropped
+    return True if len(come_options) <= 2 else None
+
+
+def _same_operand(old: str, new: str, told: str) -> bool:
+    """Return whether one operand is another with a slip that the program named, or in another form."""
+    if same_words(old, new) and not lost_and_new(old, new)[0] and _plainly(old) == _plainly(new):
         return True
-    return operands[-1] == targets[-1] or same_path(operands[-1], targets[-1])
+    if not _is_named(old, told):
+        return False
+    digits = re.findall(r"\d+", old)
+    if digits and digits == re.findall(r"\d+", new) and (old.startswith(new) or new.startswith(old)):
+        return True
+    if "/" in old + new or "." in old + new:
+        return same_path(old, new) or same_words(old, new)
+    return misspelt(old, new) or same_words(old, new)
+
+
+def _plainly(word: str) -> str:
+    return re.sub(r"\W", "", word).lower()
+
+
+def _is_named(word: str, told: str) -> bool:
+    """Return whether the program's message names a word of the call, or its last part."""
+    bare = word.strip("-")
+    if len(bare) == 1:
+        return re.search(rf"(?:option|flag|switch|argument)\S* (?:-- )?['`\"]?-?{re.escape(bare)}\b", told) is not None
+    parts = {bare, *re.split(r"[:=,@]", bare), bare.rstrip("/").rpartition("/")[2]}
+    return any(len(each) > 1 and each in told for each in parts)
+
+
+def _without_common(first: Iterable[str], second: Iterable[str]) -> tuple[list[str], list[str]]:
+    gone, come = list(first), list(second)
+    for each in tuple(gone):
+        if each in come:
+            gone.remove(each)
+            come.remove(each)
+    return gone, come
+
+
+def _is_value_of(operand: str, words: tuple[str, ...], options: list[str]) -> bool:
+    """Return whether an operand is the value of one of these options."""
+    flat = _flat(words)
+    return any(value == operand and option in options for option, value in pairwise(flat))
+
+
+def _split(words: tuple[str, ...], program: str = "") -> tuple[list[str], list[str]]:
+    """Return the options and the operands of a call."""
+    flat = _flat(words)
+    if program == "tar" and flat and not flat[0].startswith("-"):
+        flat[0] = f"-{flat[0]}"
+    options = [each for each in flat if each.startswith("-") and len(each) > 1]
+    if program == "tar":
+        options = [f"-{letter}" for each in options for letter in (each[1:] if each[1] != "-" else ())]
+    return options, [each for each in flat if not each.startswith("-") or each == "-"]
+
+
+def _flat(words: tuple[str, ...]) -> list[str]:
+    """Return words without quotes, and `--option=value` as two."""
+    flat: list[str] = []
+    for word in map(_bare, words):
+        option = re.match(r"(--?[\w-]+|[A-Z_]+)=(.+)", word, re.DOTALL)
+        flat += option.groups() if option else [word]
+    return flat
 
 
 def _operands(words: tuple[str, ...]) -> list[str]:
-    return [word.strip("'\"") for word in words if not word.startswith("-") or word == "-"]
+    return _split(words)[1]
 
 
-def _is_inline(words: tuple[str, ...]) -> bool:
-    program, rest = _program(words)
-    return INLINE.get(program) in rest
+def _bare(word: str) -> str:
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
 
 
 def _repeatable(step: Step) -> bool:
     """Return whether a step that was done before the failure, and again in the correction, leaves the same."""
-    return (
-        step.plain
-        and not step.background
-        and not step.writes
-        and all(_reads(words) or _can_be_repeated(words) for words in step.commands)
-    )
-
-
-def _harmless(wrong: Step, right: Step, told: str) -> bool:
-    """Return whether a step that failed by its form changed nothing that its correction doesn't do again."""
-    if any(path not in right.writes for path in wrong.writes):
+    if step.document is not None:
+        return step.program == "cat" and all(how == OVER for how, _ in step.writes)
+    if not step.plain or step.background or any(how == APPENDED for how, _ in step.writes):
         return False
-    if any(pattern.search(told) for pattern in _MEANT_WRONGLY):
-        # Before the one that could not be run, others of the pipeline may have been.
-        return all(_reads(words) for words in wrong.commands[:-1]) or len(wrong.commands) == 1
-    return all(_reads(words) or _stops_at_once(words) for words in wrong.commands)
+    if step.writes:
+        return all(_reads(words) for words in step.commands)
+    return all(_reads(words) or _can_be_repeated(words) for words in step.commands)
 
 
 def _stops_at_once(words: tuple[str, ...]) -> bool:
-    """Return whether a program does nothing if the one thing that it works on isn't there."""
-    program, rest = _program(words)
-    return program in INLINE or program in CHECKERS or len(_operands(rest)) <= 2
+    """Return whether a program does nothing if one of the things that it works on isn't there."""
+    program, rest = program_of(words)
+    return program in ALL_OR_NOTHING or program in CHECKERS or program in MOVES or len(_operands(rest)) <= 2
 
 
 def _reads(words: tuple[str, ...]) -> bool:
-    program, rest = _program(words)
+    program, rest = program_of(words)
     changing = CHANGING_OPTIONS.get(program)
     if changing is not None and any(changing.search(word) for word in rest):
         return False
@@ -291,86 +369,5 @@ def _reads(words: tuple[str, ...]) -> bool:
 
 
 def _can_be_repeated(words: tuple[str, ...]) -> bool:
-    program, rest = _program(words)
+    program, rest = program_of(words)
     return program in REPEATABLE or bool(rest and rest[0] in REPEATABLE_WORDS.get(program, ()))
-
-
-def _program(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the program that a command runs in the end, and the words behind it."""
-    while words:
-        name, rest = words[0].rpartition("/")[2] if "/" in words[0] else words[0], words[1:]
-        if name in ("sudo", "doas") or name in WRAPPERS:
-            words = tuple(_after_options(rest))
-        elif name == "timeout":
-            words = tuple(_after_options(rest))[1:]
-        elif name in RUNNERS and (not RUNNERS[name] or rest[:1] == (RUNNERS[name],)):
-            words = rest[1:] if RUNNERS[name] else rest
-        elif name.startswith("python") and rest[:1] == ("-m",) and len(rest) > 1:
-            return rest[1], rest[2:]
-        else:
-            return name, rest
-    return "", ()
-
-
-def _after_options(words: tuple[str, ...]) -> Iterator[str]:
-    rest = list(words)
-    while rest and (rest[0].startswith("-") or "=" in rest[0]):
-        rest.pop(0)
-    yield from rest
-
-
-@cache
-def _parser() -> Parser:
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_bash.language()))
-
-
-@lru_cache(256)
-def steps(command: str) -> list[Step] | None:
-    """Return the steps of a command; None if it can't be parsed."""
-    source = command.encode("utf-8", "replace")
-    root = _parser().parse(source).root_node
-    return None if root.has_error else list(_steps(root))
-
-
-def _steps(node: Node) -> Iterator[Step]:
-    for child in node.children:
-        if child.type in ("list", "program"):
-            yield from _steps(child)
-        elif child.is_named and child.type != "comment":
-            following = child.next_sibling
-            yield _step(child, background=following is not None and following.type == "&")
-
-
-def _step(node: Node, background: bool) -> Step:
-    words = tuple(tuple(map(_text, _words(each))) for each in _found(node, "command", "declaration_command"))
-    writes = tuple(
-        _text(each).lstrip("012&>| ")
-        for each in _found(node, "file_redirect")
-        if ">" in _text(each) and "/dev/null" not in _text(each)
-    )
-    plain = not any(True for _ in _found(node, *COMPOUND)) and node.type not in COMPOUND
-    return Step(" ".join(_text(node).split()), words, tuple(each for each in writes if each != "1"), plain, background)
-
-
-COMPOUND = ("for_statement", "while_statement", "if_statement", "case_statement", "function_definition", "heredoc_body")
-
-
-def _found(node: Node, *kinds: str) -> Iterator[Node]:
-    if node.type in kinds:
-        yield node
-        return
-    for child in node.children:
-        yield from _found(child, *kinds)
-
-
-def _words(command: Node) -> Iterator[Node]:
-    for child in command.children:
-        if child.type not in ("file_redirect", "herestring_redirect", "variable_assignment", "heredoc_redirect"):
-            yield child
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
