@@ -1,7 +1,8 @@
 """Runs every benchmark in a short form: `python .ci/benchmarks.py slim|engine [NAME ...]`.
 
 Figures of so few rounds mean nothing, so none of them is judged, but for what must hold at any size: no call is lost or
-answered wrongly, and our batches are those of verl's own loop. The figures of record are in `benchmarks/results/`.
+answered wrongly, our batches are those of verl's own loop, and graders are wrong about few labelled answers. The
+figures of record are in `benchmarks/results/`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMIT_SECONDS = 1_800
 SLIM = {
     "core": "--json --trajectories 200",
+    "grading": "--json",
+    "intervals": "--json --draws 50",
     "log_edits": "--json --rules",
     "log_judging": "--json",
     "purify_logs": "--json --count 200 --repeats 1 --memory",
@@ -32,6 +35,7 @@ SLIM = {
     "sandbox_checkpoint": "--json --cells 20 --rounds 3",
     "sandbox_faults": "--json --calls 800 --kills 8",
     "sandbox_fuzz": "--json --runs 160 --seed 1",
+    "sandbox_tenants": "--json --seconds 8 --rounds 1",
     "sandbox_load": "--json --calls 2000 --outstanding 2000 --connections 500 --mixed-calls 100",
 }
 ENGINE = {
@@ -51,6 +55,13 @@ def faults(figures: Any) -> Iterator[bool]:
     yield figures["left_behind"] == {"processes": [], "files": []}
 
 
+def grading(figures: Any) -> Iterator[bool]:
+    """Graders are wrong about few labelled answers, and have no fault."""
+    yield figures["false_right"] <= 0.005 * figures["pairs"]
+    yield figures["false_wrong"] <= 0.05 * figures["pairs"]
+    yield figures["faults"] == 0
+
+
 def load(figures: Any) -> Iterator[bool]:
     """All calls are answered once, rightly, to their callers; a leak per call would show as memory."""
     loads = [figures["streamed"], figures["connections"], *figures["mixed"].values()]
@@ -66,7 +77,18 @@ def stock(figures: Any) -> Iterator[bool]:
     yield figures["with_calls"] > 0
 
 
-CHECKS: dict[str, Callable[[Any], Iterator[bool]]] = {"sandbox_faults": faults, "sandbox_load": load, "stock": stock}
+def tenants(figures: Any) -> Iterator[bool]:
+    """A hostile tenant costs its neighbour time, and no session and no result."""
+    yield not any(figures[name] for name in ("evicted_across", "lost", "wrong"))
+
+
+CHECKS: dict[str, Callable[[Any], Iterator[bool]]] = {
+    "grading": grading,
+    "sandbox_faults": faults,
+    "sandbox_load": load,
+    "sandbox_tenants": tenants,
+    "stock": stock,
+}
 
 
 def run(name: str, options: str, place: Path) -> None:

@@ -222,17 +222,32 @@ def test_faults_are_told_of(
     stand_in: StandIn, model: Path, problems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cleaner_rl.rollout.runner.PAUSE", 0.0)
-    stand_in.rule = lambda context, seed: RIGHT
-    last = problems.read_text().splitlines()[-1]
-    problems.write_text(problems.read_text().replace(last, last.replace('"truth": "C"', '"truth": "?"')))
+
+    def refuses_3(context: str, seed: int) -> str:
+        if "How many are 3 and" in context:
+            raise web.HTTPBadRequest(text="not this one")
+        return RIGHT
+
+    stand_in.rule = refuses_3
     shown = judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off")
     assert shown.exit_code == 0, shown.output
     assert "| mine | 3 of 4 | 2 | 100.0 [" in shown.output
-    assert "grader: The reference '?'" in shown.output
-    problems.write_text(last.replace('"truth": "C"', '"truth": "?"'))
+    assert "| 75.0 to 100.0 |" in shown.output
+    assert "not this one" in shown.output
+    problems.write_text(problems.read_text().splitlines()[-1])
     shown = judge(stand_in.url, model, problems, tmp_path / "out", "--repair", "off")
     assert shown.exit_code == 1
-    assert "grader: The reference '?'" in shown.stderr
+    assert "not this one" in shown.stderr
+
+
+def test_a_truth_that_no_grader_can_use_is_refused_before_the_model_is_asked(
+    stand_in: StandIn, model: Path, problems: Path, tmp_path: Path
+) -> None:
+    problems.write_text(problems.read_text().replace('"truth": "C"', '"truth": "?"'))
+    shown = judge(stand_in.url, model, problems, tmp_path / "out")
+    assert shown.exit_code == 1
+    assert "4 tasks can't be graded" in shown.output
+    assert not stand_in.requests
 
 
 def test_two_sets_of_one_name_are_refused(model: Path, problems: Path, tmp_path: Path) -> None:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.evaluate import Estimate, Evaluation, RecoveryResult, Repair, read_results, score, score_set
+from cleaner_rl.evaluate import (
+    Estimate,
+    Evaluation,
+    RecoveryResult,
+    Repair,
+    read_results,
+    score,
+    score_set,
+    summary_text,
+)
 from cleaner_rl.evaluate.report import markdown, page, plots, words, write_report
 from tests.evaluate.builders import evaluation, sample, simulated
 
@@ -96,6 +105,39 @@ def test_the_claim_is_repair_off_and_says_so() -> None:
     assert big[1].strip() == "25.0"
     assert "repair off" in text.lower()
     assert "| set | 8 | 1 | 25.0 [" in text
+
+
+def test_bounds_and_endings_are_in_every_form_of_the_report() -> None:
+    judged = [sample("a", 0, True, stop_reason="answered"), sample("b", 0, False, stop_reason="token_limit")]
+    fault = sample("b", 1, None, fault="node gone")
+    found = Evaluation("m", {}, (score_set("set", {Repair.OFF: [*judged, fault]}, 2),))
+    text, html = markdown.markdown(found), page.page(found)
+    assert "| 50.0 to 75.0 |" in text.replace("bounds", "")
+    assert "| set | repair off | 1 (33.3 %) | 1 (33.3 %) | 1 (33.3 %) |" in text
+    assert "| set |  | answered | token limit | left out (fault) |" in text
+    assert "50.0 to 75.0" in html
+    assert "token limit" in html
+    assert "50.0 to 75.0" in summary_text(found)
+    whole = Evaluation("m", {}, (score_set("set", {Repair.OFF: judged}, 1),))
+    assert "bounds" not in markdown.markdown(whole).lower()
+
+
+def test_there_is_no_empty_plot_and_no_legend_of_what_was_not_run() -> None:
+    some = [sample(f"p{n}", 0, n > 1) for n in range(4)]
+    html = page.page(Evaluation("m", {}, (score_set("set", {Repair.OFF: some}, 1),)))
+    assert html.count("<svg") == 1, "pass@1 alone: no call failed, and there is one k"
+    assert "repair on</text>" not in html
+    nothing = Evaluation("m", {}, (score_set("set", {Repair.OFF: [sample("a", 0, None, fault="gone")]}, 1),))
+    assert "<svg" not in page.page(nothing)
+
+
+def test_squares_and_cards_are_labelled() -> None:
+    some = [sample("p/1", n, n == 0) for n in range(4)]
+    html = page.page(Evaluation("m", {}, (score_set("set", {Repair.OFF: some}, 4),)))
+    assert 'title="p/1: 1 of 4">25</i>' in html
+    card = html[html.index('<div class="card">') : html.index("<h2>Scores")]
+    assert "pass@1, repair off" in card
+    assert "1 problem, 4 samples each" in card
 
 
 @pytest.mark.parametrize("repair", list(Repair))

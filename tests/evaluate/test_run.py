@@ -15,8 +15,8 @@ from cleaner_rl.evaluate.recovery import KINDS
 from cleaner_rl.evaluate.run import EvalPlan, EvalProgress, RunMode, run_plan
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig
 from cleaner_rl.rollout import EngineFaultError, journal
-from cleaner_rl.tasks import Grade, Message, Outcome, Task
-from cleaner_rl.trajectory import AnyTrajectory
+from cleaner_rl.tasks import ChoiceGrader, Grade, Grader, Message, Outcome, Task
+from cleaner_rl.trajectory import AnyTrajectory, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.evaluate.standins import RIGHT, WRONG, Rule, RuleEngine, mends, runner, seldom_mends, tasks
 
@@ -140,6 +140,47 @@ def test_what_was_done_is_not_done_again(tmp_path: Path) -> None:
     assert cached == {True: 6}, "and fewer leave the others out"
 
 
+def test_a_rollout_without_a_failed_call_is_not_sampled_again_with_repair(tmp_path: Path) -> None:
+    def fails_on_1(context: str, seed: int) -> str:
+        return mends(context, seed) if "How many are 1 and" in context else RIGHT
+
+    found, engine, _ = ran(tmp_path, EvalPlan({"set": tasks(3)}, samples=2), fails_on_1)
+    stored = {str(each.key): each for each in read(tmp_path)}
+    assert len(stored) == 12
+    on = [each for each in stored.values() if RunMode.of(each.key) is RunMode.ON]
+    for each in on:
+        alone = stored[each.info.other["reused"]]
+        assert (alone.key.task, alone.key.rollout) == (each.key.task, each.key.rollout)
+        if each.key.task != "set/1":
+            assert each.text == alone.text
+    assert sum("/set/0/" in request or "/set/2/" in request for request in engine.requests) == 4
+    (result,) = found.results(EvalPlan({"set": tasks(3)}, samples=2), "m", {}).sets
+    assert all(sum(rate.judged for rate in run.problems.values()) == 6 for run in result.runs.values())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_repair_begins_with_the_failure_of_the_rollout_without_it_whatever_the_engine_draws(
+    tmp_path: Path, again: bool
+) -> None:
+    drawn = iter(range(10_000))
+
+    def never_the_same(context: str, seed: int) -> str:
+        reply = mends(context, seed)
+        return f"Try {next(drawn)}. {reply}" if reply != RIGHT else reply
+
+    if again:  # and so does one whose rollout without repair was there before
+        ran(tmp_path, EvalPlan({"set": tasks(2)}, samples=2, repairs=(Repair.OFF,)), never_the_same)
+    ran(tmp_path, EvalPlan({"set": tasks(2)}, samples=2), never_the_same)
+    stored = {str(each.key): each for each in read(tmp_path)}
+    on = [each for each in stored.values() if RunMode.of(each.key) is RunMode.ON]
+    assert len(on) == 4
+    for each in on:
+        edit = each.turns[0].edit
+        assert edit is not None
+        assert edit.original[0].text == stored[each.info.other["reused"]].turns[0].text
+        assert each.info.other["reused_turns"] == 1
+
+
 def test_a_task_that_asks_something_else_is_run_again(tmp_path: Path) -> None:
     old = Task("set/0", (Message("user", "How many?"),), "choice", "C")
     new = Task("set/0", (Message("user", "How many now?"),), "choice", "C")
@@ -196,6 +237,33 @@ def test_a_graders_fault_is_no_wrong_answer(tmp_path: Path) -> None:
 
     (sample,) = asyncio.run(go()).samples[RunMode.OFF].values()
     assert (sample.right, sample.fault) == (None, "grader: the verifier died")
+
+
+def test_after_a_graders_fault_the_next_run_grades_the_same_rollouts_and_samples_none(tmp_path: Path) -> None:
+    plan = EvalPlan({"set": tasks(3)}, samples=2)
+
+    class Broken:
+        async def grade(self, task: Task, text: str) -> Grade:
+            return Grade(Outcome.FAULT, None, "the verifier died")
+
+    async def go(engine: RuleEngine, graders: dict[str, Grader]) -> Evaluation:
+        async with runner(engine, graders) as made:
+            with open_cache(tmp_path, SETTINGS, plan.tasks) as kept:
+                return (await run_plan(plan, made, kept)).results(plan, "m", {})
+
+    def stored() -> dict[str, tuple[str, object]]:
+        return {str(each.key): (each.text, each.stop_reason) for each in read(tmp_path)}
+
+    first = asyncio.run(go(RuleEngine(lambda context, seed: RIGHT), {"choice": Broken()}))
+    assert first.faults.total() == 12
+    before = stored()
+    assert {reason for _, reason in before.values()} == {StopReason.ANSWERED}, "they are kept as they ended"
+    engine = RuleEngine(lambda context, seed: WRONG)
+    again = asyncio.run(go(engine, {"choice": ChoiceGrader()}))
+    assert not engine.requests, "a new draw would be another answer"
+    assert again.sets[0].runs[Repair.OFF].figures["pass@1"].value == 1.0
+    assert stored() == before
+    assert not again.faults
 
 
 def test_an_interrupted_run_keeps_what_is_finished(tmp_path: Path) -> None:

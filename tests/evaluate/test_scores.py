@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.evaluate import Evaluation, Rate, Repair, ResultsError, read_results, score, score_set
+from cleaner_rl.evaluate import Evaluation, Rate, Repair, ResultsError, read_results, score, score_set, write_report
 from tests.evaluate.builders import evaluation, sample, simulated
 
 
@@ -45,6 +45,15 @@ def test_a_fault_is_absent_and_counted_apart() -> None:
     assert set(with_faults.problems) == {"a", "b"}
 
 
+def test_what_is_left_out_has_bounds() -> None:
+    judged = [sample("a", 0, True), sample("a", 1, False), sample("b", 0, True)]
+    faults = [sample("b", 1, None, fault="node gone"), sample("c", 0, None, fault="node gone")]
+    # a: 1/2 either way; b: 1/2 or 1; c: 0 or 1.
+    assert score([*judged, *faults]).bounds == pytest.approx((1 / 3, 2.5 / 3))
+    assert score(judged).bounds is None
+    assert score(faults).bounds == (0.0, 1.0), "nothing is known"
+
+
 def test_pass_at_k_rests_on_problems_with_enough_samples() -> None:
     run = score([*(sample("a", n, n == 0) for n in range(4)), *(sample("b", n, True) for n in range(3))])
     assert run.figures["pass@2"].problems == 2
@@ -78,6 +87,19 @@ def test_results_survive_json(tmp_path: Path) -> None:
     assert Evaluation.from_json(json.loads(text)) == found
     (tmp_path / "results.json").write_text(text)
     assert read_results(tmp_path) == read_results(tmp_path / "results.json") == found
+
+
+def test_results_from_before_bounds_and_intervals_here_are_still_read(tmp_path: Path) -> None:
+    values = json.loads(json.dumps(evaluation(("aime24",)).to_json()))
+    for each in values["sets"]:
+        del each["difference"]["here_low"], each["difference"]["here_high"]
+        for run in each["runs"].values():
+            del run["bounds"]
+    (tmp_path / "results.json").write_text(json.dumps(values))
+    found = read_results(tmp_path)
+    assert found.sets[0].difference is not None
+    assert found.sets[0].difference.here_low is None
+    write_report(found, tmp_path / "again")
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"format": 99}', "no json", '{"format": 1}'])

@@ -19,8 +19,8 @@ from cleaner_rl.rollout import (
     rollout,
 )
 from cleaner_rl.sandbox import SessionRequest, Tier
-from cleaner_rl.tasks import ChoiceGrader, Grade, Outcome, RewardScale, Task
-from cleaner_rl.trajectory import RepairMode, StopReason, TokenSpan, Trajectory
+from cleaner_rl.tasks import ChoiceGrader, Grade, Outcome, RewardScale, Task, without_thinking
+from cleaner_rl.trajectory import RepairMode, StopReason, TextSpan, TokenSpan, Trajectory, Turn
 from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, BrokenScores, ScriptedEngine, call, node, token_model
 from tests.rollout.test_loop import FakeSandbox, assert_exact
 from tests.sandbox.conftest import needs
@@ -71,7 +71,36 @@ async def test_a_rollout_that_ends_with_a_call_has_no_answer() -> None:
 
 
 @asynchronous
-async def test_faults_and_wall_time_are_not_graded() -> None:
+async def test_thinking_that_was_cut_off_gets_the_reward_of_a_wrong_answer() -> None:
+    cut = await finished(ScriptedEngine(["<think>Maybe the answer: C? No, because"]))
+    assert (cut.success, cut.reward, cut.info.answer) == (False, -1.0, None)
+    assert "thinking" in (cut.info.grade or "")
+    thought = await finished(ScriptedEngine(["Maybe the answer: B?</think>The answer: C"]))
+    assert (thought.success, thought.reward) == (True, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "read"),
+    [
+        ("<|im_start|>assistant\n<think>\n", "Maybe \\boxed{C}? No, because", None),
+        ("<|im_start|>assistant\n<think>\n", "Maybe A?</think>It is \\boxed{C}.", "It is \\boxed{C}."),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "It is \\boxed{C}.", "It is \\boxed{C}."),
+        ("[/INST][THINK]", "Maybe \\boxed{C}? No, because", None),
+        ("What does <think> do?<|im_end|>\n<|im_start|>assistant\n", "It is \\boxed{C}.", "It is \\boxed{C}."),
+    ],
+)
+def test_thinking_that_the_template_opened_is_thinking(prompt: str, text: str, read: str | None) -> None:
+    class Says:
+        def answer(self, turn: Turn[TextSpan]) -> str:
+            return turn.text
+
+    rollout = Trajectory(TextSpan(prompt), (Turn(TextSpan(text)),))
+    assert without_thinking(answer(rollout, Says())) == read  # type: ignore[arg-type]
+
+
+@asynchronous
+async def test_faults_and_wall_time_are_not_graded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_rl.tasks.grading.PAUSE", 0.0)
     broken = await finished(ScriptedEngine([EngineFaultError("gone")]))
     late = await finished(ScriptedEngine([None]), budget=RolloutBudget(seconds=0.1))
     unjudged = await finished(ScriptedEngine(["C"]), graders={"choice": Unable()})

@@ -78,7 +78,7 @@ async def scripted(*statuses: int) -> AsyncIterator[tuple[str, list[Any]]]:
         if left:
             return web.Response(status=left.pop(0), text="<h1>no JSON here</h1>")
         if request.path == "/v1/sessions":
-            return web.json_response({"session": "made"}, status=201)
+            return web.json_response({"session": "0" * 32}, status=201)
         calls = enumerate(sent[-1].get("calls", ()))
         lines = [json.dumps({"id": call["id"], "index": index, "status": "ok"}) + "\n" for index, call in calls]
         return web.Response(text="".join(lines))

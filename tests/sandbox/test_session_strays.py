@@ -149,3 +149,34 @@ def test_a_cell_may_take_away_its_outputs(t2: Driver) -> None:
     cells = Cells(t2)
     assert cells.show("import sys\nprint(1)\nkept, sys.stdout = sys.stdout, None") == "1\n"
     assert cells.show("sys.stdout = kept\nprint(2)") == "2\n"
+
+
+GHOST = """
+import _thread, ctypes, os, socket, time
+def serve():
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("\\0ghost")
+    listener.listen()
+    os.write(write, b"1")
+    time.sleep(600)
+read, write = os.pipe()
+if os.fork() == 0:
+    _thread.start_new_thread(serve, ())
+    ctypes.CDLL(None).syscall(60, 0)
+os.read(read, 1)
+"""
+CALL_GHOST = "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0ghost')"
+
+
+def test_finding_a_process_whose_first_thread_ended_is_gone_with_its_cell(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("x = 1")
+    cells.fail(GHOST + "1 / 0")
+    cells.fail(CALL_GHOST)
+    assert living(cells) == 2
+
+
+def test_finding_a_process_whose_first_thread_ended_is_an_obstacle(t2: Driver) -> None:
+    cells = Cells(t2)
+    assert "process" in cells.run(GHOST + "os.close(read); os.close(write); del read, write").not_checkpointable
+    cells.show(CALL_GHOST)

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.sandbox import BARE, Cell, Limits, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
+from cleaner_rl.sandbox import (
+    BARE,
+    Cell,
+    Limits,
+    Node,
+    NodeConfig,
+    RollbackDeclinedError,
+    Session,
+    SessionLostError,
+    SessionRequest,
+    Tier,
+)
 from cleaner_rl.sandbox.node.store import NoRoomError
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import needs
@@ -101,6 +113,34 @@ async def test_what_came_with_a_sessions_cells_counts_as_long_as_they_are_kept()
 
 
 @asynchronous
+async def test_finding_cells_are_counted_as_the_bytes_that_they_take() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(REQUEST)
+        before = session.held_bytes
+        await session.run(Cell("1", stdin="x" * (5 << 20) + "\N{GRINNING FACE}"))
+        assert session.held_bytes - before > 20 << 20, "one wide character makes all of them four bytes wide"
+
+
+@asynchronous
+async def test_finding_a_session_that_ended_holds_no_cells_and_an_idle_one_no_request() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(REQUEST)
+        await session.run(Cell("1", files={"a": bytes(5 << 20)}))
+        assert session._link._unsent.obj == b""
+        await session.close()
+        assert session._committed == []
+
+
+@asynchronous
+async def test_finding_what_cells_printed_and_were_called_is_not_held() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        session = await node.open_session(replace(REQUEST, keep_chars=1 << 20))
+        outcome = await session.run(Cell("print('x' * 1_000_000)", request_id="y" * 1_000_000))
+        assert len(outcome.result.output) == 1_000_001
+        assert len(pickle.dumps(session._committed)) < 1_000
+
+
+@asynchronous
 async def test_what_a_cells_own_process_holds_counts_for_its_session() -> None:
     fork = "import os, time\nif os.fork() == 0:\n    y = b'1' * (100 << 20)\n    open('made', 'w')\n    time.sleep(60)"
     made = "while not os.path.exists('made'): time.sleep(0.01)"
@@ -130,13 +170,28 @@ async def test_sessions_keep_to_their_memory_after_each_cell_and_those_idle_for_
 
 
 @asynchronous
-async def test_a_session_that_was_used_just_now_is_not_closed_for_the_memory_of_another() -> None:
+async def test_finding_a_cell_that_takes_the_memory_of_sessions_in_use_fails_and_no_session_is_lost() -> None:
     async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)) as node:
         small, large = [await node.open_session(REQUEST) for _ in range(2)]
         await small.run(FILL.format(0, 60))
-        assert (await large.run(FILL.format(1, 160))).committed, "it has its answer"
-        assert "memory" in large.lost
+        await large.run("y = 1")
+        outcome = await large.run(FILL.format(1, 160))
+        assert (outcome.result.status, outcome.committed, outcome.unrepeatable) == (Status.MEMORY, False, False)
         assert (await small.run("len(x) >> 20")).result.output == "60\n"
+        failed = await large.run("1 / 0")
+        assert (failed.result.status, large.lost) == (Status.ERROR, ""), "its next failure is no fault"
+        assert (await large.run("y")).result.output == "1\n"
+
+
+@asynchronous
+async def test_finding_hoarding_sessions_of_one_owner_can_give_back_and_go_on() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=300)) as node:
+        sessions = [await node.open_session(REQUEST) for _ in range(3)]
+        statuses = [(await session.run(FILL.format(0, 130))).result.status for session in sessions]
+        assert statuses == [Status.OK, Status.OK, Status.MEMORY]
+        assert (await sessions[0].run("x = None")).result.status is Status.OK
+        assert (await sessions[2].run(FILL.format(0, 130))).result.status is Status.OK
+        assert [session.lost for session in sessions] == [""] * 3
 
 
 @asynchronous
@@ -180,6 +235,32 @@ async def test_finding_the_places_of_one_owner_are_not_taken_by_another() -> Non
         # Who comes third takes a place of the first that has more than its share.
         assert not (await node.open_session(REQUEST, "carol")).lost
         assert sum(not session.lost for session in bob + alice) == 3
+
+
+@asynchronous
+async def test_finding_an_owner_without_a_session_finds_a_place_though_another_uses_all_that_it_can_get() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=4)) as node:
+        alice = [await node.open_session(REQUEST, "alice", owners=2) for _ in range(3)]
+        with pytest.raises(NoRoomError):
+            await node.open_session(REQUEST, "alice", owners=2)
+        bob = await node.open_session(REQUEST, "bob", owners=2)
+        assert [session.lost for session in (*alice, bob)] == [""] * 4
+        with pytest.raises(NoRoomError):
+            await node.open_session(REQUEST, "bob", owners=2)
+        alice[0].used -= node.config.session_grace
+        assert not (await node.open_session(REQUEST, "alice", owners=2)).lost, "its own idle one made room"
+
+
+@asynchronous
+async def test_finding_a_state_is_rebuilt_for_no_longer_than_a_call_may_take() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), checkpoints=1, maxima=Limits(wall_seconds=0.5))
+    async with Node(config) as node:
+        session = await node.open_session(REQUEST)
+        for _ in range(6):
+            assert (await session.run("import time; time.sleep(0.2)")).committed
+        with pytest.raises(RollbackDeclinedError, match="longer than a call may"):
+            await session.rollback(4)
+        assert session.rebuild_seconds < 1.0
 
 
 @asynchronous

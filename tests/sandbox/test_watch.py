@@ -119,3 +119,38 @@ def test_what_was_waited_before_the_run_is_none_of_it(look: Look) -> None:
 def test_no_run_waits_longer_than_it_is_there(look: Look) -> None:
     look(main=("R", 0.01, 0.02))
     assert look(main=("R", 0.01, 5.0)) == pytest.approx(2 * LOOK)
+
+
+def used(monkeypatch: pytest.MonkeyPatch, short: tuple[str, float, float], waited_for: float = 0.0) -> float:
+    """Return what counts as the CPU time of four seconds in which each look sees another short process."""
+    machine = Machine()
+    monkeypatch.setattr(time, "monotonic", lambda: machine.now)
+    tree = Tree(machine, machine.now)
+    cpu = 0.0
+    for number in range(160):
+        machine.now += LOOK
+        machine.processes = {"2": ("S", waited_for * number / 160, 0.0), str(number + 3): short}
+        cpu = tree.look()[0]
+    return cpu
+
+
+def test_finding_short_processes_that_nobody_waits_for_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert used(monkeypatch, ("R", 0.0005, 0.0)) == pytest.approx(4.0, rel=0.1)
+
+
+def test_short_processes_that_wait_for_a_cpu_are_estimated_by_what_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert used(monkeypatch, ("R", 0.0005, 0.0005)) == pytest.approx(2.0, rel=0.1)
+
+
+def test_an_estimate_near_what_was_counted_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert used(monkeypatch, ("R", 0.0005, 0.0), waited_for=2.5) == pytest.approx(2.5 + 0.08, rel=0.1)
+
+
+def test_short_processes_that_sleep_use_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert used(monkeypatch, ("S", 0.0005, 0.0)) == pytest.approx(0.08)
+
+
+def test_finding_a_process_that_ends_while_its_threads_are_listed_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Proc, "names", lambda _self, _path: [])
+    with pytest.raises(ProcessLookupError):
+        Proc(-1).threads("2")

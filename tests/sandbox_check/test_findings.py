@@ -12,11 +12,18 @@ from tests.sandbox.conftest import needs
 from tests.sandbox_check.test_attacks import breaches
 
 FINDINGS = [
+    "clone_parent",
     "memory_page_tables",
+    "memory_page_tables_by_a_name",
+    "memory_without_a_first_thread",
+    "dodge_name_like_a_field_then_die",
     "memory_mappings",
     "memory_file_locks",
+    "memory_locks_on_pipes",
+    "memory_locks_beside_a_long_path",
     "memory_open_file_locks",
     "memory_epoll",
+    "memory_behind_many_copies",
     "memory_pipes_of_many_processes",
     "memory_spliced_pages",
     "memory_sent_pages",

@@ -62,6 +62,30 @@ def test_g1_a_grader_that_raises_is_a_fault_with_its_name() -> None:
     assert "ZeroDivisionError" in str(judged.reason)
 
 
+@pytest.mark.parametrize(("task_fault", "attempts"), [(False, 3), (True, 1)])
+def test_a_fault_is_graded_again_unless_it_is_the_tasks(
+    task_fault: bool, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Down:
+        asked = 0
+
+        async def grade(self, problem: Task, text: str) -> Grade:
+            self.asked += 1
+            return Grade(Outcome.FAULT, None, "down", task_fault=task_fault)
+
+    class Restarted(Down):
+        async def grade(self, problem: Task, text: str) -> Grade:
+            judged = await super().grade(problem, text)
+            return judged if self.asked < 3 else Grade(Outcome.RIGHT)
+
+    monkeypatch.setattr("cleaner_rl.tasks.grading.PAUSE", 0.0)
+    down, restarted = Down(), Restarted()
+    assert asyncio.run(grade(task(), "\\boxed{5}", {"math": down})).outcome is Outcome.FAULT
+    assert down.asked == attempts
+    recovered = asyncio.run(grade(task(), "\\boxed{5}", {"math": restarted})).outcome
+    assert recovered is (Outcome.FAULT if task_fault else Outcome.RIGHT)
+
+
 def test_an_unknown_grader_is_an_error_of_the_setup() -> None:
     with pytest.raises(LookupError, match=r"'math'.*'choice'"):
         asyncio.run(grade(task(), "", {"choice": ChoiceGrader()}))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.tasks import Case, Cases, CodeGrader, CodeRun, Grade, Outcome, Task, call_case
-from cleaner_rl.tasks.grading.cases import same_output
+from cleaner_rl.tasks.grading.cases import same_output, same_value
 from cleaner_rl.tasks.grading.runner import literal, whole_program
 from cleaner_rl.tools import Status, ToolResult
 from tests.tasks.builders import LocalExecutor, code_task, fenced, task
@@ -257,10 +257,52 @@ def test_cancelling_reaches_the_executor() -> None:
         ("", "0", False),
         ("nan", "nan", True),
         ("1 a", "1.0 a", False),
+        ("0.3333333333", "0.333333", True),
+        ("1.9999999999", "2.0", True),
+        ("1e-17", "0.0", True),
+        ("2e-7", "1e-7", False),
+        ("3.0000000001", "3", False),
+        ("100000.0", "100000", True),
+        ("Infinity", "inf", True),
+        ("7", "007", False),
+        ("1_000", "1000", False),
+        ("٣", "3", False),
     ],
 )
 def test_outputs_are_compared_by_lines_and_numbers(printed: str, wanted: str, same: bool) -> None:
     assert same_output(printed, wanted) is same
+
+
+@pytest.mark.parametrize(
+    ("given_value", "wanted", "same"),
+    [
+        (True, 1, False),
+        (1, True, False),
+        ([1, [True]], [1, [1]], False),
+        (3.0, 3, True),
+        ("3", 3, False),
+        (0.30000000000000004, 0.3, True),
+        ([0.30000000000000004], [0.3], True),
+        ({"a": 1}, {"a": 1.0}, True),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ([1, 2], [2, 1], False),
+        (float("nan"), 1, False),
+        (None, None, True),
+        (None, 0, False),
+    ],
+)
+def test_values_are_compared_with_their_types(given_value: object, wanted: object, same: bool) -> None:
+    assert same_value(given_value, wanted) is same
+
+
+def test_a_set_is_no_list_and_a_tuple_is_one() -> None:
+    problem = code_task(call_case([1, 2], {}, [1, 2]), entry="f")
+    grader = CodeGrader(LocalExecutor())
+    outcomes = [
+        asyncio.run(grader.grade(problem, fenced(f"def f(a, b): return {value}"))).outcome
+        for value in ("{a, b}", "(a, b)", "frozenset((a, b))", "map(int, (a, b))")
+    ]
+    assert outcomes == [Outcome.WRONG, Outcome.RIGHT, Outcome.WRONG, Outcome.RIGHT]
 
 
 @given(st.text(), st.text())

@@ -53,7 +53,7 @@ def test_a_run_that_goes_on_leaves_no_trace_of_the_steps_that_it_does_again(brok
     assert steps(store, Phase.TRAINING) == [1, 2, 3, 4, 5]
     assert steps(store, Phase.EVALUATION) == [1, 2, 4, 5]  # that of the checkpoint is made when it goes on
     assert pass_rates(store)["t"].passed == 2
-    assert {step: float(rates["t"]) for step, (rates, _) in evaluations(store).items()} == {1: 0, 2: 0, 4: 1, 5: 1}
+    assert {step: rates["t"].share for step, (rates, _) in evaluations(store).items()} == {1: 0, 2: 0, 4: 1, 5: 1}
     lines = [json.loads(line) for line in (broken / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["metrics"]["reward"]) for line in lines] == [(1, 0), (2, 0), (3, 0), (4, 1), (5, 1)]
 

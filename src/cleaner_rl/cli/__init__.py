@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, Later] = {
         "cleaner_rl.cli.plugins", "List installed plug-ins (call formats, graders, tools, …) and check them."
     ),
     "purify": Later("cleaner_rl.cli.purify", "Repair agent logs, and write training data."),
+    "regrade": Later("cleaner_rl.cli.regrade", "Grade the stored rollouts of a run again.", "eval,rollout,sandbox"),
     "rollout": Later(
         "cleaner_rl.cli.rollout",
         "Run a model on tasks, with repair, and store its trajectories.",

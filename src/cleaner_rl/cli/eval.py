@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,8 @@ import click
 
 from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
+from cleaner_rl.cli.progress import Update, progress
 from cleaner_rl.evaluate import (
-    EvalPlan,
     Evaluation,
     Repair,
     evaluate,
@@ -49,6 +47,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @model_options.engine
 @click.option("--name", help="Name of this model or checkpoint in the results and the cache. Default: --model.")
+@click.option("--limit", type=COUNT, help="Use only the first problems of each set, this many.")
 @click.option(
     "--samples", type=COUNT, default=16, show_default=True, help="Rollouts of each problem, with repair and without."
 )
@@ -77,6 +76,8 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--top-p", type=SHARE, default=0.6, show_default=True, help="Nucleus sampling; 1 samples from all tokens."
 )
+@model_options.top_k
+@model_options.template
 @model_options.turns
 @click.option(
     "--tokens",
@@ -134,6 +135,7 @@ async def _evaluate(name: str, out: Path, chosen: dict[str, Any]) -> Evaluation:
         config=PurifyConfig(attempts=chosen["attempts"]),
         failures=chosen["recovery"],
         seed=chosen["seed"],
+        limit=chosen["limit"],
     )
     connection = model_options.connection(chosen)
     async with (
@@ -148,7 +150,7 @@ async def _evaluate(name: str, out: Path, chosen: dict[str, Any]) -> Evaluation:
         ) as runner,
     ):
         model_options.show_notes(runner)
-        with _bar(plan) as done:
+        async with progress("eval", sum(1 for _ in plan.jobs())) as update:
             return await evaluate(
                 plan,
                 runner,
@@ -158,36 +160,29 @@ async def _evaluate(name: str, out: Path, chosen: dict[str, Any]) -> Evaluation:
                 settings={
                     "engine": chosen["engine"],
                     **asdict(connection.sampling),
+                    **({"template": dict(connection.template)} if connection.template else {}),
                     "tool_seconds": chosen["tool_seconds"],
                 },
                 cache=chosen["cache"],
-                done=done,
+                done=_counted(update),
             )
 
 
-@contextmanager
-def _bar(plan: EvalPlan) -> Iterator[Callable[[AnyTrajectory, bool], None]]:
-    """A progress bar on a terminal: how far it is, failed calls per trajectory, and tokens per second."""
+def _counted(update: Update) -> Callable[[AnyTrajectory, bool], None]:
+    """Counts rollouts, and says how many tokens per second are sampled and how many calls fail."""
     begun = time.monotonic()
-    lengths = failed = seen = 0
-    with click.progressbar(
-        length=sum(1 for _ in plan.jobs()),
-        label="eval",
-        file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
-        item_show_func=lambda shown: shown,
-    ) as bar:
+    lengths = failed = sampled = done = 0
 
-        def done(trajectory: AnyTrajectory, cached: bool) -> None:
-            nonlocal lengths, failed, seen
-            if not cached:
-                sample = measure(trajectory)
-                lengths, failed, seen = (
-                    lengths + sample.sampled + sample.lookahead,
-                    failed + sample.failed_first,
-                    seen + 1,
-                )
-            speed = lengths / (time.monotonic() - begun)
-            bar.update(1, f"{speed:,.0f} tokens/s, {failed / seen:.2f} failed calls each" if seen else "from the cache")
+    def count(trajectory: AnyTrajectory, cached: bool) -> None:
+        nonlocal lengths, failed, sampled, done
+        done += 1
+        if not cached:
+            sample = measure(trajectory)
+            lengths += sample.sampled + sample.lookahead
+            failed += sample.failed_first
+            sampled += 1
+        speed = lengths / (time.monotonic() - begun)
+        note = f"{speed:,.0f} tokens/s, {failed / sampled:.2f} failed calls each" if sampled else "from the cache"
+        update(done, note)
 
-        yield done
+    return count

@@ -8,6 +8,7 @@ import click
 
 from cleaner_rl.cli.options import AT_LEAST_0, COUNT
 from cleaner_rl.rollout import Connection, EngineKind, RolloutRunner, Sampling, TokenModel
+from cleaner_rl.tools import read_json
 
 model = click.option(
     "--model",
@@ -28,6 +29,13 @@ temperature = click.option(
     default=1.0,
     show_default=True,
     help="Sampling temperature; 1 samples from the model itself.",
+)
+top_k = click.option("--top-k", type=COUNT, help="Sample from the most likely tokens, this many. Default: all tokens.")
+template = click.option(
+    "--template",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Argument of the chat template, such as enable_thinking=false; the value is JSON, or text; repeatable.",
 )
 window = click.option("--window", type=COUNT, help="Context window in tokens. Default: what the server says.")
 turns = click.option("--turns", type=COUNT, default=16, show_default=True, help="Turn budget of one rollout.")
@@ -51,10 +59,24 @@ def connection(chosen: dict[str, Any]) -> Connection:
         chosen["model"],
         EngineKind(chosen["engine"]),
         window=chosen["window"],
-        sampling=Sampling(chosen["temperature"], chosen["top_p"], chosen.get("top_k")),
+        sampling=Sampling(chosen["temperature"], chosen["top_p"], chosen["top_k"]),
         token=chosen["token"],
         patience=chosen["patience"],
+        template=dict(map(_argument, chosen["template"])),
     )
+
+
+def _argument(written: str) -> tuple[str, object]:
+    """One argument of the chat template."""
+    key, equals, value = written.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(
+            f"'{written}' is not KEY=VALUE, such as enable_thinking=false", param_hint="--template"
+        )
+    try:
+        return key, read_json(value)
+    except ValueError:
+        return key, value
 
 
 def sandbox(chosen: dict[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import click
 
 from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
+from cleaner_rl.cli.progress import progress
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.rollout import Purifier, RolloutBudget, RolloutSummary, collect, open_runner
 from cleaner_rl.sandbox import open_sandbox
@@ -67,7 +65,8 @@ ELSEWHERE = (
 @click.option(
     "--top-p", type=SHARE, default=1.0, show_default=True, help="Nucleus sampling; 1 samples from all tokens."
 )
-@click.option("--top-k", type=COUNT, help="Sample from the most likely tokens, this many. Default: all tokens.")
+@model_options.top_k
+@model_options.template
 @model_options.turns
 @click.option(
     "--tokens",
@@ -128,7 +127,7 @@ ELSEWHERE = (
     type=click.IntRange(min=0),
     default=2,
     show_default=True,
-    help="How often a rollout that ended in an infrastructure fault is retried.",
+    help="How often a rollout is sampled again after a fault of the engine or the sandbox.",
 )
 @model_options.patience
 @options.as_json
@@ -142,7 +141,8 @@ def rollout(**chosen: Any) -> None:
           --url http://127.0.0.1:8000 --samples 8 --out runs/first
 
     Trajectories land in OUT/trajectories a few seconds after they end. Killed, the same command goes on where it
-    was: no task is lost, none is done twice. A fault of an engine or the sandbox is tried again, then kept as a fault.
+    was: no task is lost, none is done twice. A fault of an engine or the sandbox is tried again, then kept as a fault,
+    and tried once more by the next run. After a fault of its grader, a rollout is graded again, never sampled again.
     """
     output: Path = chosen["output"]
     with serving.explained():
@@ -152,8 +152,8 @@ def rollout(**chosen: Any) -> None:
     click.echo(json.dumps(summary.to_json()) if chosen["as_json"] else _table(summary, output))
     if summary.only_faults:
         raise click.ClickException(
-            f"every rollout ended in a fault; the most frequent one: {summary.only_faults}. Fix its cause, then run "
-            "the same command with another --out"
+            f"every rollout had a fault; the most frequent one: {summary.only_faults}. Fix its cause, then run the "
+            "same command again"
         )
 
 
@@ -173,7 +173,7 @@ async def _collect(tasks: list[Task], output: Path, chosen: dict[str, Any]) -> R
         ) as runner,
     ):
         model_options.show_notes(runner)
-        with _bar(len(tasks) * chosen["samples"]) as progress:
+        async with progress("rollouts", len(tasks) * chosen["samples"]) as update:
             return await collect(
                 runner,
                 tasks,
@@ -182,7 +182,7 @@ async def _collect(tasks: list[Task], output: Path, chosen: dict[str, Any]) -> R
                 run=chosen["run_name"],
                 step=chosen["step"],
                 settings={name: value for name, value in chosen.items() if name not in ELSEWHERE},
-                progress=progress,
+                progress=lambda summary: update(summary.rollouts, _note(summary)),
             )
 
 
@@ -200,21 +200,10 @@ def _purifier(chosen: dict[str, Any]) -> Purifier | None:
     return Purifier(mode, config, rescore=chosen["rescore"])
 
 
-@contextmanager
-def _bar(length: int) -> Iterator[Callable[[RolloutSummary], None]]:
-    """A progress bar on a terminal."""
-
-    def shown(summary: RolloutSummary | None) -> str:
-        if summary is None:
-            return ""
-        speed = summary.new_tokens / summary.seconds if summary.seconds else 0.0
-        failed = summary.failed_calls / max(summary.rollouts, 1)
-        return f"{speed:,.0f} tokens/s, {failed:.2f} failed calls each, {_repairs(summary)} repairs"
-
-    with click.progressbar(
-        length=length, label="rollouts", file=sys.stderr, hidden=not sys.stderr.isatty(), item_show_func=shown
-    ) as bar:
-        yield lambda summary: bar.update(summary.rollouts - bar.pos, summary)
+def _note(summary: RolloutSummary) -> str:
+    speed = summary.new_tokens / summary.seconds if summary.seconds else 0.0
+    failed = summary.failed_calls / max(summary.rollouts, 1)
+    return f"{speed:,.0f} tokens/s, {failed:.2f} failed calls each, {_repairs(summary)} repairs"
 
 
 def _repairs(summary: RolloutSummary) -> int:

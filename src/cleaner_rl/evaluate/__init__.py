@@ -3,6 +3,7 @@
 - `run`: `evaluate`, a model over sets of problems, with repair and without · `cache`: what is finished is kept.
 - `measures`: figures of one trajectory · `scores`: pass@k and other figures · `results`: the figures as plain data.
 - `bootstrap`, `paired`: intervals over problems, and two runs compared problem by problem.
+- `regrade`: stored rollouts, graded again · `majority`: maj@k.
 - `comparison`: two evaluations · `recovery`: how a model recovers from failures · `report`: JSON, Markdown and a page.
 - `training_report`: what a training run did, step by step.
 
@@ -13,13 +14,16 @@ Limits: a score is of a model with its prompt, its tool and its budgets; the set
 
 from cleaner_rl.evaluate.bootstrap import Estimate, Figure, estimates, mean
 from cleaner_rl.evaluate.comparison import Comparison, compare
+from cleaner_rl.evaluate.grade_changes import GradeChange, Regraded
+from cleaner_rl.evaluate.majority import maj_at_k
 from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.paired import Difference, difference, sign_flip
+from cleaner_rl.evaluate.rates import Rate
 from cleaner_rl.evaluate.recovery import unwritable
-from cleaner_rl.evaluate.report import comparison_text, summary_text, write_comparison, write_report
+from cleaner_rl.evaluate.regrade import regrade
+from cleaner_rl.evaluate.report import comparison_text, regraded_text, summary_text, write_comparison, write_report
 from cleaner_rl.evaluate.results import (
     Evaluation,
-    Rate,
     RecoveryResult,
     Repair,
     ResultsError,
@@ -39,8 +43,10 @@ __all__ = [
     "EvalPlan",
     "Evaluation",
     "Figure",
+    "GradeChange",
     "Rate",
     "RecoveryResult",
+    "Regraded",
     "Repair",
     "ResultsError",
     "RunMode",
@@ -54,11 +60,14 @@ __all__ = [
     "evaluate",
     "ks",
     "load_plan",
+    "maj_at_k",
     "mean",
     "measure",
     "pass_at_k",
     "read_results",
     "refuse_another_model",
+    "regrade",
+    "regraded_text",
     "score",
     "score_set",
     "sign_flip",

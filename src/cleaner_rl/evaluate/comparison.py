@@ -1,18 +1,19 @@
 """Two evaluations of the same problems: what changed from the first to the second, and whether it is more than chance.
 
-Claims rest on repair off, so that is what is compared first; repair on and recovery are reported beside it.
+Claims rest on repair off, so that is what is compared first; repair on and recovery are reported beside it. A
+comparison asks first whether the two differ on these problems, or only by the luck of sampling; so the interval for
+these problems leads. The one for problems at large is for claims about the models in general.
 
 Limits: many comparisons at once make some p-values small by chance; none is corrected for that here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 
 from cleaner_rl.evaluate.paired import Difference, difference
-from cleaner_rl.evaluate.results import Evaluation, Rate, Repair, ResultsError, SetResult
+from cleaner_rl.evaluate.results import Evaluation, Repair, ResultsError, SetResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,13 @@ def compare(before: Evaluation, after: Evaluation, *, seed: int = 0) -> Comparis
 
     def by_set(repair: Repair) -> dict[str, Difference]:
         return {
-            name: difference(firsts[name].runs[repair].rates, seconds[name].runs[repair].rates, seed=seed)
+            name: difference(firsts[name].runs[repair].problems, seconds[name].runs[repair].problems, seed=seed)
             for name in common
             if repair in firsts[name].runs and repair in seconds[name].runs
         }
 
     notes = [*_settings(before, after), *(note for name in common for note in _missing(firsts[name], seconds[name]))]
+    notes += [note for each in (before, after) for note in _left_out(each, common)]
     return Comparison(
         before=before.model,
         after=after.model,
@@ -80,19 +82,25 @@ def _recovery(before: Evaluation, after: Evaluation, seed: int) -> dict[str, Dif
     first, second = before.recovery, after.recovery
     pairs = {kind: (first.kinds[kind], second.kinds[kind]) for kind in first.kinds if kind in second.kinds}
     pairs["all"] = first.overall, second.overall
-    return {kind: difference(_shares(a.repaired), _shares(b.repaired), seed=seed) for kind, (a, b) in pairs.items()}
-
-
-def _shares(rates: Mapping[str, Rate]) -> dict[str, Fraction]:
-    return {problem: rate.share for problem, rate in rates.items()}
+    return {kind: difference(a.repaired, b.repaired, seed=seed) for kind, (a, b) in pairs.items()}
 
 
 def _settings(before: Evaluation, after: Evaluation) -> list[str]:
-    names = [name for name in {**before.settings, **after.settings} if name != "model"]
+    names = [name for name in {**before.settings, **after.settings} if name not in ("model", "tasks")]
     return [
         f"{name} differs: {before.settings.get(name)} and {after.settings.get(name)}"
         for name in names
         if before.settings.get(name) != after.settings.get(name)
+    ]
+
+
+def _left_out(evaluation: Evaluation, common: Sequence[str]) -> list[str]:
+    runs = {each.name: each.runs.get(Repair.OFF) for each in evaluation.sets if each.name in common}
+    return [
+        f"{name}: faults left out {sum(run.faults.values())} samples of {evaluation.model}; its pass@1 is "
+        f"{100 * run.bounds[0]:.1f} % if they were all wrong, {100 * run.bounds[1]:.1f} % if all right"
+        for name, run in runs.items()
+        if run is not None and run.bounds is not None
     ]
 
 

@@ -57,6 +57,8 @@ class Sample:
     tool_seconds: float = 0.0
     seconds: float | None = None
     stop_reason: str = ""
+    answer: str | None = None
+    """The answer that the grader found in it; None: it found none, or the answers are programs, which don't vote."""
 
 
 def measure(trajectory: AnyTrajectory) -> Sample:
@@ -93,6 +95,7 @@ def measure(trajectory: AnyTrajectory) -> Sample:
         tool_seconds=tool_seconds,
         seconds=trajectory.info.seconds,
         stop_reason=stop_reason or "",
+        answer=trajectory.info.answer,
     )
 
 

@@ -6,15 +6,15 @@ Limits: the trajectories themselves stay in the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from cleaner_rl.evaluate.bootstrap import Estimate
 from cleaner_rl.evaluate.paired import Difference
+from cleaner_rl.evaluate.rates import Rate
 from cleaner_rl.tools import read_json
 
 FORMAT = 1
@@ -34,20 +34,6 @@ class Repair(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """Right answers of one problem."""
-
-    right: int
-    judged: int
-    """Samples that a grader judged; faults are not among them."""
-
-    @property
-    def share(self) -> Fraction:
-        """Return the share of right answers among those graded."""
-        return Fraction(self.right, self.judged)
-
-
-@dataclass(frozen=True, slots=True)
 class RunScore:
     """The scores of one run mode on a set of problems."""
 
@@ -59,11 +45,8 @@ class RunScore:
     """Why the judged samples ended."""
     repaired: Mapping[str, Rate] = field(default_factory=dict)
     """For the recovery benchmark: by problem, how many of the injected failures the model recovered from."""
-
-    @property
-    def rates(self) -> dict[str, Fraction]:
-        """Return the share of right answers by problem."""
-        return {problem: rate.share for problem, rate in self.problems.items()}
+    bounds: tuple[float, float] | None = None
+    """pass@1 if the samples that are in no figure were all wrong, and if they were all right; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +93,8 @@ class Evaluation:
     """What the figures depend on: sampling, budgets, prompt, seeds, versions."""
     sets: tuple[SetResult, ...]
     recovery: RecoveryResult | None = None
+    store: str = ""
+    """Where its rollouts are, from the folder of the results; empty in results of earlier releases."""
 
     @property
     def faults(self) -> Counter[str]:
@@ -139,6 +124,7 @@ class Evaluation:
             and RecoveryResult(
                 _run(recovery["overall"]), {kind: _run(each) for kind, each in recovery["kinds"].items()}
             ),
+            store=values.get("store", ""),
         )
 
 
@@ -165,6 +151,10 @@ def _set(values: Mapping[str, Any]) -> SetResult:
     )
 
 
+def _pair(values: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if values is None else (values[0], values[1])
+
+
 def _run(values: Mapping[str, Any]) -> RunScore:
     return RunScore(
         problems={problem: Rate(**rate) for problem, rate in values["problems"].items()},
@@ -172,4 +162,5 @@ def _run(values: Mapping[str, Any]) -> RunScore:
         faults=values["faults"],
         stop_reasons=values["stop_reasons"],
         repaired={problem: Rate(**rate) for problem, rate in values["repaired"].items()},
+        bounds=_pair(values.get("bounds")),
     )

@@ -1,14 +1,17 @@
 """Runs a model over sets of problems: each one some times alone, some times with repair, some times after a failure.
 
-The runs with and without repair have the same seeds, so they are the same up to the first failure: their difference is
-repair's doing, as far as the engine repeats itself.
+The runs with and without repair have the same seeds, so they are the same up to the first failure, and what is the same
+is sampled once (`reuse`): their difference is repair's doing.
 
-A rollout that ended in a fault is tried again; one that keeps ending so is reported apart.
+A rollout whose engine or tool broke is sampled again; one that is complete is only ever graded again. Where a fault
+stays, it is reported apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -16,24 +19,25 @@ from pathlib import Path
 from typing import Any
 
 from cleaner_rl import __version__
-from cleaner_rl.evaluate.cache import fingerprint, marked, model_identity, open_cache
+from cleaner_rl.evaluate.cache import cache_folder, fingerprint, marked, model_identity, open_cache
 from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.recovery import (
     KINDS,
     Failure,
-    InjectedFailure,
     Recovered,
     failures,
     recovered,
     score_recovery,
     unwritable,
+    with_failure,
 )
 from cleaner_rl.evaluate.report import write_report
 from cleaner_rl.evaluate.results import Evaluation, Repair, ResultsError, read_results
+from cleaner_rl.evaluate.reuse import first_failure, is_reused, reused, with_time, with_turns
 from cleaner_rl.evaluate.scores import score_set
 from cleaner_rl.purify import OnUnrepaired, Phase, PurifyConfig
-from cleaner_rl.rollout import Journal, Model, Purifier, RolloutRunner, finished
-from cleaner_rl.tasks import Prompt, Task, load_sets
+from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished
+from cleaner_rl.tasks import Prompt, Task, check_gradable, load_sets
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory
 
@@ -64,6 +68,10 @@ class EvalPlan:
     seed: int = 0
     skipped: str = ""
     """Rows of the sets that are no tasks, in words; empty if there are none."""
+    sources: tuple[str, ...] = ()
+    """Names by which the sets were loaded, for whoever loads them again."""
+    limit: int | None = None
+    """Problems of each set that were asked for, the first ones; None: all."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.failures < 0 or not self.repairs:
@@ -108,11 +116,12 @@ def load_plan(
     config: PurifyConfig = PurifyConfig(),  # noqa: B008 - frozen
     failures: int | None = None,
     seed: int = 0,
+    limit: int | None = None,
 ) -> EvalPlan:
     """Return the plan for sets as a command line names them (see `tasks.load_named`).
 
     `failures`: how many the recovery benchmark injects into each problem; None: as many as usual, or none where the
-    prompt's tool doesn't run Python.
+    prompt's tool doesn't run Python. `limit`: use the first problems of each set only, this many.
 
     Examples:
         >>> import json, pathlib, tempfile
@@ -130,15 +139,18 @@ def load_plan(
         raise ValueError(f"no failures can be injected (--recovery {failures}): {why}; leave the option out")
     if failures is None:
         failures = 0 if why else INJECTED
-    loaded = load_sets(sets, seed=seed)
+    names = tuple(sets)
+    loaded = load_sets(names, seed=seed)
     return EvalPlan(
-        {name: each.tasks for name, each in loaded.items()},
+        {name: each.tasks[:limit] for name, each in loaded.items()},
         samples,
         repairs,
         failures,
         config,
         seed,
         ", ".join(f"{name}: {len(each.skipped)}" for name, each in loaded.items() if each.skipped),
+        names,
+        limit,
     )
 
 
@@ -182,13 +194,15 @@ class EvalProgress:
                 repair: [each for each in self.samples[RunMode(repair)].values() if each.task in ids]
                 for repair in plan.repairs
             }
+            if any(task.grader == "code" for task in tasks):  # hardly two programs are the same: they can't vote
+                runs = {repair: [replace(each, answer=None) for each in some] for repair, some in runs.items()}
             sets.append(score_set(name, runs, plan.samples, seed=plan.seed))
         after = score_recovery(self.recovered.values(), seed=plan.seed) if self.recovered else None
         return Evaluation(model, settings, tuple(sets), after)
 
 
 Done = Callable[[AnyTrajectory, bool], None]
-"""Called with each rollout, and whether it was there before."""
+"""Called with each rollout, and whether nothing was sampled for it now."""
 
 
 async def evaluate(
@@ -215,10 +229,11 @@ async def evaluate(
         model: The model's folder or hub name, by which its rollouts are known in the cache.
         settings: What else the figures depend on, for the report and for the cache.
         cache: Where rollouts are kept; default: `trajectories` in `out`.
-        done: Called with each rollout.
+        done: Called with each rollout, and with whether it was there before or is one without repair, used again.
 
     Raises:
         AnotherModelError: `out` holds the results of another model.
+        UngradableError: Some problems can't be graded; nothing was sampled.
 
     Examples:
         >>> import asyncio, pathlib
@@ -236,6 +251,7 @@ async def evaluate(
         >>> asyncio.run(main())  # doctest: +SKIP
     """
     refuse_another_model(out, name)
+    check_gradable(plan.tasks.values(), runner.graders)
     shown: dict[str, object] = {
         "prompt": runner.prompt.name,
         "turns": runner.budget.turns,
@@ -246,11 +262,15 @@ async def evaluate(
         "cleaner-rl": __version__,
     }
     identity = {**model_identity(model), "name": name, **shown, "words": fingerprint(asdict(runner.prompt))}
-    with open_cache(cache or out / "trajectories", identity, plan.tasks) as journal:
+    kept = cache or out / "trajectories"
+    with open_cache(kept, identity, plan.tasks) as journal:
         progress = await run_plan(plan, runner, journal, done)
     more = {"samples": plan.samples, "attempts": plan.config.attempts, "recovery": plan.failures}
+    more |= {"limit": plan.limit} if plan.limit is not None else {}
+    sources = {"tasks": list(plan.sources)} if plan.sources else {}
     skipped = {"rows that are not tasks": plan.skipped} if plan.skipped else {}
-    result = progress.results(plan, name, {**shown, **more, "concurrency": runner.concurrency, **skipped})
+    result = progress.results(plan, name, {**sources, **shown, **more, "concurrency": runner.concurrency, **skipped})
+    result = replace(result, store=cache_folder(kept, identity, out))
     write_report(result, out)
     return result
 
@@ -279,29 +299,92 @@ async def run_plan(
     """Run what the journal doesn't hold yet, and return the state of all of it. The plan says how it is purified."""
     wanted = {job.key: job for job in plan.jobs()}
     progress = EvalProgress()
+    alone = _Alone(wanted, journal.done)
+    await journal.resume(
+        wanted, lambda trajectory: _grade(wanted[trajectory.key], trajectory, plan, runner), runner.concurrency
+    )
     for trajectory in journal.stored():
         if trajectory.key in wanted and journal.counts(trajectory) and trajectory.key not in progress:
             progress.add(trajectory)
+            alone.add(trajectory)
             done(trajectory, True)
 
     async def run_one(task: Task, key: Key) -> Trajectory[Any]:
-        return marked(await _run(wanted[key], plan, runner), task)
+        job = wanted[key]
+        made = marked(await _run(job, plan, runner, await alone.of(job)), task)
+        alone.add(made)
+        return made
 
     def count(trajectory: AnyTrajectory) -> None:
         progress.add(trajectory)
-        done(trajectory, False)
+        done(trajectory, is_reused(trajectory))
 
-    jobs = [(job.task, key) for key, job in wanted.items() if key not in journal.done]
-    await journal.keep(finished(jobs, run_one, runner.concurrency), count)
+    left = _late([job for key, job in wanted.items() if key not in journal.done], runner.concurrency)
+    await journal.keep(finished([(job.task, job.key) for job in left], run_one, runner.concurrency), count)
     return progress
 
 
-async def _run(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any]) -> AnyTrajectory:
+class _Alone:
+    """The rollouts without repair, for those with repair that are still to be made of them."""
+
+    def __init__(self, wanted: Mapping[Key, EvalJob], done: Container[Key]) -> None:
+        keys = {(key.task, key.rollout): key for key, job in wanted.items() if job.mode is RunMode.OFF}
+        self._needed: dict[Key, asyncio.Future[AnyTrajectory]] = {
+            keys[key.task, key.rollout]: asyncio.get_running_loop().create_future()
+            for key, job in wanted.items()
+            if job.mode is RunMode.ON and key not in done and (key.task, key.rollout) in keys
+        }
+        self._keys = keys
+
+    def add(self, trajectory: AnyTrajectory) -> None:
+        """Take one in, if it is needed."""
+        if trajectory.key in self._needed:
+            self._needed[trajectory.key].set_result(trajectory)
+
+    async def of(self, job: EvalJob) -> AnyTrajectory | None:
+        """Return the rollout without repair for a job with repair, once it is there; None if there is none."""
+        key = self._keys.get((job.key.task, job.key.rollout))
+        if job.mode is not RunMode.ON or key is None:
+            return None
+        found = await self._needed[key]
+        del self._needed[key]  # it may be large
+        return None if found.broken else found
+
+
+def _late(jobs: Iterable[EvalJob], by: int) -> Iterator[EvalJob]:
+    """The jobs with those with repair a little later, when those that they are made of are finished."""
+    waiting: deque[EvalJob] = deque()
+    for job in jobs:
+        if job.mode is RunMode.ON:
+            waiting.append(job)
+        else:
+            yield job
+        if len(waiting) > by:
+            yield waiting.popleft()
+    yield from waiting
+
+
+async def _grade(job: EvalJob, trajectory: AnyTrajectory, plan: EvalPlan, runner: RolloutRunner[Any]) -> AnyTrajectory:
+    return await _runner_of(job, plan, runner).grade_one(job.task, trajectory)
+
+
+def _runner_of(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any]) -> RolloutRunner[Any]:
     config = replace(plan.config, in_evaluation=job.mode is RunMode.ON)
     purifier = Purifier(config=config, phase=Phase.EVALUATION, rescore=False)
-    own = replace(runner, purifier=purifier, seed=job.seed)
+    return replace(runner, purifier=purifier, seed=job.seed)
+
+
+async def _run(job: EvalJob, plan: EvalPlan, runner: RolloutRunner[Any], alone: AnyTrajectory | None) -> AnyTrajectory:
+    own = _runner_of(job, plan, runner)
+    if alone is not None:
+        failed = first_failure(alone)
+        if failed is None:
+            return reused(alone, job.key)
+        given = alone.turns[: failed + 1]
+        made = await replace(own, model=with_turns(runner.model, given)).run_one(job.task, job.key)
+        return with_time(made, alone, len(given))
     if job.failure is None:
         return await own.run_one(job.task, job.key)
-    model: Model[Any] = InjectedFailure(runner.model, job.failure, runner.prompt)
+    model = with_failure(runner.model, job.failure, runner.prompt)
     trajectory = await replace(own, model=model).run_one(job.task, job.key)
     return replace(trajectory, info=replace(trajectory.info, injected=job.failure.kind))

@@ -6,18 +6,18 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from cleaner_rl.evaluate.bootstrap import mean
 from cleaner_rl.evaluate.measures import measure
 from cleaner_rl.evaluate.paired import difference
+from cleaner_rl.evaluate.rates import Rate
 from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import read
 
-Rates = Mapping[str, Fraction]
-"""For each held-out task the share of its rollouts that were right, without infrastructure faults."""
+Rates = Mapping[str, Rate]
+"""For each held-out task how many of its rollouts were right, without infrastructure faults."""
 
 
 def train_report(folder: str | Path, parts: Sequence[Path] = ()) -> str | None:
@@ -53,7 +53,7 @@ def report(parts: Sequence[Path]) -> dict[str, object] | None:
     measured: list[Rates] = []
     for part in parts:
         for step, (rates, errors) in evaluations(part / "trajectories").items():
-            estimate = mean([float(rate) for rate in rates.values()], share=True)
+            estimate = mean([float(rate.share) for rate in rates.values()], share=True)
             lines.append({"part": part.name, "step": step, **asdict(estimate), "errors_per_trajectory": errors})
             measured.append(rates)
     if not lines:
@@ -73,7 +73,7 @@ def evaluations(store: Path) -> dict[int, tuple[Rates, float]]:
             failed[trajectory.key.step].append(sample.failed_left)
     return {
         step: (
-            {task: Fraction(sum(each), len(each)) for task, each in tasks.items()},
+            {task: Rate(sum(each), len(each)) for task, each in tasks.items()},
             sum(failed[step]) / len(failed[step]),
         )
         for step, tasks in sorted(right.items())
@@ -94,6 +94,10 @@ def _markdown(found: Mapping[str, Any]) -> str:
         )
     gain = found["gain"]
     if gain["low"] is not None:
-        interval = f"{gain['low']:+.3f} to {gain['high']:+.3f}"
-        lines += ["", f"From the first to the last: {gain['value']:+.3f} ({interval}), p = {gain['p']:.2g}."]
+        here, large = (f"{gain[f'{of}low']:+.3f} to {gain[f'{of}high']:+.3f}" for of in ("here_", ""))
+        lines += [
+            "",
+            f"From the first to the last: {gain['value']:+.3f}, for these tasks {here}, for tasks at large {large}; "
+            f"p = {gain['p']:.2g}.",
+        ]
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ that ran out of wall time is not graded either: how far it came was the machine'
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,10 +16,13 @@ from cleaner_rl.rollout.engine import EngineFaultError
 from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.settings import Purifier
 from cleaner_rl.rollout.tool_env import ToolEnv
-from cleaner_rl.tasks import Grade, Grader, Outcome, RewardScale, Task, grade
+from cleaner_rl.tasks import Grade, Grader, Outcome, RewardScale, Task, grade, without_thinking
 from cleaner_rl.tools import ToolCall, ToolResult
 from cleaner_rl.trajectory import Key, RepairMode, S, Seeds, StopReason, Trajectory
 
+TAIL = 100
+"""Characters at the end of a context, among which the marker of thinking is."""
+LAST_WORD = re.compile(r"\S+\s*\Z")
 UNGRADED = (StopReason.FAULT, StopReason.TIME_LIMIT, StopReason.DROPPED)
 
 
@@ -52,10 +56,18 @@ async def grade_and_purify(
 
 
 def answer(trajectory: Trajectory[S], model: Model[S]) -> str:
-    """Return the text that a grader reads: the last turn, or nothing if that turn calls a tool."""
+    """Return the text that a grader reads: the last turn, or nothing if that turn calls a tool.
+
+    Some chat templates begin the model's turn with the marker of its thinking. It is part of what the grader reads:
+    without it, thinking that was cut off would look like an answer.
+    """
     if not trajectory.turns or trajectory.turns[-1].calls:
         return ""
-    return model.answer(trajectory.turns[-1])
+    *before, last = trajectory.turns
+    context = before[-1].observation if before else trajectory.prompt
+    ended = LAST_WORD.search(context.text[-TAIL:]) if context is not None else None
+    begun = ended[0] if ended is not None and without_thinking(ended[0]) is None else ""
+    return begun + model.answer(last)
 
 
 def _with_grade(trajectory: Trajectory[S], verdict: Grade, scale: RewardScale) -> Trajectory[S]:

@@ -18,8 +18,8 @@ from typing import Any
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.model import TokenModel
 from cleaner_rl.rollout.runner import RolloutRunner, finished
-from cleaner_rl.tasks import Task
-from cleaner_rl.trajectory import AnyTrajectory, Key, RepairKind, StopReason, first_attempt_tally, residual_tally
+from cleaner_rl.tasks import Task, check_gradable
+from cleaner_rl.trajectory import AnyTrajectory, Key, RepairKind, first_attempt_tally, residual_tally
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class RolloutSummary:
         """Count one more finished rollout; `new`: whether this call finished it."""
         self.rollouts += 1
         self.stop_reasons[str(trajectory.stop_reason)] += 1
-        if trajectory.stop_reason is StopReason.FAULT:
+        if trajectory.info.fault or trajectory.broken:
             self.faults[trajectory.info.fault] += 1
         ahead = trajectory.info.lookahead or 0
         sampled = sum(len(placed.span) for placed in trajectory.placed() if placed.owner.sampled)
@@ -69,8 +69,8 @@ class RolloutSummary:
 
     @property
     def only_faults(self) -> str:
-        """Return the most frequent fault if every rollout ended in one; else an empty text."""
-        return self.faults.most_common(1)[0][0] if 0 < self.rollouts == self.stop_reasons[StopReason.FAULT] else ""
+        """Return the most frequent fault if every rollout had one; else an empty text."""
+        return self.faults.most_common(1)[0][0] if 0 < self.rollouts == self.faults.total() else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures as plain data."""
@@ -108,7 +108,8 @@ async def collect(
 ) -> RolloutSummary:
     """Run each task `samples` times, and keep the trajectories in `out`.
 
-    A folder that was begun before is resumed: no rollout is lost, and none is run twice.
+    A folder that was begun before is resumed: no rollout is lost, and none that is complete is sampled again. Rollouts
+    whose grader had a fault are graded again; those whose engine or tool broke are sampled again.
 
     Args:
         runner: What runs the rollouts.
@@ -123,6 +124,7 @@ async def collect(
 
     Raises:
         ValueError: The folder was begun with other settings; the message names them.
+        UngradableError: Some tasks can't be graded; nothing was sampled.
 
     Examples:
         >>> import asyncio, pathlib
@@ -137,14 +139,19 @@ async def collect(
         ...         print(summary.rollouts, summary.to_json()["accuracy"])
         >>> asyncio.run(main())  # doctest: +SKIP
     """
+    tasks = list(tasks)
+    check_gradable(tasks, runner.graders)
     begin(out, settings or {})
     if isinstance(runner.model, TokenModel):
         runner.model.chat.save_tokenizer(out)
     jobs = [(task, Key(run, step, task.id, number)) for task in tasks for number in range(samples)]
-    wanted = {key for _, key in jobs}
+    wanted = {key: task for task, key in jobs}
     summary = RolloutSummary()
     begun = time.monotonic()
     with Journal(out / "trajectories") as journal:
+        await journal.resume(
+            wanted, lambda trajectory: runner.grade_one(wanted[trajectory.key], trajectory), runner.concurrency
+        )
         for trajectory in journal.stored():
             if trajectory.key in wanted:
                 summary.add(trajectory, new=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeAlias
@@ -22,11 +22,13 @@ from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv
 from cleaner_rl.rollout.tool_plugins import tool_env_of
 from cleaner_rl.sandbox.protocol import SessionRequest
-from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, load_prompt
+from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.trajectory import Key, S, Seeds, StopReason, Trajectory
 
 PAUSE = 1.0
 """Seconds before a rollout that ended in a fault is tried again; twice as long each time."""
+GRADE_RETRIES = 2
+"""How often a complete rollout is graded again after a fault of its grader."""
 
 Job: TypeAlias = tuple[Task, Key]
 
@@ -59,7 +61,7 @@ class RolloutRunner(Generic[S]):
     seed: int = 0
     """Seed of all random choices; each rollout derives its own from it, by task and number."""
     retries: int = 2
-    """How often a rollout that ended in a fault is tried again."""
+    """How often a rollout is sampled again after a fault of the engine or a tool."""
     concurrency: int = 64
     """Rollouts that run at the same time."""
 
@@ -70,6 +72,9 @@ class RolloutRunner(Generic[S]):
 
         Whoever stops early should close the iterator (`contextlib.aclosing`): that cancels what still runs.
 
+        Raises:
+            UngradableError: Some tasks can't be graded; nothing was sampled.
+
         Examples:
             >>> from contextlib import aclosing
             >>> async def first_solved(runner, tasks):
@@ -78,6 +83,8 @@ class RolloutRunner(Generic[S]):
             ...             if trajectory.success:
             ...                 return trajectory
         """
+        tasks = list(tasks)
+        check_gradable(tasks, self.graders)
         jobs = [(task, Key(run, step, task.id, number)) for task in tasks for number in range(samples)]
         async with aclosing(finished(jobs, self.run_one, self.concurrency)) as trajectories:
             async for trajectory in trajectories:
@@ -91,39 +98,70 @@ class RolloutRunner(Generic[S]):
         return sorted(group, key=lambda trajectory: trajectory.key.rollout)
 
     async def run_one(self, task: Task, key: Key) -> Trajectory[S]:
-        """Run one rollout. A fault that stays after all retries is its stop reason, never a failure of the model."""
-        pause = PAUSE
-        for attempt in range(self.retries + 1):
-            trajectory = await self._attempt(task, key)
-            if trajectory.stop_reason is not StopReason.FAULT or attempt == self.retries:
-                break
-            await asyncio.sleep(pause)
-            pause *= 2
-        return trajectory
+        """Run one rollout. A fault of the engine or a tool that stays is its stop reason, never a failure of the model.
 
-    async def _attempt(self, task: Task, key: Key) -> Trajectory[S]:
-        seeds = Seeds(self.seed, task.id, key.rollout)
-        purifier = None if self.purifier is None else self.purifier.for_rollout(seeds, key.step)
-        sampled = await rollout(
-            task,
-            key,
-            prompt=self.prompt,
-            model=self.model,
-            tool_env=self.tool_env,
-            seeds=seeds,
-            budget=self.budget,
-            purifier=purifier,
-        )
-        return await grade_and_purify(
-            sampled,
-            task,
-            model=self.model,
-            tool_env=self.tool_env,
-            graders=self.graders,
-            seeds=seeds,
-            scale=self.scale,
-            purifier=purifier,
-        )
+        A rollout that is complete is never sampled again: a model that could break its grader would get new tries at an
+        answer. `grade_one` says what happens to it.
+        """
+        seeds, purifier = self._of(key)
+
+        async def sample() -> Trajectory[S]:
+            return await rollout(
+                task,
+                key,
+                prompt=self.prompt,
+                model=self.model,
+                tool_env=self.tool_env,
+                seeds=seeds,
+                budget=self.budget,
+                purifier=purifier,
+            )
+
+        return await self.grade_one(task, await _tried(sample, self.retries))
+
+    async def grade_one(self, task: Task, trajectory: Trajectory[S]) -> Trajectory[S]:
+        """Grade and purify a rollout that was sampled.
+
+        A grader that has a fault is asked again, about the same text. If the fault stays, the rollout is returned as it
+        was sampled, with its own stop reason and the fault in `info.fault`: it is `ungraded`, and can be graded later.
+        A rollout that itself ended in a fault is returned as it is.
+        """
+        if trajectory.stop_reason is StopReason.FAULT:
+            return trajectory
+        seeds, purifier = self._of(trajectory.key)
+        sampled = replace(trajectory, info=replace(trajectory.info, fault=""))
+
+        async def grade() -> Trajectory[S]:
+            return await grade_and_purify(
+                sampled,
+                task,
+                model=self.model,
+                tool_env=self.tool_env,
+                graders=self.graders,
+                seeds=seeds,
+                scale=self.scale,
+                purifier=purifier,
+            )
+
+        graded = await _tried(grade, GRADE_RETRIES)
+        if graded.stop_reason is StopReason.FAULT:
+            return replace(sampled, info=replace(sampled.info, fault=graded.info.fault))
+        return graded
+
+    def _of(self, key: Key) -> tuple[Seeds, Purifier | None]:
+        """The seeds of a rollout, and how it is purified."""
+        seeds = Seeds(self.seed, key.task, key.rollout)
+        return seeds, None if self.purifier is None else self.purifier.for_rollout(seeds, key.step)
+
+
+async def _tried(attempt: Callable[[], Awaitable[Trajectory[S]]], retries: int) -> Trajectory[S]:
+    """The first attempt without a fault, or the last one."""
+    for number in range(retries):
+        trajectory = await attempt()
+        if trajectory.stop_reason is not StopReason.FAULT:
+            return trajectory
+        await asyncio.sleep(PAUSE * 2**number)
+    return await attempt()
 
 
 @asynccontextmanager
@@ -153,7 +191,7 @@ async def open_runner(
         purifier: How rollouts are purified; None: not at all.
         scale: Rewards of -1 and 1, or of 0 and 1.
         seed: Seed of all random choices.
-        retries: How often a rollout that ended in a fault is tried again.
+        retries: How often a rollout is sampled again after a fault of the engine or a tool.
         concurrency: Rollouts that run at the same time.
 
     Raises:

@@ -159,8 +159,6 @@ class _Kept:
 
     code: str
     result: ToolResult
-    forkable: bool
-    """Whether the state after it could be kept; else going back to it means running the cells again."""
 
 
 class _UnopenedError(Exception):
@@ -204,8 +202,9 @@ class SessionHands:
         try:
             await self._session.rollback(self._checkpoints[-1])
         except RollbackDeclinedError:
-            # That a state which could be kept isn't any more is nobody's doing but the sandbox's.
-            self._unrepeatable = bool(self._cells) and not self._cells[-1].forkable
+            # The state wasn't kept, and its cells, run again, showed something else. A program can bring that about in
+            # many ways, so it is never a fault: that would let it choose not to be trained on.
+            self._unrepeatable = True
             await self.close()  # the next call builds it again
         except SessionLostError:
             await self.close()
@@ -235,7 +234,7 @@ class SessionHands:
                 await self.close()
                 continue
             if outcome.committed:
-                self._cells.append(_Kept(code, outcome.result, not outcome.not_checkpointable))
+                self._cells.append(_Kept(code, outcome.result))
                 self._checkpoints.append(outcome.checkpoint)
             else:
                 self._follow(outcome.checkpoint)

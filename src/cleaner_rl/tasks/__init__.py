@@ -46,12 +46,15 @@ from cleaner_rl.tasks.grading import (
     MathPool,
     Outcome,
     RewardScale,
+    UngradableError,
     boxed,
     call_case,
+    check_gradable,
     choice_letter,
     count,
     grade,
     program,
+    without_thinking,
 )
 from cleaner_rl.tasks.prompts import Prompt, ToolKind, load_prompt, prompt_names
 from cleaner_rl.tasks.task import Message, PassRate, Task
@@ -88,9 +91,11 @@ __all__ = [
     "Source",
     "Task",
     "ToolKind",
+    "UngradableError",
     "boxed",
     "by_difficulty",
     "call_case",
+    "check_gradable",
     "choice_letter",
     "count",
     "dataset_names",
@@ -107,5 +112,6 @@ __all__ = [
     "read_verl",
     "to_verl",
     "with_pass_rates",
+    "without_thinking",
     "write_verl",
 ]

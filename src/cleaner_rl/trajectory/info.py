@@ -26,7 +26,7 @@ class RolloutInfo:
     tools: Sequence[Mapping[str, Any]] | None = None
     """The schemas of the tools that the prompt names."""
     fault: str = ""
-    """What broke, if the rollout ended with a fault."""
+    """What broke: the engine or a tool if the stop reason is a fault, else the grader of a complete rollout."""
     answer: str | None = None
     """The answer that the grader found."""
     grade: str = ""

@@ -94,8 +94,17 @@ class Trajectory(Generic[S]):
     @property
     def usable(self) -> bool:
         """Return whether it may be trained on: it has no fault and was not dropped."""
-        unusable = self.stop_reason is StopReason.FAULT or self.stop_reason is StopReason.DROPPED
-        return not unusable and not any(turn.faulty for turn in self.turns)
+        return self.stop_reason is not StopReason.DROPPED and not self.info.fault and not self.broken
+
+    @property
+    def broken(self) -> bool:
+        """Return whether the engine or a tool had a fault while it was sampled, so that it is not complete."""
+        return self.stop_reason is StopReason.FAULT or any(turn.faulty for turn in self.turns)
+
+    @property
+    def ungraded(self) -> bool:
+        """Return whether it is complete, and its grader had a fault: it can be graded again, and needs no sampling."""
+        return bool(self.info.fault) and not self.broken
 
     @property
     def edits(self) -> tuple[tuple[int, Edit[S]], ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from cleaner_rl.sandbox import (
     Node,
     NodeConfig,
     RollbackDeclinedError,
+    RunRequest,
     Session,
     SessionLostError,
     SessionRequest,
@@ -41,10 +44,10 @@ class RecordingNode(Node):
         self.may_open.set()
         self.opening = 0
 
-    async def open_session(self, request: SessionRequest | None = None, owner: str = "") -> Session:
+    async def open_session(self, request: SessionRequest | None = None, owner: str = "", owners: int = 1) -> Session:
         self.opening += 1
         await self.may_open.wait()
-        self.last_session = await super().open_session(request, owner)
+        self.last_session = await super().open_session(request, owner, owners)
         self.opening -= 1
         return self.last_session
 
@@ -114,6 +117,24 @@ async def test_what_can_not_be_sent_as_it_is_is_never_sent_as_something_else() -
 
 
 @asynchronous
+async def test_finding_a_rollback_waits_for_a_slot_and_ends_with_its_caller() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), checkpoints=1)
+    async with Node(config) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session(SessionRequest("bare"))
+        for _ in range(4):
+            await session.run("x = 1")
+        held = node.session(session.id)
+        held._committed[0] = (Cell("while True: pass"), 0)
+        going_back = asyncio.create_task(session.rollback(1))
+        await until(lambda: app.queue.running == 1 and held.busy)
+        waiting = asyncio.create_task(sandbox.run(RunRequest("print(1)")))
+        await until(lambda: app.queue.waiting == 1)
+        going_back.cancel()
+        assert (await waiting).result.output == "1\n"
+        assert held.lost
+
+
+@asynchronous
 async def test_a_lost_session_is_said_to_be_lost_and_its_cell_is_not_tried_again() -> None:
     async with Node(CONFIG) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
         session = await sandbox.open_session()
@@ -157,7 +178,7 @@ async def test_a_node_that_goes_away_loses_its_sessions() -> None:
 async def test_a_session_is_opened_once_a_broken_node_or_its_proxy_is_back() -> None:
     async with scripted(408, 500, 502) as (url, sent), SandboxClient(url) as sandbox:
         session = await sandbox.open_session()
-        assert (session.id, len(sent)) == ("made", 4)
+        assert (session.id, len(sent)) == ("0" * 32, 4)
     async with scripted(*[500] * 99) as (url, _), SandboxClient(url, patience=0.3) as sandbox:
         with pytest.raises(SessionLostError):
             await sandbox.open_session()
@@ -297,6 +318,51 @@ async def test_finding_batch_outputs_of_cells_are_bounded_together(monkeypatch: 
         _, answer = await caller.post("/run_jupyter", {"cells": ["print('x' * 99_999)"] * 9})
         assert (answer["status"], answer["driver"]["return_code"], len(answer["cells"])) == ("Failed", 1, 3)
         assert "did not run" in answer["driver"]["stderr"]
+
+
+@asynchronous
+async def test_finding_exceptions_of_cells_count_and_so_do_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "UNREAD_BYTES", 30_000)
+    async with opened(Node(CONFIG)) as (url, _), Caller(url) as caller:
+        _, answer = await caller.post("/run_jupyter", {"cells": ["raise ValueError('\N{GRINNING FACE}' * 2_500)"] * 9})
+        assert (answer["status"], answer["driver"]["return_code"]) == ("Failed", 1)
+        assert len(answer["cells"]) == 2
+        status, problem = await caller.post("/run_jupyter", {"cells": [""] * (fusion.MOST_CELLS + 1)})
+        assert (status, problem["error"]) == (413, "too_large")
+
+
+@asynchronous
+async def test_finding_cells_together_have_a_slot_for_no_longer_than_one_program() -> None:
+    config = replace(CONFIG, maxima=Limits(wall_seconds=0.5))
+    async with opened(Node(config)) as (url, _), Caller(url) as caller:
+        cells = ["import time; time.sleep(0.2)"] * 20
+        _, answer = await caller.post("/run_jupyter", {"cells": cells, "total_timeout": 1e9, "cell_timeout": 1e8})
+        assert (answer["status"], answer["driver"]["status"]) == ("Failed", "TimeLimitExceeded")
+        assert len(answer["cells"]) <= 3
+
+
+@pytest.mark.parametrize("path", ["session", "/run_jupyter", "/v1/runs"])
+@asynchronous
+async def test_finding_answers_that_are_not_read_count_as_the_bytes_that_are_held_for_them(path: str) -> None:
+    code = "import sys\nfor stream in (sys.stdout, sys.stderr): stream.write('\\x01' * 1_000_000)"
+    body: dict[str, object] = {"code": code}
+    if path == "/run_jupyter":
+        body = {"cells": [code]}
+    elif path == "/v1/runs":
+        body = {"calls": [{"code": code, "keep_chars": 1_000_000}]}
+    async with opened(Node(CONFIG)) as (url, app), Caller(url) as caller:
+        if path == "session":
+            _, session = await caller.post("/v1/sessions", {"preload": "bare", "keep_chars": 1_000_000})
+            path = f"/v1/sessions/{session['session']}/run"
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            slow.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+            sent = json.dumps(body).encode()
+            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(sent)}\r\n\r\n"
+            slow.sendall(head.encode() + sent)
+            await until(lambda: app.queue.bytes > 12_000_000)
+            assert app.queue.running == 0
+        await until(lambda: app.queue.bytes == 0)
 
 
 @asynchronous

@@ -29,6 +29,12 @@ def tokens(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def two_tokens(tokens: Path) -> Path:
+    tokens.write_text(f'{tokens.read_text()}[tokens.other]\ntoken = "{TOKEN[::-1]}"\n')
+    return tokens
+
+
 def port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
 
@@ -204,6 +210,19 @@ async def test_finding_half_sent_requests_make_room_for_newer_ones_and_connectio
                 answer = await asyncio.to_thread(newcomer.recv, 65_536)
             assert answer.startswith(b"HTTP/1.1 200 ")
             assert len(app.admission._all) <= 14
+
+
+@asynchronous
+async def test_finding_idle_connections_of_a_token_that_has_most_of_them_make_room(two_tokens: Path) -> None:
+    async with opened(WatchedNode(), two_tokens, connections=32) as (url, app):
+        with connections(url, "127.0.0.2", 14, ASKED) as some, connections(url, "127.0.0.3", 14, ASKED) as others:
+            for each in (*some, *others):
+                assert (await asyncio.to_thread(each.recv, 65_536)).startswith(b"HTTP/1.1 200 ")
+            asked = ASKED.replace(TOKEN.encode(), TOKEN[::-1].encode())
+            with connections(url, "127.0.0.1", 14, asked) as newcomers:
+                for each in newcomers:
+                    assert (await asyncio.to_thread(each.recv, 65_536)).startswith(b"HTTP/1.1 200 ")
+            assert len(app.admission._known_of["me"]) == 14, "to half of all"
 
 
 def test_peers_are_told_apart_by_the_network_that_one_of_them_can_own() -> None:

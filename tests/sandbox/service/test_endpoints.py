@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cleaner_rl.sandbox import Node, NodeConfig
+from cleaner_rl.sandbox.service import about
 from cleaner_rl.sandbox.service.about import document
 from cleaner_rl.sandbox.service.tenants import Tenants
 from tests.sandbox.serving import Caller, asynchronous, opened, served
@@ -66,6 +67,7 @@ async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
             ({"code": "", "limits": {"cpu_seconds": -1}}, "> 0"),
             ({"code": "", "keep_chars": -1}, "keep_chars"),
             ({"code": "", "files": {"a": "no base64!"}}, "base64"),
+            ({"code": "", "id": "x" * 1_025}, "<= 1024"),
         ):
             status, problem = await caller.post("/v1/run", body)
             assert (status, problem["error"]) == (400, "invalid_request")
@@ -137,6 +139,37 @@ async def test_health_and_metrics() -> None:
     ):
         assert line in text
     assert all(re.match(r"(# (HELP|TYPE) )?[a-z_]+", line) for line in text.splitlines())
+
+
+@asynchronous
+async def test_finding_metrics_need_a_token_where_there_are_tokens_and_are_kept_for_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
+    monkeypatch.setattr(about, "METRICS_SECONDS", 3_600.0)
+    async with (
+        opened(WatchedNode(), tokens) as (url, app),
+        Caller(url) as stranger,
+        Caller(url, "0123456789abcdef") as known,
+    ):
+        status, problem = await stranger.get("/metrics")
+        assert (status, problem["error"]) == (401, "unauthorized")
+        texts = iter([b"made once"])
+        monkeypatch.setattr(app.observer, "text", lambda: next(texts))
+        for _ in range(3):
+            async with known.http.get("/metrics") as response:
+                assert (response.status, await response.read()) == (200, b"made once")
+
+
+@asynchronous
+async def test_finding_a_long_path_is_not_even_split() -> None:
+    async with opened(WatchedNode()) as (url, _), Caller(url) as caller:
+        status, problem = await caller.get("/v1/sessions/" + "a/" * 10_000)
+        assert (status, problem["error"]) == (404, "not_found")
+        assert "more than 2048 characters" in problem["message"]
+        longest = "/".join(["x" * 255] * 4)
+        assert (await caller.get(f"/v1/sessions/{'0' * 32}/files/{longest}"))[0] == 410
 
 
 @asynchronous

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.sandbox.node.shares import Shares
 from cleaner_rl.sandbox.service import code_judge, http
 from tests.sandbox.serving import Caller, asynchronous, opened, until
 from tests.sandbox.watched import BREAK, WatchedNode
@@ -237,20 +238,20 @@ async def test_bodies_that_arrive_together_are_bounded_too() -> None:
             slow.setblocking(False)
             head = b"POST /v1/run HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n"
             await asyncio.get_running_loop().sock_sendall(slow, head + b" " * 900_000)
-            await until(lambda: app._arrivals.bytes > 700_000)
+            await until(lambda: app._arrivals.bytes.held > 700_000)
             async with caller.http.post("/v1/run", data=io.BytesIO(b" " * 900_000)) as response:
                 assert (response.status, response.headers["retry-after"]) == (429, "1")
             assert (await caller.post("/v1/run", {"code": "print(1)"}))[0] == 200
-        await until(lambda: app._arrivals.bytes == 0)
+        await until(lambda: app._arrivals.bytes.held == 0)
 
 
-@pytest.mark.parametrize("large", ["id", "stdin", "preload"])
+@pytest.mark.parametrize("large", ["code", "stdin", "preload"])
 @asynchronous
 async def test_whatever_makes_a_request_large_counts_until_it_is_answered(large: str) -> None:
     node = WatchedNode(slots=1)
     node.gate.clear()
     async with opened(node, most_held_mb=1) as (url, app), Caller(url) as caller:
-        first = asyncio.create_task(caller.post("/v1/run", {"code": "print(1)", "id": "x" * 600_000}))
+        first = asyncio.create_task(caller.post("/v1/run", {"code": "print(1)", "stdin": "x" * 600_000}))
         await until(lambda: app.queue.running == 1)
         status, problem = await caller.post("/v1/run", {"code": "print(1)", large: "x" * 600_000})
         assert (status, problem["error"]) == (429, "queue_full")
@@ -310,3 +311,72 @@ def test_code_judges_patience_is_for_the_start_and_a_program_that_runs_has_its_o
         assert node.killed == 0
 
     check()
+
+
+TWO = '[tokens.alice]\ntoken = "alice-token-0000"\n[tokens.bob]\ntoken = "bobby-token-0000"\n'
+
+
+@asynchronous
+async def test_finding_a_token_that_fills_the_queue_leaves_the_others_their_part_of_it(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(TWO)
+    node = WatchedNode(slots=1)
+    node.gate.clear()
+    async with (
+        opened(node, tokens, most_waiting=8) as (url, app),
+        Caller(url, "alice-token-0000") as alice,
+        Caller(url, "bobby-token-0000") as bob,
+    ):
+        status, problem = await alice.post("/v1/runs", {"calls": [{"code": ""}] * 7})
+        assert (status, problem["error"]) == (413, "too_many_calls")
+        held = [asyncio.create_task(alice.post("/v1/run", {"code": ""})) for _ in range(7)]
+        await until(lambda: (app.queue.running, app.queue.waiting) == (1, 6))
+        assert (await alice.post("/v1/run", {"code": ""}))[0] == 429
+        taken = [asyncio.create_task(bob.post("/v1/run", {"code": "print(1)"})) for _ in range(2)]
+        await until(lambda: app.queue.waiting == 8)
+        assert (await bob.post("/v1/run", {"code": ""}))[0] == 429
+        node.gate.set()
+        assert [status for status, _ in await asyncio.gather(*taken, *held)] == [200] * 9
+
+
+@asynchronous
+async def test_finding_bytes_of_one_token_leave_the_others_their_part_of_the_memory(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(TWO)
+    node = WatchedNode(slots=1)
+    async with (
+        opened(node, tokens, most_held_mb=1, most_body_mb=1) as (url, app),
+        Caller(url, "alice-token-0000") as alice,
+        Caller(url, "bobby-token-0000") as bob,
+    ):
+        # Of bodies that arrive.
+        some = json.dumps({"code": "#" * 250_000}).encode()
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as slow:
+            slow.setblocking(False)
+            head = b"POST /v1/run HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alice-token-0000\r\n"
+            whole = head + b"content-length: 900000\r\n\r\n" + b" " * 800_000
+            await asyncio.get_running_loop().sock_sendall(slow, whole)
+            await until(lambda: app._arrivals.bytes.held > 600_000)
+            async with alice.http.post("/v1/run", data=io.BytesIO(some)) as response:
+                assert response.status == 429
+            async with bob.http.post("/v1/run", data=io.BytesIO(some)) as response:
+                assert response.status == 200
+        # Of requests that wait. A rare character makes one count four times.
+        node.gate.clear()
+        large = {"code": "#" + "x" * 150_000 + "\N{GRINNING FACE}"}
+        held = asyncio.create_task(alice.post("/v1/run", large))
+        await until(lambda: app.queue.bytes > 600_000)
+        assert (await alice.post("/v1/run", large))[0] == 429
+        taken = asyncio.create_task(bob.post("/v1/run", {"code": "#" * 200_000}))
+        await until(lambda: app.queue.waiting == 1)
+        node.gate.set()
+        assert ((await taken)[0], (await held)[0]) == (200, 200)
+
+
+def test_who_shares_with_nobody_may_have_all_of_it() -> None:
+    alone = Shares(10, owners=1)
+    alone.take("a", 9)
+    assert (alone.most_of_one, alone.has_room("a", 1), alone.has_room("a", 2)) == (10, True, False)
+    crowd = Shares(2, owners=100)
+    crowd.take("a", 2)
+    assert (crowd.most_of_one, crowd.has_room("a", 1), crowd.has_room("b", 1)) == (1, False, True)

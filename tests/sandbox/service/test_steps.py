@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,7 +156,7 @@ async def test_finding_event_loop_long_results_are_encoded_in_steps() -> None:
     )
     whole = encode(outcome)
     async with counted() as turns:
-        stepwise = await http.encode_in_steps(outcome)
+        stepwise = b"".join(await http.encode_in_steps(outcome))
     assert json.loads(stepwise) == json.loads(whole)
     assert turns.count >= (600_000 + 256 * 4_001) // http.STEP
 
@@ -253,6 +254,31 @@ async def test_finding_event_loop_calls_that_never_start_are_answered_in_steps(
         await until(lambda: (app.queue.running, app.queue.waiting, app.queue.bytes) == (0, 0, 0))
     most = max(ended.count(turn) for turn in set(ended))
     assert most <= fair_queue.AT_ONCE + 1
+
+
+@asynchronous
+async def test_finding_event_loop_requests_without_a_token_are_answered_one_at_a_time(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('[tokens.me]\ntoken = "0123456789abcdef"\n')
+    async with opened(WatchedNode(), tokens) as (_, app), counted() as turns:
+        answered: list[int] = []
+
+        async def send(message: http.Message) -> None:
+            if message["type"] == "http.response.start":
+                answered.append(turns.count)
+
+        async def receive() -> http.Message:
+            return {"type": "http.request", "body": b""}
+
+        scope = {"type": "http", "method": "GET", "path": "/ping", "headers": [], "state": {"known": lambda _: None}}
+        known = scope | {"headers": [(b"authorization", b"Bearer 0123456789abcdef")]}
+        strangers = [asyncio.create_task(app(scope, receive, send)) for _ in range(50)]
+        before = turns.count
+        await app(known, receive, send)
+        assert turns.count - before <= 1
+        await asyncio.gather(*strangers)
+    assert len(answered) == 51
+    assert max(answered.count(turn) for turn in answered[1:]) <= 2
 
 
 class HeldNode(WatchedNode):

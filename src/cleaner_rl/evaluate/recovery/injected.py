@@ -1,64 +1,22 @@
-"""A model whose first turn is ours: the failure is read, run and answered like any turn; the rest is the model's."""
+"""A model whose first turn is ours: a failure, as tokens that the model could have sampled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic
-
+from cleaner_rl.evaluate.prefilled import PrefilledModel
 from cleaner_rl.evaluate.recovery.failures import Failure
 from cleaner_rl.evaluate.recovery.writing import written
-from cleaner_rl.purify import Draft, Gate, SampleRequest
+from cleaner_rl.purify import Draft, SampleRequest
 from cleaner_rl.rollout import Model
-from cleaner_rl.tasks import Message, Prompt
-from cleaner_rl.trajectory import Key, S, Trajectory, Turn
+from cleaner_rl.tasks import Prompt
+from cleaner_rl.trajectory import S
 
 
-@dataclass(frozen=True, slots=True)
-class InjectedFailure(Generic[S]):
-    """`model`, with a failure in place of what it would have sampled first."""
+def with_failure(model: Model[S], failure: Failure, prompt: Prompt) -> PrefilledModel[S]:
+    """The model, with a failure in place of what it would have sampled first."""
 
-    model: Model[S]
-    failure: Failure
-    prompt: Prompt
-
-    @property
-    def window(self) -> int:
-        """The model's own."""
-        return self.model.window
-
-    @property
-    def unit(self) -> int:
-        """The model's own."""
-        return self.model.unit
-
-    def begin(self, messages: Sequence[Message]) -> S:
-        """The model's own."""
-        return self.model.begin(messages)
-
-    async def sample(self, request: SampleRequest[S]) -> Draft[S]:
-        """The failure first, as tokens that the model could have sampled; then whatever it samples."""
+    def given(request: SampleRequest[S]) -> Draft[S] | None:
         if request.context.turns:
-            return await self.model.sample(request)
-        text = written(self.failure, self.prompt.call_format, self.prompt.tool, request.context.prompt.text)
-        return self.written(text)
+            return None
+        return model.written(written(failure, prompt.call_format, prompt.tool, request.context.prompt.text))
 
-    def written(self, text: str) -> Draft[S]:
-        """The model's own."""
-        return self.model.written(text)
-
-    def observe(self, turn: Turn[S], results: Sequence[str]) -> S:
-        """The model's own."""
-        return self.model.observe(turn, results)
-
-    def answer(self, turn: Turn[S]) -> str:
-        """The model's own."""
-        return self.model.answer(turn)
-
-    def gate(self, key: Key, max_logprob_gap: float | None) -> Gate[S] | None:
-        """The model's own."""
-        return self.model.gate(key, max_logprob_gap)
-
-    async def rescored(self, trajectory: Trajectory[S], max_logprob_gap: float | None) -> Trajectory[S]:
-        """The model's own."""
-        return await self.model.rescored(trajectory, max_logprob_gap)
+    return PrefilledModel(model, given)

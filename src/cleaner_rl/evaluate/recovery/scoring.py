@@ -19,7 +19,8 @@ from typing import cast
 
 from cleaner_rl.evaluate.bootstrap import Figure, estimates
 from cleaner_rl.evaluate.measures import Sample, measure
-from cleaner_rl.evaluate.results import Rate, RecoveryResult, RunScore
+from cleaner_rl.evaluate.rates import Rate
+from cleaner_rl.evaluate.results import RecoveryResult, RunScore
 from cleaner_rl.trajectory import AnyTrajectory, TextSpan, Trajectory
 
 DID_NOT_FAIL = "The injected call did not fail."

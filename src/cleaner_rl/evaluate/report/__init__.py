@@ -1,7 +1,7 @@
 """What an evaluation found, for machines (JSON), for a paper (Markdown) and for people (one HTML page with plots).
 
 - `words`, `tables`: figures in words, the same in every form · `markdown`, `page`, `plots`: the forms.
-- `compared`: two evaluations side by side.
+- `compared`: two evaluations side by side · `regraded`: what grading again changed.
 """
 
 from __future__ import annotations
@@ -11,24 +11,32 @@ import os
 from pathlib import Path
 
 from cleaner_rl.evaluate.comparison import Comparison
-from cleaner_rl.evaluate.report import compared, markdown, page, tables, words
+from cleaner_rl.evaluate.grade_changes import Regraded
+from cleaner_rl.evaluate.report import compared, markdown, page, regraded, tables, words
 from cleaner_rl.evaluate.results import Evaluation
 
-__all__ = ["comparison_text", "summary_text", "write_comparison", "write_report"]
+__all__ = ["comparison_text", "regraded_text", "summary_text", "write_comparison", "write_report"]
 
 
 def summary_text(evaluation: Evaluation) -> str:
     """Return the scores of an evaluation as a table, with what was left out of them."""
     scores = markdown.table(tables.scores(evaluation))
+    gains = tables.repair_differences(evaluation)
+    repair = f"Repair on minus repair off:\n\n{markdown.table(gains)}\n\n" if gains.rows else ""
     faults = evaluation.faults
     most = "".join(f"; most frequent fault: {reason}" for reason, _ in faults.most_common(1))
-    left_out = f"Samples left out of all figures: {faults.total():,}{most}\n\n" if most else ""
-    return f"{scores}\n\n{left_out}{words.CLAIM.capitalize()}."
+    left_out = f"Samples left out of all figures: {faults.total():,}{most}. {words.LEFT_OUT}\n\n" if most else ""
+    return f"{scores}\n\n{repair}{left_out}{words.CLAIM.capitalize()}."
 
 
 def comparison_text(comparison: Comparison) -> str:
     """Return a comparison as Markdown."""
     return compared.markdown(comparison)
+
+
+def regraded_text(found: Regraded) -> str:
+    """Return what `regrade` changed, task by task, for the terminal."""
+    return regraded.text(found)
 
 
 def write_report(evaluation: Evaluation, folder: Path) -> None:

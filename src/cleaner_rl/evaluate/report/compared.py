@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 
 from cleaner_rl.evaluate.comparison import Comparison
-from cleaner_rl.evaluate.paired import Difference
 from cleaner_rl.evaluate.report import markdown as set_in_markdown
 from cleaner_rl.evaluate.report import page as set_in_html
-from cleaner_rl.evaluate.report import plots, words
-from cleaner_rl.evaluate.report.tables import Table
+from cleaner_rl.evaluate.report import plots, tables, words
 
 HEADINGS = {
     "sets": "pass@1, repair off (to report)",
     "repaired": "pass@1, repair on",
     "recovery": "injected failures, recovered from",
 }
+THICK = "thick: these problems, thin: problems at large; to the right is better"
 READING = (
-    f"Percent points with {words.level()} intervals, over the problems that both have; *p* is the p-value of a "
-    "two-sided paired sign-flip test, not corrected for the number of rows."
+    f"{words.level()} intervals, over the problems that both have. {words.DIFFERENCES} The first is what a comparison "
+    "of two models asks; quote the second for a claim about the models in general. *p* is the p-value of a two-sided "
+    "paired sign-flip test, not corrected for the number of rows."
 )
-
-
-def table(found: Mapping[str, Difference]) -> Table:
-    """Differences, one a row."""
-    rows = [
-        [name, str(each.problems), words.gain(each), words.chance(each), f"{each.better} / {each.worse}"]
-        for name, each in found.items()
-    ]
-    return Table(["", "problems", "difference", "p", "better / worse"], rows)
 
 
 def markdown(comparison: Comparison) -> str:
@@ -39,7 +29,7 @@ def markdown(comparison: Comparison) -> str:
         if found := getattr(comparison, name):
             parts += [
                 f"## {heading.capitalize() if name == 'recovery' else heading}",
-                set_in_markdown.table(table(found)),
+                set_in_markdown.table(tables.differences(found)),
             ]
     if comparison.notes:
         parts += ["## What differs between the two", "\n".join(f"- {note}" for note in comparison.notes)]
@@ -52,13 +42,11 @@ def page(comparison: Comparison) -> str:
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="muted">{escape(READING.replace("*p*", "p"))}</p>']
     for name, heading in HEADINGS.items():
         if found := getattr(comparison, name):
-            plot = set_in_html.figure(
-                "Difference", "in percent points, to the right is better", plots.gains(heading, found)
-            )
+            plot = set_in_html.figure("Difference", THICK, plots.gains(heading, found))
             parts += [
                 f"<h2>{escape(heading)}</h2>",
-                set_in_html.table(table(found)),
-                f'<div class="plots">{plot}</div>',
+                set_in_html.table(tables.differences(found)),
+                set_in_html.plots_row(plot),
             ]
     if comparison.notes:
         notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)

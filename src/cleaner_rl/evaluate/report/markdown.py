@@ -21,14 +21,23 @@ def table(of: tables.Table) -> str:
 
 def _parts(evaluation: Evaluation) -> Iterator[str]:
     yield f"# {evaluation.model}"
-    yield (
-        f"Shares in percent, with {words.level()} intervals over problems in brackets. "
-        f"{words.CLAIM.capitalize()}. *p* is the p-value of a paired sign-flip test over problems."
-    )
+    yield (f"Shares in percent, with {words.level()} intervals over problems in brackets. {words.CLAIM.capitalize()}.")
     yield table(tables.scores(evaluation))
+    if evaluation.faults:
+        yield words.LEFT_OUT
+    gains = tables.repair_differences(evaluation)
+    if gains.rows:
+        yield "## Repair on minus repair off"
+        yield table(gains)
+        yield f"{words.DIFFERENCES} *p* is the p-value of a paired sign-flip test over problems."
     if len(words.passing_names(evaluation)) > 1:
         yield "## pass@k"
         yield table(tables.passing(evaluation))
+    if words.passing_names(evaluation, "maj"):
+        yield "## maj@k"
+        yield table(tables.majority(evaluation))
+    yield "## How rollouts ended"
+    yield table(tables.endings(evaluation))
     yield "## Tools (per trajectory)"
     yield table(tables.tools(evaluation))
     yield "## Cost (per trajectory)"

@@ -18,12 +18,18 @@ CONTENT = "default-src 'none'; style-src 'unsafe-inline'"
 HOW = f"""
 <p><b>pass@1</b> is the mean over problems of the share of right answers; <b>pass@k</b> the unbiased estimate of the
 chance that one of k samples is right. Intervals cover {words.level()}. They come from a bootstrap over problems, with
-all of its samples, and with one unseen problem that is all right, or all wrong. <b>Differences</b> are taken problem by
-problem; <i>p</i> is the p-value of a two-sided sign-flip test over problems. A <b>fault</b> is a failure of the
-infrastructure: it does not count as a wrong answer, and is left out of all figures.</p>
+all of its samples, and with one unseen problem that is all right, or all wrong. <b>maj@k</b> is how often the most
+frequent of k answers is right, ties drawn by lot. <b>Differences</b> are taken problem by problem. For these problems,
+only samples vary; for problems at large, problems vary too (paired t). <i>p</i> is the p-value of a two-sided sign-flip
+test over problems. A <b>fault</b> is a failure of the infrastructure: it does not count as a wrong answer, and is left
+out of all figures. {words.LEFT_OUT}</p>
 """
 TOOLS = "<p>Per trajectory. <i>Before repair</i> counts all failed calls, <i>after repair</i> those that are left.</p>"
 TAG = '<p><span class="tag">pass@1, repair off</span></p>'
+SQUARES = (
+    "<p>Each square is one problem, with its pass@1 in percent; its name and its samples show when you point at it. "
+    "Repair is off, unless the set was run with repair on only.</p>"
+)
 
 
 def page(evaluation: Evaluation) -> str:
@@ -50,8 +56,13 @@ def table(of: tables.Table, *, prose: bool = False) -> str:
 
 
 def figure(title: str, note: str, svg: str) -> str:
-    """One plot."""
-    return f"<figure><figcaption><b>{escape(title)}</b> {escape(note)}</figcaption>{svg}</figure>"
+    """One plot; nothing if there is nothing to draw."""
+    return svg and f"<figure><figcaption><b>{escape(title)}</b> {escape(note)}</figcaption>{svg}</figure>"
+
+
+def plots_row(*figures: str) -> str:
+    """Plots side by side, where there is room; nothing without plots."""
+    return f'<div class="plots">{"".join(figures)}</div>' if any(figures) else ""
 
 
 def _parts(evaluation: Evaluation) -> Iterator[str]:
@@ -60,13 +71,24 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
     yield f'<div class="cards">{"".join(map(_card, evaluation.sets))}</div>'
     yield "<h2>Scores</h2>"
     yield table(tables.scores(evaluation))
-    yield f'<div class="plots">{"".join(_score_plots(evaluation))}</div>'
+    yield f"<p>{words.LEFT_OUT}</p>" if evaluation.faults else ""
+    yield plots_row(*_score_plots(evaluation))
+    gains = tables.repair_differences(evaluation)
+    if gains.rows:
+        yield "<h2>Repair on minus repair off</h2>"
+        yield f"<p>{words.DIFFERENCES}</p>"
+        yield table(gains)
     if len(words.passing_names(evaluation)) > 1:
+        yield "<h2>pass@k</h2>"
         yield table(tables.passing(evaluation))
+    if words.passing_names(evaluation, "maj"):
+        yield "<h2>maj@k</h2>"
+        yield table(tables.majority(evaluation))
+    yield "<h2>How rollouts ended</h2>"
+    yield table(tables.endings(evaluation))
     yield f"<h2>Tools</h2>{TOOLS}"
     yield table(tables.tools(evaluation))
-    failing = figure("Failed calls", "per trajectory", plots.errors(evaluation))
-    yield f'<div class="plots">{failing}</div>'
+    yield plots_row(figure("Failed calls", "per trajectory", plots.errors(evaluation)))
     yield "<h2>Cost</h2><p>Per trajectory. Latency is wall time, with as many rollouts at once as the settings say.</p>"
     yield table(tables.cost(evaluation))
     if evaluation.recovery is not None:
@@ -74,10 +96,9 @@ def _parts(evaluation: Evaluation) -> Iterator[str]:
             "<h2>Recovery</h2><p>Each trajectory begins with a failed call that the model did not make, with the real "
             "feedback to it. From there on it is alone: repair is off. The failures are the same for every model.</p>"
         )
-        plot = figure("Recovery", "by kind of failure", plots.recovery(evaluation.recovery))
-        yield f'<div class="plots">{plot}</div>'
+        yield plots_row(figure("Recovery", "by kind of failure", plots.recovery(evaluation.recovery)))
         yield table(tables.recovery(evaluation.recovery))
-    yield "<h2>Problems</h2><p>Each square is one problem with repair off, the darker the more samples are right.</p>"
+    yield f"<h2>Problems</h2>{SQUARES}"
     yield "".join(map(_squares, evaluation.sets))
     broken = tables.faults(evaluation)
     yield "<h2>Faults</h2>"
@@ -99,16 +120,23 @@ def _card(each: SetResult) -> str:
     if on is not None:
         lines.append(f'<p><span class="on">repair on</span> {words.value("pass@1", _value(on))} %{_gain(each)}</p>')
     judged = sum(rate.judged for run in each.runs.values() for rate in run.problems.values())
+    samples = "1 sample" if each.samples == 1 else f"{each.samples} samples"
     lines.append(
-        f'<p class="muted">{words.problems(each)} problems, {each.samples} samples each, {judged:,} judged</p>'
+        f'<p class="muted">{words.problems(each)} problem{"s" * (each.run != 1)}, {samples} each, {judged:,} judged</p>'
     )
     return f'<div class="card">{"".join(lines)}</div>'
 
 
 def _headline(run: RunScore) -> str:
     found = run.figures.get("pass@1")
-    value, ends = words.value("pass@1", _value(run)), words.interval("pass@1", found)
-    return f'<div class="big">{value} <small>%</small></div><p class="muted">{escape(ends)}</p>{TAG}'
+    lines = [TAG, f'<div class="big">{words.value("pass@1", _value(run))} <small>%</small></div>']
+    if found is not None and found.low is not None:
+        lines.append(f'<p class="muted">{words.level()} interval {escape(words.interval("pass@1", found))}</p>')
+    if run.bounds is not None:
+        count = sum(run.faults.values())
+        left_out = "1 sample" if count == 1 else f"{count:,} samples"
+        lines.append(f'<p class="muted">{words.bounds(run)} % with the {left_out} left out as wrong, as right</p>')
+    return "".join(lines)
 
 
 def _gain(each: SetResult) -> str:
@@ -132,12 +160,15 @@ def _score_plots(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _squares(each: SetResult) -> str:
-    run = each.runs.get(Repair.OFF) or next(iter(each.runs.values()))
+    repair, run = next(iter(each.runs.items()))
+    if Repair.OFF in each.runs:
+        repair, run = Repair.OFF, each.runs[Repair.OFF]
     squares = "".join(
-        f'<i style="--p:{100 * float(rate.share):.0f}" title="{escape(problem)}: {rate.right} of {rate.judged}"></i>'
+        f'<i style="--p:{(share := round(100 * rate.share))}" title="{escape(problem)}: {rate.right} of {rate.judged}">'
+        f"{share}</i>"
         for problem, rate in run.problems.items()
     )
-    return f'<p class="muted">{escape(each.name)}</p><div class="grid">{squares}</div>'
+    return f'<p class="muted">{escape(each.name)}, {words.REPAIR[repair]}</p><div class="grid">{squares}</div>'
 
 
 def _cell(text: str) -> str:

@@ -1,7 +1,7 @@
 """Plots as inline SVG: drawn by matplotlib, coloured by the page, so that they follow its light and dark.
 
 Colours are drawn as stand-ins that no plot uses otherwise, then replaced by the page's variables. Text stays text. The
-same results give the same bytes.
+same results give the same bytes. Where there is nothing to draw, there is no plot: the text is empty.
 
 Limits: needs matplotlib, from the extra `eval`; loaded when the first plot is drawn.
 """
@@ -57,7 +57,7 @@ def scores(evaluation: Evaluation) -> str:
         (each.name, {repair: run.figures.get("pass@1") for repair, run in each.runs.items()})
         for each in evaluation.sets
     ]
-    return _dots("pass@1 by set", rows)
+    return _dots("pass@1 by set", rows) if any(found for _, runs in rows for found in runs.values()) else ""
 
 
 def passing(each: SetResult) -> str:
@@ -70,6 +70,9 @@ def passing(each: SetResult) -> str:
         ]
         for repair, run in each.runs.items()
     }
+
+    if not any(len(known) > 1 for known in lines.values()):
+        return ""
 
     def draw(axes: Axes) -> None:
         for repair, known in lines.items():
@@ -105,6 +108,9 @@ def errors(evaluation: Evaluation) -> str:
         for repair, run in each.runs.items()
     ]
 
+    if not any((found := run.figures.get("errors_first")) and found.value for _, _, run in bars):
+        return ""
+
     def draw(axes: Axes) -> None:
         for place, (_, repair, run) in enumerate(bars):
             for shift, name, alpha in ((-0.18, "errors_first", 0.35), (0.18, "errors_residual", 1.0)):
@@ -125,6 +131,8 @@ def errors(evaluation: Evaluation) -> str:
 def recovery(result: RecoveryResult) -> str:
     """How often the model gets over a failure that was put in, by kind."""
     kinds = [*result.kinds.items(), ("all kinds", result.overall)]
+    if not result.overall.figures:
+        return ""
 
     def draw(axes: Axes) -> None:
         for place, (_, run) in enumerate(kinds):
@@ -142,11 +150,13 @@ def recovery(result: RecoveryResult) -> str:
 
 
 def gains(title: str, found: Mapping[str, Difference]) -> str:
-    """Differences of two evaluations with their intervals."""
+    """Differences of two evaluations: thick the interval for these problems, thin the one for problems at large."""
 
     def draw(axes: Axes) -> None:
         for place, each in enumerate(found.values()):
-            _dot(axes, place, Estimate(each.value, each.low, each.high), OFF)
+            if each.low is not None and each.high is not None:
+                axes.plot([_percent(each.low), _percent(each.high)], [place, place], color=OFF, lw=1, alpha=0.5)
+            _dot(axes, place, Estimate(each.value, each.here_low, each.here_high), OFF)
         axes.axvline(0, color=MUTED, lw=1)
         axes.set_yticks(range(len(found)), list(found))
         axes.set(xlabel="percent points")
@@ -163,8 +173,11 @@ def _dots(title: str, rows: Sequence[tuple[str, Mapping[Repair, Estimate | None]
             for repair, found in runs.items():
                 shift = 0.0 if len(runs) == 1 else -0.14 if repair is Repair.OFF else 0.14
                 _dot(axes, place + shift, found, COLOURS[repair], hollow=repair is Repair.ON)
-        axes.plot([], [], "o", color=OFF, ms=6, label="repair off (to report)")
-        axes.plot([], [], "o", color=ON, mfc=PAPER, ms=6, label="repair on")
+        shown = {repair for _, runs in rows for repair in runs}
+        if Repair.OFF in shown:
+            axes.plot([], [], "o", color=OFF, ms=6, label="repair off (to report)")
+        if Repair.ON in shown:
+            axes.plot([], [], "o", color=ON, mfc=PAPER, ms=6, label="repair on")
         axes.set_yticks(range(len(rows)), [name for name, _ in rows])
         axes.set(xlabel="pass@1, %", xlim=(-2, 102), ylim=(len(rows) - 0.5, -0.5))
         axes.grid(axis="x")

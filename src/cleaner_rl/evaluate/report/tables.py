@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cleaner_rl.evaluate.paired import Difference
 from cleaner_rl.evaluate.report import words
 from cleaner_rl.evaluate.results import Evaluation, RecoveryResult, Repair, RunScore
+from cleaner_rl.trajectory import StopReason
 
 PROBLEMS = "problems"
+DIFFERENCE = ("difference, these problems", "problems at large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +23,69 @@ class Table:
 
 
 def scores(evaluation: Evaluation) -> Table:
-    """pass@1 with repair off and on, side by side."""
+    """pass@1 with repair off and on, side by side, with bounds where something was left out."""
     repairs = [repair for repair in Repair if any(repair in each.runs for each in evaluation.sets)]
-    both = len(repairs) == 2
-    head = ["set", PROBLEMS, "samples", *(f"pass@1, {words.REPAIR[repair]}" for repair in repairs)]
-    rows = []
-    for each in evaluation.sets:
-        figures = (_figure(each.runs.get(repair), "pass@1") for repair in repairs)
-        more = [words.gain(each.difference), words.chance(each.difference)] if both else []
-        rows.append([each.name, words.problems(each), str(each.samples), *figures, *more])
-    return Table([*head, "difference", "p"] if both else head, rows)
+    head = ["set", PROBLEMS, "samples"]
+    rows = [[each.name, words.problems(each), str(each.samples)] for each in evaluation.sets]
+    for repair in repairs:
+        runs = [each.runs.get(repair) for each in evaluation.sets]
+        columns = {f"pass@1, {words.REPAIR[repair]}": [_figure(run, "pass@1") for run in runs]}
+        if any(run is not None and run.bounds is not None for run in runs):
+            columns[f"bounds, {words.REPAIR[repair]}"] = [words.bounds(run) for run in runs]
+        head += columns
+        for row, *cells in zip(rows, *columns.values(), strict=True):
+            row += cells
+    return Table(head, rows)
+
+
+def differences(found: Mapping[str, Difference]) -> Table:
+    """Differences of pass@1 or of another share, one a row."""
+    rows = [
+        [
+            name,
+            str(each.problems),
+            words.gain(each),
+            words.at_large(each),
+            words.chance(each),
+            f"{each.better} / {each.worse}",
+        ]
+        for name, each in found.items()
+    ]
+    return Table(["", PROBLEMS, *DIFFERENCE, "p", "better / worse"], rows)
+
+
+def repair_differences(evaluation: Evaluation) -> Table:
+    """What repair changes, by set; without rows if it was run in one way only."""
+    return differences({each.name: each.difference for each in evaluation.sets if each.difference is not None})
 
 
 def passing(evaluation: Evaluation) -> Table:
     """pass@k for every k; where faults left some problems with fewer than k samples, on how many it rests."""
     return _by_set(evaluation, {name: name for name in words.passing_names(evaluation)}, _passing)
+
+
+def majority(evaluation: Evaluation) -> Table:
+    """maj@k for every k, in the same way."""
+    return _by_set(evaluation, {name: name for name in words.passing_names(evaluation, "maj")}, _passing)
+
+
+def endings(evaluation: Evaluation) -> Table:
+    """How rollouts ended, and how many a fault left out."""
+    runs = [(each.name, words.REPAIR[repair], run) for each in evaluation.sets for repair, run in each.runs.items()]
+    if evaluation.recovery is not None:
+        runs.append(("recovery", words.REPAIR[Repair.OFF], evaluation.recovery.overall))
+    reasons = [reason for reason in StopReason if any(reason in run.stop_reasons for _, _, run in runs)]
+    rows = []
+    for name, repair, run in runs:
+        left_out = sum(run.faults.values())
+        total = sum(run.stop_reasons.values()) + left_out
+        counts = [*(run.stop_reasons.get(reason, 0) for reason in reasons), left_out]
+        rows.append([name, repair, *(_share(count, total) for count in counts)])
+    return Table(["set", "", *map(words.ending, reasons), "left out (fault)"], rows)
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count:,} ({100 * count / total:.1f} %)" if count else "0"
 
 
 def tools(evaluation: Evaluation) -> Table:
@@ -77,7 +128,7 @@ def faults(evaluation: Evaluation) -> Table:
 
 def settings(evaluation: Evaluation) -> Table:
     """What the figures depend on."""
-    return Table(["setting", "value"], [[name, str(value)] for name, value in evaluation.settings.items()])
+    return Table(["setting", "value"], [[name, words.setting(value)] for name, value in evaluation.settings.items()])
 
 
 def _by_set(evaluation: Evaluation, names: Mapping[str, str], cell: Callable[[RunScore, str], str]) -> Table:

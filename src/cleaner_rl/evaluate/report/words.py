@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from cleaner_rl.evaluate.bootstrap import LEVEL, Estimate
 from cleaner_rl.evaluate.paired import Difference
-from cleaner_rl.evaluate.results import Evaluation, Repair, SetResult
+from cleaner_rl.evaluate.results import Evaluation, Repair, RunScore, SetResult
 
 NOTHING = "–"
 CLAIM = "repair off measures the model alone: report this figure"
+DIFFERENCES = (
+    "Differences are in percent points. Their brackets are for these problems: would the difference be there if they "
+    "were sampled again? The interval for problems at large says what to expect of other problems of this kind."
+)
+LEFT_OUT = "Bounds are pass@1 with the samples that faults left out counted as all wrong, and as all right."
 MINUS = "−"
 
 LABELS = {
@@ -18,8 +26,8 @@ LABELS = {
     "right_after_error": "right answers after a failed call",
     "calls": "calls",
     "turns": "turns",
-    "sampled": "sampled tokens",
-    "lookahead": "lookahead tokens",
+    "sampled": "sampled",
+    "lookahead": "lookahead",
     "tool_seconds": "tool time",
     "latency": "latency",
 }
@@ -29,7 +37,7 @@ REPAIR = {Repair.OFF: "repair off", Repair.ON: "repair on"}
 
 def is_share(figure: str) -> bool:
     """Whether a figure is written in percent."""
-    return figure in SHARES or figure.startswith("pass@")
+    return figure in SHARES or figure.startswith(("pass@", "maj@"))
 
 
 def value(figure: str, number: float | None) -> str:
@@ -67,11 +75,41 @@ def signed(share: float) -> str:
 
 
 def gain(found: Difference | None) -> str:
-    """A difference with its interval."""
+    """A difference with its interval for these problems."""
     if found is None or found.value is None:
         return NOTHING
-    ends = "" if found.low is None or found.high is None else f" [{signed(found.low)}, {signed(found.high)}]"
-    return signed(found.value) + ends
+    return f"{signed(found.value)} {_ends(found.here_low, found.here_high)}".rstrip()
+
+
+def at_large(found: Difference | None) -> str:
+    """A difference's interval for problems at large."""
+    return NOTHING if found is None else _ends(found.low, found.high) or NOTHING
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
+
+
+def bounds(run: RunScore | None) -> str:
+    """pass@1 with what was left out as all wrong and as all right."""
+    if run is None or run.bounds is None:
+        return NOTHING
+    low, high = (value("pass@1", end) for end in run.bounds)
+    return f"{low} to {high}"
+
+
+def setting(value: object) -> str:
+    """A setting's value as one would write it on a command line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return NOTHING if value is None else str(value)
+
+
+def ending(stop_reason: str) -> str:
+    """Why rollouts ended."""
+    return stop_reason.replace("_", " ") or "unknown"
 
 
 def chance(found: Difference | None) -> str:
@@ -91,7 +129,8 @@ def level() -> str:
     return f"{100 * LEVEL:.0f} %"
 
 
-def passing_names(evaluation: Evaluation) -> list[str]:
-    """The pass@k of an evaluation, by k."""
+def passing_names(evaluation: Evaluation, kind: str = "pass") -> list[str]:
+    """The pass@k, or the maj@k, of an evaluation, by k."""
     names = {name for each in evaluation.sets for run in each.runs.values() for name in run.figures}
-    return sorted((name for name in names if name.startswith("pass@")), key=lambda name: int(name[5:]))
+    found = {int(name.removeprefix(f"{kind}@")): name for name in names if name.startswith(f"{kind}@")}
+    return [found[k] for k in sorted(found)]

@@ -17,6 +17,7 @@ from cleaner_rl.rollout.engines.sglang import SglangEngine
 from cleaner_rl.rollout.engines.vllm import VllmEngine
 from cleaner_rl.rollout.model import Model, TokenModel
 from cleaner_rl.tasks import Prompt
+from cleaner_rl.tools import NO_CALLS
 
 ONE_OF_MANY = 10.0
 """Seconds that a request waits for one replica, where there are others."""
@@ -60,10 +61,10 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
         if connection.engine is EngineKind.CHAT:
             if not alone:
                 raise ChatError("a chat API is asked at one address; put several replicas of it behind a proxy")
-            if prompt.call_format != "hermes":
+            if prompt.call_format not in ("hermes", NO_CALLS):
                 raise ChatError(
                     f"a chat API has its own form of calls, and the prompt '{prompt.name}' tells the model of another; "
-                    "take a prompt with call_format hermes, such as stateless"
+                    "take a prompt with call_format hermes, such as stateless, or one without a tool, such as no-tool"
                 )
             yield ChatModel(
                 addresses[0],
@@ -71,6 +72,7 @@ async def connect(connection: Connection, prompt: Prompt) -> AsyncIterator[Model
                 prompt.tools,
                 window=connection.window or DEFAULT_WINDOW,
                 sampling=connection.sampling,
+                template=connection.template,
             )
             return
         make = ENGINES[connection.engine]

@@ -13,7 +13,7 @@ that couldn't be read is sent back without its arguments, because services refus
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from cleaner_rl.purify import Draft, Gate, SampleRequest
 from cleaner_rl.rollout.engine import EngineFaultError, Sampling
 from cleaner_rl.rollout.engines.http import Address
 from cleaner_rl.tasks import Message
-from cleaner_rl.tools import ToolCall, ToolSet, call_format, feedback
+from cleaner_rl.tools import NO_CALLS, ToolCall, ToolSet, call_format, feedback
 from cleaner_rl.trajectory import Key, TextSpan, Trajectory, Turn, read_text
 
 CHARACTERS_PER_TOKEN = 4
@@ -69,11 +69,16 @@ class ChatModel:
         *,
         window: int,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        template: Mapping[str, object] | None = None,
     ) -> None:
-        """`window` in tokens. The address ends before `/chat/completions`: `https://host/v1`."""
+        """`window` in tokens. The address ends before `/chat/completions`: `https://host/v1`.
+
+        `template`: arguments of the chat template, for servers that take them (`chat_template_kwargs`).
+        """
         self.address, self.name, self.tools, self.sampling = address, name, tools, sampling
         self.window = window * self.unit
-        self._format = call_format("hermes")
+        self._template = dict(template or {})
+        self._format = call_format("hermes" if tools else NO_CALLS)
 
     def begin(self, messages: Sequence[Message]) -> TextSpan:
         """Return the messages, as they are sent."""
@@ -90,6 +95,10 @@ class ChatModel:
             "temperature": self.sampling.temperature,
             "top_p": self.sampling.top_p,
         }
+        if self.sampling.top_k is not None:
+            body["top_k"] = self.sampling.top_k  # not OpenAI's, but vLLM's and others'
+        if self._template:
+            body["chat_template_kwargs"] = self._template
         if self.tools:
             body["tools"] = [tool.schema for tool in self.tools.values()]
         answer = await self.address.post("/chat/completions", body)

@@ -69,7 +69,8 @@ class SandboxClient:
             connections: The most per node.
         """
         self._sources = [nodes] if isinstance(nodes, str) else list(nodes)
-        self._headers = {"content-type": "application/json"}
+        # Nothing is to be compressed, and nothing is decompressed: a few kilobytes could become gigabytes.
+        self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
         self._patience, self._attempts, self._connections = patience, attempts, connections
@@ -82,7 +83,7 @@ class SandboxClient:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=probing_socket)
         self._http = aiohttp.ClientSession(
-            connector=connector, timeout=timeout, headers=self._headers, read_bufsize=2**20
+            connector=connector, timeout=timeout, headers=self._headers, read_bufsize=2**20, auto_decompress=False
         )
         self._nodes = Nodes(self._sources, lambda url: Link(url, self._http, self._connections), self._patience)
         return self

@@ -12,6 +12,7 @@ import io
 import socket
 import time
 from collections import deque
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +29,15 @@ FIRST_REST, LONGEST_REST = 0.1, 5.0
 """Seconds that a node is left alone after it could not be reached; doubles each time."""
 NOT_TAKEN: Final = (408, 429, 503)
 """Statuses of a node that has not begun what it was sent: the body came too slowly, it is full, it is shutting down."""
+
+MOST_LINE: Final = 268_435_456
+"""Bytes of one outcome: output, errors and files as large as any node gives, as JSON."""
+MOST_PROBLEM: Final = 1_048_576
+"""Bytes of an answer that says what is wrong."""
+SHORTEST_RETRY, LONGEST_RETRY = 0.05, 60.0
+"""Seconds that a node may ask to be left alone."""
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for an answer that is no JSON of ours: another type, no UTF-8, nested too deeply."""
 
 _line_decoder = msgspec.json.Decoder(Outcome)
 _problem_decoder = msgspec.json.Decoder(Problem)
@@ -165,7 +175,7 @@ class Link:
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
             self.rest()
             setback = Setback(f"The node can't be reached: {error}")
-        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
+        except (aiohttp.ClientError, OSError, *UNREADABLE) as error:
             self.rest()
             setback = Setback(f"The connection broke: {error!r}", may_have_run=True)
         finally:
@@ -177,23 +187,20 @@ class Link:
 
     async def _exchange(self, batch: Batch) -> Setback | None:
         body = b'{"calls":[' + b",".join([call.body for call in batch.calls]) + b"]}"
-        async with self.http.post(f"{self.url}/v1/runs", data=sendable(body)) as response:
+        # No redirects: the programs are for this node.
+        async with self.http.post(f"{self.url}/v1/runs", data=sendable(body), allow_redirects=False) as response:
             if response.status != 200:
                 return await self._refused(response, batch)
             self.is_back()
-            left = b""
-            async for chunk in response.content.iter_any():
-                lines = (left + chunk).split(b"\n") if left else chunk.split(b"\n")
-                left = lines.pop()
-                for line in lines:
-                    outcome = _line_decoder.decode(line)
-                    batch.call_of(outcome).settle(outcome)
+            async for line in _lines(response.content):
+                outcome = _line_decoder.decode(line)
+                batch.call_of(outcome).settle(outcome)
         return None
 
     async def _refused(self, response: aiohttp.ClientResponse, batch: Batch) -> Setback:
         try:
-            message = _problem_decoder.decode(await response.read()).message
-        except msgspec.DecodeError:
+            message = _problem_decoder.decode(await read(response, MOST_PROBLEM)).message
+        except UNREADABLE:
             message = f"The node answered with status {response.status}."
         if response.status in NOT_TAKEN:
             self.rest(retry_seconds(response.headers.get("retry-after")))
@@ -216,6 +223,33 @@ class Link:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of an answer, each as soon as it is whole. Raises `ClientPayloadError` for one that is too long."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in content.iter_any():
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join([*parts, line])
+            parts, size = [], 0
+        parts.append(rest)
+        size += len(rest)
+        if size > MOST_LINE:
+            raise aiohttp.ClientPayloadError(f"the node's answer has a line of more than {MOST_LINE} bytes")
+
+
+async def read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body of an answer. Raises `ClientPayloadError` if it is larger than `most`."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > most:
+            raise aiohttp.ClientPayloadError(f"the node's answer is larger than {most} bytes")
+    return b"".join(parts)
+
+
 def sendable(body: bytes) -> bytes | io.BytesIO:
     """A body for one request. A file is sent piece by piece: to write a large one in one go holds up the event loop."""
     return body if len(body) < LARGE else io.BytesIO(body)
@@ -224,7 +258,7 @@ def sendable(body: bytes) -> bytes | io.BytesIO:
 def retry_seconds(retry_after: str | None) -> float:
     """What a Retry-After header asks for, within reason."""
     try:
-        return min(60.0, max(0.0, float(retry_after or 1)))
+        return min(LONGEST_RETRY, max(SHORTEST_RETRY, float(retry_after or 1)))
     except ValueError:
         return 1.0
 

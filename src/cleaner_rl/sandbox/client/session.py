@@ -7,6 +7,7 @@ counts as lost, and the caller rebuilds it from the cells it has.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import TypeVar
 from urllib.parse import quote
@@ -14,7 +15,16 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from cleaner_rl.sandbox.client.links import NOT_TAKEN, Link, retry_seconds, sendable
+from cleaner_rl.sandbox.client.links import (
+    MOST_LINE,
+    MOST_PROBLEM,
+    NOT_TAKEN,
+    UNREADABLE,
+    Link,
+    read,
+    retry_seconds,
+    sendable,
+)
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.isolation.tiers import TierError
 from cleaner_rl.sandbox.protocol.requests import (
@@ -41,6 +51,8 @@ from cleaner_rl.tools import Status, ToolResult
 
 T = TypeVar("T")
 
+ANSWER_SECONDS = 2.0
+"""That a node has, above the caller's own `within`, to say that the time is over."""
 NO_UNICODE = "The program holds characters that are no valid Unicode."
 
 
@@ -56,46 +68,50 @@ async def open_session(
         data = encode_exactly(SessionCall.of(request))
     except UnicodeEncodeError:
         raise ValueError("the session's request holds characters that are no valid Unicode") from None
-    begun = time.monotonic()
     reason = "None could be reached."
     full: set[Link] = set()
     """Of sessions. They aren't left alone by everybody: they take programs all the same."""
     pause = 0.0
-    while time.monotonic() - begun < patience:
-        link = await nodes.pick(full)
-        if link is None:
-            await asyncio.sleep(nodes.next_awake)
-            continue
-        if link in full:  # and so are all others
-            await asyncio.sleep(pause)
-            full.clear()
-        try:
-            async with http.post(f"{link.url}/v1/sessions", data=sendable(data)) as response:
-                body = await response.read()
-            if response.status == 201:
-                link.is_back()
-                session = msgspec.json.decode(body, type=SessionOpened).session
-                # Files come in by a cell of their own.
-                return RemoteSession(http, link.url, session, patience, checkpoint=1 if request.files else 0)
-        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
-            reason = str(error)
-            link.rest()
-            continue
-        problem = _problem(body)
-        if problem.error == "no_sessions":
-            raise TierError(problem.message)
-        if problem.error == "too_many_sessions":
-            link.is_back()
-            full.add(link)
-            pause = retry_seconds(response.headers.get("retry-after"))
-        elif response.status in NOT_TAKEN:
-            link.rest(retry_seconds(response.headers.get("retry-after")))
-        elif response.status >= 500:
-            link.rest()
-        else:
-            raise _error(response.status, problem)
-        reason = problem.message
-    raise SessionLostError(nodes.given_up(reason))
+    try:
+        async with asyncio.timeout(patience):
+            while True:
+                link = await nodes.pick(full)
+                if link is None:
+                    await asyncio.sleep(nodes.next_awake)
+                    continue
+                if link in full:  # and so are all others
+                    await asyncio.sleep(pause)
+                    full.clear()
+                try:
+                    async with http.post(
+                        f"{link.url}/v1/sessions", data=sendable(data), allow_redirects=False
+                    ) as response:
+                        body = await read(response, MOST_PROBLEM)
+                    if response.status == 201:
+                        session = _session_id(body)
+                        link.is_back()
+                        # Files come in by a cell of their own.
+                        return RemoteSession(http, link.url, session, patience, checkpoint=1 if request.files else 0)
+                except (aiohttp.ClientError, OSError, *UNREADABLE) as error:
+                    reason = str(error)
+                    link.rest()
+                    continue
+                problem = _problem(response.status, body)
+                if problem.error == "no_sessions":
+                    raise TierError(problem.message)
+                if problem.error == "too_many_sessions":
+                    link.is_back()
+                    full.add(link)
+                    pause = retry_seconds(response.headers.get("retry-after"))
+                elif response.status in NOT_TAKEN:
+                    link.rest(retry_seconds(response.headers.get("retry-after")))
+                elif response.status >= 500:
+                    link.rest()
+                else:
+                    raise _error(response.status, problem)
+                reason = problem.message
+    except TimeoutError:
+        raise SessionLostError(nodes.given_up(reason)) from None
 
 
 class RemoteSession:
@@ -108,14 +124,17 @@ class RemoteSession:
         self._checkpoint = checkpoint
 
     async def run(self, cell: Cell | str, within: float | None = None) -> CellOutcome:
-        """Run a cell. Raises `SessionLostError` if the state is gone, or if it can't be known."""
+        """Run a cell, `within` so many seconds if they are given.
+
+        Raises `SessionLostError` if the state is gone, or if it can't be known: the node did not answer in time.
+        """
         cell = Cell(cell) if isinstance(cell, str) else cell
         try:
             body = encode_exactly(CellCall.of(cell, within))
         except UnicodeEncodeError:
             result = ToolResult(Status.MALFORMED, explanation=NO_UNICODE)
             return CellOutcome(RunOutcome(result, request_id=cell.request_id), False, self._checkpoint)
-        outcome = await self._ask("POST", "/run", Outcome, body)
+        outcome = await self._ask("POST", "/run", Outcome, body, within)
         if outcome.fault == BROKEN:
             raise SessionLostError(outcome.explanation)
         self._checkpoint = self._checkpoint if outcome.checkpoint is None else outcome.checkpoint
@@ -145,26 +164,45 @@ class RemoteSession:
     async def close(self) -> None:
         """End the session; closing twice, or a lost one, is fine."""
         try:
-            async with self._http.delete(self._url) as response:
-                await response.read()
+            async with asyncio.timeout(self._patience), self._http.delete(self._url, allow_redirects=False):
+                pass
         except (aiohttp.ClientError, OSError):
             return
 
-    async def _ask(self, method: str, path: str, kind: type[T], body: bytes) -> T:
+    async def _ask(self, method: str, path: str, kind: type[T], body: bytes, within: float | None = None) -> T:
         begun = time.monotonic()
-        while True:
-            try:
-                async with self._http.request(method, self._url + path, data=sendable(body)) as response:
-                    answer = await response.read()
-                if response.status == 200:
-                    # A type checker can't know that `kind` is bytes here; a file is what it is.
-                    return answer if kind is bytes else msgspec.json.decode(answer, type=kind)  # type: ignore[return-value]
-            except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
-                raise SessionLostError(f"the node did not answer: {error!r}") from error
-            problem = _problem(answer)
-            if response.status != 429 or time.monotonic() - begun > self._patience:
-                raise _error(response.status, problem)
-            await asyncio.sleep(retry_seconds(response.headers.get("retry-after")))
+        try:
+            # The node answers in time itself if it is alive, and then the session may be, too.
+            async with asyncio.timeout(None if within is None else max(0.0, within) + ANSWER_SECONDS):
+                while True:
+                    status, retry_after, answer = await self._exchange(method, path, body)
+                    if status == 200:
+                        # A type checker can't know that `kind` is bytes here; a file is what it is.
+                        return answer if kind is bytes else msgspec.json.decode(answer, type=kind)  # type: ignore[return-value]
+                    problem = _problem(status, answer)
+                    if status != 429 or time.monotonic() - begun > self._patience:
+                        raise _error(status, problem)
+                    await asyncio.sleep(retry_seconds(retry_after))
+        except TimeoutError:
+            raise SessionLostError(f"the node did not answer within {within:g} s") from None
+        except UNREADABLE as error:
+            raise SessionLostError(f"the node's answer could not be read: {error!r}") from error
+
+    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, str | None, bytes]:
+        try:
+            async with self._http.request(
+                method, self._url + path, data=sendable(body), allow_redirects=False
+            ) as response:
+                return response.status, response.headers.get("retry-after"), await read(response, MOST_LINE)
+        except (aiohttp.ClientError, OSError) as error:
+            raise SessionLostError(f"the node did not answer: {error!r}") from error
+
+
+def _session_id(body: bytes) -> str:
+    session = msgspec.json.decode(body, type=SessionOpened).session
+    if not re.fullmatch(r"[0-9a-f]{32}", session):  # it becomes part of a URL
+        raise aiohttp.ClientPayloadError("the node gave the session an id that no node gives")
+    return session
 
 
 def _file_path(name: str) -> str:
@@ -186,8 +224,8 @@ def _error(status: int, problem: Problem) -> Exception:
     return SessionLostError(problem.message)
 
 
-def _problem(body: bytes) -> Problem:
+def _problem(status: int, body: bytes) -> Problem:
     try:
         return msgspec.json.decode(body, type=Problem)
-    except msgspec.DecodeError:
-        return Problem("unknown", "The node's answer could not be read.")
+    except UNREADABLE:
+        return Problem("unknown", f"The node answered with status {status}.")

@@ -15,6 +15,7 @@ import contextlib
 import os
 
 from cleaner_rl.sandbox.inside import kernel
+from cleaner_rl.sandbox.inside.proc import Proc
 
 MOST = 200
 """The kernel takes the list of layers in one page."""
@@ -26,11 +27,14 @@ FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 class Layers:
     """The stack of layers on a session's folder."""
 
-    def __init__(self, store: str, target: str, owner: int, size: str) -> None:
+    def __init__(self, store: str, target: str, owner: int, size: str, proc: Proc) -> None:
         self._store = store
+        self._proc = proc
         self._target = target
         self._count = 0
         self._stack: list[tuple[str, str]] = []
+        self._mounts: list[int] = []
+        """The kernel's numbers of what is mounted, a layer each."""
         self._taken_off: list[tuple[str, str]] = []
         self._lent = False
         kernel.mount("layers", store, "tmpfs", FLAGS, f"mode=700,{size}")
@@ -71,12 +75,19 @@ class Layers:
         options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
         kernel.mount("box", self._target, "overlay", FLAGS, options)
         self._stack.append((upper, work))
+        self._mounts.append(self._proc.mount_of(self._target))
+
+    @property
+    def frozen(self) -> frozenset[int]:
+        """Numbers of the mounts below the topmost one, in which nobody may write any more."""
+        return frozenset(self._mounts[:-1])
 
     def cut(self, depth: int) -> None:
         """Take off all layers above `depth`."""
         while len(self._stack) > depth:
             self._move_aside.mount()
             self._taken_off.append(self._stack.pop())
+            self._mounts.pop()
         if not self._lent:
             self.reclaim()
 

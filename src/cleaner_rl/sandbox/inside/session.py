@@ -23,12 +23,11 @@ from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
-from cleaner_rl.sandbox.inside.states import BrokenStateError, State, channel, drained, hear, waits
+from cleaner_rl.sandbox.inside.states import MOMENT, BrokenStateError, State, channel, drained, hear, rests, waits
 from cleaner_rl.sandbox.inside.watch import Tree
 
 IDLE_LOOK = 1.0
 SOON = 40
-MOMENT = 0.0001
 HARNESS_FDS = 5
 """Stdin, stdout, stderr, report, channel."""
 UNSURE = 64 << 20
@@ -36,6 +35,9 @@ UNSURE = 64 << 20
 cell, so there is one only when its cells, and the states that were dropped, can have made so much of a difference."""
 STRAY_SECONDS = 10.0
 """Within which the processes that a cell left have to be dead; they are in milliseconds."""
+BLOCKED = (1 << 64) - 1 - (1 << signal.SIGKILL - 1) - (1 << signal.SIGSTOP - 1)
+UNKNOWN = 1 << wire.OBSTACLES.index("unknown")
+"""It could not be looked at."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
 DELETED_FILE = 1 << wire.OBSTACLES.index("deleted file")
 
@@ -48,9 +50,11 @@ class SessionSlot(Slot):
         settings = self._settings
         self._limit_for_good()
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
-        self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size)
+        self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc)
         settings["folders"] = ()  # they are in the first layer
         settings["filter"] = settings.get("session_filter")
+        bound = [os.fsencode(path) + b"/" for path, kind in settings["layout"] if kind == "bind"]
+        self._read_only = (b"/etc/", *bound)
         self._states: list[State] = []
         self._made: dict[State, int] = {}
         """Bytes that the cells of the kept states made: what no other process had when they ended."""
@@ -141,6 +145,9 @@ class SessionSlot(Slot):
         seal(files[1:])
         if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
+        if reason == wire.EXITED and not all(rests(self._proc, each) for each in frozen):
+            # It has killed a checkpoint. Kept, it would make whoever goes back there find that nobody can.
+            reason, ended = wire.GONE, int(signal.SIGKILL)
         success = reason == wire.EXITED and ended == 0
         alive = reason == wire.EXITED and os.WIFEXITED(ended)
         self._tell_done(reason, ended, used, files, fetch)
@@ -168,16 +175,28 @@ class SessionSlot(Slot):
             hear(current.channel, state.STARTED, self._within_limits)
             return current
         moved = self._freeze(current)
+        if self._last_pid >= 0:
+            # Its number is the same whatever undone cells have started: they could leave word by it.
+            os.pwrite(self._last_pid, b"%d" % max(each.pid for each in self._states), 0)
         ours, theirs = channel()
         with theirs:
             current.command((state.CELL, moved, name, *request), [*files, theirs.fileno()], self._within_limits)
         pid = hear(ours, state.STARTED, self._within_limits)
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
+        if moved is not None and not self._left(str(pid)):
+            raise BrokenStateError
         try:
             return State(pid, ours, current.number)
         except ProcessLookupError:
             return None
+
+    def _left(self, pid: str) -> bool:
+        """Whether a fork has left the files of its checkpoint, as it was told to by code that cells can change."""
+        try:
+            return not self._proc.mounts(pid) & self._files.frozen
+        except OSError:
+            return self._proc.dead(pid)  # a cell may be so short
 
     def _tell_done(self, reason: int, ended: int, used: tuple[float, float, int], files: list[int], fetch: int) -> None:
         """Tell the node how a cell ended, and hand over what it left."""
@@ -243,8 +262,10 @@ class SessionSlot(Slot):
                 checks += 1
                 pause = checks // 10
                 time.sleep(MOMENT)  # on its way to waiting, if it means what it said
-            else:
+            elif all(rests(self._proc, each) for each in frozen):
                 reason, _ = self._judge(tree, limits, files, time.monotonic() - began)
+            else:
+                reason = wire.GONE
         cpu, peak, _ = tree.look()
         if reason == wire.EXITED and cpu > limits[1]:
             reason = wire.CPU
@@ -263,7 +284,8 @@ class SessionSlot(Slot):
         if not in_place:
             self._states.append(new)
         self._settle(new)
-        with contextlib.suppress(OSError):  # dead already: the next cell will find it so
+        new.obstacles = UNKNOWN
+        with contextlib.suppress(OSError):  # dead already, or it changes while we look
             self._look_at(new)
         self._count(new)
         # The first state stays, to begin anew from; of the others the latest ones.
@@ -297,7 +319,7 @@ class SessionSlot(Slot):
                 return
             try:
                 self._return_to(self._states[-1])
-            except BrokenStateError:
+            except (BrokenStateError, OSError):  # the latter if its programs have left no room for a layer
                 number = self._states[-1].number - 1
             else:
                 return
@@ -315,6 +337,8 @@ class SessionSlot(Slot):
         current.command((state.RESTORE, current.folder if moved else "", opened), [], self._within_limits)
         hear(current.channel, state.RESTORED, self._within_limits)
         self._reap()
+        if self._proc.signals(str(current.pid))[1] & BLOCKED:
+            raise BrokenStateError  # signals of what was undone, which it should have taken and forgotten
 
     def _settle(self, current: State) -> None:
         """Note where a state's files are."""
@@ -385,17 +409,27 @@ class SessionSlot(Slot):
         """
         pid = str(new.pid)
         new.opened, found = self._proc.opened(pid, HARNESS_FDS, self._box)
-        new.folder = self._proc.link(f"{pid}/cwd")
-        if new.folder.endswith(" (deleted)"):
+        if not all(self._proc.is_null(f"{pid}/fd/{each}") for each in state.CELL_FDS):
+            found.add("descriptor")
+        new.folder = self._proc.short_link(f"{pid}/cwd") or ""
+        if not new.folder:
+            found.add("long path")
+        elif new.folder.endswith(" (deleted)"):
             found.add("deleted file")
+        # It blocks them itself, in an interpreter that cells can change.
+        if BLOCKED & ~self._proc.signals(pid)[0]:
+            found.add("signal")
         if len(self._proc.names(f"{pid}/task")) > 1:
             found.add("thread")
         if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
-        if shared_mapping(self._proc.read_whole(f"{pid}/maps")):
+        maps = self._proc.maps(pid)
+        if maps is None or shared_mapping(maps, self._read_only):
             found.add("shared mapping")
+        if self._proc.has_timers(pid):
+            found.add("timer")
         # A fork has the same `flock`, which a cell could give up, and lacks all other locks.
-        if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each[0]}") for each in new.opened):
+        if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each}") for each in self._proc.names(f"{pid}/fd")):
             found.add("lock")
         new.obstacles = sum(1 << wire.OBSTACLES.index(name) for name in found)
 
@@ -409,14 +443,14 @@ class SessionSlot(Slot):
         return Tree(self._proc, time.monotonic(), others=others)
 
 
-def shared_mapping(maps: bytes) -> bool:
+def shared_mapping(maps: bytes, read_only: tuple[bytes, ...]) -> bool:
     """Whether a process could write to memory that its forks share. A mapping that is only read now can be made
-    writable later, unless its file is one that nobody may write to."""
+    writable later, unless its file is below a path that nobody may write to."""
     if b"-s " not in maps and b"xs " not in maps:
         return False
-    lines = [line.split(maxsplit=5) for line in maps.splitlines()]
-    paths = [b"".join(line[5:]) for line in lines if line[1].endswith(b"s")]
-    return any(not os.path.exists(path) or os.access(path, os.W_OK) for path in paths)
+    lines = [line.split(maxsplit=5) for line in maps.split(b"\n") if line]
+    # By the text alone: what a path leads to is the program's choice where it may make links.
+    return any(line[1].endswith(b"s") and not b"".join(line[5:]).startswith(read_only) for line in lines)
 
 
 def seal(files: list[int]) -> None:

@@ -225,19 +225,20 @@ class Slot:
         if elapsed - waited > wall_limit:
             return wire.WALL, waited
         if elapsed > wall_limit * wire.STARVED_FACTOR:
-            return wire.STARVED, waited
+            # Who waits while its own others run is not kept waiting by the machine.
+            return (wire.STARVED if 4 * cpu < elapsed else wire.WALL), waited
         if self._holds_too_much(tree, held, memory_limit):
             return wire.MEMORY, waited
         return (wire.OUTPUT if flooded(files, output_limit) else wire.EXITED), waited
 
     def _holds_too_much(self, tree: Tree, held: int, limit: int) -> bool:
         """Whether processes that hold so much at first sight hold more memory than `limit`, or could in sockets."""
-        # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
-        if held > limit + self._settings["base_held"] and tree.held_exactly() > limit:
-            return True
         # What lies in a socket is no process's, and nobody says how much it is. So each counts as if it were full.
-        most = max(FEW_SOCKETS, limit // self._settings["socket_bytes"])
-        return "net" in self._layers and self._proc.sockets() > most
+        sockets = self._proc.sockets() - FEW_SOCKETS if "net" in self._layers else 0
+        left: int = limit - max(0, sockets) * self._settings["socket_bytes"]
+        # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
+        base: int = self._settings["base_held"]
+        return left < 0 or (held > left + base and tree.held_exactly() > left)
 
     def _end(self, pid: int) -> tuple[int, float, int]:
         """Kill what is left of a run and wait until nothing is: its wait status, CPU seconds of all, its peak bytes."""

@@ -31,7 +31,7 @@ CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 CELL, IN_PLACE, RESTORE = range(3)
 MOST_OTHERS = 64
-OUTPUTS = (1, 2, run.REPORT_FD)
+CELL_FDS = (0, 1, 2, run.REPORT_FD)
 SIGNALS = tuple(map(int, valid_signals()))
 CLOCKS = (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF)
 
@@ -78,6 +78,7 @@ def serve(module: ModuleType) -> NoReturn:
     child = 0
     # A state that waits takes no signal: a cell that will be undone could have it run a handler of the program's.
     mask = pthread_sigmask(SIG_BLOCK, SIGNALS)
+    kernel.block_signals()
     channel = socket.socket(fileno=CHANNEL_FD)
     while True:
         command, files = receive(channel)
@@ -139,18 +140,19 @@ def run_cell(
         run.tell(error, tuple(names))
         exit_code = 1
     mask = pthread_sigmask(SIG_BLOCK, SIGNALS)
+    kernel.block_signals()
     for clock in CLOCKS:
         setitimer(clock, 0)  # a fork would lose it, and the state that waits here would be hit
     with contextlib.suppress(OSError):  # of a program that may open no more files
-        forget_outputs()
+        forget_files()
     os.write(CHANNEL_FD, ENDED + bytes([exit_code]))
     return mask
 
 
-def forget_outputs() -> None:
+def forget_files() -> None:
     """What a thread prints between cells goes nowhere: the outputs of the cell that has ended take no more."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in OUTPUTS:
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in CELL_FDS:
         os.dup2(null, descriptor)
     os.close(null)
 

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 from cleaner_rl.sandbox.inside import state, wire
-from cleaner_rl.sandbox.inside.proc import Opened, Proc
+from cleaner_rl.sandbox.inside.proc import Opened, Proc, ended
 from cleaner_rl.sandbox.inside.slot import LOOK_EVERY
 
+MOMENT = 0.0001
 ANSWER_SECONDS = 20.0
 """A state that is waiting answers in milliseconds, on a crowded machine in tenths of a second."""
 Check = Callable[[], bool]
@@ -46,12 +47,15 @@ class State:
         self.folder = ""
         self.opened: Opened = []
         self.obstacles = 0
+        self.stopped = False
+        """Whether it is a checkpoint that was seen asleep and stopped: nothing of it runs until its next command."""
 
     def command(self, message: tuple[Any, ...], files: list[int], within_limits: Check) -> None:
         """Tell it what to do, whatever was done to it before."""
         data = memoryview(wire.pack(message))
         deadline = time.monotonic() + ANSWER_SECONDS
         drained(self.channel)
+        self.stopped = False
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
             while data:
@@ -107,12 +111,46 @@ def drained(ours: socket.socket) -> bytes:
     return tail
 
 
+def rests(proc: Proc, checkpoint: State) -> bool:
+    """Whether a checkpoint lives and does nothing, as it should; it is stopped then.
+
+    It is an interpreter in which cells have run, and after its fork it runs some steps to get back to waiting: who
+    changes those can have it go on, or start threads. And one that was killed may take a while to end.
+    """
+    pid = str(checkpoint.pid)
+    deadline = time.monotonic() + ANSWER_SECONDS
+    with contextlib.suppress(OSError):
+        while time.monotonic() < deadline:
+            fields = proc.stat(pid)
+            if fields[0] == b"T":  # the kernel wakes whom it kills
+                return True
+            if ended(fields):
+                return False
+            if checkpoint.stopped:  # and somebody has made it go on
+                signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
+            elif waits(proc, checkpoint.pid):
+                if len(proc.names(f"{pid}/task")) > 1:
+                    return False
+                checkpoint.stopped = True
+                signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
+                return True
+            time.sleep(MOMENT)  # it has forked just now, and goes back to waiting
+    return False
+
+
 def waits(proc: Proc, pid: int) -> bool:
     """Whether a state really sits and waits for its next command: it may say that a cell has ended and go on."""
     try:
-        call, *arguments = proc.read(f"{pid}/syscall").split()
-    except PermissionError:  # not everywhere is this shown
-        return proc.stat(str(pid))[0] == b"S"
+        call, *arguments = _system_call(proc, str(pid))
     except OSError:
         return False
     return call == RECVMSG and int(arguments[0], 16) == state.CHANNEL_FD
+
+
+def _system_call(proc: Proc, pid: str) -> list[bytes]:
+    """The system call that a process is in, and its arguments."""
+    try:
+        return proc.read(f"{pid}/syscall").split()
+    except PermissionError:  # not everywhere is this shown
+        asleep = proc.stat(pid)[0] == b"S"
+        return [RECVMSG, b"%x" % state.CHANNEL_FD] if asleep else [b"running"]

@@ -1,8 +1,11 @@
 """CPU time, memory and waiting time of a run's process tree, read from `/proc` by its supervisor.
 
-A process that ended between two looks and whose parent never waited for it is counted as it was last seen; the wall cap
-bounds what that can hide. Of a process's threads only the first one's state is read: waits of the others count when
-they are over, and less of them where they took turns.
+A process that ended between two looks and whose parent never waited for it is counted as it was last seen. If a run has
+many of those, each short, that is nearly nothing, so what they use is estimated, too: one that is new and runs at a
+look stands for all that ran since the look before. The estimate counts only where it is far above what was counted.
+
+Of a process's threads only the first one's state is read: waits of the others count when they are over, and less of
+them where they took turns.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from cleaner_rl.sandbox.inside.proc import MAPPING, PIPE, Proc
+from cleaner_rl.sandbox.inside.proc import ENDED, ENDLESS, MAPPING, PIPE, Proc, ended
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -24,6 +27,9 @@ SURVEY_SECONDS = 0.01
 
 MOST_OBJECTS = 16_384 * MAPPING
 """With more, an exact look takes so long that what the process takes meanwhile matters: all that it maps is its own."""
+CPUS = os.cpu_count() or 1
+ESTIMATE_FACTOR, ESTIMATE_SECONDS = 2, 0.5
+"""How far an estimate has to be above what was counted: by so much no chance, and no honest program, brings it."""
 UNSEEN: tuple[float, int, frozenset[str]] = (0.0, 0, frozenset())
 
 
@@ -35,11 +41,16 @@ class Tree:
         self._proc = proc
         self._only = only
         self._others = others | {"1"}
-        self._cpu: dict[str, float] = {}
+        self._cpu: dict[tuple[str, bytes], float] = {}
+        """Seconds of each process, by its number and when it started."""
+        self._estimated = 0.0
+        """Seconds of those that live shorter than a look takes to come."""
         self._began = self._looked = began
         self._waited = 0.0
         self._offsets: dict[str, float] = {}
         self._still: dict[tuple[str, int, int], float] = {}
+        self._closed: set[tuple[str, bytes]] = set()
+        """Processes that could not be looked into."""
         self._surveys: dict[str, tuple[float, int, frozenset[str]]] = {}
 
     def pids(self) -> list[str]:
@@ -50,51 +61,64 @@ class Tree:
 
     def look(self) -> tuple[float, int, float]:
         """CPU seconds, bytes held (shared ones counted for each process), seconds spent runnable but waiting."""
-        held, with_children = 0, 0.0
+        held, with_children, new_ones = 0, 0.0, 0.0
         times: dict[str, tuple[int, int]] = {}
         states: dict[str, bytes] = {}
         for pid in self.pids():
             try:
                 fields = self._proc.stat(pid)
-                held += int(fields[21]) * PAGE + self._proc.page_tables(pid)
+                held += self._held(pid, fields)
                 threads = self._proc.threads(pid)
             except OSError:  # it ended while we looked
                 continue
             ticks, waited_for = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
             # The second is finer, and knows only the threads that still live.
             own = max(ticks * TICK, sum(ran for ran, _ in threads.values()) / 1e9)
-            self._cpu[pid] = own
+            if (pid, fields[19]) not in self._cpu and fields[0] == b"R":
+                ran, waited = map(sum, zip(*threads.values(), strict=True))
+                new_ones += ran / (ran + waited) if ran else 0.0
+            self._cpu[pid, fields[19]] = own
             with_children += own + waited_for * TICK
             times.update(threads)
             states[pid] = fields[0]
         if time.monotonic() - self._began > SURVEY_AFTER:
             self._survey(states)
+        self._estimated += min(new_ones, CPUS) * (time.monotonic() - self._looked)
         # Both are too small at worst: the one misses what was too short to be seen, the other what nobody waited for.
-        cpu = max(sum(self._cpu.values()), with_children)
+        seen = sum(self._cpu.values())
+        cpu = max(seen, with_children)
+        if self._estimated > ESTIMATE_FACTOR * cpu + ESTIMATE_SECONDS:
+            cpu = seen + self._estimated
         return cpu, held + self._in_kernel, self._count_waiting(times, states)
 
     def held_exactly(self) -> int:
         """Bytes held, those that processes share counted once: slower than `look`."""
         held = self._in_kernel
         for pid in self.pids():
-            try:
-                held += self._pss(pid) + self._proc.page_tables(pid)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            except PermissionError:  # what we may not look into is all its own
-                with contextlib.suppress(OSError):
-                    held += self._resident(pid)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                held += self._held_exactly(pid)
         return held
 
-    def _resident(self, pid: str) -> int:
-        return int(self._proc.stat(pid)[21]) * PAGE
+    def _held(self, pid: str, fields: list[bytes]) -> int:
+        """Bytes that a process holds, shared ones included, by its fields of `stat`."""
+        if fields[0] in ENDED and not ended(fields):
+            holder = self._proc.holder(pid)
+            if holder is None:
+                return ENDLESS
+            pid, fields = holder, self._proc.stat(holder)
+        return int(fields[21]) * PAGE + self._proc.page_tables(pid)
 
-    def _pss(self, pid: str) -> int:
+    def _held_exactly(self, pid: str) -> int:
         _, objects, _ = self._surveys.get(pid, UNSEEN)
-        if objects > MOST_OBJECTS:
-            return self._resident(pid)
-        lines = self._proc.read(f"{pid}/smaps_rollup").split(b"\n")
-        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+        holder = self._proc.holder(pid)
+        if holder is None:
+            return ENDLESS
+        if objects <= MOST_OBJECTS:
+            with contextlib.suppress(PermissionError):  # what we may not look into is all its own
+                lines = self._proc.read(f"{holder}/smaps_rollup").split(b"\n")
+                resident = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+                return resident + self._proc.page_tables(holder)
+        return self._held(holder, self._proc.stat(holder))
 
     @property
     def _in_kernel(self) -> int:
@@ -109,8 +133,19 @@ class Tree:
         for pid, (counted, _, _) in sorted(self._surveys.items(), key=lambda item: item[1][0]):
             if now - counted < SURVEY_EVERY or time.monotonic() - now > SURVEY_SECONDS:
                 return
-            with contextlib.suppress(OSError):  # it ended while we looked, or isn't ours to see
-                self._surveys[pid] = (now, *self._proc.kernel_objects(pid))
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
+                self._surveys[pid] = (now, *self._objects(pid))
+
+    def _objects(self, pid: str) -> tuple[int, frozenset[str]]:
+        try:
+            return self._proc.kernel_objects(self._proc.holder(pid) or pid)
+        except PermissionError:
+            # One that is about to end is closed to us, too. One that still is at the next survey is a program that may
+            # be run and not read, and nobody knows what it holds.
+            process = pid, self._proc.stat(pid)[19]
+            known = process in self._closed and not self._proc.dead(pid)
+            self._closed.add(process)
+            return ENDLESS if known else 0, frozenset()
 
     def _count_waiting(self, times: dict[str, tuple[int, int]], states: dict[str, bytes]) -> float:
         """Seconds in which some thread waited: many that wait at once wait once.

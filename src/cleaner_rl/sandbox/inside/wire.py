@@ -25,10 +25,23 @@ ROLLBACK = struct.Struct("=BI")
 """Node to session: kind, number of a checkpoint."""
 SHED = struct.Struct("=BQ")
 """Node to session: kind, bytes above which the session is to drop the oldest of its kept states."""
-STATUS = struct.Struct("=BIBQB")
+STATUS = struct.Struct("=BIBQH")
 """Session to node, after each of these and a start: kind, checkpoint that it stands at, whether the cell was committed,
 bytes held, what keeps the state from being forked (bits of `OBSTACLES`)."""
-OBSTACLES = ("thread", "process", "socket", "pipe", "shared mapping", "deleted file", "descriptor", "lock")
+OBSTACLES = (
+    "thread",
+    "process",
+    "socket",
+    "pipe",
+    "shared mapping",
+    "deleted file",
+    "descriptor",
+    "lock",
+    "long path",
+    "signal",
+    "timer",
+    "unknown",
+)
 
 ON_SUCCESS, ALWAYS, NEVER = range(3)
 KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED = range(1, 9)

@@ -128,7 +128,7 @@ def measure() -> dict[str, int]:
         "base_data": sizes["VmData:"],
         "base_size": sizes["VmSize:"],
         "base_held": sizes["VmRSS:"] + sizes["VmPTE:"],
-        "socket_bytes": most,
+        "socket_bytes": 3 * most,  # the kernel takes one message more than fits, and rounds up what it allocates
     }
 
 
@@ -286,5 +286,6 @@ def bind(path: str, target: str, device: bool = False) -> None:
         with open(target, "ab"):
             pass
     kernel.mount(path, target, None, kernel.MS_BIND)
-    flags = kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_NOSUID
-    kernel.mount("none", target, None, flags if device else flags | kernel.MS_RDONLY | kernel.MS_NODEV)
+    # A device can be written to all the same; its times and rights can't be changed.
+    flags = kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_RDONLY
+    kernel.mount("none", target, None, flags if device else flags | kernel.MS_NODEV)

@@ -16,7 +16,7 @@ from typing import Any
 from cleaner_rl.sandbox.inside import kernel
 
 _ALLOWED = """
-read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range fstat stat lstat
+read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close fstat stat lstat
 newfstatat statx statfs fstatfs creat access faccessat faccessat2 dup dup2 dup3 flock fsync fdatasync sync_file_range
 ftruncate fallocate getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
 link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat umask utime utimes utimensat
@@ -32,7 +32,7 @@ getrlimit setrlimit getpriority getcpu capget
 sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min
 futex set_robust_list get_robust_list set_tid_address rseq arch_prctl restart_syscall getrandom
 exit exit_group wait4 waitid
-recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt
+recvfrom recvmsg recvmmsg shutdown getsockname getpeername
 """
 """Some of these exist on some machines only; libseccomp leaves out what the machine doesn't have. Not here, though
 harmless to look at: `sendmsg`, which puts descriptors in flight that count for no limit; `memfd_create` and System
@@ -52,8 +52,9 @@ UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect", "sendto")
 SIGNAL_CALLS = ("kill", "tgkill", "rt_sigqueueinfo")
 """Those on the list that name another process to signal, all of them first."""
 
-CLONE_THREAD = 0x00010000
+CLONE_FILES, CLONE_PARENT, CLONE_THREAD = 0x00000400, 0x00008000, 0x00010000
 CLONE_NAMESPACES = 0x7E020000
+CLOSE_RANGE_UNSHARE = 2
 MAP_SHARED = 0x01
 """Also a bit of `MAP_SHARED_VALIDATE`, and of no private kind."""
 MAP_ANONYMOUS = 0x20
@@ -77,6 +78,9 @@ SOCKET_OPTIONS = (1, 2, 6, 9, 10, 13, 15, 16, 18, 20, 21)
 """Debugging (which needs rights; TCP's options begin with this number, too), reuse of addresses and ports, broadcast,
 keeping alive, urgent data, lingering, credentials, low-water mark, time-outs. Not the sizes of buffers, which count for
 no limit on memory, and no filters, which are programs for the kernel."""
+READABLE_SOCKET_OPTIONS = (*range(1, 22), 30, 31, 38, 39, 66, 67)
+"""Those that tell of a socket itself. Not its cookie or its namespace's (57, 71), which the kernel counts up for all of
+the machine."""
 F_ADD_SEALS = 1033
 TRUNCATION_ABI = 3
 """The first version of landlock that keeps a run from emptying files which it may not write."""
@@ -110,11 +114,17 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
         program.add_rule(allow, "socket", argument(0, equal, socket.AF_UNIX))
     else:
         program.add_rule(allow, "sendto", argument(4, equal, 0))  # to the other end of a pair, and to no address
+    # A thread has its process's open files: those of another table nobody would see. And a process is its parent's
+    # child: what it used would count for nobody otherwise.
+    flags = CLONE_NAMESPACES | CLONE_PARENT | CLONE_THREAD
+    program.add_rule(allow, "clone", argument(0, masked, flags | CLONE_FILES, CLONE_THREAD | CLONE_FILES))
     if processes or supervisor:
-        program.add_rule(allow, "clone", argument(0, masked, CLONE_NAMESPACES, 0))
+        program.add_rule(allow, "clone", argument(0, masked, flags, 0))
     else:
-        program.add_rule(allow, "clone", argument(0, masked, CLONE_THREAD | CLONE_NAMESPACES, CLONE_THREAD))
         _refuse_processes(program)
+    program.add_rule(allow, "close_range", argument(2, masked, CLOSE_RANGE_UNSHARE, 0))
+    for option in READABLE_SOCKET_OPTIONS:
+        program.add_rule(allow, "getsockopt", argument(2, masked, 0xFFFFFFFF, option))
     # A run gets the answer and no session: `run.stay_in_session` says why.
     program.add_rule(allow if supervisor else pyseccomp.ERRNO(0), "setsid")
     # Shared memory without a file is a file of the kernel's own: all of it stays while one page of it is mapped, and no
@@ -123,8 +133,10 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     for flags in (0, MAP_SHARED, MAP_ANONYMOUS):
         program.add_rule(allow, "mmap", argument(3, masked, unnamed, flags))
     program.add_rule(pyseccomp.ERRNO(errno.ENOMEM), "mmap", argument(3, masked, unnamed, unnamed))
-    program.add_rule(allow, "fadvise64", argument(3, pyseccomp.NE, FADV_DONTNEED))
-    program.add_rule(pyseccomp.ERRNO(0), "fadvise64", argument(3, equal, FADV_DONTNEED))
+    # The kernel reads only the lower half of this argument, so the upper one must not make it another.
+    for advice in (0, 1, 2, 3, 5):
+        program.add_rule(allow, "fadvise64", argument(3, masked, 0xFFFFFFFF, advice))
+    program.add_rule(pyseccomp.ERRNO(0), "fadvise64", argument(3, masked, 0xFFFFFFFF, FADV_DONTNEED))
     for name in _EXTENDED_ATTRIBUTES.split():
         program.add_rule(pyseccomp.ERRNO(errno.EOPNOTSUPP), name)
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))

@@ -71,7 +71,8 @@ class NodeConfig:
     """Seconds of idleness after which a session is closed."""
     session_memory_mb: int = 8192
     """Of all sessions together, with the cells that they keep to run again, shared out evenly among the owners that
-    have any. An owner above its share drops kept states, then the sessions that were idle for longest."""
+    have any. An owner above its share drops kept states, then the sessions that were idle for longest; then a cell that
+    takes more fails."""
     checkpoints: int = 8
     """States that a session keeps to go back to."""
 

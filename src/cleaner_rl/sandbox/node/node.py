@@ -144,11 +144,12 @@ class Node:
         """Return per preload set the zygote's process and the slots' supervisors: for operators and fault injection."""
         return {name: pool.pids for name, pool in self._pools.items()}
 
-    async def open_session(self, request: SessionRequest | None = None, owner: str = "") -> Session:
+    async def open_session(self, request: SessionRequest | None = None, owner: str = "", owners: int = 1) -> Session:
         """Open a stateful interpreter; it needs tier 2: raises `TierError` below it, `ValueError` for an unknown set.
 
-        Places and memory for sessions are shared out evenly among owners. Where there are as many sessions as the node
-        may have, the owner's own that was idle for longest makes room, or one of an owner that has more than its share;
+        Places and memory for sessions are shared out evenly among owners. Half of the places are kept for those of all
+        `owners` that have few sessions or none. Where there is no place for another one, the owner's own that was idle
+        for longest makes room, or one of an owner that has more than its share;
         raises `SessionLostError` if all of them are in use or its slot dies, `ValueError` too if its files don't fit.
         """
         request = request or SessionRequest()
@@ -160,7 +161,7 @@ class Node:
         pool = self._pools.get(request.preload)
         if pool is None:
             raise ValueError(f"there is no preload set '{request.preload}'; available: {', '.join(self._pools)}")
-        return await self._sessions.open(request, pool, owner)
+        return await self._sessions.open(request, pool, owner, owners)
 
     def session(self, session_id: str) -> Session:
         """Return an open session. Raises `SessionLostError`, with the reason where it is still known."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,7 +34,10 @@ from cleaner_rl.sandbox.protocol.requests import (
 from cleaner_rl.tools import Status, ToolResult
 
 CANCELLED = "a cell was cancelled"
-TOO_LARGE = "The program was stopped: what it left is more than a session may hold."
+TOO_LARGE = "The program was stopped: what it left is more than its session may hold of the node's memory."
+
+CELL_BYTES = 1_024
+"""About what a cell takes beside its texts and files."""
 
 RULES = {Commit.ON_SUCCESS: wire.ON_SUCCESS, Commit.ALWAYS: wire.ALWAYS, Commit.NEVER: wire.NEVER}
 
@@ -90,7 +94,8 @@ class Session:
         self._status = status
         self._ran = ran
         self._closed = closed
-        self._committed: list[tuple[Cell, tuple[object, ...]]] = []
+        self._committed: list[tuple[Cell, int]] = []
+        """Each with the hash of what it showed: the texts themselves would be memory that nobody counts."""
         self._brought = 0
         """Bytes that came with those cells: they are held as long, to be run again."""
         self.turn = asyncio.Lock()
@@ -100,6 +105,8 @@ class Session:
         self.lost = ""
         """Why there is no session any more."""
         self.used = time.monotonic()
+        self.rebuild_seconds = 0.0
+        """Wall time of all cells that were run again."""
 
     @property
     def pid(self) -> int:
@@ -154,8 +161,9 @@ class Session:
         outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
         unrepeatable = False
         if outcome.committed:
-            self._committed.append((cell, outcome.result.observed))
-            self._brought += _brought(cell)
+            kept = replace(cell, fetch=(), request_id="")
+            self._committed.append((kept, hash(outcome.result.observed)))
+            self._brought += _brought(kept)
         elif self.checkpoint < wanted:
             if self._broken:  # what the last committed cell left was no interpreter any more
                 wanted -= 1
@@ -178,7 +186,11 @@ class Session:
             target = self.checkpoint - 1 if checkpoint is None else checkpoint
             if not 0 <= target <= self.checkpoint:
                 raise RollbackDeclinedError(f"there is no checkpoint {target}; the session is at {self.checkpoint}")
-            await self._go_back(target)
+            try:
+                await self._go_back(target)
+            except asyncio.CancelledError:
+                self.end("a rollback was cancelled")
+                raise
             return self.checkpoint
 
     async def _go_back(self, target: int) -> None:
@@ -207,6 +219,8 @@ class Session:
         if not self.lost:
             self.lost = why
             self._link.kill()
+            # Whoever still knows of it, and that may be a cycle of objects, must not hold what its cells brought.
+            self._committed.clear()
             self._closed(self, why)
 
     def supervisor_died(self) -> None:
@@ -260,15 +274,23 @@ class Session:
         return CellOutcome(run, bool(self._status.committed), self.checkpoint, self._status.obstacles)
 
     async def _rebuild(self, target: int) -> None:
-        """Run the committed cells from the state that is left up to the one that was asked for."""
+        """Run the committed cells from the state that is left up to the one that was asked for.
+
+        It is part of one call, which has a slot for as long as a program may have one, however many cells there are.
+        """
         self._brought -= sum(_brought(cell) for cell, _ in self._committed[target:])
         del self._committed[target:]
+        most = self.rebuild_seconds + self._terms.maxima.wall_seconds
         while self.checkpoint < target:
+            if self.rebuild_seconds >= most:
+                self.end("a state had to be rebuilt, and its cells took longer than a call may")
+                raise RollbackDeclinedError(f"the session is lost: {self.lost}")
             cell, shown = self._committed[self.checkpoint]
             outcome = await self._cell(cell, wire.ALWAYS)
+            self.rebuild_seconds += outcome.run.wall_seconds
             if outcome.result.faulty:
                 raise self._end("a state had to be rebuilt, and its cells could not be run")
-            if outcome.result.observed != shown or not outcome.committed:
+            if hash(outcome.result.observed) != shown or not outcome.committed:
                 self.end("a state had to be rebuilt, and its cells did not show the same again")
                 raise RollbackDeclinedError(f"the session is lost: {self.lost}")
 
@@ -282,5 +304,6 @@ class Session:
 
 
 def _brought(cell: Cell) -> int:
-    """About how many bytes came with a cell."""
-    return len(cell.code) + len(cell.stdin or "") + sum(map(len, cell.files.values()))
+    """About how many bytes are held for a cell: its own, and of text as many as its widest character makes it take."""
+    texts = (cell.code, cell.stdin, *cell.files, *cell.files.values())
+    return CELL_BYTES + sum(map(sys.getsizeof, texts))

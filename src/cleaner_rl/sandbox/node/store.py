@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from cleaner_rl.sandbox.inside.layers import MOST as MOST_LAYERS
 from cleaner_rl.sandbox.node.config import NodeConfig
 from cleaner_rl.sandbox.node.pool import Pool
 from cleaner_rl.sandbox.node.sessions import Session, Terms
+from cleaner_rl.sandbox.node.shares import has_room
 from cleaner_rl.sandbox.node.zygotes import Slot, SlotDiedError
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import Cell, Commit, SessionLostError, SessionRequest
@@ -34,8 +36,8 @@ class SessionStore:
         self._config = config
         self._sessions: dict[str, Session] = {}
         self._lost: dict[str, str] = {}
-        self._opening = 0
-        """Sessions that have their place and no interpreter yet."""
+        self._opening: Counter[str] = Counter()
+        """Sessions of each owner that have their place and no interpreter yet."""
         self._expiry: asyncio.TimerHandle | None = None
         self._freeing = asyncio.Lock()
         self._at_work: set[asyncio.Future[None]] = set()
@@ -43,22 +45,22 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, request: SessionRequest, pool: Pool, owner: str) -> Session:
-        """Open one in a slot of its own, for a tenant.
+    async def open(self, request: SessionRequest, pool: Pool, owner: str, owners: int = 1) -> Session:
+        """Open one in a slot of its own, for one of so many owners.
 
         Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are in use and none can make room,
         `ValueError` if its files can't be put into it.
         """
         if sum(map(len, request.files.values())) > self._limits(request).disk_mb << 20:
             raise ValueError("the files are larger than the session's disk limit")
-        await self._make_room(owner)
-        self._opening += 1
+        await self._make_room(owner, owners)
+        self._opening[owner] += 1
         try:
             session = await self._start(request, pool, owner)
         except SlotDiedError:
             raise SessionLostError("session lost: its supervisor died before it had begun; open a new one") from None
         finally:
-            self._opening -= 1
+            self._opening[owner] -= 1
         if request.files:
             await _put(session, request.files)
         return session
@@ -118,7 +120,7 @@ class SessionStore:
         while len(self._lost) > REMEMBERED_LOSSES:
             del self._lost[next(iter(self._lost))]
 
-    async def _make_room(self, owner: str) -> None:
+    async def _make_room(self, owner: str, owners: int) -> None:
         """Make room for one more session of an owner. Raises `NoRoomError` if there is none to be had.
 
         Not at the cost of sessions that were used just now: their callers would open them again, at the cost of others,
@@ -127,27 +129,22 @@ class SessionStore:
         enough = FULL_SHARE * self._memory
         await self._free_memory(enough, owner)
         for session in self._idle(owner, self._config.session_grace):
-            if not self._crowded:
+            if not self._crowded(owner, owners):
                 break
             if session.owner == owner or self._count(session.owner) > self._config.sessions / self._tenants(owner):
                 session.end("it made room for another one")
         full = self._held() > enough and self._held(owner) > FULL_SHARE * self._share(owner)
-        if self._crowded or full:
+        if self._crowded(owner, owners) or full:
             raise NoRoomError("all sessions of this node are in use; close some, wait, or raise --sessions")
 
     async def _keep_to_memory(self, ran: Session) -> bool:
-        """Keep all sessions together to their memory, after one of them has run a cell; whether that one may stay as it
-        is. It may not if it would be too large were it alone: whoever else is there, its cell is to blame for that."""
+        """Keep all sessions together to their memory, after one of them has run a cell; whether what the cell left can
+        stay. It can't if the session then holds more than its part and nothing else can be given up: to end the session
+        instead would be a fault, and programs could bring that about."""
         await self._free_memory(self._memory, ran.owner, ran)
         share = self._share(ran.owner)
-        if self._held() > self._memory and self._held(ran.owner) > share:
-            if ran.held_bytes > self._memory:
-                return False
-            # All others were used just now. If this one holds more than its part, the cell has its answer, and the next
-            # finds the session lost.
-            if ran.held_bytes > share / max(1, self._count(ran.owner)):
-                ran.end(MADE_ROOM)
-        return True
+        too_much = self._held() > self._memory and self._held(ran.owner) > share
+        return not (too_much and ran.held_bytes > share / max(1, self._count(ran.owner)))
 
     async def _free_memory(self, most: float, owner: str, ran: Session | None = None) -> None:
         """Have owners that hold more than their share give some of it up, `owner` first, until all hold no more than
@@ -201,9 +198,10 @@ class SessionStore:
         """Bytes that each of them may always hold."""
         return self._memory / self._tenants(owner)
 
-    @property
-    def _crowded(self) -> bool:
-        return len(self._sessions) + self._opening >= self._config.sessions
+    def _crowded(self, owner: str, owners: int) -> bool:
+        """Whether there is no place for one more session of an owner."""
+        held = self._opening + Counter(each.owner for each in self._sessions.values())
+        return held.total() >= self._config.sessions or not has_room(self._config.sessions, held, owner, owners)
 
     def _expire(self) -> None:
         """Close what was idle for too long, and look again when the next one may be due."""

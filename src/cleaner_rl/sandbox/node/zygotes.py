@@ -189,6 +189,7 @@ class Slot:
             self.kill()
             return
         if not self._unsent:
+            self._unsent = memoryview(b"")  # an empty view of a request would hold on to all of it
             self._loop.remove_writer(self._requests)
 
     def _unread(self) -> bool:

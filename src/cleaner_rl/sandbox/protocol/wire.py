@@ -38,6 +38,8 @@ EXPLANATIONS: Final[Mapping[str, str]] = {
 KeepChars = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Amount = Annotated[int, msgspec.Meta(gt=0)]
+CallId = Annotated[str, msgspec.Meta(max_length=1_024)]
+"""The caller's name for a call: it is kept as long as the call, and in the log for ever."""
 
 
 class LimitsAsked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -63,7 +65,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
     """One program to run: the body of `POST /v1/run`, and an item of `POST /v1/runs`."""
 
     code: str
-    id: str = ""
+    id: CallId = ""
     """The caller's name for the call: comes back with the result and is in the log."""
     stdin: str | None = None
     stdin_base64: bytes | None = None
@@ -153,7 +155,7 @@ class CellCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A cell to run: the body of `POST /v1/sessions/{session}/run`."""
 
     code: str
-    id: str = ""
+    id: CallId = ""
     stdin: str | None = None
     stdin_base64: bytes | None = None
     limits: LimitsAsked | None = None

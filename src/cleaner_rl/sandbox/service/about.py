@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from cleaner_rl.sandbox.protocol.wire import Problem, encode
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.http import JSON, LINES, Exchange
 from cleaner_rl.sandbox.service.tenants import Tenant
+
+METRICS_SECONDS = 1.0
+"""For which the metrics' text is kept: to make it takes milliseconds, in which nobody else is served."""
 
 
 class Health(msgspec.Struct):
@@ -43,7 +47,7 @@ def add_about(app: App, connections: int) -> None:
     about = About(app, connections)
     app.add(
         Route("GET", "/healthz", about.health, "Tier, probes, versions, capacity.", None, Health, open=True),
-        Route("GET", "/metrics", about.metrics, "Prometheus metrics.", open=True),
+        Route("GET", "/metrics", about.metrics, "Prometheus metrics."),
         Route("GET", "/openapi.json", about.openapi, "This document.", None, dict[str, Any], open=True),
     )
 
@@ -54,6 +58,8 @@ class About:
     def __init__(self, app: App, connections: int) -> None:
         self._app, self._connections = app, connections
         self._document: bytes | None = None
+        self._metrics = b""
+        self._measured = -METRICS_SECONDS
 
     def now(self) -> Health:
         """Return what the node says of itself now."""
@@ -67,7 +73,7 @@ class About:
             slots=status.slots,
             running=queue.running,
             waiting=queue.waiting,
-            most_waiting=queue.most_calls,
+            most_waiting=queue.calls.most,
             sessions=status.sessions,
             most_sessions=self._app.config.node.sessions,
             connections=self._connections,
@@ -79,11 +85,14 @@ class About:
 
     async def health(self, exchange: Exchange, _: Tenant) -> None:
         """Answer 200, or 503 while draining, so that a load balancer sends nothing more."""
-        await exchange.reply(encode(self.now()), 503 if self._app.queue.draining else 200)
+        await exchange.reply(encode(self.now()), status=503 if self._app.queue.draining else 200)
 
     async def metrics(self, exchange: Exchange, _: Tenant) -> None:
         """Answer in Prometheus' text form."""
-        await exchange.reply(self._app.observer.text(), content_type=b"text/plain; version=0.0.4; charset=utf-8")
+        now = time.monotonic()
+        if now - self._measured >= METRICS_SECONDS:
+            self._metrics, self._measured = self._app.observer.text(), now
+        await exchange.reply(self._metrics, content_type=b"text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, exchange: Exchange, _: Tenant) -> None:
         """Answer with the document; made once, because everybody may ask for it and it takes milliseconds."""

@@ -4,7 +4,8 @@ All of this is decided before a token is looked at, by what a connection does:
 
 - `Connection` bounds the bytes of a request that are not its body, the time in which its head and an unread body
   arrive, the requests that wait on one connection, and the time that a caller reads nothing.
-- `Admission` bounds the connections, all together and per peer. One that has not shown a token yet makes room first.
+- `Admission` bounds the connections, all together and per peer. One that has not shown a token yet makes room first,
+  then an idle one of a tenant that has more than half of all.
 
 Limits: peers are told apart by address (IPv6: by /64), so everybody behind one proxy is one peer.
 """
@@ -15,7 +16,7 @@ import asyncio
 import contextlib
 import ipaddress
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any, Final
 
 from uvicorn import Config
@@ -53,6 +54,8 @@ class Admission:
         self._strangers: dict[Connection, float] = {}
         """Without a token so far, and since when they are there, oldest first."""
         self._strangers_of: dict[str, dict[Connection, None]] = {}
+        self._known_of: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
+        """Of each tenant, the oldest first."""
         self._refused: set[Connection] = set()
 
     def enter(self, connection: Connection) -> bool:
@@ -61,7 +64,11 @@ class Admission:
         of_peer = self._of_peer[peer] >= self._most_of_peer
         if of_peer or len(self._all) >= self._most:
             oldest = next(iter(self._strangers_of.get(peer, ()) if of_peer else self._strangers), None)
-            if oldest is None or time.monotonic() - self._strangers[oldest] < NEW_SECONDS:
+            if oldest is not None and time.monotonic() - self._strangers[oldest] < NEW_SECONDS:
+                oldest = None
+            if oldest is None and not of_peer:
+                oldest = self._idle_of_most()
+            if oldest is None:
                 self._refused.add(connection)
                 if len(self._refused) > self._most_refused:
                     connection.abort()
@@ -74,17 +81,29 @@ class Admission:
         self._strangers_of.setdefault(peer, {})[connection] = None
         return True
 
-    def know(self, connection: Connection) -> None:
-        """Note that a request of it had a valid token: it makes no room for others any more."""
+    def know(self, connection: Connection, tenant: str) -> None:
+        """Note whose valid token a request of it had."""
+        if connection in self._strangers:
+            self._forget_stranger(connection)
+            connection.tenant = tenant
+            self._known_of[tenant][connection] = None
+
+    def _forget_stranger(self, connection: Connection) -> None:
         if self._strangers.pop(connection, None) is not None:
             of_peer = self._strangers_of[connection.peer]
             del of_peer[connection]
             if not of_peer:
                 del self._strangers_of[connection.peer]
 
+    def _idle_of_most(self) -> Connection | None:
+        """The oldest connection without a request, of a tenant that has more than half of all connections."""
+        most = max(self._known_of.values(), key=len, default={})
+        return next((each for each in most if each.idle), None) if len(most) > self._most // 2 else None
+
     def leave(self, connection: Connection) -> None:
         """Forget a connection; twice is fine."""
-        self.know(connection)
+        self._forget_stranger(connection)
+        self._known_of[connection.tenant].pop(connection, None)
         self._refused.discard(connection)
         if connection in self._all:
             self._all.remove(connection)
@@ -104,7 +123,7 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.peer = ""
+        self.peer = self.tenant = ""
         self._admission: Admission = config.app.admission  # type: ignore[union-attr]  # it is our `App`
         self._framing = 0
         self._arriving = self._in_body = False
@@ -126,6 +145,11 @@ class Connection(HttpToolsProtocol):
         self._limit(None)
         self.resume_writing()
         super().connection_lost(exc)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request arrives or waits for an answer."""
+        return not self._arriving and (self.cycle is None or self.cycle.response_complete)
 
     def abort(self) -> None:
         """Close it without an answer."""
@@ -196,8 +220,8 @@ class Connection(HttpToolsProtocol):
         else:
             self._reading = self.loop.call_later(READ_SECONDS, self._check_reading, now)
 
-    def _know(self) -> None:
-        self._admission.know(self)
+    def _know(self, tenant: str) -> None:
+        self._admission.know(self, tenant)
 
     def _limit_arrival(self, of_head: float | None) -> None:
         if self.cycle is not None and not self.cycle.response_complete:

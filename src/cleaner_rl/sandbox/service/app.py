@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[Exchange, Tenant], Awaitable[None]]
 PART: Final = "*"
 """In a route's path: one part that varies. As the last one it takes the rest of the path."""
+MOST_PATH: Final = 2_048
+"""Characters of a path: a session's longest name of a file is half of that. Longer ones are not even split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,10 @@ class App:
     def __init__(self, config: ServiceConfig, node: Node, tenants: Tenants, connections: int, log: CallLog) -> None:
         self.config, self.node, self.tenants = config, node, tenants
         self.admission = Admission(connections, tokens=tenants.anonymous is None)
-        self.queue = Queue(config.node.slots, config.most_waiting, config.most_held_mb * 1_048_576)
+        self.queue = Queue(config.node.slots, config.most_waiting, config.most_held_mb * 1_048_576, len(tenants))
         self.observer = Observer(lambda: node.status, self.queue, log, config.log_code)
-        self._arrivals = Arrivals(config.most_body_mb * 1_048_576, config.most_held_mb * 1_048_576)
+        self._arrivals = Arrivals(config.most_body_mb * 1_048_576, config.most_held_mb * 1_048_576, len(tenants))
+        self._strangers = asyncio.Lock()
         self.routes: list[Route] = []
         self._exact: dict[tuple[str, str], Route] = {}
         self._varying: list[tuple[list[str], Route]] = []
@@ -78,8 +81,10 @@ class App:
         try:
             if self.tenants.anonymous is not None:
                 self._refuse_browsers(exchange)
-            route = self._exact.get((exchange.method, exchange.path)) or self._find(exchange)
             tenant = self.tenants.find(exchange.header(b"authorization"))
+            if tenant is None:
+                await self._turn_of_stranger()
+            route = self._exact.get((exchange.method, exchange.path)) or self._find(exchange)
             if tenant is None and not route.open:
                 raise HttpError(
                     401,
@@ -88,7 +93,8 @@ class App:
                     ((b"www-authenticate", b"Bearer, Basic"),),
                 )
             if tenant is not None:
-                scope["state"]["known"]()
+                exchange.tenant = tenant.name
+                scope["state"]["known"](tenant.name)
             await route.handler(exchange, tenant or _NOBODY)
         except GoneError:
             pass
@@ -104,6 +110,15 @@ class App:
                 raise  # The server closes the connection: a cut-off answer must not look whole.
             await exchange.refuse(HttpError(500, "internal_error", "The node failed to handle the request."))
 
+    async def _turn_of_stranger(self) -> None:
+        """Wait until a request without a token may be answered: one of them each time that the event loop comes round.
+
+        However many come, those with a token wait for one of them at most. Nobody's reading is waited for: a stranger
+        that doesn't read must not hold up the next one, which may be a health check.
+        """
+        async with self._strangers:
+            await asyncio.sleep(0)
+
     def _refuse_browsers(self, exchange: Exchange) -> None:
         """Raise `HttpError` for a request that a web page sent.
 
@@ -118,6 +133,8 @@ class App:
             raise HttpError(403, "foreign_host", message)
 
     def _find(self, exchange: Exchange) -> Route:
+        if len(exchange.path) > MOST_PATH:
+            raise HttpError(404, "not_found", f"There is no path of more than {MOST_PATH} characters here.")
         parts = exchange.path.split("/")
         methods = {method for method, path in self._exact if path == exchange.path}
         for pattern, route in self._varying:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from cleaner_rl.sandbox.protocol.wire import BROKEN, OVERLOADED, Outcome, RunCall, encode
+from cleaner_rl.sandbox.protocol.wire import BROKEN, OVERLOADED, CallId, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Handler, Route
 from cleaner_rl.sandbox.service.fair_queue import AT_ONCE
 from cleaner_rl.sandbox.service.http import JSON, Exchange, HttpError
@@ -34,7 +34,7 @@ class Submission(msgspec.Struct, gc=False):
 
     solution: str
     type: Literal["python", "cpp", "math"]
-    sub_id: str | None = None
+    sub_id: CallId | None = None
     options: dict[str, str] | None = None
     input: str | None = None
     expected_output: str | None = None
@@ -45,7 +45,7 @@ class BatchSubmission(msgspec.Struct):
 
     submissions: list[Submission]
     type: Literal["batch"] = "batch"
-    sub_id: str | None = None
+    sub_id: CallId | None = None
 
 
 class JudgeResult(msgspec.Struct):
@@ -140,7 +140,7 @@ class CodeJudge:
             submission = await exchange.json(_one_decoder)
             async with aclosing(self._judged(exchange, tenant, [submission], kind, WAIT_SECONDS)) as results:
                 async for result in results:
-                    await exchange.reply(result)
+                    await exchange.reply(*result)
 
         return handle
 
@@ -158,9 +158,9 @@ class CodeJudge:
             lead = b'{"sub_id":%b,"results":[' % encode(batch.sub_id)
             async with aclosing(self._judged(exchange, tenant, batch.submissions, kind, start_within)) as results:
                 async for some in results:
-                    await exchange.part(lead + some, False, JSON)
+                    await exchange.part([lead, *some], False, JSON)
                     lead = b","
-            await exchange.part(b"]}", True, JSON)
+            await exchange.part([b"]}"], True, JSON)
 
         return handle
 
@@ -171,8 +171,8 @@ class CodeJudge:
         all_of_them: Sequence[Submission],
         kind: type[JudgeResult],
         start_within: float,
-    ) -> AsyncGenerator[bytes, None]:
-        """The results in their order as JSON, some at a time, with commas between them."""
+    ) -> AsyncGenerator[list[bytes], None]:
+        """The results in their order as parts of JSON, some at a time, with commas between them."""
         places = [place for place, each in enumerate(all_of_them) if each.type == "python"]
         # All that a program may print: an output that is cut would be judged wrong, here or by whoever asked for it.
         keep_chars = self._app.config.node.limits.output_bytes
@@ -186,6 +186,7 @@ class CodeJudge:
 
         def unrun(first: int, last: int, outcome: Outcome | None) -> Iterator[bytes]:
             for each in all_of_them[first:last]:
+                yield b","
                 yield encode(_result(each, outcome if each.type == "python" else None, kind))
 
         done = 0
@@ -199,15 +200,15 @@ class CodeJudge:
                     while not pending.complete:
                         results: list[bytes] = []
                         for index, answer in await pending.next():
-                            results += [*unrun(done, places[index], None), answer.data]
+                            results += [*unrun(done, places[index], None), b",", *answer.parts]
                             done = places[index] + 1
-                        yield b",".join(results)
+                        yield results[1:]
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
             overloaded = Outcome.unrun("", OVERLOADED)
         for first in range(done, len(all_of_them), AT_ONCE):
-            yield b",".join(unrun(first, first + AT_ONCE, overloaded))
+            yield list(unrun(first, first + AT_ONCE, overloaded))[1:]
 
 
 def _result(submission: Submission, outcome: Outcome | None, kind: type[JudgeResult]) -> JudgeResult:

@@ -19,6 +19,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Self, TypeVar
 
+from cleaner_rl.sandbox.node.shares import Shares
 from cleaner_rl.sandbox.protocol.wire import BROKEN, DRAINING, EXPIRED
 from cleaner_rl.sandbox.service.http import GoneError, HttpError
 from cleaner_rl.sandbox.service.tenants import Tenant
@@ -38,13 +39,18 @@ GONE: Final = "gone"
 
 
 class Queue:
-    """Calls that wait, bounded in number and bytes, and the slots they wait for."""
+    """Calls that wait, bounded in number and bytes, and the slots they wait for.
 
-    def __init__(self, slots: int, most_calls: int, most_bytes: int) -> None:
-        self.slots, self.most_calls, self.most_bytes = slots, most_calls, most_bytes
+    Of both bounds a part is kept for each tenant: a queue that one of them has filled still takes calls of the others.
+    """
+
+    def __init__(self, slots: int, most_calls: int, most_bytes: int, tenants: int) -> None:
+        self.slots = slots
+        self.calls = Shares(most_calls, tenants)
+        """That wait."""
+        self.held = Shares(most_bytes, tenants)
+        """Bytes of requests that are being answered, and of results that are not read yet."""
         self.running = 0
-        self.waiting = 0
-        self.bytes = 0
         self.draining = False
         self._turns: deque[Tenant] = deque()
         """Tenants with waiting requests."""
@@ -57,21 +63,34 @@ class Queue:
         """Raise the `HttpError` with which a request is turned away, if it is."""
         if self.draining:
             raise HttpError(503, DRAINING, "The node is shutting down.", ((b"retry-after", b"1"),))
-        most = self.most_calls
+        most = self.calls.most_of_one
         if tenant.most_waiting is not None:  # more than could ever be taken is no matter of coming back later
             most = min(most, tenant.most_waiting + min(self.slots, tenant.most_running or self.slots))
         if calls > most:
             raise HttpError(413, "too_many_calls", f"A batch may hold at most {most} calls; send several.")
         to_wait = max(0, calls - self._startable(tenant))
-        mine = tenant.most_waiting is not None and tenant.waiting + to_wait > tenant.most_waiting
-        if mine or self.waiting + to_wait > self.most_calls or (self.bytes and self.bytes + size > self.most_bytes):
-            message = "Your share of the queue is full." if mine else "The queue is full."
+        above_quota = tenant.most_waiting is not None and self.calls.of(tenant.name) + to_wait > tenant.most_waiting
+        taken = self.calls.has_room(tenant.name, to_wait) and (
+            not self.held.held or self.held.has_room(tenant.name, size)
+        )
+        if above_quota or not taken:
+            message = "Your share of the queue is full." if above_quota else "The queue is full."
             raise HttpError(429, "queue_full", message, ((b"retry-after", str(self.retry_after).encode()),))
 
     def _startable(self, tenant: Tenant) -> int:
         """How many of a tenant's calls would find a slot at once: none while others wait for one."""
         free = self.slots - self.running
         return free if tenant.most_running is None else min(free, tenant.most_running - tenant.running)
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait."""
+        return self.calls.held
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of requests and of results that are not read yet."""
+        return self.held.held
 
     @property
     def retry_after(self) -> int:
@@ -81,23 +100,20 @@ class Queue:
     def join(self, request: PendingRequest[T]) -> None:
         """Let a request wait; `check` comes first, `pump` after."""
         tenant = request.tenant
-        self.waiting += request.waiting
-        self.bytes += request.size
-        tenant.waiting += request.waiting
+        self.calls.take(tenant.name, request.waiting)
+        self.held.take(tenant.name, request.size)
         self._requests[tenant][request] = None
         if tenant not in self._turns:
             self._turns.append(tenant)
 
     def forget(self, request: PendingRequest[T], calls: int) -> None:
         """Take out the waiting calls of a request: they will not be started any more."""
-        self.waiting -= calls
-        request.tenant.waiting -= calls
+        self.calls.take(request.tenant.name, -calls)
         self._requests[request.tenant].pop(request, None)
 
     def started(self, tenant: Tenant) -> None:
         """A call goes from waiting to running."""
-        self.waiting -= 1
-        tenant.waiting -= 1
+        self.calls.take(tenant.name, -1)
         self.running += 1
         tenant.running += 1
 
@@ -250,7 +266,7 @@ class PendingRequest(Generic[T]):
         was_held_up = not (self.may_start and self.tenant.may_run)
         self._unread += size
         self.tenant.unread += size
-        self._queue.bytes += size
+        self._queue.held.take(self.tenant.name, size)
         if was_held_up and size < 0:
             self._queue.pump()
 
@@ -321,5 +337,5 @@ class PendingRequest(Generic[T]):
         self._gone = True
         if self._left:
             self.stop(GONE)
-        self._queue.bytes -= self.size
+        self._queue.held.take(self.tenant.name, -self.size)
         self._hold(-self._unread)

@@ -8,10 +8,9 @@ published clients treat an HTTP error as final.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -22,14 +21,17 @@ from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.code_judge import error_text
 from cleaner_rl.sandbox.service.fair_queue import UNREAD_BYTES, PendingRequest
 from cleaner_rl.sandbox.service.http import Exchange, HttpError, encode_in_steps
-from cleaner_rl.sandbox.service.runs import Runs, result_size
+from cleaner_rl.sandbox.service.runs import Answer, Runs, encoded
 from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
 
 WALL_FACTOR = 3.0
 """Their one time limit becomes our CPU limit; the wall cap, for programs that sleep, lies this much above."""
 
-TOO_MUCH = f"The cells printed more than {UNREAD_BYTES} bytes together, and the rest of them did not run."
+MOST_CELLS: Final = 1_024
+"""Of one request."""
+
+TOO_MUCH = f"The cells' results took more than {UNREAD_BYTES} bytes together, and the rest of them did not run."
 UNREPEATABLE = "The state before the failed cell had to be made again, and its cells did not show the same."
 
 RunStatus = Literal["Success", "Failed", "SandboxError"]
@@ -158,40 +160,58 @@ class Fusion:
         asked = await exchange.json(_jupyter_decoder)
         if asked.kernel != "python3":
             raise HttpError(422, "invalid_request", f"This node has the kernel python3 only, not {asked.kernel}.")
+        if len(asked.cells) > MOST_CELLS:
+            raise HttpError(413, "too_large", f"A request may have at most {MOST_CELLS} cells; use a session for more.")
 
-        async def execute(_: int) -> RunJupyterResult:
+        async def execute(_: int) -> Answer:
             try:
                 with tenant.passing_session():
                     return await self._run_cells(asked, tenant)
             except HttpError as error:  # its token may not have another session
-                return RunJupyterResult(status="SandboxError", message=error.message)
+                return _broken(error.message)
 
-        def unrun(_: int, reason: str) -> RunJupyterResult:
-            return RunJupyterResult(status="SandboxError", message=EXPLANATIONS[reason])
+        def unrun(_: int, reason: str) -> Answer:
+            return _broken(EXPLANATIONS[reason])
 
-        def finished(_: int, ended: RunJupyterResult | None, waited: float) -> None:
-            outcome = None if ended is None else _as_outcome(ended)
+        def finished(_: int, answer: Answer | None, waited: float) -> None:
+            outcome = None if answer is None else answer.outcome
             code = "\n".join(asked.cells)
             self._app.observer.call_ended("/run_jupyter", tenant, "", code, outcome, waited, "")
 
         try:
             with PendingRequest(
-                self._app.queue, tenant, exchange.gone, 1, exchange.size, execute, unrun, finished, size_of=_size
+                self._app.queue,
+                tenant,
+                exchange.gone,
+                1,
+                exchange.size,
+                execute,
+                unrun,
+                finished,
+                size_of=lambda answer: answer.size,
             ) as pending:
-                ((_, result),) = await pending.next()
-                await exchange.reply(await encode_in_steps(result))
+                ((_, answer),) = await pending.next()
+                await exchange.reply(*answer.parts)
         except HttpError as error:
             if error.status not in (429, 503):
                 raise
-            await exchange.reply(encode(RunJupyterResult(status="SandboxError", message=error.message)))
+            await exchange.reply(*_broken(error.message).parts)
 
-    async def _run_cells(self, asked: RunJupyter, tenant: Tenant) -> RunJupyterResult:
-        defaults = self._app.config.node.limits
+    async def _run_cells(self, asked: RunJupyter, tenant: Tenant) -> Answer:
+        config = self._app.config.node
+        defaults = config.limits
         files = {name: content or b"" for name, content in asked.files.items()}
         memory = asked.memory_limit_MB if asked.memory_limit_MB > 0 else defaults.memory_mb
-        cpu_left, wall_left = asked.total_timeout, asked.total_timeout * WALL_FACTOR
-        result = RunJupyterResult(status="Success", driver=CommandResult("Finished", 0.0, 0, "", ""))
-        spent, printed = 0.0, 0
+        # All cells together are one call: they have a slot for no longer than a program could.
+        cpu_left = min(asked.total_timeout, config.maxima.cpu_seconds)
+        most_wall = min(asked.total_timeout * WALL_FACTOR, config.maxima.wall_seconds)
+        wall_left = most_wall
+        cells: list[bytes] = []
+        """As they are sent, with commas between them."""
+        spent, wall_spent, held, failed = 0.0, 0.0, 0, False
+        fetched: Mapping[str, bytes] = {}
+        driver: CommandResult | None = None
+        """Why the rest of the cells did not run."""
         try:
             session = await self._app.node.open_session(
                 SessionRequest(
@@ -201,6 +221,7 @@ class Fusion:
                     keep_chars=defaults.output_bytes,
                 ),
                 tenant.name,
+                len(self._app.tenants),
             )
             try:
                 for number, code in enumerate(asked.cells, start=1):
@@ -214,33 +235,45 @@ class Fusion:
                     fetch = tuple(asked.fetch_files) if number == len(asked.cells) else ()
                     outcome = Outcome.of_cell(await session.run(Cell(code, limits=limits, fetch=fetch)))
                     if outcome.status is Status.FAULT:
-                        return RunJupyterResult(status="SandboxError", message=outcome.explanation)
+                        return _broken(outcome.explanation)
                     spent += outcome.cpu_seconds
-                    cpu_left, wall_left = cpu_left - outcome.cpu_seconds, wall_left - outcome.wall_seconds
-                    result.cells.append(_cell_result(outcome))
-                    result.files = outcome.files
-                    printed += result_size(outcome)
-                    if printed > UNREAD_BYTES and number < len(asked.cells):
-                        result.status = "Failed"
-                        result.driver = CommandResult("Finished", spent, 1, "", TOO_MUCH)
-                        return result
+                    wall_spent += outcome.wall_seconds
+                    cpu_left -= outcome.cpu_seconds
+                    wall_left = most_wall - wall_spent - session.rebuild_seconds
+                    fetched = outcome.files
+                    cell = _cell_result(outcome)
+                    failed = failed or bool(cell.error)
+                    # Encoded at once: what is counted is what is held.
+                    parts = [b",", *await encoded(outcome, cell)]
+                    cells += parts
+                    held += sum(map(len, parts))
                     if outcome.status is Status.TIMEOUT or min(cpu_left, wall_left) <= 0:
-                        result.status = "Failed"
-                        result.driver = CommandResult("TimeLimitExceeded", spent, None, "", outcome.explanation)
-                        return result
-                    if outcome.unrepeatable and number < len(asked.cells):
+                        driver = CommandResult("TimeLimitExceeded", spent, None, "", outcome.explanation)
+                    elif number < len(asked.cells) and held > UNREAD_BYTES:
+                        driver = CommandResult("Finished", spent, 1, "", TOO_MUCH)
+                    elif number < len(asked.cells) and outcome.unrepeatable:
                         # The session is lost to the cells that are left, by the programs' own doing: no fault.
-                        result.status = "Failed"
-                        result.driver = CommandResult("Finished", spent, 1, "", UNREPEATABLE)
-                        return result
+                        driver = CommandResult("Finished", spent, 1, "", UNREPEATABLE)
+                    if driver is not None:
+                        break
             finally:
                 await asyncio.shield(session.close())
         except (SessionLostError, TierError) as error:
-            return RunJupyterResult(status="SandboxError", message=f"{error}")
+            return _broken(f"{error}")
         except ValueError as error:  # the files don't fit
-            return RunJupyterResult(status="Failed", message=f"{error}")
-        result.driver = CommandResult("Finished", spent, 0, "", "")
-        return result
+            unfit = RunJupyterResult(status="Failed", message=f"{error}")
+            return Answer(Outcome(id="", status=Status.ERROR), [encode(unfit)])
+        result = RunJupyterResult(
+            status="Success" if driver is None else "Failed",
+            driver=driver or CommandResult("Finished", spent, 0, "", ""),
+            files=fetched,
+        )
+        status = Status.ERROR if failed or driver is not None else Status.OK
+        head, *rest = await encode_in_steps(result)
+        # The list of cells is empty in what was encoded; it comes before anything of the programs' own.
+        before, after = head.split(b'"cells":[', 1)
+        parts = [before, b'"cells":[', *cells[1:], after, *rest]
+        return Answer(Outcome(id="", status=status, cpu_seconds=spent), parts)
 
 
 def _code_result(outcome: Outcome) -> RunCodeResult:
@@ -274,14 +307,6 @@ def _cell_result(outcome: Outcome) -> CellResult:
     return CellResult(outcome.output, outcome.stderr, [], errors)
 
 
-def _size(result: RunJupyterResult) -> int:
-    texts = sum(sys.getsizeof(cell.stdout) + sys.getsizeof(cell.stderr) for cell in result.cells)
-    return texts + sum(map(len, result.files.values()))
-
-
-def _as_outcome(result: RunJupyterResult) -> Outcome:
-    if result.status == "SandboxError":
-        return Outcome.unrun("", BROKEN)
-    spent = 0.0 if result.driver is None else result.driver.execution_time or 0.0
-    failed = result.status == "Failed" or any(cell.error for cell in result.cells)
-    return Outcome(id="", status=Status.ERROR if failed else Status.OK, cpu_seconds=spent)
+def _broken(message: str) -> Answer:
+    result = RunJupyterResult(status="SandboxError", message=message)
+    return Answer(Outcome.unrun("", BROKEN), [encode(result)])

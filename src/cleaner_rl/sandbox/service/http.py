@@ -10,11 +10,13 @@ strings of a JSON body), or is done in steps between which the loop serves other
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from cleaner_rl.sandbox.node.shares import Shares
 from cleaner_rl.sandbox.protocol.wire import Problem, encode
 
 Scope = MutableMapping[str, Any]
@@ -51,14 +53,14 @@ class GoneError(Exception):
 class Arrivals:
     """Bytes of bodies that are still arriving, together: many large ones at once must not fill the memory."""
 
-    def __init__(self, most_of_one: int, most: int) -> None:
-        self.most_of_one, self.most, self.bytes = most_of_one, most, 0
+    def __init__(self, most_of_one: int, most: int, tenants: int) -> None:
+        self.most_of_one, self.bytes = most_of_one, Shares(most, tenants)
 
 
 class Exchange:
     """A request and the answer to it."""
 
-    __slots__ = ("_arrivals", "_receive", "_send", "answered", "method", "path", "scope", "size", "tail")
+    __slots__ = ("_arrivals", "_receive", "_send", "answered", "method", "path", "scope", "size", "tail", "tenant")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, arrivals: Arrivals) -> None:
         self.scope, self._receive, self._send, self._arrivals = scope, receive, send, arrivals
@@ -69,6 +71,8 @@ class Exchange:
         self.size = 0
         """Bytes of the body, once it is read: about what is held until the answer."""
         self.answered = False
+        self.tenant = ""
+        """Name of the tenant whose token came with it."""
 
     def header(self, name: bytes) -> bytes | None:
         """A header's value; names are lower case."""
@@ -93,18 +97,18 @@ class Exchange:
                     size += len(part)
                     # Too much is read to its end all the same, and dropped: a caller that is still sending when the
                     # connection closes never sees the answer.
-                    kept = kept and size <= most and arrivals.bytes + len(part) <= arrivals.most
+                    kept = kept and size <= most and arrivals.bytes.has_room(self.tenant, len(part))
                     if kept:
-                        arrivals.bytes += len(part)
+                        arrivals.bytes.take(self.tenant, len(part))
                         held += part
                     else:
-                        arrivals.bytes -= len(held)
+                        arrivals.bytes.take(self.tenant, -len(held))
                         held.clear()
         except TimeoutError:
             why = "The request's body did not arrive in time."
             raise HttpError(408, "slow_request", why, ((b"connection", b"close"),)) from None
         finally:
-            arrivals.bytes -= len(held)
+            arrivals.bytes.take(self.tenant, -len(held))
         if size > most:
             raise HttpError(413, "too_large", f"The request's body is larger than {most} bytes.")
         if not kept:
@@ -139,22 +143,23 @@ class Exchange:
             pass
 
     async def reply(
-        self, body: bytes, status: int = 200, content_type: bytes = JSON, headers: Iterable[Header] = ()
+        self, *parts: bytes, status: int = 200, content_type: bytes = JSON, headers: Iterable[Header] = ()
     ) -> None:
-        """Answer; returns when the caller has read all but the last few hundred kilobytes."""
-        head = [(b"content-type", content_type), (b"content-length", str(len(body)).encode()), *headers]
+        """Answer with the parts of a body; returns when the caller has read all but the last few hundred kilobytes."""
+        length = sum(map(len, parts))
+        head = [(b"content-type", content_type), (b"content-length", str(length).encode()), *headers]
         self.answered = True
         await self._send({"type": "http.response.start", "status": status, "headers": head})
-        await self._send_body(body, last=True)
+        await self._send_body(parts, last=True)
 
     async def refuse(self, error: HttpError) -> None:
         """Answer with a problem."""
-        await self.reply(encode(Problem(error.error, error.message)), error.status, headers=error.headers)
+        await self.reply(encode(Problem(error.error, error.message)), status=error.status, headers=error.headers)
 
-    async def part(self, data: bytes, last: bool, content_type: bytes = LINES) -> None:
-        """Send a part of the answer, and end the answer with the last; waits while the caller doesn't read.
+    async def part(self, data: Sequence[bytes], last: bool, content_type: bytes = LINES) -> None:
+        """Send some of the answer, and end the answer with the last of it; waits while the caller doesn't read.
 
-        The head goes out with the first part: one system call less for a batch of one.
+        The head goes out with the first of it: one system call less for a batch of one.
         """
         if not self.answered:
             self.answered = True
@@ -162,12 +167,33 @@ class Exchange:
             await self._send({"type": "http.response.start", "status": 200, "headers": head})
         await self._send_body(data, last)
 
-    async def _send_body(self, data: bytes, last: bool) -> None:
-        # In steps: the server waits for a slow reader before it takes the next one. What it has taken nobody counts.
-        for start in range(0, max(1, len(data)), STEP):
-            more = not last or start + STEP < len(data)
-            step = data if len(data) <= STEP else data[start : start + STEP]
-            await self._send({"type": "http.response.body", "body": step, "more_body": more})
+    async def _send_body(self, parts: Sequence[bytes], last: bool) -> None:
+        # In steps: the server waits for a slow reader before it takes the next one. What it has taken nobody counts,
+        # nor would anybody count a copy of all parts.
+        before: bytes | None = None
+        for step in _steps(parts):
+            if before is not None:
+                await self._send({"type": "http.response.body", "body": before, "more_body": True})
+            before = step
+        await self._send({"type": "http.response.body", "body": before or b"", "more_body": not last})
+
+
+def _steps(parts: Sequence[bytes]) -> Iterator[bytes]:
+    """The same bytes in steps of a good size: short parts joined, long ones cut."""
+    short: list[bytes] = []
+    size = 0
+    for part in parts:
+        if short and size + len(part) > STEP:
+            yield b"".join(short)
+            short, size = [], 0
+        if len(part) > STEP:
+            for start in range(0, len(part), STEP):
+                yield part[start : start + STEP]
+        else:
+            short.append(part)
+            size += len(part)
+    if short:
+        yield short[0] if len(short) == 1 else b"".join(short)
 
 
 WIDEST: Final = 4
@@ -187,20 +213,27 @@ async def _strings_of(body: bytes) -> tuple[int, bool]:
     return quotes // 2, wide or not body.isascii()
 
 
-async def encode_in_steps(value: msgspec.Struct) -> bytes:
-    """A value as JSON. Its long texts and files are encoded step by step, and replaced in it by what they became."""
-    return encode(await _with_long_ones_encoded(value))
+async def encode_in_steps(value: msgspec.Struct) -> list[bytes]:
+    """A value as JSON, in parts that are not joined. Its long texts and files are encoded step by step, and dropped."""
+    # In place of each there is a word that nothing in the value can hold, since nobody can guess it.
+    mark = secrets.token_hex(16)
+    long_ones: list[list[bytes]] = []
+    between = encode(await _with_marks(value, mark, long_ones)).split(b'"%b"' % mark.encode())
+    parts = [between[0]]
+    for long_one, after in zip(long_ones, between[1:], strict=True):
+        parts += [*long_one, after]
+    return parts
 
 
-async def _with_long_ones_encoded(value: object) -> object:
+async def _with_marks(value: object, mark: str, long_ones: list[list[bytes]]) -> object:
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            setattr(value, name, await _with_long_ones_encoded(getattr(value, name)))
+            setattr(value, name, await _with_marks(getattr(value, name), mark, long_ones))
         return value
     if isinstance(value, list):
-        return [await _with_long_ones_encoded(item) for item in value]
+        return [await _with_marks(item, mark, long_ones) for item in value]
     if isinstance(value, dict):
-        return {name: await _with_long_ones_encoded(item) for name, item in value.items()}
+        return {name: await _with_marks(item, mark, long_ones) for name, item in value.items()}
     if not isinstance(value, str | bytes) or len(value) <= STEP:
         return value
     parts = [b'"']
@@ -208,6 +241,5 @@ async def _with_long_ones_encoded(value: object) -> object:
         parts.append(encode(value[start : start + STEP])[1:-1])
         await asyncio.sleep(0)
     parts.append(b'"')
-    joined = msgspec.Raw(b"".join(parts))
-    await asyncio.sleep(0)
-    return joined
+    long_ones.append(parts)
+    return mark

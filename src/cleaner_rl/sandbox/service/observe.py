@@ -96,7 +96,7 @@ class _NodeGauges(Collector):
             ("slots", "Runs that the node does at the same time.", status.slots),
             ("running", "Calls that run now.", self._queue.running),
             ("waiting", "Calls that wait for a slot.", self._queue.waiting),
-            ("waiting_limit", "Calls that may wait.", self._queue.most_calls),
+            ("waiting_limit", "Calls that may wait.", self._queue.calls.most),
             ("held_bytes", "Bytes of the requests being answered and of results not read yet.", self._queue.bytes),
             ("sessions", "Open sessions.", status.sessions),
             ("slot_deaths", "Slots that died since the start.", status.slot_deaths),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -39,19 +38,19 @@ class Answer(NamedTuple):
 
     outcome: Outcome
     """For the log; without what the program printed and left."""
-    data: bytes
+    parts: Sequence[bytes]
 
     @classmethod
-    def of(cls, outcome: Outcome, data: bytes) -> Answer:
+    def of(cls, outcome: Outcome, parts: Sequence[bytes]) -> Answer:
         """The answer to a call; takes the outcome over."""
         outcome.output = outcome.stderr = ""
         outcome.files, outcome.exception = {}, None
-        return cls(outcome, data)
+        return cls(outcome, parts)
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return 512 + len(self.data)
+        return 512 + sum(map(len, self.parts))
 
 
 class Runs:
@@ -79,8 +78,8 @@ class Runs:
 
         with self.enqueue(exchange, tenant, len(calls), calls.__getitem__, numbered, within) as pending:
             while not pending.complete:
-                lines = [answer.data for _, answer in await pending.next()]
-                await exchange.part(b"\n".join([*lines, b""]), last=pending.complete)
+                lines = [part for _, answer in await pending.next() for part in (*answer.parts, b"\n")]
+                await exchange.part(lines, last=pending.complete)
 
     async def answer_one(
         self,
@@ -94,7 +93,7 @@ class Runs:
         """Run one call and answer the request with its outcome, as `shape` makes it. Raises `HttpError`."""
         with self.enqueue(exchange, tenant, 1, lambda _: call, shape, within, start_within) as pending:
             ((_, answer),) = await pending.next()
-            await exchange.reply(answer.data)
+            await exchange.reply(*answer.parts)
 
     def enqueue(
         self,
@@ -117,9 +116,7 @@ class Runs:
 
         async def execute(index: int) -> Answer:
             outcome = await run(call_of(index))
-            large = result_size(outcome) > STEP
-            shaped = shape(index, outcome)
-            return Answer.of(outcome, await encode_in_steps(shaped) if large else encode(shaped))
+            return Answer.of(outcome, await encoded(outcome, shape(index, outcome)))
 
         async def run(call: RunCall) -> Outcome:
             if call.within is None or count == 1:
@@ -133,7 +130,7 @@ class Runs:
 
         def unrun(index: int, reason: str) -> Answer:
             outcome = Outcome.unrun(call_of(index).id, reason)
-            return Answer.of(outcome, encode(shape(index, outcome)))
+            return Answer.of(outcome, [encode(shape(index, outcome))])
 
         def finished(index: int, answer: Answer | None, waited: float) -> None:
             call, outcome = call_of(index), None if answer is None else answer.outcome
@@ -155,7 +152,7 @@ class Runs:
         )
 
 
-def result_size(outcome: Outcome) -> int:
-    """About how many bytes an outcome holds on to."""
-    texts = sys.getsizeof(outcome.output) + sys.getsizeof(outcome.stderr)
-    return 512 + texts + sum(map(len, outcome.files.values()))
+async def encoded(outcome: Outcome, shaped: msgspec.Struct) -> list[bytes]:
+    """What was made of an outcome, as JSON in parts; step by step if it is large."""
+    large = len(outcome.output) + len(outcome.stderr) + sum(map(len, outcome.files.values())) > STEP
+    return await encode_in_steps(shaped) if large else [encode(shaped)]

@@ -8,9 +8,9 @@ never run twice on its own: if its answer was lost, only the caller can decide w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,8 +31,8 @@ from cleaner_rl.sandbox.protocol.wire import (
 )
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.fair_queue import PendingRequest
-from cleaner_rl.sandbox.service.http import Exchange, GoneError, HttpError, encode_in_steps
-from cleaner_rl.sandbox.service.runs import result_size
+from cleaner_rl.sandbox.service.http import JSON, Exchange, GoneError, HttpError
+from cleaner_rl.sandbox.service.runs import Answer, encoded
 from cleaner_rl.sandbox.service.tenants import Tenant
 from cleaner_rl.tools import Status
 
@@ -61,6 +61,13 @@ class Held:
 
     def __exit__(self, *_: object) -> None:
         self.busy = False
+
+
+class CellAnswer(NamedTuple):
+    """What the caller of a cell gets: the bytes that are sent, or the error in their place."""
+
+    answer: Answer
+    error: HttpError | None = None
 
 
 def add_sessions(app: App) -> None:
@@ -102,7 +109,7 @@ class Sessions:
             self._forget(held)
             await session.close()
             raise GoneError
-        await exchange.reply(encode(SessionOpened(session.id)), 201)
+        await exchange.reply(encode(SessionOpened(session.id)), status=201)
 
     async def run(self, exchange: Exchange, tenant: Tenant) -> None:
         """Run a cell."""
@@ -112,41 +119,63 @@ class Sessions:
                 cell = call.cell(self._app.config.node.limits)
             except ValueError as error:
                 raise HttpError(400, "invalid_request", f"{error}.") from None
-            await self._cell(exchange, held, cell, self._reply, call.within)
+            await self._cell(exchange, held, cell, within=call.within)
 
     async def put(self, exchange: Exchange, tenant: Tenant) -> None:
         """Put a file: an empty cell that brings it along, so that it rolls back like any other cell."""
         with self._find(exchange, tenant) as held:
             cell = Cell("", commit=Commit.ON_SUCCESS, files={_file_name(exchange): await exchange.body()})
-            await self._cell(exchange, held, cell, self._reply)
+            await self._cell(exchange, held, cell)
 
     async def fetch(self, exchange: Exchange, tenant: Tenant) -> None:
         """Fetch a file: an empty cell that leaves no trace."""
         name = _file_name(exchange)
         with self._find(exchange, tenant) as held:
             await exchange.body()
-            await self._cell(exchange, held, Cell("", commit=Commit.NEVER, fetch=(name,)), self._reply_file)
+            await self._cell(exchange, held, Cell("", commit=Commit.NEVER, fetch=(name,)), BYTES)
 
     async def rollback(self, exchange: Exchange, tenant: Tenant) -> None:
         """Go back."""
         with self._find(exchange, tenant) as held:
             call = await exchange.json(_rollback_decoder)
-            try:
-                checkpoint = await self._alive(held, held.session.rollback(call.checkpoint))
-            except RollbackDeclinedError as error:
-                raise HttpError(409, "rollback_declined", f"{error}") from None
-        await exchange.reply(encode(RolledBack(checkpoint)))
+
+            async def execute(_: int) -> int | HttpError:
+                try:
+                    return await self._alive(held, held.session.rollback(call.checkpoint))
+                except RollbackDeclinedError as error:
+                    return HttpError(409, "rollback_declined", f"{error}")
+                except HttpError as error:
+                    return error
+
+            # In a slot, like a cell: a state that isn't kept is made again by running cells.
+            with PendingRequest(
+                self._app.queue,
+                tenant,
+                exchange.gone,
+                1,
+                exchange.size,
+                execute,
+                lambda _, reason: _unavailable(reason),
+                lambda *_: None,
+                size_of=lambda _: 0,
+            ) as pending:
+                ((_, ended),) = await pending.next()
+            if isinstance(ended, HttpError):
+                raise ended
+        await exchange.reply(encode(RolledBack(ended)))
 
     async def close(self, exchange: Exchange, tenant: Tenant) -> None:
         """Close one, whatever it is doing."""
         held = self._find(exchange, tenant)
         self._forget(held)
         await held.session.close()
-        await exchange.reply(b"", 204)
+        await exchange.reply(status=204)
 
     async def _opened(self, call: SessionCall, tenant: Tenant) -> Session:
         try:
-            return await self._app.node.open_session(call.request(self._app.config.node.limits), tenant.name)
+            return await self._app.node.open_session(
+                call.request(self._app.config.node.limits), tenant.name, len(self._app.tenants)
+            )
         except TierError as error:
             raise HttpError(501, "no_sessions", f"{error}") from None
         except ValueError as error:
@@ -154,56 +183,48 @@ class Sessions:
         except NoRoomError as error:
             raise HttpError(429, "too_many_sessions", f"{error}", ((b"retry-after", b"1"),)) from None
         except SessionLostError:
-            raise HttpError(503, BROKEN, EXPLANATIONS[BROKEN], ((b"retry-after", b"1"),)) from None
-
-    async def _reply(self, exchange: Exchange, _: Cell, outcome: Outcome) -> None:
-        await exchange.reply(await encode_in_steps(outcome))
-
-    async def _reply_file(self, exchange: Exchange, cell: Cell, outcome: Outcome) -> None:
-        (name,) = cell.fetch
-        if outcome.status is Status.FAULT:
-            raise HttpError(503, outcome.fault, outcome.explanation, ((b"retry-after", b"1"),))
-        if name not in outcome.files:
-            raise HttpError(404, "no_file", "The session has no such file that could be fetched.")
-        await exchange.reply(outcome.files[name], content_type=BYTES)
+            raise _unavailable(BROKEN) from None
 
     async def _cell(
-        self,
-        exchange: Exchange,
-        held: Held,
-        cell: Cell,
-        reply: Callable[[Exchange, Cell, Outcome], Awaitable[None]],
-        within: float | None = None,
+        self, exchange: Exchange, held: Held, cell: Cell, content_type: bytes = JSON, within: float | None = None
     ) -> None:
+        """Run a cell, and answer with its outcome, or with the file that it fetched."""
         app, endpoint = self._app, "/v1/sessions/{session}/run"
 
-        async def execute(_: int) -> Outcome | HttpError:
+        async def execute(_: int) -> CellAnswer:
             try:
-                return Outcome.of_cell(await self._alive(held, held.session.run(cell)))
+                outcome = Outcome.of_cell(await self._alive(held, held.session.run(cell)))
             except HttpError as error:
-                return error
+                # A lost session is told as such; in the counts it is one more call that the node broke.
+                return CellAnswer(Answer(Outcome.unrun(cell.request_id, BROKEN), ()), error)
+            if content_type is BYTES:
+                return _fetched(cell, outcome)
+            return CellAnswer(Answer.of(outcome, await encoded(outcome, outcome)))
 
-        def unrun(_: int, reason: str) -> Outcome | HttpError:
-            return Outcome.unrun(cell.request_id, reason)
+        def unrun(_: int, reason: str) -> CellAnswer:
+            outcome = Outcome.unrun(cell.request_id, reason)
+            return _fetched(cell, outcome) if content_type is BYTES else CellAnswer(Answer(outcome, [encode(outcome)]))
 
-        def finished(_: int, ended: Outcome | HttpError | None, waited: float) -> None:
-            # A lost session is told as such; in the counts it is one more call that the node broke.
-            outcome = unrun(0, BROKEN) if isinstance(ended, HttpError) else ended
-            assert not isinstance(outcome, HttpError)
+        def finished(_: int, ended: CellAnswer | None, waited: float) -> None:
+            outcome = None if ended is None else ended.answer.outcome
             app.observer.call_ended(endpoint, held.tenant, cell.request_id, cell.code, outcome, waited, held.session.id)
 
-        def size_of(ended: Outcome | HttpError) -> int:
-            return result_size(ended) if isinstance(ended, Outcome) else 0
-
-        size = exchange.size
-        queued = PendingRequest(
-            app.queue, held.tenant, exchange.gone, 1, size, execute, unrun, finished, within, size_of=size_of
-        )
-        with queued as pending:
+        with PendingRequest(
+            app.queue,
+            held.tenant,
+            exchange.gone,
+            1,
+            exchange.size,
+            execute,
+            unrun,
+            finished,
+            within,
+            size_of=lambda ended: ended.answer.size,
+        ) as pending:
             ((_, ended),) = await pending.next()
-            if isinstance(ended, HttpError):
-                raise ended
-            await reply(exchange, cell, ended)
+            if ended.error is not None:
+                raise ended.error
+            await exchange.reply(*ended.answer.parts, content_type=content_type)
 
     async def _alive(self, held: Held, doing: Coroutine[object, object, T]) -> T:
         try:
@@ -226,6 +247,20 @@ class Sessions:
         # The node ends sessions by itself and tells whoever comes back; those of callers who never do must not add up.
         for held in [held for held in self._held.values() if held.session.lost]:
             self._forget(held)
+
+
+def _fetched(cell: Cell, outcome: Outcome) -> CellAnswer:
+    (name,) = cell.fetch
+    content, error = outcome.files.get(name), None
+    if outcome.status is Status.FAULT:
+        error = _unavailable(outcome.fault)
+    elif content is None:
+        error = HttpError(404, "no_file", "The session has no such file that could be fetched.")
+    return CellAnswer(Answer.of(outcome, [content or b""]), error)
+
+
+def _unavailable(reason: str) -> HttpError:
+    return HttpError(503, reason, EXPLANATIONS[reason], ((b"retry-after", b"1"),))
 
 
 def _file_name(exchange: Exchange) -> str:

@@ -65,7 +65,6 @@ class Tenant:
         self.most_waiting = None if grant is None else grant.waiting
         self.most_sessions = None if grant is None else grant.sessions
         self.running = 0
-        self.waiting = 0
         self.unread = 0
         self.sessions: set[Losable] = set()
         self._passing = 0
@@ -99,6 +98,9 @@ class Tenants:
         self._by_digest = {_digest(grant.token.encode()): Tenant(name, grant) for name, grant in (grants or {}).items()}
         if len(self._by_digest) != len(grants or {}):
             raise ValueError("two entries of the token file have the same token; give each its own")
+
+    def __len__(self) -> int:
+        return len(self._by_digest) or 1
 
     @classmethod
     def read(cls, path: str | None) -> Tenants:

@@ -188,6 +188,13 @@ for pid in {os.getppid(), 1 if not outside() else 0} - {0, os.getpid()}:
         pass
 sys.exit(1)
 """,
+    "name_like_a_field_then_die": """
+# The kernel shows a process's name among the numbers that a supervisor reads.
+import ctypes
+ctypes.CDLL(None).prctl(15, b"VmPTE:x", 0, 0, 0)
+time.sleep(0.3)
+os.abort()
+""",
     "flood_then_die": "os.write(1, b'x' * 60000)\nos.abort()",
 }
 

@@ -482,6 +482,19 @@ if len(zlib.decompress(bomb)) == 300 << 20:
         24,
     ),
     Attack(
+        "clone_parent",
+        AttackClass.RESOURCES,
+        SYSCALL
+        + """
+# A child of one's parent counts for nobody whom its own parent waits for.
+child, error = syscall(56, 0x8000 | 17, 0, 0, 0, 0)
+if child == 0:
+    os._exit(0)
+if child > 0:
+    win(child)
+""",
+    ),
+    Attack(
         "deep_folders",
         AttackClass.RESOURCES,
         """

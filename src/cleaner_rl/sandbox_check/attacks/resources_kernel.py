@@ -59,8 +59,8 @@ except OSError:
     pass
 """
 
-_PROGRAMS = {
-    "memory_page_tables": _MAP
+_PAGE_TABLES = (
+    _MAP
     + """
 # A page of zeros is no resident memory, and 8 KB of tables lead to each.
 read, write = os.pipe()
@@ -72,7 +72,11 @@ for _ in range(4):
 os.close(write)
 held = sum(int(os.read(read, 8) or 0) for _ in range(4)) * 8192
 """
-    + _HELD,
+    + _HELD
+)
+
+_PROGRAMS = {
+    "memory_page_tables": _PAGE_TABLES,
     "memory_mappings": _MAP
     + """
 # Mappings that nothing was ever read from: a record each, and one more with every fork.
@@ -91,6 +95,38 @@ held = 0
 for number in range(60):
     descriptor = os.open("f%d" % number, os.O_RDWR | os.O_CREAT)
     for place in range(4000, 0, -1):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 2 * place, 1, 0))
+            held += 210
+        except OSError:
+            pass
+"""
+    + _HELD,
+    "memory_locks_on_pipes": """
+# Whatever can be opened can be locked.
+import fcntl, struct
+held = 0
+for number in range(60):
+    descriptor = os.pipe()[0]
+    for place in range(4000, 0, -1):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_RDLCK, 0, 2 * place, 1, 0))
+            held += 210
+        except OSError:
+            pass
+"""
+    + _HELD,
+    "memory_locks_beside_a_long_path": """
+# One open file with a path that the kernel can't tell, and nobody looks at the others.
+import fcntl, struct
+opened = [os.open("f%d" % number, os.O_RDWR | os.O_CREAT) for number in range(30)]
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+far = open("far", "w")
+held = 0
+for descriptor in opened:
+    for place in range(6000, 0, -1):
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 2 * place, 1, 0))
             held += 210
@@ -123,6 +159,26 @@ for epoll in epolls:
     for descriptor in watched:
         epoll.register(descriptor, 0)
         held += 200
+"""
+    + _HELD,
+    "memory_behind_many_copies": """
+# Each copy of an epoll's descriptor lists all that it watches: to read that takes longer than a limit is away.
+import select
+epoll = select.epoll()
+events = [os.eventfd(0) for _ in range(100)]
+for number in range(150):
+    for event in events:
+        epoll.register(os.dup2(event, 800 + number), 0)
+copies = [os.dup(epoll.fileno()) for _ in range(600)]
+time.sleep(0.4)
+child = os.fork()
+area = bytearray(18 << 20)
+for place in range(0, len(area), 4096):
+    area[place] = 1
+if child == 0:
+    time.sleep(4)
+    os._exit(0)
+held = 2 * len(area)
 """
     + _HELD,
     "memory_pipes_of_many_processes": """
@@ -185,10 +241,45 @@ held = watching * scale * 4000 * 512
     + _HELD,
 }
 
+_UNSEEN = {
+    "memory_page_tables_by_a_name": SYSCALL
+    + """
+# The kernel shows a process's name above the size of its page tables, in the same form.
+libc.prctl(15, b"VmPTE:0 x", 0, 0, 0)
+"""
+    + _PAGE_TABLES,
+    "memory_without_a_first_thread": SYSCALL
+    + """
+# Of a process whose first thread has ended, the kernel shows no memory where one looks first.
+import _thread
+read, write = os.pipe()
+_thread.stack_size(1 << 20)
+def hold():
+    area = bytearray(scale * 12 << 20)
+    for place in range(0, len(area), 4096):
+        area[place] = 1
+    os.write(write, b"%9d" % len(area))
+    time.sleep(4)
+    os._exit(0)
+for _ in range(7):
+    if os.fork() == 0:
+        _thread.start_new_thread(hold, ())
+        syscall(60, 0)
+os.close(write)
+held = sum(int(os.read(read, 9) or 0) for _ in range(7))
+"""
+    + _HELD,
+}
+"""What a supervisor doesn't see where it looks first."""
+
 SCALE = "scale = 1\n"
 """Enough to be more than the limit, and not enough to harm a machine that has none."""
 
+_MORE = replace(LIMITS, memory_mb=64)
+"""So many interpreters take about half of it."""
+
 ATTACKS = tuple(
-    Attack(name, AttackClass.RESOURCES, SCALE + program, ANY_BUT_FAULT, limits=LIMITS, wall=16)
-    for name, program in _PROGRAMS.items()
+    Attack(name, AttackClass.RESOURCES, SCALE + program, ANY_BUT_FAULT, limits=limits, wall=16)
+    for programs, limits in ((_PROGRAMS, LIMITS), (_UNSEEN, _MORE))
+    for name, program in programs.items()
 )

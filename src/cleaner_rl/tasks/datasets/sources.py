@@ -11,6 +11,7 @@
 | `math-500` | HuggingFaceH4/MATH-500 | problem, answer, subject, level, unique_id |
 | `gpqa-diamond` | Idavidrein/gpqa, gpqa_diamond | Question, Correct Answer, Incorrect Answer 1 to 3, Record ID |
 | `lcb-v6` | lighteval/code_generation_lite, v6 | question_content, public_test_cases, private_test_cases, ... |
+| `lcb` | lighteval/code_generation_lite, release_latest | the same, of all its releases |
 
 The files of Gen-Verse/Open-AgentRL-Eval are read by the benchmark's loader: aime2024 and aime2025 as they are,
 gpqa_diamond with problem (choices included) and solution, lcb_v6 with problem and JSON in reward_model.
@@ -48,6 +49,10 @@ DAPO_BEFORE = (
 )
 DAPO_AFTER = '\n\nRemember to put your answer on its own line after "Answer:".'
 """What DAPO's rows say around each problem. It contradicts any other answer format, so it is taken off."""
+
+
+STDIN = "Your program reads the input from stdin and prints the answer to stdout. Do not run it on the sample inputs."
+"""What LiveCodeBench's own prompt says, in these or other words, where a problem has no starter code."""
 
 
 def _verl(name: str, row: Row, _seed: int) -> Task:
@@ -124,6 +129,8 @@ def _livecodebench(name: str, row: Row, _seed: int) -> Task:
     question, starter = row.text("question_content").strip(), str(row.get("starter_code") or "")
     if starter.strip():
         question += f"\n\nComplete this code:\n```python\n{starter.rstrip()}\n```"
+    elif function is None:
+        question += f"\n\n{STDIN}"
     extra = {key: str(row.get(key)) for key in ("difficulty", "platform", "contest_date") if row.get(key) is not None}
     return _asked(name, question, row.need("question_id"), "code", cases.dumps(), "test", extra)
 
@@ -170,4 +177,5 @@ SOURCES: Mapping[str, Source] = {
     "math-500": Source(_math_500, "HuggingFaceH4/MATH-500", "test"),
     "gpqa-diamond": Source(_gpqa, "Idavidrein/gpqa", "train", "gpqa_diamond"),
     "lcb-v6": Source(_livecodebench, "lighteval/code_generation_lite", "test", "v6"),
+    "lcb": Source(_livecodebench, "lighteval/code_generation_lite", "test", "release_latest"),
 }

@@ -1,7 +1,8 @@
 r"""Find the answer in a model's final turn.
 
-- Mathematics: in the last `\boxed{}` (or `\fbox{}`) whose braces balance, wherever in the text it is.
-- Choices: the same box; without one, the last "answer: C", "answer is (C)" or "answer is option C". "A or B" is none.
+- Mathematics: in the last `\boxed{}` (or `\fbox{}`) whose braces balance, wherever in the text it is. Boxes side by
+  side are one answer; a box in a program or behind "not" is none.
+- Choices: see `choice`.
 - Programs: in the last fenced block marked as Python, or the last fenced block of all, as far in as its fence.
 
 All are linear in the length of the text. Limits: only the text given is searched, so give the final turn and not the
@@ -13,25 +14,50 @@ from __future__ import annotations
 import re
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_SHORT_BOX = re.compile(r"\\boxed\s*([0-9A-Za-z])")
+_NEGATED = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of)[\s$*:({]*$", re.IGNORECASE)
+_BESIDE = re.compile(r"\}[\s$*.]*(?:,|and|or|,\s*and|,\s*or|;)[\s$*]*$")
+MOST_BOXES = 32
+"""Boxes side by side that are read as one answer."""
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
-# Model text decides what these see: possessive quantifiers give nothing back, so a long run is never tried twice.
-_OPTION = r"(?:(?:option|choice)\b[\s*:]*+)?"
-# "A or B" chooses neither; "C and nothing else" does.
-_ALONE = r"(?-i:(?![\s).*]*+(?:or|and|&)[\s(*]++[A-Z]\b))"
-_STATED = re.compile(
-    r"\banswer\b\**+\s*+(?:is|:)[\s*:]*+"
-    rf"{_OPTION}[\\$({{\[]{{0,3}}\s*+(?:text\{{)?\(?([A-Z])\b(?![a-z'’]){_ALONE}",
-    re.IGNORECASE,
-)
-_LETTER = re.compile(rf"(?i:{_OPTION})\(?([A-Z])\)?{_ALONE}(?:[.:)\s].*)?", re.DOTALL)
-_WRAPPERS = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textrm)\s*\{([^{}]*)\}")
 _OPENING = re.compile(r"(?P<indent>[ \t]*+)(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[\w+-]*+)[^`]*+")
+_PYTHON = ("python", "py", "python3")
 _CLOSING = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[`~]*+[ \t]*+")
 
 
 def boxed(text: str) -> str | None:
     r"""Return the content of the last complete `\boxed{}`, without boxes around all of it; None if there is none."""
-    boxes = {match.end() - 1 for match in _BOX.finditer(text)}
+    found = _last_box(text)
+    return None if found is None else text[found[1] : found[2]]
+
+
+def boxed_answer(text: str) -> str | None:
+    r"""Return what a text gives as its answer: its last box, and boxes side by side with it, as a list.
+
+    A box in a program, and one behind "not", is none.
+    """
+    text = _without_programs(text)
+    found = _last_box(text)
+    if found is None:
+        short = _SHORT_BOX.findall(text)
+        return short[-1] if short else None
+    begin, start, end, _ = found
+    if _NEGATED.search(text, max(0, begin - 40), begin):
+        return None
+    answers = [text[start:end]]
+    while len(answers) < MOST_BOXES and (beside := _BESIDE.search(text, max(0, begin - 40), begin)):
+        before = _last_box(text[: beside.start() + 1])
+        if before is None or before[3] != beside.start():
+            break
+        answers.insert(0, "or" if "or" in beside[0] else ",")
+        answers.insert(0, text[before[1] : before[2]])
+        begin = before[0]
+    return " ".join(answers)
+
+
+def _last_box(text: str) -> tuple[int, int, int, int] | None:
+    """Where the last complete box begins, where its content begins and ends, and where its last brace is."""
+    boxes = {match.end() - 1: match.start() for match in _BOX.finditer(text)}
     if not boxes:
         return None
     opened: list[int] = []
@@ -48,10 +74,11 @@ def boxed(text: str) -> str | None:
                 last = brace
     if last is None:
         return None
-    start, end = _trimmed(text, last + 1, closed_by[last])
+    outer = closed_by[last]
+    start, end = _trimmed(text, last + 1, outer)
     while (inner := _BOX.match(text, start)) and closed_by.get(inner.end() - 1) == end - 1:
         start, end = _trimmed(text, inner.end(), end - 1)
-    return text[start:end]
+    return boxes[last], start, end, outer
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -62,28 +89,25 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def choice_letter(text: str, letters: str = "ABCD") -> str | None:
-    """Return the chosen letter; None if the text chooses none of `letters`."""
-    if (box := boxed(text)) is not None:
-        plain = _WRAPPERS.sub(r"\1", box).replace("$", "").replace("\\", "").strip()
-        found = _LETTER.fullmatch(plain.strip("{} "))
-        letter = found[1] if found else None
-    else:
-        # A letter counts in upper case only: "the answer is a number" chooses nothing.
-        stated = [match[1] for match in _STATED.finditer(text) if match[1].isupper()]
-        letter = stated[-1] if stated else None
-    return letter if letter is not None and letter in letters else None
-
-
 def program(text: str) -> str | None:
     """Return the program in the text's last fenced block of Python, or of any or no language; None if there is no
     block.
     """
     blocks = _blocks(text)
-    python = [code for language, code in blocks if language in ("python", "py", "python3")]
+    python = [code for language, code in blocks if language in _PYTHON]
     if python:
         return python[-1]
     return blocks[-1][1] if blocks else None
+
+
+def _without_programs(text: str) -> str:
+    """A text without its blocks of Python, whose boxes are strings of a program."""
+    if "```" not in text and "~~~" not in text:
+        return text
+    for language, code in _blocks(text):
+        if language in _PYTHON and "box" in code:
+            text = text.replace(code, "\n")
+    return text
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:

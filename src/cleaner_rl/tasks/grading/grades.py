@@ -1,7 +1,8 @@
 """What a grader says: right, wrong, or that it can't say.
 
-A *fault* is the grader's own: it ran out of time, its process died, the sandbox was down. It has no reward, so nothing
-can be learnt from it by mistake; `count` keeps it in sight.
+A *fault* is the grader's own: its process was killed, a package is missing, the sandbox was down; or the task's, whose
+reference can't be used. It has no reward, so nothing can be learnt from it by mistake; `count` keeps it in sight. An
+answer that a grader can't finish because of its size, depth or cost is wrong, not a fault.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Grade:
     """One sentence for people; programs look at the outcome."""
     cases: tuple[CaseVerdict, ...] = ()
     """One verdict per test case, if the answer is a program."""
+    task_fault: bool = False
+    """Whether a fault is the task's, such as a reference that can't be read: grading again can't change it."""
 
     def reward(self, scale: RewardScale = RewardScale.SIGNED) -> float | None:
         """Return the reward; None for a fault, which is neither right nor wrong."""

@@ -1,10 +1,10 @@
-"""The verifier's own process: reads one question a line, answers one line, dies at its deadline.
+"""The verifier's own process: reads one question a line, answers one line, dies when a question costs too much.
 
 It is started as a file, knows nothing of the package, and alone imports sympy and math-verify. Answers are parsed as
 LaTeX only: math-verify's parser for plain expressions ends in sympy's `parse_expr`, which evaluates its text as Python.
 
-Each question arms a timer of the kernel whose default is to kill the process. The parent kills it earlier; the timer is
-for the case that the parent is gone, so that no verifier is left spinning.
+Each question arms a timer of the kernel that counts CPU time and whose default is to kill the process. So a limit means
+the same on a busy machine, it needs no parent, and it stops what no handler in Python could interrupt.
 """
 
 from __future__ import annotations
@@ -17,11 +17,19 @@ import signal
 import sys
 from typing import TextIO
 
+import math_verify.grader
+import sympy
 from math_verify import LatexExtractionConfig, parse, verify
 
 MEMORY_BYTES = 4 << 30
-GRACE_SECONDS = 5.0
 LATEX = [LatexExtractionConfig(boxed_match_priority=0)]
+TOLERANCE = sympy.Rational(5, 1_000_000)
+"""Between an exact value and a decimal, relative to the larger; `numbers` has the same."""
+EXACT = sympy.Rational(1, 10**40)
+"""Between two exact values, which are computed to `PLACES` digits."""
+PLACES = 50
+LARGEST_BITS = 1 << 24
+"""Of an integer that a power is computed to. A larger one stays a power, which compares fast: 3^{3^{27}}."""
 
 
 def main() -> None:
@@ -32,29 +40,65 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    judge(["\\frac{1}{2}"], "x^{2}+1")  # the parser builds its tables at first use, which no answer should pay for
     _say(answers, {"ready": True})
     for line in sys.stdin:
         question = json.loads(line)
-        signal.setitimer(signal.ITIMER_REAL, question["seconds"] + GRACE_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, question["seconds"])
         verdict = judge(question["truths"], question["answer"])
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         _say(answers, verdict)
 
 
 def judge(truths: list[str], answer: str) -> dict[str, object]:
-    """Whether the answer equals one of the truths, and why not; or a fault."""
+    """Whether the answer equals one of the truths, and why not; or what the comparison exhausted; or a fault."""
     try:
         given = _parse(answer)
         if not given:
             return {"equal": False, "reason": "The answer could not be read as mathematics."}
         if any(_equal(_parse(truth), given) for truth in truths):
             return {"equal": True, "reason": "The answer equals the reference."}
-    except (MemoryError, RecursionError) as error:
-        return {"fault": f"The verifier ran into a {type(error).__name__}."}
+    except MemoryError:
+        return {"cost": f"needed more than {MEMORY_BYTES >> 30} GiB of memory"}
+    except RecursionError:
+        return {"cost": "went too deep"}
     except _UnreadableReferenceError:
-        return {"fault": "The verifier can't compare the reference even with itself."}
+        return {"fault": "The verifier can't compare the reference even with itself; correct the task's truth."}
     return {"equal": False, "reason": "The answer differs from the reference."}
+
+
+def numbers_equal(one: object, other: object, *options: int) -> bool:
+    """Compare two numbers relative to their size, in place of math-verify's six decimal places.
+
+    It decides for elements of sets, tuples and matrices too. What has no value as a number is left to math-verify.
+    """
+    values = [_value(one), _value(other)]
+    if values[0] is None or values[1] is None:
+        return bool(_numbers_equal(one, other, *options))
+    if _is_integer(one) and _is_integer(other):
+        return bool(sympy.sympify(one).doit() == sympy.sympify(other).doit())
+    rounded = any(isinstance(each, sympy.Basic) and each.has(sympy.Float) for each in (one, other))
+    # An integer is not rounded: 4.9999999 is no way to write it.
+    whole = any(_is_integer(each) for each in (one, other))
+    limit = TOLERANCE if rounded and not whole else EXACT if not rounded else sympy.Rational(1, 10**12)
+    return bool(abs(values[0] - values[1]) <= limit * max(abs(values[0]), abs(values[1])))
+
+
+_numbers_equal = math_verify.grader.sympy_numeric_eq
+math_verify.grader.sympy_numeric_eq = numbers_equal
+
+
+def _value(expression: object) -> sympy.Expr | None:
+    """The value of an expression without variables; None if it has none, or is a share written with a percent sign."""
+    if not isinstance(expression, sympy.Expr) or expression.free_symbols or expression.has(sympy.UnevaluatedExpr):
+        return None
+    value = expression.doit().evalf(PLACES)
+    return value if value.is_number and value.is_finite and not value.has(sympy.nan) else None
+
+
+def _is_integer(expression: object) -> bool:
+    return isinstance(expression, sympy.Expr) and not expression.has(sympy.Float) and bool(expression.doit().is_integer)
 
 
 class _UnreadableReferenceError(Exception):
@@ -63,7 +107,7 @@ class _UnreadableReferenceError(Exception):
 
 def _equal(truth: list[object], given: list[object]) -> bool:
     try:
-        return bool(verify(truth, given, timeout_seconds=None, raise_on_error=True))
+        return bool(verify(truth, given, timeout_seconds=None, raise_on_error=True, allow_set_relation_comp=True))
     except (MemoryError, RecursionError):
         raise
     except Exception:  # a foreign library's: it names its errors as it likes
@@ -76,7 +120,27 @@ def _equal(truth: list[object], given: list[object]) -> bool:
 
 def _parse(answer: str) -> list[object]:
     found: list[object] = parse(f"\\boxed{{{answer}}}", LATEX, parsing_timeout=None, raise_on_error=False)
-    return found
+    return [_with_imaginary_unit(each) for each in found]
+
+
+def _with_imaginary_unit(expression: object) -> object:
+    """The same with `i` as the imaginary unit, which math-verify reads as a variable."""
+    if not isinstance(expression, sympy.Basic):
+        return expression
+    units = {each: sympy.I for each in expression.free_symbols if str(each) == "i"}
+    return expression.xreplace(units) if units else expression
+
+
+def _bounded_power(base: sympy.Integer, exponent: sympy.Basic) -> sympy.Basic | None:
+    """The power of an integer; None, which leaves it as it is written, if it has too many digits to write out."""
+    if isinstance(exponent, sympy.Integer) and int(base).bit_length() * abs(int(exponent)) > LARGEST_BITS:
+        return None
+    power: sympy.Basic | None = _power(base, exponent)
+    return power
+
+
+_power = sympy.Integer._eval_power
+sympy.Integer._eval_power = _bounded_power
 
 
 def _say(answers: TextIO, value: dict[str, object]) -> None:

@@ -9,7 +9,8 @@ what the executor calls one, an executor that raises, answers short or not at al
 have been right, or stopped one that was right so far.
 
 Limits: as safe as the executor. Outputs are compared line by line, so a problem with several right outputs needs its
-own grader. Values returned by calls are compared as JSON: a tuple is a list, keys are strings, floats equal or not.
+own grader. Values returned by calls are compared as JSON: a tuple is a list, keys are strings, a set is nothing that
+could be wanted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from cleaner_rl.tasks.grading.cases import Case, Cases, same_output
+from cleaner_rl.tasks.grading.cases import Case, Cases, check_cases, same_output, same_value
 from cleaner_rl.tasks.grading.extraction import program
 from cleaner_rl.tasks.grading.grades import CaseVerdict, Grade, Outcome
 from cleaner_rl.tasks.grading.runner import one_call, whole_program
@@ -59,14 +60,18 @@ class CodeGrader:
         self._patience = patience
         """For the executor to answer, queueing included. The grader's own limit: running into it is a fault."""
 
+    def check(self, task: Task) -> str | None:
+        """Return what is wrong with a task's test cases; None if nothing is."""
+        return check_cases(task)
+
     async def grade(self, task: Task, text: str) -> Grade:
         """Grade as right if the last fenced program passes all cases."""
         try:
             cases = Cases.loads(task.truth)
         except ValueError as error:
-            return Grade(Outcome.FAULT, None, str(error))
+            return Grade(Outcome.FAULT, None, str(error), task_fault=True)
         if not cases.cases:
-            return Grade(Outcome.FAULT, None, "The task has no test cases.")
+            return Grade(Outcome.FAULT, None, "The task has no test cases.", task_fault=True)
         solution = program(text)
         if solution is None:
             return Grade(Outcome.WRONG, None, "There is no fenced program in the final turn.")
@@ -121,9 +126,9 @@ def _returned(output: str, marker: str, wanted: str) -> bool:
         return False
     try:
         value: object = json.loads(rest.partition("\n")[0])
+        return same_value(value, json.loads(wanted))
     except (ValueError, RecursionError):
         return False
-    return bool(value == json.loads(wanted))
 
 
 def _right_so_far(output: str, marker: str | None, wanted: str) -> bool:

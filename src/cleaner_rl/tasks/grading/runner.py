@@ -47,7 +47,11 @@ exec(solution, space)
 owner = space.get("Solution")
 function = getattr(owner(), %(entry)r) if hasattr(owner, %(entry)r) else space[%(entry)r]
 result = function(*question["args"], **question["kwargs"])
-result = dumps(result, default=lambda value: value.tolist() if hasattr(value, "tolist") else list(value))
+def as_json(value):
+    if isinstance(value, (set, frozenset)):
+        raise TypeError("a set has no order, so it is no list")
+    return value.tolist() if hasattr(value, "tolist") else list(value)
+result = dumps(result, default=as_json)
 sys.stdout.write("\\n" + %(marker)r + result + "\\n")
 """
 

@@ -27,6 +27,9 @@ EXAMPLE = OPEN + '{"name": "…", "arguments": {…}}' + CLOSE
 ESCAPE = re.compile(r'\\(["\\/nrt])')
 ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 SPACE = re.compile(r"\s*")
+FIRST_PIECE = 4_096
+LONGEST_LEXEME = 16
+"""Characters of an escape or a word of JSON, with some to spare: closer to the end a piece may just be cut off."""
 
 
 class HermesFormat:
@@ -40,7 +43,7 @@ class HermesFormat:
 def _read(text: str, start: int, tools: ToolSet) -> ToolCall:
     body = _skip_space(text, start + len(OPEN))
     try:
-        value, after = STRICT_JSON.raw_decode(text, body)
+        value, after = _decode(text, body)
     except (ValueError, RecursionError) as error:
         end = _unclosed_end(text, body)
         code = _salvage(text[body:end].removesuffix(CLOSE), tools)
@@ -49,6 +52,27 @@ def _read(text: str, start: int, tools: ToolSet) -> ToolCall:
     closed = text.startswith(CLOSE, close)
     call = _of_value(value, tools, start, close + len(CLOSE) if closed else _unclosed_end(text, after))
     return call if closed else replace(call, problem=f"The tool call has no closing {CLOSE} right after its JSON.")
+
+
+def _decode(text: str, start: int) -> tuple[object, int]:
+    """Return the JSON value that begins here, and where it ends.
+
+    A decoder that fails looks at all of its text up to there, to tell the line. A model that has lost its way writes
+    thousands of opening tags, so it gets no more text than it needs.
+    """
+    size = FIRST_PIECE
+    while True:
+        piece = text[start : start + size]
+        whole = len(piece) == len(text) - start
+        try:
+            value, end = STRICT_JSON.raw_decode(piece)
+            if whole or end < len(piece):
+                return value, start + end
+        except json.JSONDecodeError as error:
+            cut = error.pos > len(piece) - LONGEST_LEXEME or error.msg.startswith("Unterminated string")
+            if whole or not cut:
+                raise
+        size *= 4
 
 
 def _of_value(value: object, tools: ToolSet, start: int, end: int) -> ToolCall:
@@ -93,9 +117,9 @@ def _skip_space(text: str, position: int) -> int:
 
 def _explain(error: Exception, text: str, body: int) -> str:
     if isinstance(error, json.JSONDecodeError):
-        if error.pos >= len(text):
+        if body + error.pos >= len(text):
             return f"The tool call breaks off before its JSON ends and before {CLOSE}."
-        what = f"{error.msg} at character {error.pos - body + 1} of the call"
+        what = f"{error.msg} at character {error.pos + 1} of the call"
     else:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     return f'The tool call is not valid JSON: {what}. Inside strings, write line breaks as \\n and quotes as \\".'

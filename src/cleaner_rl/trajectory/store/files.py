@@ -1,4 +1,4 @@
-"""Files that appear under their name only when they are whole, and never change afterwards.
+"""Files that appear under their name only when they are whole; what changes them afterwards replaces them whole.
 
 A file grows under a hidden name that no reader looks for, is flushed to the disk, and is then renamed. A process that
 dies leaves at most that hidden file behind: it is of no use, and safe to delete once its writer is gone.

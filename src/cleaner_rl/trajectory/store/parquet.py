@@ -7,7 +7,7 @@ the files that are open then, each of a bounded number of rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -132,6 +132,24 @@ class _Part:
     def _wait(self) -> None:
         if self._writing is not None:
             self._writing.result()
+
+
+def rewrite(file: Path, trajectories: Sequence[AnyTrajectory]) -> None:
+    """Put these rows in the place of a file's own, for grades that changed; without rows the file is removed.
+
+    It happens in one step: a reader sees the old file or the new one, and so does whoever comes after a crash.
+    """
+    if not trajectories:
+        file.unlink()
+        return
+    temporary = unfinished(file.parent)
+    try:
+        with pq.ParquetWriter(temporary, SCHEMA, **OPTIONS) as writer:
+            for first in range(0, len(trajectories), ROWS_IN_GROUP):
+                writer.write_table(table_of(trajectories[first : first + ROWS_IN_GROUP]))
+        publish(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_parquet(path: Path) -> Iterator[AnyTrajectory]:

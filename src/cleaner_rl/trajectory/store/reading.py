@@ -39,7 +39,7 @@ def read(path: str | Path, phase: Phase | None = None) -> Iterator[AnyTrajectory
 
 
 def read_at(file: str | Path, row: int) -> AnyTrajectory:
-    """Return one trajectory of one file, by its row: files never change, so file and row are a lasting address.
+    """Return one trajectory of one file, by its row: rows never move, so file and row are a lasting address.
 
     Of a Parquet file only the group of rows around it is decoded.
     """
