@@ -18,10 +18,12 @@ from cleaner_rl.contracts.log_adapters import LogAdapterContract
 from cleaner_rl.contracts.similarity import SimilarityContract
 from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
+from cleaner_rl.logs.formats.codex import CodexFormat
 from cleaner_rl.logs.formats.openai import OpenAIFormat
 from cleaner_rl.tasks import Grade, Message, Outcome, Row, Source, Task
 from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format
 from tests.contracts.test_ours import TestHermes as Hermes
+from tests.logs.agents import AGENTS
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
 from tests.tasks.builders import task
@@ -273,7 +275,14 @@ class Trusts(OpenAIFormat):
         return super().read(record, *arguments)
 
 
-ADAPTERS: dict[str, tuple[type[OpenAIFormat], str]] = {
+class Tidies(CodexFormat):
+    """It leaves out the line that a file breaks off in."""
+
+    def write(self, trajectory: Any) -> Any:
+        return {name: value for name, value in super().write(trajectory).items() if name != "torn"}
+
+
+ADAPTERS: dict[str, tuple[type[OpenAIFormat | CodexFormat], str]] = {
     "grabs": (Grabs, "own_records_and_no_others"),
     "forgets": (Forgets, "field_for_field"),
     "says nothing": (SaysNothing, "are_its_turns"),
@@ -283,6 +292,7 @@ ADAPTERS: dict[str, tuple[type[OpenAIFormat], str]] = {
     "leaves text": (LeavesText, "calls_of_a_row_are_calls"),
     "says its calls": (SaysItsCalls, "calls_of_a_row_are_calls"),
     "trusts": (Trusts, "nothing_worse"),
+    "tidies": (Tidies, "may_break_off"),
 }
 
 
@@ -293,7 +303,8 @@ def test_a_broken_log_adapter(broken: str) -> None:
             return ADAPTERS[broken][0]()
 
         def records(self) -> Sequence[dict[str, Any]]:
-            return [RENDERED["openai"](case) for case in CASES[:4]]
+            render = AGENTS["codex"] if broken == "tidies" else RENDERED["openai"]
+            return [render(case) for case in CASES[:4]]
 
     assert fails(Broken(), ADAPTERS[broken][1])
 

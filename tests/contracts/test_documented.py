@@ -34,7 +34,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_there_is_a_template_of_30_lines_or_less_for_each_kind() -> None:
     assert len(GROUPS) == 6
-    assert len(TEMPLATES) == sum(map(len, GROUPS.values())) == 7, "and two log adapters"
+    assert len(TEMPLATES) == sum(map(len, GROUPS.values())) == 8, "and three log adapters"
     assert {name: len(text.splitlines()) for name, text in TEMPLATES.items() if len(text.splitlines()) > 30} == {}
 
 
@@ -48,14 +48,14 @@ def test_each_is_found_by_its_name(site: Path, tmp_path: Path) -> None:
     rows.write_text('{"id": 1, "question": "Where?", "answer": "here"}\n')
     name, loaded = load_named(f"trivia={rows}")
     assert (name, loaded.tasks[0].id) == ("trivia", "trivia/1")
-    assert sorted(LOG_ADAPTERS.others()) == ["dialogue", "steps"]
+    assert sorted(LOG_ADAPTERS.others()) == ["dialogue", "events", "steps"]
     assert log_format("steps").name == detect({"agent": "steps", "log": []}) == "steps"
     assert detect({"dialogue": [{"who": "bot", "says": "2"}]}) == "dialogue"
     assert TOOLS.load("notes", longest=3).stateful
 
 
 def test_an_adapter_needs_no_more_than_the_face() -> None:
-    adapters = [text for name, text in FILES.items() if "log_adapters" in text or "MessagesFormat" in text]
+    adapters = [text for name, text in FILES.items() if "log_adapters" in text or "sFormat" in text]
     imported = {module for text in adapters for module in re.findall(r"from (cleaner_rl\S*) import", text)}
     assert imported == {"cleaner_rl.logs", "cleaner_rl.contracts.log_adapters"}
 
@@ -85,4 +85,4 @@ def test_their_own_tests_pass(site: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert re.search(r"\b4\d passed", ran.stdout), "one class for each template, five to eight tests each"
+    assert re.search(r"\b5\d passed", ran.stdout), "one class for each template, five to nine tests each"

@@ -23,6 +23,7 @@ from cleaner_rl.sandbox import SessionRequest
 from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader, MathPool, Source, Task, dataset_names
 from cleaner_rl.tasks.datasets.sources import SOURCES
 from cleaner_rl.tools import CallFormat, ToolSpec, call_format, python_tool
+from tests.logs.agents import AGENTS, SINGLE
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
 from tests.rollout.scripted import node
@@ -134,7 +135,7 @@ class TestDataSets(TaskLoaderContract):
         return ("math", "choice", "code")
 
 
-@pytest.mark.parametrize("variant", RENDERED)
+@pytest.mark.parametrize("variant", RENDERED | AGENTS | SINGLE)
 class TestLogs(LogAdapterContract):
     @pytest.fixture(autouse=True)
     def _named(self, variant: str) -> None:
@@ -144,13 +145,13 @@ class TestLogs(LogAdapterContract):
         return log_format(self.variant.partition(",")[0])
 
     def records(self) -> Sequence[dict[str, Any]]:
-        return [RENDERED[self.variant](case) for case in CASES[:6]]
+        return [(RENDERED | AGENTS | SINGLE)[self.variant](case) for case in CASES[:6]]
 
     def others(self) -> Sequence[Any]:
         return [other for other in OTHERS if not self.make().detects(other) or self.make().name not in NAMED]
 
 
-NAMED = ("openai", "verl", "verifiers", "atif")
+NAMED = ("openai", "verl", "verifiers", "atif", "sharegpt", "responses", "codex", "claude-code")
 """Formats of which the contract itself has a record."""
 
 

@@ -91,7 +91,7 @@ def anthropic(case: Case) -> Record:
 def function_call(case: Case) -> Record:
     """OpenAI's first form of calls; it holds one a message, so several are in the later one."""
     record = openai(case)
-    single = False
+    single, name = False, ""
     for message in record["messages"]:
         calls = message.get("tool_calls", ())
         if message["role"] == "assistant":
@@ -99,8 +99,9 @@ def function_call(case: Case) -> Record:
         if single and calls:
             del message["tool_calls"]
             message["function_call"] = calls[0]["function"]
+            name = calls[0]["function"]["name"]
         elif single and message["role"] == "tool":
-            message["role"], message["name"] = "function", "python"
+            message["role"], message["name"] = "function", name
             del message["tool_call_id"]
     record["functions"] = [tool["function"] for tool in record.pop("tools")]
     return record

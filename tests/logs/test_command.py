@@ -12,6 +12,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -230,10 +231,19 @@ def test_what_cannot_be_read_goes_through_untouched(tmp_path: Path) -> None:
     out = (tmp_path / "out/same/odd.jsonl").read_text().splitlines()
     assert out[1:] == odd[1:]
     assert found["sft_rows"] == 1
-    write_lines(tmp_path / "traces.jsonl", [branched])
+    write_lines(tmp_path / "traces.jsonl", [branched, RENDERED["verifiers"](CASES[4])])
     found = cleaned(tmp_path / "traces.jsonl", "--out", tmp_path / "two", "--same")
     assert found["not_read"] == {"a trace with branches": 1}
-    assert lines(tmp_path / "two/same/traces.jsonl") == [branched]
+    assert lines(tmp_path / "two/same/traces.jsonl")[0] == branched
+
+
+def test_logs_of_which_no_record_can_be_read_are_an_error_in_words(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [{"messages": "none"}, {"messages": []}, [1]])
+    told = cleaned(tmp_path / "a.jsonl", "--from", "atif", "--out", tmp_path / "out", exit_code=1)
+    assert "2 a record without the steps of an ATIF trajectory; 1 JSON that is not an object" in told
+    assert "--from" in told
+    (tmp_path / "empty.jsonl").write_text("")
+    assert "is empty" in cleaned(tmp_path / "empty.jsonl", "--from", "atif", "--out", tmp_path / "2", exit_code=1)
 
 
 def test_a_log_that_a_row_cannot_hold_is_repaired_and_makes_none(tmp_path: Path) -> None:
@@ -572,7 +582,12 @@ def test_places_by_uri_as_in_an_object_store(options: str, tmp_path: Path) -> No
     assert found["edits"] == {"graft": 32, "replace": 4}
     here = cleaned(tmp_path / "logs", "--out", tmp_path / "here", "--same", "--sft", "parquet")
     assert {**found, "out": ""} == {**here, "out": ""}
-    assert list(read(tmp_path / "out/store")) == list(read(tmp_path / "here/store"))
+    stores = [list(read(tmp_path / f"{each}/store")) for each in ("out", "here")]
+    there, local = ([replace(one, info=RolloutInfo()) for one in store] for store in stores)
+    assert there == local
+    files = {one.info.log["source"]["file"] for one in stores[0] if one.info.log}
+    assert len(files) == 4
+    assert all(file.startswith(f"file://{tmp_path}/logs/") for file in files)
     assert (tmp_path / "out/same/é 1?.jsonl").read_bytes() == (tmp_path / "here/same/é 1?.jsonl").read_bytes()
     assert cleaned(logs, "--out", out, "--same", "--sft", "parquet") == found
     assert "--same was on, is off; --sft was parquet, is not given" in cleaned(logs, "--out", out, exit_code=1)

@@ -134,7 +134,7 @@ def test_finding_parquet_bomb_is_bounded_by_what_its_file_explains(logs: Path, m
     monkeypatch.setattr("cleaner_rl.logs.containers.EXPANDED_BYTES", 1 << 20)
     same = pa.DictionaryArray.from_arrays(pa.array([0] * 5_000, pa.int32()), pa.array(["A" * 2_000]))
     pq.write_table(pa.table({"messages": same}), logs / "bomb.parquet")
-    found = purify(logs / "bomb.parquet", logs.with_name("out"), PurifySettings(log_format="openai")).summary
+    found = purify(logs, logs.with_name("out"), PurifySettings(log_format="openai")).summary
     assert found.trajectories < 1_000
     assert any("bomb.parquet" in message for message in found.damaged)
 

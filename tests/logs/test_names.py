@@ -7,7 +7,7 @@ from pathlib import PurePath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.logs.containers import Kind, pieces_of
+from cleaner_rl.logs.containers import Kind, Look, pieces_of
 from cleaner_rl.logs.names import named
 from cleaner_rl.logs.places import FoundFile
 
@@ -18,9 +18,8 @@ PATHS = st.lists(PARTS, min_size=2, max_size=4).map("/".join)
 def names_of(*files: tuple[str, str, int]) -> list[list[str]]:
     """Of files by their address, their path below the place they were found in, and their number of pieces."""
     found = [FoundFile(uri, size, name) for uri, name, size in files]
-    return [
-        [piece.name for piece in each] for each in named([(one, [*pieces_of(one, Kind.JSONL, 1)]) for one in found])
-    ]
+    pieces = [(one, [*pieces_of(one, Look(Kind.JSONL), 1)]) for one in found]
+    return [[piece.name for piece in each] for each in named(pieces)]
 
 
 def test_a_log_keeps_its_name_and_those_of_one_name_have_their_folders_before_it() -> None:

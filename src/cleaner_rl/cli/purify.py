@@ -129,13 +129,14 @@ def purify(
 ) -> None:
     """Repair agent logs: replace each failed call with the agent's own working correction, and write training data.
 
-    Reads JSONL, JSON and Parquet of OpenAI messages, verl rollout dumps, verifiers traces, Inspect .eval logs, ATIF,
-    and our own store; from files, folders or object stores. A record that can't be read is passed through unchanged. A
-    turn whose outcome is unsure is never edited.
+    Reads sessions of coding agents (Claude Code, Codex, OpenHands, SWE-agent and others), data sets of messages, verl
+    rollout dumps, verifiers traces, Inspect .eval logs, ATIF, and our own store; from files, folders or object stores.
+    A record that can't be read is passed through unchanged. A turn whose outcome is unsure is never edited.
 
     \b
     Examples:
       cleaner purify logs/ --out clean --sft jsonl
+      cleaner purify ~/.claude/projects --out clean --same
       cleaner purify run.eval --out clean --same --verify --fresh
       cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
     """

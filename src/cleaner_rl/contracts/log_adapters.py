@@ -27,6 +27,10 @@ OTHERS: tuple[Any, ...] = (
     {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]},
     {"input": "?", "output": "!", "score": 1.0, "step": 3},
     {"prompt": [{"role": "user", "content": "?"}], "completion": [], "reward": 1.0, "example_id": 1},
+    {"conversations": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "!"}]},
+    {"items": [{"role": "user", "content": "?"}, {"type": "reasoning", "summary": []}]},
+    {"lines": [{"type": "session_meta", "payload": {"id": "1"}}]},
+    {"lines": [{"type": "user", "uuid": "1", "sessionId": "1", "message": {"role": "user", "content": "?"}}]},
     {"schema_version": "ATIF-v1.4", "session_id": "1", "agent": {"name": "a", "version": "1"}, "steps": []},
 )
 """What isn't a record of the adapter: no record at all, and small ones of the formats that come with the package."""
@@ -96,6 +100,18 @@ class LogAdapterContract:
                 cleaned = undo(cleaned, index)
             assert made.write(cleaned) == record, "undone, the record is not the one that was read"
         assert edited, "nothing was repaired: give a record with a failed call and, right after it, the correction"
+
+    def test_a_file_is_known_by_its_beginning_and_may_break_off(self) -> None:
+        """For formats that read files: the first lines are enough, and a torn last one is kept."""
+        made = self.make()
+        for record in self.records():
+            if not getattr(made, "reads_files", False) or "lines" not in record:
+                continue
+            head = {"lines": record["lines"][:64]}
+            assert made.detects(head), "it doesn't know a file by its first 64 lines"
+            torn = {**record, "torn": '{"cut off'}
+            written = made.write(made.read(torn, 0, READING))
+            assert written == torn, f"a file that breaks off came back otherwise: {_difference(torn, written)}"
 
     def test_it_can_be_trained_on(self) -> None:
         """An SFT row has messages of OpenAI's form, and each turn's words are in one of them."""

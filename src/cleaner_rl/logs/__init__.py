@@ -7,9 +7,10 @@ Begin with `purify`, which is what `cleaner purify` calls.
   done.
 - `formats`: how a record of each source is read and written; a short file per source, found as plug-ins.
 - `containers`, `sinks`, `places`: how records are stored in files (JSONL, JSON, Parquet, Inspect's zip), streaming both
-  ways, on local disks or in an object store.
+  ways, compressed or not, on local disks or in an object store. A file can be a record.
 - `frames`: messages with their texts moved into spans, so that everything else comes back as it was.
 - `messages`, `parts`, `calls`: chat messages to turns and back. `chats`: to OpenAI's form.
+- `entries`: logs with an entry for each thing that happens, to messages. `fences`: commands in fenced blocks.
 - `judging`: whether a logged call worked, by `signals` (exit codes and flags), `sentences` (what tools and harnesses
   say), `commands` (what a shell command runs) and `tracebacks`. A turn with an unsure result is never edited.
 - `cleaning`: hindsight on a logged trajectory. `sft`: rows for supervised fine-tuning.
@@ -20,8 +21,10 @@ counted. `cleaner_rl.purify` doesn't import this package: only programs that hav
 
 from cleaner_rl.logs.cleaning import Cleaned, clean
 from cleaner_rl.logs.containers import DamagedError, LogError, PurifyError
+from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
 from cleaner_rl.logs.formats import LOG_ADAPTERS, LogFormat, Reading, detect, log_format, log_format_names
 from cleaner_rl.logs.formats.base import Conversation, Record, log_of
+from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.jobs import OtherRunError, WorkerKilledError
 from cleaner_rl.logs.messages import Dialect, Unreadable
@@ -35,11 +38,14 @@ from cleaner_rl.logs.work import Check, PurifySettings
 __all__ = [
     "LOG_ADAPTERS",
     "OPAQUE",
+    "CallPlaces",
     "Check",
     "Cleaned",
     "Conversation",
     "DamagedError",
     "Dialect",
+    "EntriesFormat",
+    "EntryKind",
     "LogError",
     "LogFormat",
     "MessagesFormat",
@@ -52,6 +58,7 @@ __all__ = [
     "RayError",
     "Reading",
     "Record",
+    "ResultPlaces",
     "SftKind",
     "Stage",
     "Unreadable",

@@ -9,9 +9,11 @@ hole in it would teach to answer what nobody asked."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from cleaner_rl.logs.formats.base import Conversation, Record, inside
+from cleaner_rl.logs.frames import Path
 from cleaner_rl.logs.messages import (
     CALL_FIELDS,
     REASONING_FIELDS,
@@ -20,7 +22,7 @@ from cleaner_rl.logs.messages import (
     called,
     written,
 )
-from cleaner_rl.logs.parts import THOUGHTS, is_result, leaves, parts_of, unread
+from cleaner_rl.logs.parts import leaves, unread
 from cleaner_rl.tools import feedback, read_json
 from cleaner_rl.trajectory import TextSpan, Trajectory
 
@@ -38,12 +40,13 @@ def chat_of(trajectory: Trajectory[TextSpan], dialect: Dialect, tools: Any) -> C
     """
     prompt, groups = written(trajectory, dialect)
     chat = Conversation([], [], _tools(tools))
+    writer = _Writer(chat, dialect)
     for message in prompt:
-        _add(chat, message, dialect)
+        writer.add(message)
     for number, (said, *others) in enumerate(groups):
-        _add(chat, said, dialect, number)
+        writer.add(said, number)
         for message in others:
-            _add(chat, message, dialect)
+            writer.add(message)
     return chat
 
 
@@ -55,8 +58,8 @@ def chat_of_rollout(trajectory: Trajectory[Any]) -> Conversation | None:
     chat = Conversation([dict(each) for each in before], [None] * len(before), _tools(trajectory.info.tools))
     for number, turn in enumerate(trajectory.turns):
         chat.add({"role": "assistant", "content": _unended(turn.text)}, number)
-        for result in turn.results:
-            chat.add({"role": "tool", "content": feedback(result)})
+        for call, result in zip(turn.calls, turn.results, strict=False):
+            chat.add({"role": "tool", "content": feedback(result), "name": call.name})
     return chat
 
 
@@ -65,24 +68,50 @@ def _unended(text: str) -> str:
     return next((text.removesuffix(token) for token in END_TOKENS if text.endswith(token)), text)
 
 
-def _add(chat: Conversation, message: Record, dialect: Dialect, turn: int | None = None) -> None:
-    """Add a message, and the results that it holds."""
-    if (reason := _unread(message, dialect)) is not None:
-        raise Unreadable(reason)
-    content = message.get(dialect.content)
-    role = str(message.get(dialect.role, "user"))
-    parts = [part for _, part in parts_of(content) if is_result(part)]
-    for part in parts:
-        chat.add(_result(part.get("tool_use_id"), _text(part.get("content"))))
-    made = _message(message, dialect.openai_role(role), dialect)
-    if role in dialect.tools and not parts:
-        # Inspect has the words of a call that failed in `error` alone, and shows them to the model.
-        error = inside(message, "error").get("message")
-        chat.add(_result(message.get("tool_call_id"), _text(content) or (error if isinstance(error, str) else "")))
-    elif not parts or any(value for name, value in made.items() if name != "role"):
-        chat.add(made, turn)
-    for result in message["observation"]["results"] if message.get("observation") else []:
-        chat.add(_result(result.get("source_call_id"), _text(result.get("content"))))
+class _Writer:
+    """Adds messages of one dialect to a chat, each result with the id and the name of its call."""
+
+    def __init__(self, chat: Conversation, dialect: Dialect) -> None:
+        self._chat, self._dialect = chat, dialect
+        self._open: dict[str, str] = {}
+        """The names of the calls that have no result yet, by id, in order."""
+
+    def add(self, message: Record, turn: int | None = None) -> None:
+        """Add a message, and the results that it holds."""
+        dialect = self._dialect
+        if (reason := _unread(message, dialect)) is not None:
+            raise Unreadable(reason)
+        role = str(message.get(dialect.role, "user"))
+        if role in dialect.notes:
+            return
+        content = message.get(dialect.content)
+        results = [(each.call_id, _joined(each.texts), None) for each in dialect.parts.results(content, ())]
+        made = _message(message, dialect.openai_role(role), dialect)
+        if turn is not None:
+            self._say(made, turn)
+        for result in results:
+            self._answer(*result)
+        if role in dialect.tools and not results:
+            # Inspect has the words of a call that failed in `error` alone, and shows them to the model.
+            error = inside(message, "error").get("message")
+            text = _text(content) or (error if isinstance(error, str) else "")
+            self._answer(message.get("tool_call_id"), text, message.get("name"))
+        elif turn is None and (not results or any(value for name, value in made.items() if name != "role")):
+            self._say(made)
+        for result in message["observation"]["results"] if message.get("observation") else []:
+            self._answer(result.get("source_call_id"), _text(result.get("content")))
+
+    def _say(self, made: Record, turn: int | None = None) -> None:
+        self._chat.add(made, turn)
+        self._open |= {call["id"]: call["function"]["name"] for call in made.get("tool_calls", ())}
+
+    def _answer(self, call_id: object, text: str, name: object = None) -> None:
+        """Add a result. One without an id is that of the first call which has none yet."""
+        known = call_id if isinstance(call_id, str) else next(iter(self._open), None)
+        called = self._open.pop(known, None) if known is not None else None
+        found = {"name": name if isinstance(name, str) else called, "tool_call_id": known}
+        answer = {"role": "tool", "content": text, **{key: value for key, value in found.items() if value is not None}}
+        self._chat.add(answer)
 
 
 def _unread(message: Record, dialect: Dialect) -> str | None:
@@ -96,10 +125,10 @@ def _unread(message: Record, dialect: Dialect) -> str | None:
     for name, kind in (*((name, str) for name in REASONING_FIELDS), ("tool_calls", list), ("function_call", dict)):
         if message.get(name) and not isinstance(message[name], kind):
             return f"a `{name}` with an unknown structure"
-    for _, _, name, arguments in called(message, dialect.content):
+    for _, _, name, arguments in called(message, dialect):
         if not name or not isinstance(arguments, str | dict):
             return "a call without a name or without arguments"
-    return unread(content, calls=role not in dialect.tools, results=not spoken) or _unread_results(
+    return dialect.parts.unread(content, calls=role not in dialect.tools, results=not spoken) or _unread_results(
         message.get("observation")
     )
 
@@ -115,9 +144,10 @@ def _unread_results(observation: object) -> str | None:
 
 def _message(message: Record, role: str, dialect: Dialect) -> Record:
     content = message.get(dialect.content)
-    made: Record = {"role": role, "content": _text(content, thoughts=False)}
+    texts = [(text, dialect.parts.is_thought(content, path)) for path, text in dialect.parts.texts(content, ())]
+    made: Record = {"role": role, "content": "\n".join(text for text, thought in texts if not thought)}
     thoughts = [message[name] for name in REASONING_FIELDS if isinstance(message.get(name), str)]
-    thoughts += [text for path, text in leaves(content, ()) if path and path[-1] in THOUGHTS]
+    thoughts += [text for text, thought in texts if thought]
     if thoughts:
         made["reasoning_content"] = "\n".join(thoughts)
     calls = [
@@ -129,19 +159,19 @@ def _message(message: Record, role: str, dialect: Dialect) -> Record:
                 "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
             },
         }
-        for index, (_, call_id, name, arguments) in enumerate(called(message, dialect.content))
+        for index, (_, call_id, name, arguments) in enumerate(called(message, dialect))
     ]
     if calls:
         made["tool_calls"] = calls
     return made
 
 
-def _result(call_id: object, text: str) -> Record:
-    return {"role": "tool", "content": text, **({"tool_call_id": call_id} if isinstance(call_id, str) else {})}
+def _joined(texts: Iterable[tuple[Path, str]]) -> str:
+    return "\n".join(text for _, text in texts)
 
 
-def _text(content: object, thoughts: bool = True) -> str:
-    return "\n".join(text for path, text in leaves(content, ()) if thoughts or not path or path[-1] not in THOUGHTS)
+def _text(content: object) -> str:
+    return _joined(leaves(content, ()))
 
 
 def _tools(tools: Any) -> list[Record] | None:

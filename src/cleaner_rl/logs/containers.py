@@ -1,5 +1,8 @@
 """Reads records out of files of any kind: JSONL, JSON, Parquet, Inspect's zip, and our own store.
 
+JSONL and JSON may be compressed with gzip or zstd, which is known by their first bytes. A whole file of theirs can be
+one record, as the session files of coding agents are.
+
 A *piece* is as much of a file as one worker takes: some megabytes of lines, a row group, a whole zip. Its records come
 in chunks, so that memory stays constant; and a *sink* writes them again as they came: the same lines, the same columns
 (with types that JSON has no words for carried over as they are), the same members of the zip.
@@ -12,28 +15,33 @@ for very long ones, aren't read; convert such a log with `inspect log convert` f
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from json import JSONDecodeError
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cleaner_rl.logs.formats.base import LINES
 from cleaner_rl.logs.places import FoundFile, is_remote, open_file
 from cleaner_rl.tools import read_json
 from cleaner_rl.trajectory.store import VERSION_KEY
 
 CHUNK, CHUNK_BYTES = 256, 64 << 20
 """Records at a time; fewer if they are very long."""
-LINES = 8
+HEAD = 64
+"""So many of a file's first records are looked at to tell whether the file is one record."""
+READ_BYTES = 1 << 20
+NEXT_LINES = 8
 """Where a file's first line is no JSON, so many further ones are looked at to tell what it is."""
 SAMPLES = "samples/"
 ZSTD, LOCAL_HEADER = 93, 30
@@ -46,9 +54,15 @@ MEMBER_BYTES = 128 << 20
 """A member of a zip may have at most this many bytes: it is read as a whole, and takes several times as much memory."""
 EXPANDED_BYTES, EXPANSION = 256 << 20, 250
 """A compressed file may expand to this many bytes, or to this many times its own size, whichever is more."""
+FILE_BYTES = 128 << 20
+"""A file that is one record may have at most this many bytes, for the same reason."""
 ROWS = 16
 """Rows of Parquet that are decoded at a time. They can share one long text, which then takes memory for each."""
 PARQUET_MAGIC, ZIP_MAGIC = b"PAR1", b"PK\x03\x04"
+PACKINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+"""Arrow's names of compressions, by the first bytes of a file."""
+TORN = "torn"
+"""The field of a record that is a file for the text of a last line that breaks off."""
 
 
 class Kind(StrEnum):
@@ -77,6 +91,12 @@ class Piece:
     """Which of its file's pieces it is."""
     whole: bool = True
     """Whether it is all of its file."""
+    packing: str | None = None
+    """How the file is compressed."""
+    one_record: bool = False
+    """Whether the file is one record."""
+    first: int | None = field(default=1, compare=False)
+    """The number of its first record in the file: its line, or its row, from 1; None if nobody counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,8 @@ class Chunk:
 
     records: Sequence[Any]
     source: Any = field(default=None, repr=False)
+    lines: Sequence[int | None] = ()
+    """For each record its line or row in the file, from 1; empty if the file has none."""
 
 
 class PurifyError(Exception):
@@ -114,7 +136,26 @@ class DamagedError(LogError):
 
 
 class _TooLargeError(Exception):
-    """A compressed file expands to more than the bounds of this module."""
+    """A file has, or expands to, more than the bounds of this module."""
+
+
+class _Unpacked(io.RawIOBase):
+    """Reads a compressed file, and raises an error where it expands to more than the bounds allow."""
+
+    def __init__(self, file: BinaryIO, packing: str) -> None:
+        self._left = max(EXPANDED_BYTES, EXPANSION * _size(file))
+        self._stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), packing)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data: bytes = self._stream.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise _TooLargeError(f"it has more than {EXPANSION} times as many bytes as the file")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 @contextmanager
@@ -128,6 +169,11 @@ def opened(uri: str) -> Iterator[BinaryIO]:
         raise LogError(f"{uri} can't be opened: {error.strerror}; let this user read it, or leave it out") from error
     with closing(file), _telling_damage(uri):
         yield file
+
+
+def unpacked(file: BinaryIO, packing: str | None) -> BinaryIO:
+    """Return an open file as it is before compression."""
+    return file if packing is None else cast("BinaryIO", io.BufferedReader(_Unpacked(file, packing), READ_BYTES))
 
 
 DAMAGE = (
@@ -159,35 +205,53 @@ def _damaged(uri: str, error: Exception) -> DamagedError:
     return DamagedError(f"{uri} is damaged ({error}); restore it from a copy, or leave it out")
 
 
-def kind_of(found: FoundFile) -> Kind:
-    """Return the kind of a file, by its content."""
+class Look(NamedTuple):
+    """What a file is, by its content."""
+
+    kind: Kind
+    packing: str | None = None
+
+
+def look_at(found: FoundFile) -> Look:
+    """Return what a file is, by its content."""
     with opened(found.uri) as file:
         head = file.read(4)
         file.seek(0)
-        if head == PARQUET_MAGIC:
-            metadata = pq.read_schema(file).metadata or {}
-            return Kind.STORE if VERSION_KEY in metadata else Kind.PARQUET
-        if head == ZIP_MAGIC:
-            with zipfile.ZipFile(file) as archive:
-                if any(name.startswith(SAMPLES) for name in archive.namelist()):
-                    return Kind.EVAL
-            raise LogError(f"{found.uri} is a zip without samples, so it is not an Inspect log; leave it out")
-        return _kind_of_text(file, found.uri)
+        packing = PACKINGS.get(head[:2])
+        return (
+            Look(_kind_of_text(unpacked(file, packing), found.uri), packing)
+            if packing
+            else Look(_kind_of(found, file, head))
+        )
+
+
+def _kind_of(found: FoundFile, file: BinaryIO, head: bytes) -> Kind:
+    if head == PARQUET_MAGIC:
+        metadata = pq.read_schema(file).metadata or {}
+        return Kind.STORE if VERSION_KEY in metadata else Kind.PARQUET
+    if head == ZIP_MAGIC:
+        with zipfile.ZipFile(file) as archive:
+            if any(name.startswith(SAMPLES) for name in archive.namelist()):
+                return Kind.EVAL
+        raise LogError(f"{found.uri} is a zip without samples, so it is not an Inspect log; leave it out")
+    return _kind_of_text(file, found.uri)
 
 
 def _kind_of_text(file: BinaryIO, uri: str) -> Kind:
-    lines = filter(bytes.strip, file)
+    lines = filter(bytes.strip, iter(lambda: file.readline(FILE_BYTES), b""))
     first = next(lines, b"")
     record = _parsed(first)
     if not isinstance(record, Broken):
         if isinstance(record, dict) and isinstance(record.get("schema_version"), int) and "turns" in record:
             return Kind.STORE
         return Kind.JSON if isinstance(record, list) or _is_log(record) else Kind.JSONL
-    others = list(islice(lines, LINES))
+    others = list(islice(lines, NEXT_LINES))
     opens = first.lstrip()[:1] in (b"{", b"[")
     if not (opens and _is_unfinished(b"".join((first, *others)))):
         if any(isinstance(_parsed(line), dict) for line in others):
             return Kind.JSONL
+        if not first:
+            raise LogError(f"{uri} is empty; leave it out")
         if not opens:
             raise LogError(
                 f"{uri} is neither JSONL, JSON, Parquet nor a zip: it begins with {first.strip()[:40]!r}; "
@@ -196,28 +260,56 @@ def _kind_of_text(file: BinaryIO, uri: str) -> Kind:
     return Kind.JSON
 
 
-def pieces_of(found: FoundFile, kind: Kind, size: int) -> Iterator[Piece]:
+def pieces_of(found: FoundFile, look: Look, size: int, *, one_record: bool = False) -> Iterator[Piece]:
     """Yield a file in pieces of about this many bytes, if its kind can be split."""
-    if kind is Kind.JSONL:
+    kind, packing = look
+    if one_record and found.size > FILE_BYTES:
+        raise LogError(
+            f"{found.uri} has {found.size:,} bytes, and a file that is one record may have {FILE_BYTES:,}; "
+            "leave it out, or split it into sessions"
+        )
+    if kind is Kind.JSONL and packing is None and not one_record:
         starts = range(0, found.size, size)
         for number, start in enumerate(starts):
-            yield Piece(found.uri, found.name, kind, start, min(start + size, found.size), number, len(starts) == 1)
+            end, first = min(start + size, found.size), None if number else 1
+            yield Piece(found.uri, found.name, kind, start, end, number, len(starts) == 1, first=first)
     elif kind is Kind.PARQUET:
         with opened(found.uri) as file:
-            groups = pq.ParquetFile(file).num_row_groups
-        for number in range(groups):
-            yield Piece(found.uri, found.name, kind, number, number + 1, number, groups == 1)
+            metadata = pq.ParquetFile(file).metadata
+        first_row = 1
+        for number in range(metadata.num_row_groups):
+            whole = metadata.num_row_groups == 1
+            yield Piece(found.uri, found.name, kind, number, number + 1, number, whole, first=first_row)
+            first_row += metadata.row_group(number).num_rows
     else:
-        yield Piece(found.uri, found.name, kind)
+        yield Piece(found.uri, found.name, kind, packing=packing, one_record=one_record)
+
+
+def with_lines(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield the pieces of a file, each with the number of its first line.
+
+    The lines before it have to be counted. Of a file elsewhere that would be one more download, so it isn't done.
+    """
+    if len(pieces) < 2 or pieces[0].kind is not Kind.JSONL or is_remote(pieces[0].uri):
+        yield from pieces
+        return
+    breaks = position = 0
+    with opened(pieces[0].uri) as file:
+        for piece in pieces:
+            # The byte before the start ends a line, or is in one that belongs to the piece before.
+            while position < piece.start - 1 and (data := file.read(min(READ_BYTES, piece.start - 1 - position))):
+                breaks += data.count(b"\n")
+                position += len(data)
+            yield replace(piece, first=breaks + 2 if piece.start else 1)
 
 
 def chunks_of(piece: Piece) -> Iterator[Chunk]:
     """Yield the records of a piece, in order."""
     with opened(piece.uri) as file:
-        if piece.kind is Kind.JSONL:
-            lines = _lines(file, piece)
-            while records := list(islice(lines, CHUNK)):
-                yield Chunk(records)
+        if piece.one_record:
+            yield Chunk([_file_record(unpacked(file, piece.packing), piece)], lines=[1])
+        elif piece.kind is Kind.JSONL:
+            yield from _chunked(_lines(unpacked(file, piece.packing), piece))
         elif piece.kind is Kind.PARQUET:
             yield from _rows(file, piece)
         elif piece.kind is Kind.EVAL:
@@ -225,20 +317,58 @@ def chunks_of(piece: Piece) -> Iterator[Chunk]:
                 for name, data in members(archive, _samples(archive, piece.uri)):
                     yield Chunk([_parsed(data)], name)
         else:
-            try:
-                document = read_json(file.read())
-            except ValueError as error:
-                raise DamagedError(f"{piece.uri} is not valid JSON: {error}; correct it, or leave it out") from None
-            yield Chunk(_records(document), document)
+            document = _document(unpacked(file, piece.packing), piece)
+            records = _records(document)
+            yield Chunk(records, document, range(1, len(records) + 1) if isinstance(document, list) else ())
 
 
-def first_record(piece: Piece) -> Any:
-    """Return the first record, for detecting its format; None if there is none."""
+def _chunked(lines: Iterator[tuple[Any, int | None]]) -> Iterator[Chunk]:
+    """Yield records of lines in chunks; of a damaged file, those before the damage."""
+    records: list[Any] = []
+    numbers: list[int | None] = []
+    try:
+        for record, number in lines:
+            records.append(record)
+            numbers.append(number)
+            if len(records) == CHUNK:
+                yield Chunk(records, lines=numbers)
+                records, numbers = [], []
+    except (*DAMAGE, _TooLargeError, OSError):
+        if records:
+            yield Chunk(records, lines=numbers)
+        raise
+    if records:
+        yield Chunk(records, lines=numbers)
+
+
+def _document(file: BinaryIO, piece: Piece) -> Any:
+    try:
+        return read_json(file.read())
+    except ValueError as error:
+        raise DamagedError(f"{piece.uri} is not valid JSON: {error}; correct it, or leave it out") from None
+
+
+def _file_record(file: BinaryIO, piece: Piece) -> Any:
+    """Return a whole file as one record. If a line can't be read, it is broken, unless that is the last one."""
+    data = file.read(FILE_BYTES + 1)
+    if len(data) > FILE_BYTES:
+        raise _TooLargeError(f"a file that is one record may have {FILE_BYTES:,} bytes")
+    if piece.kind is Kind.JSON:
+        return {LINES: _document(io.BytesIO(data), piece)}
+    *lines, last = [_parsed(line) for line in data.split(b"\n") if line.strip()]
+    if any(isinstance(line, Broken) for line in lines):
+        return Broken(data.decode(errors="surrogateescape"), "a file with a line that is not valid JSON")
+    return {LINES: lines, TORN: last.text} if isinstance(last, Broken) else {LINES: [*lines, last]}
+
+
+def first_records(piece: Piece, count: int = HEAD) -> list[Any]:
+    """Return the first records that can be read, at most this many, for detecting their format."""
+    found: list[Any] = []
     for chunk in chunks_of(piece):
-        for record in chunk.records:
-            if not isinstance(record, Broken):
-                return record
-    return None
+        found += [record for record in chunk.records if not isinstance(record, Broken)]
+        if found:
+            break
+    return found[:count]
 
 
 def plain_columns(schema: pa.Schema) -> list[str]:
@@ -293,16 +423,22 @@ def _size(file: BinaryIO) -> int:
     return size
 
 
-def _lines(file: BinaryIO, piece: Piece) -> Iterator[Any]:
-    """Yield the records of the lines that begin in the piece."""
-    end = piece.end or 0
+def _lines(file: BinaryIO, piece: Piece) -> Iterator[tuple[Any, int | None]]:
+    """Yield the records of the lines that begin in the piece, each with the number of its line."""
+    number = piece.first
     if piece.start:
         # A line that begins right here follows a line break; one that began before belongs to the piece before.
         file.seek(piece.start - 1)
         file.readline()
-    while file.tell() < end and (line := file.readline()):
+    while piece.end is None or file.tell() < piece.end:
+        line = file.readline() if piece.packing is None else file.readline(FILE_BYTES)
+        if not line:
+            return
+        if piece.packing is not None and len(line) == FILE_BYTES:
+            raise _TooLargeError(f"a line of a compressed file may have {FILE_BYTES:,} bytes")
         if line.strip():
-            yield _parsed(line.removesuffix(b"\n"))
+            yield _parsed(line.removesuffix(b"\n")), number
+        number = None if number is None else number + 1
 
 
 def _parsed(data: bytes) -> Any:
@@ -334,7 +470,7 @@ def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
         plain = pa.schema([_decoded(parquet.schema_arrow.field(name)) for name in plain_columns(parquet.schema_arrow)])
         batches: list[pa.RecordBatch] = []
         records: list[Any] = []
-        held = 0
+        held, row = 0, piece.first or 1
         for batch in parquet.iter_batches(ROWS, use_threads=False, row_groups=list(groups)):
             decoded = batch.select(plain.names).cast(plain)
             size = max(batch.nbytes, decoded.nbytes)
@@ -344,10 +480,11 @@ def _rows(file: BinaryIO, piece: Piece) -> Iterator[Chunk]:
             batches.append(batch)
             records += decoded.to_pylist()
             if len(records) >= CHUNK or held >= CHUNK_BYTES:
-                yield Chunk(records, pa.concat_batches(batches))
+                yield Chunk(records, pa.concat_batches(batches), range(row, row + len(records)))
+                row += len(records)
                 batches, records, held = [], [], 0
         if records:
-            yield Chunk(records, pa.concat_batches(batches))
+            yield Chunk(records, pa.concat_batches(batches), range(row, row + len(records)))
 
 
 def _expected_bytes(parquet: pq.ParquetFile, groups: Sequence[int], size: int) -> int:

@@ -16,6 +16,8 @@ Message: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
 Piece: TypeAlias = tuple[str, int, int | None]
 """Characters `start:end` of the span of this owner; to its end if that is None."""
+Spoken: TypeAlias = tuple[int, int, tuple[Path, ...]]
+"""Of two lists of entries: the index of one of the second, of one of the first, and the places of their words."""
 
 REASONING, ACTION, OBSERVATION, PROMPT = (
     Owner.REASONING.value,
@@ -130,6 +132,66 @@ def graft_parts(grafted: Frame, correction: Frame, name: str, is_action: Callabl
     blanks += _moved(correction.blanks, name, {index: place for place, index in enumerate(come, len(stay))})
     parts = [*(kept[index] for index in stay), *(given[index] for index in come)]
     return Frame({**grafted.message, name: parts}, tuple(blanks))
+
+
+def graft_entries(
+    failed: Frame,
+    correction: Frame,
+    name: str,
+    stay: Sequence[int],
+    come: Sequence[int],
+    spoken: Iterable[Spoken],
+    sampling: Iterable[Path],
+) -> Frame:
+    """Do the same for a field that is a list of log entries: those to `stay` come first, then those to `come`.
+
+    An entry that holds words and a call at once can't be split. `spoken` are such entries of the correction, each with
+    the failed one that its words are taken from, and the places of the words. What is at the places of `sampling` is
+    true of neither response, and left out.
+    """
+    kept, given = failed.message[name], list(correction.message[name])
+    old, new = list(failed.blanks), list(correction.blanks)
+    for place, source, paths in spoken:
+        for path in paths:
+            new = [each for each in new if each.path[: len(path) + 2] != (name, place, *path)]
+            words = _held(kept[source], path)
+            given[place] = _without(given[place], path) if words is None else put(given[place], path, words)
+            new += [
+                Blank((name, place, *each.path[2:]), each.pieces)
+                for each in old
+                if each.path[: len(path) + 2] == (name, source, *path)
+            ]
+    blanks = [blank for blank in old if blank.path[0] != name]
+    blanks += _moved(old, name, {index: place for place, index in enumerate(stay)})
+    blanks += _moved(new, name, {index: place for place, index in enumerate(come, len(stay))})
+    entries = [*(kept[index] for index in stay), *(given[index] for index in come)]
+    for path in sampling:
+        entries = [_without(entry, path) for entry in entries]
+    return Frame({**failed.message, name: entries}, tuple(blanks))
+
+
+def _held(value: Any, path: Path) -> Any:
+    """Return what is at a place; None if there is no such place."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def put(entry: Message, path: Path, value: object) -> Message:
+    """Return an entry with another value at a place, whether there was one or not."""
+    key, *inner = path
+    child = entry.get(str(key))
+    return {**entry, str(key): put(child if isinstance(child, dict) else {}, tuple(inner), value) if inner else value}
+
+
+def _without(entry: Message, path: Path) -> Message:
+    """Return an entry without the value at a place."""
+    if _held(entry, path) is None:
+        return entry
+    key, *inner = path
+    if inner:
+        return {**entry, str(key): _without(entry[str(key)], tuple(inner))}
+    return {name: value for name, value in entry.items() if name != key}
 
 
 def _moved(blanks: Iterable[Blank], name: str, places: Mapping[str | int, int]) -> Iterator[Blank]:

@@ -35,16 +35,17 @@ from cleaner_rl.logs.frames import (
     SpanText,
     frame,
     graft,
-    graft_parts,
 )
 from cleaner_rl.logs.judging import judge_call
-from cleaner_rl.logs.parts import has_calls, is_call, is_result, leaves, parts_of
+from cleaner_rl.logs.parts import CHAT_PARTS, Found, Parts, leaves
 from cleaner_rl.tools import ToolCall, ToolResult
 from cleaner_rl.trajectory import RepairKind, TextSpan, Trajectory, Turn
 
 CALL_FIELDS = ("tool_calls", "function_call")
 ACTION_FIELDS = (*CALL_FIELDS, "observation")
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+NOTE = "note"
+"""The name of a note that a repair may take out with the turn that it is in; any other one ends what it can reach."""
 OPENING = re.compile(r"<tool_call>|<function=")
 FENCED = "fenced"
 _json = json.JSONEncoder(ensure_ascii=False).encode  # made once: `json.dumps` would make one for each call
@@ -77,6 +78,14 @@ class Dialect:
     """Whether a result without an error is a success. Tools that run programs are excepted: their errors are output."""
     sampling_fields: tuple[str, ...] = ("id", "logprobs", "metrics", "usage")
     """Fields that describe the sampling of a message. They aren't true of a graft, and are left out of it."""
+    action_fields: tuple[str, ...] = ()
+    """Fields that belong to a message's calls, beside those with the calls. A graft has the correction's."""
+    outcomes: tuple[str, ...] = ()
+    """Fields of a result's message that hold objects with more fields on how the call ended."""
+    parts: Parts = CHAT_PARTS
+    """How the parts of a content are read."""
+    notes: tuple[str, ...] = ()
+    """Names of what is between the messages and nobody says. It is kept, and left out of chats."""
 
     def openai_role(self, speaker: str) -> str:
         """Return OpenAI's name for a speaker; a name that is not known stays as it is."""
@@ -162,7 +171,7 @@ class Reader:
         """Return the format of calls in text; None if calls are in fields, or there are none."""
         in_fields = any(group[0].get(name) for group in groups for name in CALL_FIELDS)
         contents = [group[0].get(self.dialect.content) for group in groups]
-        in_parts = any(map(has_calls, contents))
+        in_parts = any(next(self.dialect.parts.calls(content, ()), None) is not None for content in contents)
         if in_fields and in_parts:
             raise Unreadable("calls are in fields and in parts")
         texts = [text for text in contents if isinstance(text, str)]
@@ -204,7 +213,7 @@ class Reader:
             ids = [None] * len(calls)
         else:
             blanks += [Blank(path, (reasoning.add_apart(text),)) for path, text in self._texts(said)]
-            for path, call_id, name, arguments in called(said, self.dialect.content):
+            for path, call_id, name, arguments in called(said, self.dialect):
                 blank, call = self._call(path, name, arguments, action)
                 blanks += blank
                 calls.append(call)
@@ -242,7 +251,7 @@ class Reader:
 
     def _own_results(self, said: Message, observation: SpanText, heard: list[Heard]) -> list[Blank]:
         """Add the results that a step holds itself."""
-        blanks = []
+        blanks = self._result_parts(said, observation, heard) if self.dialect.parts.answered else []
         kept = said.get("observation")
         results = kept.get("results") if isinstance(kept, dict) else None
         for index, result in enumerate(results if isinstance(results, list) else []):
@@ -263,34 +272,40 @@ class Reader:
         if len(heard) > known:
             return frame(message, blanks + (self._words(message, observation) if texts else [])), bool(texts)
         if message.get(self.dialect.role) in self.dialect.tools:
-            heard.append(Heard(message.get("tool_call_id"), _joined(texts), message))
+            fields = message
+            for name in self.dialect.outcomes:
+                fields = fields | message[name] if isinstance(message.get(name), dict) else fields
+            heard.append(Heard(message.get("tool_call_id"), _joined(texts), fields))
             return frame(message, _response(texts, observation)), False
         if in_text and message.get(self.dialect.role) in self.dialect.users:
             heard += [Heard(None, result, {}) for _, text in texts for result in text_results(text)]
+        if message.get(self.dialect.role) == NOTE:
+            return frame(message, ()), False
         spoke = len(heard) == known or any(beside_results(text).strip() for _, text in texts)
         return self._plain(message, observation), spoke
 
     def _result_parts(self, message: Message, observation: SpanText, heard: list[Heard]) -> list[Blank]:
         """Add the results in a message's parts."""
         blanks = []
-        for index, part in parts_of(message.get(self.dialect.content)):
-            if is_result(part):
-                texts = list(leaves(part.get("content"), (self.dialect.content, index, "content")))
-                blanks += _response(texts, observation)
-                heard.append(Heard(part.get("tool_use_id"), _joined(texts), part))
+        content = self.dialect.content
+        for told in self.dialect.parts.results(message.get(content), (content,)):
+            blanks += _response(told.texts, observation)
+            heard.append(Heard(told.call_id, _joined(told.texts), told.fields))
         return blanks
 
     def _plain(self, message: Message, span: SpanText) -> Frame:
         return frame(message, self._words(message, span))
 
     def _words(self, message: Message, span: SpanText) -> list[Blank]:
+        if message.get(self.dialect.role) in self.dialect.notes:
+            return []
         span.glue(f"{message.get(self.dialect.role, '')}: ")
         blanks = [Blank(path, (span.add_apart(text),)) for path, text in self._texts(message)]
         span.glue("\n")
         return blanks
 
     def _texts(self, message: Message) -> Iterator[tuple[Path, str]]:
-        return leaves(message.get(self.dialect.content), (self.dialect.content,))
+        return self.dialect.parts.texts(message.get(self.dialect.content), (self.dialect.content,))
 
     def _results(
         self, calls: Sequence[ToolCall], ids: Sequence[object], heard: Sequence[Heard]
@@ -323,9 +338,8 @@ def written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> tuple[list[Me
         if turn.edit.kind is RepairKind.REPLACE:
             return groups[-1]
         failed, correction = groups[0][0], groups[-1][0]
-        grafted = graft(failed, correction, ACTION_FIELDS, dialect.sampling_fields)
-        if has_calls(correction.message.get(dialect.content)):
-            grafted = graft_parts(grafted, correction, dialect.content, is_call)
+        grafted = graft(failed, correction, (*ACTION_FIELDS, *dialect.action_fields), dialect.sampling_fields)
+        grafted = dialect.parts.grafted(grafted, correction, dialect.content)
         return [grafted, *groups[-1][1:]]
 
     prompt = [Frame.from_json(each).fill({PROMPT: trajectory.prompt.text}) for each in kept["prompt"]]
@@ -346,11 +360,9 @@ def all_written(trajectory: Trajectory[TextSpan], dialect: Dialect) -> list[Mess
     return [*prompt, *(message for group in groups for message in group)]
 
 
-def called(said: Message, content: str) -> Iterator[tuple[Path, object, str, object]]:
+def called(said: Message, dialect: Dialect) -> Iterator[Found]:
     """Yield calls in parts and in fields: where their arguments stand, their ids, names and arguments."""
-    for index, part in parts_of(said.get(content)):
-        if is_call(part):
-            yield (content, index, "input"), part.get("id"), part["name"], part["input"]
+    yield from dialect.parts.calls(said.get(dialect.content), (dialect.content,))
     calls = said.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else []):
         if not isinstance(call, dict):

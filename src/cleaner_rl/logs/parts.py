@@ -8,21 +8,106 @@ and `unread` names the first of them, because a chat of text would be without it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from cleaner_rl.logs.frames import Path
+from cleaner_rl.logs.frames import Frame, Path, graft_parts
 
 PART_FIELDS = {
     "text": "text",
     "input_text": "text",
     "output_text": "text",
+    "summary_text": "text",
+    "reasoning_text": "text",
     "reasoning": "reasoning",
     "thinking": "thinking",
 }
 """Of a content's part by its type, the field that holds its text."""
 THOUGHTS = ("reasoning", "thinking")
 """Those of them that the model doesn't say."""
+
+Found: TypeAlias = tuple[Path, object, str, object]
+"""Of a call: where its arguments are, its id, its name, and the arguments."""
+
+
+class Told(NamedTuple):
+    """A result that is a part of a content."""
+
+    call_id: object
+    texts: list[tuple[Path, str]]
+    fields: Mapping[str, Any]
+    """Those that may say how the call ended."""
+
+
+class Parts(Protocol):
+    """Reads the parts of a content."""
+
+    answered: bool
+    """Whether the results of calls are in the same message as the calls."""
+
+    def texts(self, content: object, path: Path) -> Iterator[tuple[Path, str]]:
+        """Yield the texts of a content and where they are, except those of results."""
+        ...
+
+    def is_thought(self, content: object, path: Path) -> bool:
+        """Return whether the text at this place of a content is a thought, which the model doesn't say."""
+        ...
+
+    def calls(self, content: object, path: Path) -> Iterator[Found]:
+        """Yield the calls among the parts."""
+        ...
+
+    def results(self, content: object, path: Path) -> Iterator[Told]:
+        """Yield the results among the parts."""
+        ...
+
+    def grafted(self, failed: Frame, correction: Frame, name: str) -> Frame:
+        """Return the failed message with the calls among the correction's parts in place of its own."""
+        ...
+
+    def unread(self, content: object, *, calls: bool, results: bool) -> str | None:
+        """Return what a content holds that a chat can't hold; None if there is nothing else."""
+        ...
+
+
+class ChatParts:
+    """The parts of chat messages, in the spellings of OpenAI, Inspect and Anthropic."""
+
+    answered = False
+
+    def texts(self, content: object, path: Path) -> Iterator[tuple[Path, str]]:
+        """Yield the texts of a content and where they are, except those of results."""
+        return leaves(content, path)
+
+    def is_thought(self, content: object, path: Path) -> bool:  # noqa: ARG002 - the name of the field says it
+        """Return whether the text at this place is a thought."""
+        return bool(path) and path[-1] in THOUGHTS
+
+    def calls(self, content: object, path: Path) -> Iterator[Found]:
+        """Yield Anthropic's `tool_use` parts."""
+        for index, part in parts_of(content):
+            if is_call(part):
+                yield (*path, index, "input"), part.get("id"), part["name"], part["input"]
+
+    def results(self, content: object, path: Path) -> Iterator[Told]:
+        """Yield Anthropic's `tool_result` parts."""
+        for index, part in parts_of(content):
+            if is_result(part):
+                texts = list(leaves(part.get("content"), (*path, index, "content")))
+                yield Told(part.get("tool_use_id"), texts, part)
+
+    def grafted(self, failed: Frame, correction: Frame, name: str) -> Frame:
+        """Return the failed message with the correction's `tool_use` parts."""
+        if not has_calls(correction.message.get(name)):
+            return failed
+        return graft_parts(failed, correction, name, is_call)
+
+    def unread(self, content: object, *, calls: bool, results: bool) -> str | None:
+        """Return what a content holds that isn't text; None if there is nothing else."""
+        return unread(content, calls=calls, results=results)
+
+
+CHAT_PARTS = ChatParts()
 
 
 def parts_of(content: object) -> Iterator[tuple[int, Any]]:

@@ -11,8 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from cleaner_rl.logs.containers import Kind, LogError, Piece, first_record, foreign_columns, kind_of, pieces_of
-from cleaner_rl.logs.formats import detect, log_format_names
+from cleaner_rl.logs.containers import (
+    Kind,
+    LogError,
+    Piece,
+    first_records,
+    foreign_columns,
+    look_at,
+    pieces_of,
+    with_lines,
+)
+from cleaner_rl.logs.formats import detect, detect_file, log_format_names
 from cleaner_rl.logs.names import named
 from cleaner_rl.logs.places import FoundFile, absolute, below, find, is_below
 from cleaner_rl.logs.work import PIECE_BYTES, Check, PurifySettings, Unit
@@ -172,12 +181,15 @@ class _Log(NamedTuple):
 
 
 def _log(found: FoundFile, form: str | None, size: int) -> _Log:
-    kind = kind_of(found)
-    pieces = list(pieces_of(found, kind, size))
-    if kind is Kind.STORE:
-        form = "store"
-    elif form is None:
-        record = next((record for piece in pieces if (record := first_record(piece)) is not None), None)
+    look = look_at(found)
+    if look.kind is Kind.STORE:
+        return _Log(found, list(pieces_of(found, look, size)), "store")
+    heads = (first_records(piece) for piece in pieces_of(found, look, size))
+    head: list[Any] = next(filter(None, heads), [])
+    if look.kind in (Kind.JSONL, Kind.JSON) and len(head) > 1 and (of_files := detect_file(head, form)) is not None:
+        return _Log(found, list(pieces_of(found, look, size, one_record=True)), of_files)
+    if form is None:
+        record = head[0] if head else None
         form = detect(record)
         if form is None:
             fields = (
@@ -186,10 +198,10 @@ def _log(found: FoundFile, form: str | None, size: int) -> _Log:
                 else ""
             )
             raise LogError(
-                f"{found.uri} is {kind.value}{fields} in no known format; "
-                f"name one with --from ({', '.join(log_format_names())}), or leave the file out{_not_seen(found, kind)}"
+                f"{found.uri} is {look.kind.value}{fields} in no known format; name one with --from "
+                f"({', '.join(log_format_names())}), or leave the file out{_not_seen(found, look.kind)}"
             )
-    return _Log(found, pieces, form)
+    return _Log(found, list(with_lines(list(pieces_of(found, look, size)))), form)
 
 
 def _not_seen(found: FoundFile, kind: Kind) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from os import PathLike, fspath
 from typing import Any, NamedTuple, TypeAlias
 
+from cleaner_rl.logs.containers import LogError
 from cleaner_rl.logs.jobs import UnitTask, alone, begin, run
 from cleaner_rl.logs.plans import PATHS, options_of, plan
 from cleaner_rl.logs.report import as_text
@@ -83,7 +84,7 @@ def purify(
         progress: Called after each file that was found and each unit that is done.
 
     Raises:
-        LogError: A log can't be read.
+        LogError: A log can't be read, or not a single record of all logs.
         OtherRunError: `out` holds other results, or another process writes there.
         RayError: Ray is not installed, or the cluster can't be reached.
         WorkerKilledError: A process was killed.
@@ -147,4 +148,11 @@ def purify(
             run_on_ray(tasks, ray_address, done)
         else:
             run(tasks, jobs, done)
-    return PurifyResult(total(summaries), made.skipped, folder)
+    summary = total(summaries)
+    if summary.trajectories == sum(summary.not_read.values()):
+        reasons = (*summary.damaged, *(f"{count:,} {reason}" for reason, count in summary.not_read.most_common()))
+        raise LogError(
+            f"no record of {', '.join(places)} could be read: {'; '.join(reasons) or 'there are none'}. "
+            "Name the format with --from if it was taken for another one, or give other logs"
+        )
+    return PurifyResult(summary, made.skipped, folder)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cleaner_rl.logs.chats import chat_of_rollout
 from cleaner_rl.logs.formats import Reading, log_format
-from cleaner_rl.logs.formats.base import Conversation, log_of
+from cleaner_rl.logs.formats.base import Conversation, id_in, log_of
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.trajectory import Key, RolloutInfo, TextSpan, Trajectory
 
@@ -33,6 +34,14 @@ def read_record(record: Any, form: str, number: int, reading: Reading) -> Trajec
             reason = str(error)
     log = {"format": form, OPAQUE: reason, "record": record}
     return Trajectory(TextSpan(""), (), Key(reading.run, 0, "", number), info=RolloutInfo(log=log))
+
+
+def with_source(trajectory: Trajectory[TextSpan], file: str, line: int | None) -> Trajectory[TextSpan]:
+    """Return a trajectory of a log that knows where its record came from: its file, its line or row, and its own id."""
+    log = log_of(trajectory)
+    own = log.get("id") or (id_in(log["record"]) if isinstance(log["record"], dict) else None)
+    source = {"file": file, "line": line, "id": own}
+    return replace(trajectory, info=replace(trajectory.info, log={**log, "source": source}))
 
 
 def write_record(trajectory: Trajectory[TextSpan]) -> Any:

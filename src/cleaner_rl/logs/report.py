@@ -31,6 +31,8 @@ def as_text(summary: PurifySummary, skipped: Sequence[str], out: str) -> str:
         f"judged by    {_counts(made.judged)}",
         f"also found   {made.repeated_calls:,} repeated calls, {made.abandoned:,} abandoned attempts",
     ]
+    if made.without_calls:
+        lines.append(f"no call      {made.without_calls:,} trajectories; name the format of calls in text with --calls")
     if made.not_read:
         lines.append(f"not read     {_counts(made.not_read)}; passed through unchanged")
     if made.replayed:

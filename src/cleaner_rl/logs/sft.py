@@ -26,11 +26,13 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleaner_rl.logs.formats.base import Record
+from cleaner_rl.logs.formats.base import Record, log_of
 from cleaner_rl.logs.records import chat_of_record
 from cleaner_rl.trajectory import StopReason, Trajectory, Turn
 
 ROWS_IN_GROUP = 1024
+SOURCE = ("file", "line", "id")
+"""Where a row came from."""
 MESSAGE = pa.struct(
     [
         ("role", pa.string()),
@@ -49,6 +51,7 @@ MESSAGE = pa.struct(
             ),
         ),
         ("tool_call_id", pa.string()),
+        ("name", pa.string()),
     ]
 )
 
@@ -93,6 +96,7 @@ def sft_row(
         return None
     mask = [int(turn is not None and turn not in unfit) for turn in chat.turns]
     key = trajectory.key
+    source = log_of(trajectory).get("source", {})
     return {
         "messages": chat.messages,
         "tools": chat.tools,
@@ -101,6 +105,7 @@ def sft_row(
         "rollout": key.rollout,
         "reward": trajectory.reward,
         "edits": len(trajectory.edits),
+        **{f"source_{name}": source.get(name) for name in SOURCE},
     }
 
 
@@ -179,6 +184,9 @@ class _Columns:
             ("rollout", pa.int64()),
             ("reward", pa.float64()),
             ("edits", pa.int32()),
+            ("source_file", pa.string()),
+            ("source_line", pa.int64()),
+            ("source_id", pa.string()),
         ]
         self._schema = pa.schema([column for column in columns if tools is not None or column[0] != "tools"])
         self._writer: pq.ParquetWriter | None = None

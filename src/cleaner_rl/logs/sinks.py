@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cleaner_rl.logs.containers import (
     SAMPLES,
+    TORN,
     Broken,
     Chunk,
     Kind,
@@ -23,6 +24,7 @@ from cleaner_rl.logs.containers import (
     opened,
     plain_columns,
 )
+from cleaner_rl.logs.formats.base import LINES
 from cleaner_rl.logs.places import open_file
 
 Kept = Sequence[tuple[int, Any]]
@@ -49,8 +51,11 @@ class Sink:
     ) -> None:
         self._stack.close()
 
-    def _open(self) -> BinaryIO:
-        return self._stack.enter_context(self._path.open("wb"))
+    def _open(self) -> Any:
+        file = self._stack.enter_context(self._path.open("wb"))
+        if self._piece.packing is None:
+            return file
+        return self._stack.enter_context(pa.CompressedOutputStream(pa.PythonFile(file, "w"), self._piece.packing))
 
 
 class _Lines(Sink):
@@ -60,14 +65,18 @@ class _Lines(Sink):
         return self
 
     def write(self, chunk: Chunk, kept: Kept) -> None:  # noqa: ARG002
-        self._file.writelines(_json(record) + b"\n" for _, record in kept)
+        for _, record in kept:
+            for line in _lines_of(record) if self._piece.one_record else [record]:
+                self._file.write(_json(line) + b"\n")
 
 
 class _Document(Sink):
     def write(self, chunk: Chunk, kept: Kept) -> None:
         records = [record for _, record in kept]
         document = chunk.source
-        if isinstance(document, list):
+        if self._piece.one_record:
+            document = records[0][LINES] if records else None
+        elif isinstance(document, list):
             document = records
         elif document is not None and isinstance(document.get("samples"), list) and "eval" in document:
             document = {**document, "samples": records}
@@ -75,7 +84,8 @@ class _Document(Sink):
             document = records[0]
         else:
             return
-        self._open().write(_json(document, indent=2))
+        if document is not None:
+            self._open().write(_json(document, indent=2))
 
 
 class _Columns(Sink):
@@ -111,6 +121,13 @@ class _Members(Sink):
     def write(self, chunk: Chunk, kept: Kept) -> None:
         for _, record in kept:
             self._zip.writestr(chunk.source, _json(record))
+
+
+def _lines_of(record: Any) -> list[Any]:
+    """Return the lines of a record that is a file."""
+    if isinstance(record, Broken):
+        return [Broken(record.text.removesuffix("\n"), record.reason)]
+    return [*record[LINES], *([Broken(record[TORN], "")] if TORN in record else [])]
 
 
 SINKS: dict[Kind, type[Sink]] = {

@@ -45,6 +45,8 @@ class PurifySummary:
     """Failed turns that were not repaired, by reason."""
     judged: Counter[str] = field(default_factory=Counter)
     """Results by what their status was judged from: a field of the log, its text, or nothing."""
+    without_calls: int = 0
+    """Trajectories without a single call."""
     not_read: Counter[str] = field(default_factory=Counter)
     """Records that were passed through unchanged, by reason."""
     damaged: Counter[str] = field(default_factory=Counter)
@@ -67,6 +69,7 @@ class PurifySummary:
         if OPAQUE in log:
             self.not_read[log[OPAQUE]] += 1
             return
+        self.without_calls += not any(turn.calls for turn in before.turns)
         self.judged.update(log.get("judged", {}))
         self.turns_before += len(before.turns)
         self.turns_after += len(after.turns)

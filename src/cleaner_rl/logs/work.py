@@ -17,7 +17,7 @@ from cleaner_rl.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind,
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.places import is_remote
-from cleaner_rl.logs.records import OPAQUE, read_record, write_record
+from cleaner_rl.logs.records import OPAQUE, read_record, with_source, write_record
 from cleaner_rl.logs.sft import SftKind, SftWriter, UnsureTurns, sft_row
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
@@ -183,7 +183,9 @@ def _read(piece: Piece, form: str, reading: Reading, number: int) -> Iterator[tu
             yield Chunk([None] * len(some)), some
         return
     for chunk in chunks_of(piece):
-        yield chunk, [_trajectory(each, form, number + place, reading) for place, each in enumerate(chunk.records)]
+        lines = chunk.lines or [None] * len(chunk.records)
+        read_all = [_trajectory(each, form, number + place, reading) for place, each in enumerate(chunk.records)]
+        yield chunk, [with_source(each, piece.uri, line) for each, line in zip(read_all, lines, strict=True)]
         number += len(chunk.records)
 
 

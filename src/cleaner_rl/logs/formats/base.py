@@ -13,8 +13,11 @@ from cleaner_rl.logs.calls import LoggedTools
 from cleaner_rl.trajectory import Key, TextSpan, Trajectory
 
 Record: TypeAlias = dict[str, Any]
+LINES = "lines"
+"""The field of a record that is a whole file: its lines, or the values of its JSON list."""
 TASK_FIELDS = ("task_id", "task", "instance_id", "question_id", "prompt_id", "example_id", "uid")
 ROLLOUT_FIELDS = ("rollout", "attempt", "epoch", "sample_index")
+ID_FIELDS = ("id", "trajectory_id", "traj_id", "session_id", "instance_id", "uid", "uuid", "example_id")
 REWARD_FIELDS = ("reward", "score")
 SUCCESS_FIELDS = ("success", "resolved", "correct", "passed", "is_correct")
 
@@ -56,7 +59,12 @@ def _tools(python: tuple[str, ...]) -> LoggedTools:
 
 
 class LogFormat(Protocol):
-    """Turns a record into a trajectory, and back. Implementations hold no state."""
+    """Turns a record into a trajectory, and back. Implementations hold no state.
+
+    A record is a line of JSONL, a row, or a JSON object. A format whose files are one record each, such as the session
+    files of coding agents, says so with `reads_files = True`; such a record is `{"lines": [...]}`, with the values of
+    the file's lines or of its JSON list. `detects` is asked with the first of them alone.
+    """
 
     name: str
 
@@ -80,6 +88,12 @@ class LogFormat(Protocol):
 def log_of(trajectory: Trajectory[Any]) -> Mapping[str, Any]:
     """Return what a trajectory keeps of its record; empty if it isn't from a log."""
     return trajectory.info.log or {}
+
+
+def id_in(record: Mapping[str, Any]) -> str | None:
+    """Return a record's own name, from the fields that usually hold one; None if there is none."""
+    found = first_of(record, ID_FIELDS, (str, int))
+    return None if found is None else str(found)
 
 
 def key_of(record: Mapping[str, Any], number: int, reading: Reading, prompt: str) -> Key:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from cleaner_rl.logs.chats import chat_of
-from cleaner_rl.logs.formats.base import Conversation, Reading, Record, key_of, log_of, outcome_of
+from cleaner_rl.logs.fences import are_plain, ends_with, with_calls, without_calls
+from cleaner_rl.logs.formats.base import Conversation, Reading, Record, id_in, key_of, log_of, outcome_of
 from cleaner_rl.logs.frames import Message
 from cleaner_rl.logs.messages import Dialect, Reader, Unreadable, all_written
+from cleaner_rl.logs.parts import leaves
 from cleaner_rl.trajectory import RolloutInfo, TextSpan, Trajectory
 
 
@@ -36,15 +38,28 @@ class MessagesFormat:
     name: str
     field: ClassVar[str] = "messages"
     """The field of a record that holds its messages."""
-    dialect: ClassVar[Dialect] = Dialect()
+    dialect: Dialect = Dialect()
     """The fields of a message, and the names of its speakers."""
 
     def detects(self, record: object) -> bool:
         """Return whether a record has such messages. Override it: many formats have messages with a role."""
-        messages = record.get(self.field) if isinstance(record, dict) else None
-        return isinstance(messages, list) and all(
-            isinstance(each, dict) and self.dialect.role in each for each in messages
-        )
+        return isinstance(record, dict) and self.are_messages(self.taken(record, self.field_of(record))[0])
+
+    def are_messages(self, value: object) -> bool:
+        """Return whether a field's value is a list of messages."""
+        return isinstance(value, list) and all(isinstance(each, dict) and self.dialect.role in each for each in value)
+
+    def field_of(self, record: Record) -> str:  # noqa: ARG002 - for those that override it
+        """Return the field of this record that holds its messages. Override it if they are in different ones."""
+        return self.field
+
+    def taken(self, record: Record, field: str) -> tuple[Any, Record]:
+        """Return the messages of a record, and the record without them."""
+        return record.get(field), {**record, field: None}
+
+    def given_back(self, record: Record, field: str, messages: list[Message]) -> Record:
+        """Return the record with messages: the opposite of `taken`."""
+        return {**record, field: messages}
 
     def unpack(self, message: Message) -> Message:
         """Return a message of the log with its calls in `tool_calls`, as OpenAI has them. Default: as it is.
@@ -61,30 +76,57 @@ class MessagesFormat:
         """Return the tools that a record names, for SFT rows; None if it names none."""
         return record.get("tools") or record.get("functions")
 
+    def unpack_all(self, messages: list[Message]) -> list[Message]:
+        """Return all messages unpacked, with fenced commands as calls where the reply says that it is their result."""
+        found = list(map(self.unpack, messages))
+        return with_calls(found, self.dialect, ends_with, told=True) if are_plain(found) else found
+
+    def pack_all(self, messages: list[Message]) -> list[Message]:
+        """Return all messages as the log has them: the opposite of `unpack_all`."""
+        return [self.pack(without_calls(message, self.dialect)) for message in messages]
+
+    def system(self, record: Record) -> Any:  # noqa: ARG002 - for those that override it
+        """Return the system prompt that a record has beside its messages, as text or parts; None if it has none."""
+        return None
+
+    def id_of(self, record: Record) -> str | None:
+        """Return the log's own name of a record; None if it has none."""
+        return id_in(record)
+
     def read(self, record: Record, number: int, reading: Reading) -> Trajectory[TextSpan]:
         """Return the trajectory of a record; each message of the model is a turn."""
-        if not MessagesFormat.detects(self, record):  # a subclass may know its records by something else
+        field = self.field_of(record)
+        messages, rest = self.taken(record, field)
+        if not self.are_messages(messages):  # a subclass may know its records by something else
             raise Unreadable("a record without a list of messages")
-        found = Reader(reading.tools, self.dialect, reading.call_format).read((), self._unpacked(record[self.field]))
+        if self.given_back(rest, field, messages) != record:
+            raise Unreadable("a record that would be written differently")
+        found = Reader(reading.tools, self.dialect, reading.call_format).read((), self._unpacked(messages))
         reward, success = outcome_of(record)
-        log = {"format": self.name, "record": {**record, self.field: None}, **found.kept}
+        log = {"format": self.name, "id": self.id_of(record), "field": field, "record": rest, **found.kept}
         key = key_of(record, number, reading, found.prompt.text)
         return Trajectory(found.prompt, found.turns, key, reward, success, info=RolloutInfo(log=log))
 
     def write(self, trajectory: Trajectory[TextSpan]) -> Record:
         """Return the record with the messages of the turns."""
-        messages = map(self.pack, all_written(trajectory, self.dialect))
-        return {**log_of(trajectory)["record"], self.field: list(messages)}
+        log = log_of(trajectory)
+        return self.given_back(log["record"], log["field"], self.pack_all(all_written(trajectory, self.dialect)))
 
     def chat(self, trajectory: Trajectory[TextSpan]) -> Conversation:
-        """Return the messages and tools in OpenAI's form."""
-        return chat_of(trajectory, self.dialect, self.tools(log_of(trajectory)["record"]))
+        """Return the messages and tools in OpenAI's form, with the system prompt of the record."""
+        record = log_of(trajectory)["record"]
+        chat = chat_of(trajectory, self.dialect, self.tools(record))
+        system = "\n".join(text for _, text in leaves(self.system(record), ()))
+        if system and all(message["role"] != "system" for message in chat.messages):
+            chat.messages.insert(0, {"role": "system", "content": system})
+            chat.turns.insert(0, None)
+        return chat
 
     def _unpacked(self, messages: list[Message]) -> list[Message]:
         """Return the messages unpacked. Raises `Unreadable` if packing them would not give the same again."""
         try:
-            unpacked = list(map(self.unpack, messages))
-            exact = list(map(self.pack, unpacked)) == messages
+            unpacked = self.unpack_all(messages)
+            exact = self.pack_all(unpacked) == messages
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             raise Unreadable("a message with an unknown structure") from None
         if not exact:

@@ -7,10 +7,10 @@ every other field. Task, rollout, reward and success are taken from the fields i
 
 from __future__ import annotations
 
-from cleaner_rl.logs.formats.base import Conversation, log_of
+from typing import Any
+
+from cleaner_rl.logs.formats.base import Record
 from cleaner_rl.logs.formats.messages import MessagesFormat
-from cleaner_rl.logs.parts import leaves
-from cleaner_rl.trajectory import TextSpan, Trajectory
 
 
 class OpenAIFormat(MessagesFormat):
@@ -18,11 +18,6 @@ class OpenAIFormat(MessagesFormat):
 
     name = "openai"
 
-    def chat(self, trajectory: Trajectory[TextSpan]) -> Conversation:
-        """Return the messages and tools, with the system prompt of the record."""
-        chat = super().chat(trajectory)
-        system = "\n".join(text for _, text in leaves(log_of(trajectory)["record"].get("system"), ()))
-        if system and all(message["role"] != "system" for message in chat.messages):
-            chat.messages.insert(0, {"role": "system", "content": system})
-            chat.turns.insert(0, None)
-        return chat
+    def system(self, record: Record) -> Any:
+        """Return Anthropic's `system`."""
+        return record.get("system")
