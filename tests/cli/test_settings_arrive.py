@@ -81,6 +81,7 @@ COMMANDS = {
             "--scope": Option(("--scope", "successful"), {"settings.scope": PurifyScope.SUCCESSFUL}),
             "--sft": Option(("--sft", "parquet"), {"settings.sft": "parquet"}),
             "--clean-only": Option(("--clean-only",), {"settings.clean_only": True}),
+            "--unsure": Option(("--unsure", "train"), {"settings.unsure": "train"}),
             "--same": Option(("--same",), {"settings.same": True}),
             "--verify": Option(("--verify",), {"check": "ReplayCheck"}),
             "--session": Option(("--session",), {"check.settings.session": True}, ("--verify",)),

@@ -19,6 +19,7 @@ WORK = {
     "cleaner eval": "cleaner_rl.evaluate.evaluate",
     "cleaner plugins": "cleaner_rl.doctor.check_plugins",
     "cleaner purify": "cleaner_rl.logs.purify",
+    "cleaner regrade": "cleaner_rl.evaluate.regrade",
     "cleaner rollout": "cleaner_rl.rollout.collect",
     "cleaner sandbox bench": "cleaner_rl.sandbox.benchmark",
     "cleaner sandbox check": "cleaner_rl.sandbox_check.check",
@@ -38,12 +39,14 @@ BESIDE = {
     "cleaner_rl.evaluate.measure",
     "cleaner_rl.evaluate.read_results",
     "cleaner_rl.evaluate.refuse_another_model",
+    "cleaner_rl.evaluate.regraded_text",
     "cleaner_rl.evaluate.summary_text",
     "cleaner_rl.evaluate.train_report",
     "cleaner_rl.evaluate.unwritable",
     "cleaner_rl.evaluate.write_comparison",
     "cleaner_rl.replay.checker",
     "cleaner_rl.rollout.open_runner",
+    "cleaner_rl.rollout.standard_graders",
     "cleaner_rl.sandbox.open_sandbox",
     "cleaner_rl.tasks.load_prompt",
     "cleaner_rl.tasks.load_sets",
@@ -60,7 +63,7 @@ MOST_LINES = 150
 LONG = {
     "cleaner_rl.cli.sandbox": 170,
     "cleaner_rl.cli.eval": 200,
-    "cleaner_rl.cli.purify": 220,
+    "cleaner_rl.cli.purify": 230,
     "cleaner_rl.cli.rollout": 240,
 }
 """They have many options."""

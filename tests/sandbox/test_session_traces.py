@@ -313,6 +313,24 @@ def test_finding_a_checkpoint_that_does_not_sleep_is_broken(t2: Driver) -> None:
     assert not outcome.committed
 
 
+def test_finding_nothing_of_a_cell_runs_before_its_checkpoint_sleeps(t2: Driver) -> None:
+    cells = Cells(t2)
+    late = """
+import os, time
+close, me, told, seen = os.close, os.getpid(), [], []
+def wait(descriptor):
+    close(descriptor)
+    told.append(descriptor)
+    if os.getpid() == me and len(told) == 2:
+        time.sleep(0.3)
+        seen.append(os.path.exists("/tmp/begun"))
+os.close = wait
+"""
+    assert cells.run(late).committed
+    cells.fail("os.close = close\nopen('/tmp/begun', 'w').close()\n1 / 0")
+    assert cells.show("print(seen)") == "[False]\n"
+
+
 def test_finding_a_checkpoint_is_stopped_while_cells_run(t2: Driver) -> None:
     cells = Cells(t2)
     cells.show("import os, time")

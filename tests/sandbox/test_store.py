@@ -159,8 +159,8 @@ async def test_sessions_keep_to_their_memory_after_each_cell_and_those_idle_for_
     config = NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)
     async with Node(config) as node:
         idle, busy = [await node.open_session(REQUEST) for _ in range(2)]
-        await idle.run(FILL.format(0, 60))
-        await busy.run(FILL.format(1, 60))
+        await idle.run(FILL.format(0, 110))
+        await busy.run(FILL.format(1, 30))
         assert (idle.lost, busy.lost) == ("", "")
         idle.used -= config.session_grace
         assert (await busy.run(FILL.format(2, 160))).committed
@@ -293,3 +293,15 @@ async def test_files_that_a_session_can_not_have_are_refused_and_nothing_stays_o
         with pytest.raises(ValueError, match=problem):
             await node.open_session(replace(REQUEST, files=files))
         assert node.status.sessions == 0
+
+
+@asynchronous
+async def test_finding_a_hoarding_cell_ends_no_small_session() -> None:
+    config = NodeConfig(slots=1, preload=(BARE,), sessions=4, session_memory_mb=260, session_grace=0.0)
+    async with Node(config) as node:
+        small, *others = [await node.open_session(REQUEST) for _ in range(4)]
+        await small.run("x = 1")
+        for session in others:
+            await session.run("x = b'x' * (100 << 20)")
+        assert any(session.lost for session in others)
+        assert (await small.run("x")).result.output == "1\n"

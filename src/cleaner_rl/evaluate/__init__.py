@@ -3,7 +3,7 @@
 - `run`: `evaluate`, a model over sets of problems, with repair and without · `cache`: what is finished is kept.
 - `measures`: figures of one trajectory · `scores`: pass@k and other figures · `results`: the figures as plain data.
 - `bootstrap`, `paired`: intervals over problems, and two runs compared problem by problem.
-- `regrade`: stored rollouts, graded again · `majority`: maj@k.
+- `regrading`: stored rollouts, graded again · `majority`: maj@k.
 - `comparison`: two evaluations · `recovery`: how a model recovers from failures · `report`: JSON, Markdown and a page.
 - `training_report`: what a training run did, step by step.
 
@@ -20,7 +20,7 @@ from cleaner_rl.evaluate.measures import Sample, measure
 from cleaner_rl.evaluate.paired import Difference, difference, sign_flip
 from cleaner_rl.evaluate.rates import Rate
 from cleaner_rl.evaluate.recovery import unwritable
-from cleaner_rl.evaluate.regrade import regrade
+from cleaner_rl.evaluate.regrading import regrade
 from cleaner_rl.evaluate.report import comparison_text, regraded_text, summary_text, write_comparison, write_report
 from cleaner_rl.evaluate.results import (
     Evaluation,

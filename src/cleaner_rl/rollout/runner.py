@@ -28,7 +28,8 @@ from cleaner_rl.trajectory import Key, S, Seeds, StopReason, Trajectory
 PAUSE = 1.0
 """Seconds before a rollout that ended in a fault is tried again; twice as long each time."""
 GRADE_RETRIES = 2
-"""How often a complete rollout is graded again after a fault of its grader."""
+"""How often a complete rollout is graded, replayed and re-scored again after a fault of any of these. A grader is asked
+three times each time (`tasks.grade`)."""
 
 Job: TypeAlias = tuple[Task, Key]
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cleaner_rl.sandbox.protocol import (
+    MADE_ROOM,
     Cell,
     CellOutcome,
     Limits,
@@ -231,6 +232,8 @@ class SessionHands:
                 return _fault(f"No session could be opened: {error}")
             except SessionLostError as error:
                 reason = str(error)
+                # Only a session that holds more than its part has to make room: that is its programs' doing.
+                self._unrepeatable = self._unrepeatable or MADE_ROOM in reason
                 await self.close()
                 continue
             if outcome.committed:

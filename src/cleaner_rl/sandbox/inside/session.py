@@ -23,11 +23,25 @@ from cleaner_rl.sandbox.inside import run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import Opened
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
-from cleaner_rl.sandbox.inside.states import MOMENT, BrokenStateError, State, channel, drained, hear, rests, waits
+from cleaner_rl.sandbox.inside.states import (
+    DYING_SECONDS,
+    MOMENT,
+    BrokenStateError,
+    State,
+    channel,
+    drained,
+    hear,
+    lives,
+    stop,
+    waits,
+)
 from cleaner_rl.sandbox.inside.watch import Tree
 
 IDLE_LOOK = 1.0
 SOON = 40
+MOST_BROKEN = 2
+"""States that are gone back to in vain, each of which may take long to be given up, before all is begun anew."""
+GO = b"g"
 HARNESS_FDS = 5
 """Stdin, stdout, stderr, report, channel."""
 UNSURE = 64 << 20
@@ -145,7 +159,7 @@ class SessionSlot(Slot):
         seal(files[1:])
         if reason == wire.EXITED and flooded(files, output):
             reason = wire.OUTPUT
-        if reason == wire.EXITED and not all(rests(self._proc, each) for each in frozen):
+        if reason == wire.EXITED and not all(lives(self._proc, each) for each in frozen):
             # It has killed a checkpoint. Kept, it would make whoever goes back there find that nobody can.
             reason, ended = wire.GONE, int(signal.SIGKILL)
         success = reason == wire.EXITED and ended == 0
@@ -184,19 +198,34 @@ class SessionSlot(Slot):
         pid = hear(ours, state.STARTED, self._within_limits)
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
+        stop(self._proc, current, self._within_limits)
         if moved is not None and not self._left(str(pid)):
             raise BrokenStateError
+        with contextlib.suppress(OSError):  # of a fork that has ended already
+            ours.send(GO)
         try:
             return State(pid, ours, current.number)
         except ProcessLookupError:
             return None
 
     def _left(self, pid: str) -> bool:
-        """Whether a fork has left the files of its checkpoint, as it was told to by code that cells can change."""
+        """Whether a fork has left the files of its checkpoint, as it was told to by code that cells can change.
+
+        Not if it has started a process or shares memory with a file before its cell has begun: either may still be
+        there.
+        """
+        tree = self._tree(self._states, frozenset({pid}))
+        deadline = time.monotonic() + DYING_SECONDS
         try:
-            return not self._proc.mounts(pid) & self._files.frozen
+            while any(not self._proc.dead(other) for other in tree.pids()):
+                if time.monotonic() > deadline:  # states that were dropped just now have ended by then
+                    return False
+                time.sleep(MOMENT)
+            maps = self._proc.maps(pid)
+            shares = maps is None or shared_mapping(maps, self._read_only)
+            return not shares and not self._proc.mounts(pid) & self._files.frozen
         except OSError:
-            return self._proc.dead(pid)  # a cell may be so short
+            return self._proc.dead(pid)  # killed, by whomever
 
     def _tell_done(self, reason: int, ended: int, used: tuple[float, float, int], files: list[int], fetch: int) -> None:
         """Tell the node how a cell ended, and hand over what it left."""
@@ -262,10 +291,8 @@ class SessionSlot(Slot):
                 checks += 1
                 pause = checks // 10
                 time.sleep(MOMENT)  # on its way to waiting, if it means what it said
-            elif all(rests(self._proc, each) for each in frozen):
-                reason, _ = self._judge(tree, limits, files, time.monotonic() - began)
             else:
-                reason = wire.GONE
+                reason, _ = self._judge(tree, limits, files, time.monotonic() - began)
         cpu, peak, _ = tree.look()
         if reason == wire.EXITED and cpu > limits[1]:
             reason = wire.CPU
@@ -311,8 +338,9 @@ class SessionSlot(Slot):
 
     def _go_back(self, number: int) -> None:
         """Stand at the latest state that isn't later than `number` and still does what it is told."""
+        broken = 0
         while True:
-            while self._states and self._states[-1].number > number:
+            while self._states and (self._states[-1].number > number or broken >= MOST_BROKEN):
                 self._drop(-1)
             if not self._states:
                 self._begin()
@@ -321,6 +349,7 @@ class SessionSlot(Slot):
                 self._return_to(self._states[-1])
             except (BrokenStateError, OSError):  # the latter if its programs have left no room for a layer
                 number = self._states[-1].number - 1
+                broken += 1
             else:
                 return
 

@@ -108,6 +108,8 @@ def serve(module: ModuleType) -> NoReturn:
             if moved is not None:
                 restore(*moved)  # what can't be opened again is the doing of earlier cells: this one hasn't started
         os.write(CHANNEL_FD, STARTED)
+        if kind == CELL:
+            os.read(CHANNEL_FD, 1)  # until the checkpoint is asleep
         mask = run_cell(module, names, files, mask, *arguments)
 
 

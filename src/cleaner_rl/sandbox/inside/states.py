@@ -20,7 +20,8 @@ from cleaner_rl.sandbox.inside.proc import Opened, Proc, ended
 from cleaner_rl.sandbox.inside.slot import LOOK_EVERY
 
 MOMENT = 0.0001
-ANSWER_SECONDS = 20.0
+DYING_SECONDS = 2.0
+ANSWER_SECONDS = 10.0
 """A state that is waiting answers in milliseconds, on a crowded machine in tenths of a second."""
 Check = Callable[[], bool]
 RECVMSG = {"x86_64": b"47", "aarch64": b"212"}[platform.machine()]
@@ -47,15 +48,12 @@ class State:
         self.folder = ""
         self.opened: Opened = []
         self.obstacles = 0
-        self.stopped = False
-        """Whether it is a checkpoint that was seen asleep and stopped: nothing of it runs until its next command."""
 
     def command(self, message: tuple[Any, ...], files: list[int], within_limits: Check) -> None:
         """Tell it what to do, whatever was done to it before."""
         data = memoryview(wire.pack(message))
         deadline = time.monotonic() + ANSWER_SECONDS
         drained(self.channel)
-        self.stopped = False
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
             while data:
@@ -111,30 +109,36 @@ def drained(ours: socket.socket) -> bytes:
     return tail
 
 
-def rests(proc: Proc, checkpoint: State) -> bool:
-    """Whether a checkpoint lives and does nothing, as it should; it is stopped then.
+def stop(proc: Proc, checkpoint: State, within_limits: Check) -> None:
+    """Stop a checkpoint as soon as it waits, before anything runs in its fork.
 
     It is an interpreter in which cells have run, and after its fork it runs some steps to get back to waiting: who
-    changes those can have it go on, or start threads. And one that was killed may take a while to end.
+    changes those can have it go on, or start threads.
     """
-    pid = str(checkpoint.pid)
     deadline = time.monotonic() + ANSWER_SECONDS
+    looked = time.monotonic()
+    while not waits(proc, checkpoint.pid):
+        now = time.monotonic()
+        if now > deadline or (now > looked + LOOK_EVERY / 1000 and not within_limits()):
+            raise BrokenStateError
+        looked = now if now > looked + LOOK_EVERY / 1000 else looked
+        time.sleep(MOMENT)
+    if len(proc.names(f"{checkpoint.pid}/task")) > 1:
+        raise BrokenStateError
+    signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
+
+
+def lives(proc: Proc, checkpoint: State) -> bool:
+    """Whether a checkpoint that was stopped lives. One that was killed may take a while to end."""
+    deadline = time.monotonic() + DYING_SECONDS
     with contextlib.suppress(OSError):
         while time.monotonic() < deadline:
-            fields = proc.stat(pid)
-            if fields[0] == b"T":  # the kernel wakes whom it kills
+            fields = proc.stat(str(checkpoint.pid))
+            if fields[0] in (b"S", b"T"):  # the kernel wakes whom it kills; who was made to go on waits again
                 return True
             if ended(fields):
                 return False
-            if checkpoint.stopped:  # and somebody has made it go on
-                signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
-            elif waits(proc, checkpoint.pid):
-                if len(proc.names(f"{pid}/task")) > 1:
-                    return False
-                checkpoint.stopped = True
-                signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
-                return True
-            time.sleep(MOMENT)  # it has forked just now, and goes back to waiting
+            time.sleep(MOMENT)
     return False
 
 

@@ -15,14 +15,12 @@ from cleaner_rl.sandbox.node.sessions import Session, Terms
 from cleaner_rl.sandbox.node.shares import has_room
 from cleaner_rl.sandbox.node.zygotes import Slot, SlotDiedError
 from cleaner_rl.sandbox.protocol.limits import Limits
-from cleaner_rl.sandbox.protocol.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.protocol.requests import MADE_ROOM, Cell, Commit, SessionLostError, SessionRequest
 from cleaner_rl.tools import Status
 
 REMEMBERED_LOSSES = 1024
 FULL_SHARE = 0.9
 """Of the memory for sessions, above which none is opened: the rest is for those that are open to grow into."""
-
-MADE_ROOM = "it made room in the node's memory"
 
 
 class NoRoomError(SessionLostError):
@@ -142,9 +140,12 @@ class SessionStore:
         stay. It can't if the session then holds more than its part and nothing else can be given up: to end the session
         instead would be a fault, and programs could bring that about."""
         await self._free_memory(self._memory, ran.owner, ran)
-        share = self._share(ran.owner)
-        too_much = self._held() > self._memory and self._held(ran.owner) > share
-        return not (too_much and ran.held_bytes > share / max(1, self._count(ran.owner)))
+        return not (self._held() > self._memory and self._takes_too_much(ran))
+
+    def _takes_too_much(self, session: Session) -> bool:
+        """Whether a session holds more than its part of its owner's share, and the owner more than that share."""
+        share = self._share(session.owner)
+        return self._held(session.owner) > share and session.held_bytes > share / max(1, self._count(session.owner))
 
     async def _free_memory(self, most: float, owner: str, ran: Session | None = None) -> None:
         """Have owners that hold more than their share give some of it up, `owner` first, until all hold no more than
@@ -164,8 +165,9 @@ class SessionStore:
                 if not session.busy:
                     async with session.turn:
                         await self._shed(session, most, owner)
+            # Nobody who holds no more than its part pays for others: a cell that needs still more is undone.
             for session in self._idle(owner, self._config.session_grace):
-                if self._held() > most and self._held(session.owner) > self._share(owner):
+                if self._held() > most and self._takes_too_much(session):
                     session.end(MADE_ROOM)
 
     async def _shed(self, session: Session, most: float, owner: str) -> None:

@@ -5,6 +5,7 @@ It needs nothing but the standard library, so that whoever calls a sandbox can i
 
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import (
+    MADE_ROOM,
     Cell,
     CellOutcome,
     Commit,
@@ -16,6 +17,7 @@ from cleaner_rl.sandbox.protocol.requests import (
 )
 
 __all__ = [
+    "MADE_ROOM",
     "Cell",
     "CellOutcome",
     "Commit",

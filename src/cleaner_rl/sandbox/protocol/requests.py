@@ -17,6 +17,10 @@ MOST_PARTS_FETCHED = 16_384
 """Of all names of files that are fetched: each part is a folder to be opened."""
 
 
+MADE_ROOM = "it made room in the node's memory"
+"""Why a session that held more than its part of the memory was ended; in the words of `SessionLostError`."""
+
+
 class Commit(StrEnum):
     """Says when a session keeps what a cell did."""
 

@@ -33,6 +33,10 @@ _FLOODS = {
     "one_byte_at_a_time": "for _ in range(200_000): os.write(1, b'x')\nwin()",
     "nul": "for _ in range(200): os.write(1, bytes(65536))\nwin()",
     "vectored": "for _ in range(200): os.writev(1, [b'x' * 4096] * 64)\nwin()",
+}
+
+_FLOODS_THAT_MAY_END = {
+    # By a child that is killed, or by a call that is refused.
     "spliced": """
 read, write = os.pipe()
 for _ in range(2000):
@@ -40,9 +44,6 @@ for _ in range(2000):
     os.splice(read, 1, 65536)
 win()
 """,
-}
-
-_FLOODS_FROM_OTHERS = {
     "from_child": "if os.fork() == 0:\n    while True: os.write(1, b'x' * 65536)\nos.wait()",
     "caught": "while True:\n    try:\n        os.write(1, b'x' * 65536)\n    except BaseException:\n        pass",
 }
@@ -123,7 +124,7 @@ ATTACKS: tuple[Attack, ...] = (
     *(Attack(f"flood_{name}", AttackClass.INPUT_OUTPUT, text, _FLOOD) for name, text in _FLOODS.items()),
     *(
         Attack(f"flood_{name}", AttackClass.INPUT_OUTPUT, text, _FLOOD | {Status.TIMEOUT, Status.ERROR})
-        for name, text in _FLOODS_FROM_OTHERS.items()
+        for name, text in _FLOODS_THAT_MAY_END.items()
     ),
     *(_exact(name, program, output) for name, (program, output) in _EXACT.items()),
     *(
