@@ -154,6 +154,8 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
         return False
     if _operators(before) - _operators(after):
         return False
+    if not all(any(_is_name_for(each, other) for other in found) for each in missing_names(told)):
+        return False
     values, others = _values(before), _values(after)
     come = list((others - values).elements())
     for each in (values - others).elements():
@@ -163,6 +165,12 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
         come.remove(match)
     options = _options(before) - _options(after)
     return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
+
+
+def _is_name_for(missing: str, other: str) -> bool:
+    """Return whether a name that wasn't there is another one with a slip, or longer or shorter than it is."""
+    shorter, longer = sorted((missing.lower().replace("_", ""), other.lower().replace("_", "")), key=len)
+    return misspelt(missing, other) or (len(shorter) > 2 and longer.startswith(shorter))
 
 
 def _is_slip(option: str, after: ast.Module) -> bool:

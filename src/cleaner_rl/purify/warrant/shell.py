@@ -280,8 +280,6 @@ def _same_options(gone: list[str], come: list[str], told: str, program: str) -> 
         match = next((one for one in come if misspelt(name, one.strip("-"))), None)
         if match is None and unknown and _is_named(each, told):
             match = next((one for one in come if _is_short_for(name, one.strip("-"), program)), None)
-            if match is None and program in READERS and not come:
-                continue  # it reads what it would have read
         if match is None:
             return False
         come.remove(match)
