@@ -110,19 +110,23 @@ def purified(record: dict[str, Any], settings: Settings) -> Purified:
     return done
 
 
-def replayed(some: list[Purified]) -> list[Purified]:
-    """Replay what can be replayed. A record that the sandbox can't reproduce at all keeps what needs no replay."""
+def replayed(some: list[Purified], settings: Settings) -> list[Purified]:
+    """Replay what can be replayed.
+
+    A record that the sandbox can't reproduce even without edits is dropped by `cleaner purify`, so it has no edits.
+    With `--rules` it keeps those that need no replay.
+    """
     chosen = [index for index, each in enumerate(some) if each.replayable]
     checked = checker()([some[index].cleaned for index in chosen], PurifySummary())
-    found = dict(zip(chosen, checked, strict=True))
-    return [
-        each
-        if index not in found
-        else purified(each.record, Settings(rules=True))
-        if (cleaned := found[index]) is None
-        else replace(each, cleaned=cleaned)
-        for index, each in enumerate(some)
-    ]
+    done = list(some)
+    for index, cleaned in zip(chosen, checked, strict=True):
+        if cleaned is not None:
+            done[index] = replace(some[index], cleaned=cleaned)
+        elif settings.rules:
+            done[index] = purified(some[index].record, Settings(rules=True))
+        else:
+            done[index] = replace(some[index], cleaned=Cleaned(some[index].raw, ()))
+    return done
 
 
 def outcomes(done: Purified) -> Iterator[Outcome]:
@@ -262,7 +266,9 @@ def main() -> None:
     for name, some in data.items():
         done = [purified(record, settings) for record in some]
         if some:
-            found[name] = [each for one in (replayed(done) if settings.sandbox else done) for each in outcomes(one)]
+            found[name] = [
+                each for one in (replayed(done, settings) if settings.sandbox else done) for each in outcomes(one)
+            ]
     result = figures(found, sum(map(len, data.values())))
     if arguments.save:
         save(arguments.save, result, {"rules": settings.rules, "sandbox": settings.sandbox})

@@ -43,7 +43,7 @@ def test_a_slip_keeps_the_first_letter_and_the_digits(first: str, second: str, s
         ("app/geo.py", "/app/geo.py", True),
         ("tests/test_a.py", "tests/unit/test_a.py", True),
         ("k8s/web.yml", "k8s/web.yaml", True),
-        ("doc/setup.md", "docs/setup.md", True),
+        ("note/today.md", "notes/today.md", True),
         ("api/package.json", "web/package.json", False),
         ("src/a.c", "src/a.h", False),
         ("flags/on", "flags/off", False),
@@ -185,8 +185,8 @@ READS_X = "from statistics import mean\nprint(mean(x), max(x), min(x))"
     [
         ("print(sqrt(2))", "from math import sqrt\nprint(sqrt(2))", "NameError: name 'sqrt' is not defined", None),
         (LEAVES_X, READS_X, "NameError: name 'mean' is not defined", CHANGED),
-        ("n += 1\nprint(m)", "n += 1\nprint(n)", "NameError: name 'm' is not defined", CHANGED),
-        ("c.make('a')\nprint(u)", "c.make('a')\nprint(c)", "NameError: name 'u' is not defined", CHANGED),
+        ("hits += 1\nprint(hit)", "hits += 1\nprint(hits)", "NameError: name 'hit' is not defined", CHANGED),
+        ("api.make('a')\nprint(ap)", "api.make('a')\nprint(api)", "NameError: name 'ap' is not defined", CHANGED),
         ("print(d['Tea'])", "print(d['tea'])", "KeyError: 'Tea'", None),
         ("print(d['price'])", "print(d['eur'])", "KeyError: 'price'", OTHER),
         ("print(int(s))", "print(int(s) if s else 0)", "ValueError: invalid literal", BYPASS),
@@ -195,7 +195,13 @@ READS_X = "from statistics import mean\nprint(mean(x), max(x), min(x))"
         ("open('/a', 'a').write('x')", "open('/b', 'a').write('x')", "PermissionError: denied", DENIED),
         ("import shop", "import os\nos.system('pip install shop')\nimport shop", "No module named 'shop'", CHANGED),
         ("parse('')", "parse('a')", 'File "/app/p.py", line 4, in parse\nIndexError: string index', FINDING),
-        ("print(a > 3, b)", "print(a < 3, c)", "NameError: name 'b' is not defined", OTHER),
+        ("print(a > 3, nmae)", "print(a < 3, name)", "NameError: name 'nmae' is not defined", OTHER),
+        (
+            "x = total(s)\nprint(avrage(x))",
+            "x = total(s)\nprint(sum(x))",
+            "NameError: name 'avrage' is not defined",
+            OTHER,
+        ),
     ],
 )
 def test_programs(failed: str, correction: str, told: str, reason: Unwarranted | None) -> None:
@@ -234,8 +240,8 @@ def test_a_turn_is_judged_by_its_calls(status: Status, output: str, name: str, r
 
 
 def test_what_a_program_printed_before_it_failed_has_to_be_printed_again() -> None:
-    told = "['Rev']\nNameError: name 'f' is not defined"
-    failed = turn("print(list(d)); print(f(d))", Status.ERROR, told, "python", CallKind.PYTHON)
+    told = "['Rev']\nNameError: name 'lenn' is not defined"
+    failed = turn("print(list(d)); print(lenn(d))", Status.ERROR, told, "python", CallKind.PYTHON)
     correction = turn("print(list(d)); print(len(d))", Status.OK, "1", "python", CallKind.PYTHON)
     assert unwarranted(failed, correction, [], Leftovers.REPLAYED) is FINDING
 

@@ -98,6 +98,14 @@ CHECKERS = frozenset(
 )
 """Programs whose exit code is about what they looked at or built. Of these a failure is a finding, unless the program
 says that it was called wrongly."""
+WANTED_OPTIONS = {
+    "grep": {"-r", "-R"},
+    "mkdir": {"-p"},
+    "cp": {"-r", "-R", "-a"},
+    "pip": {"-r"},
+    "scp": {"-r"},
+}
+"""Options that a program stops without, and doesn't name."""
 EXISTENCE = frozenset({"ls", "test", "[", "[[", "which", "stat", "file", "type", "locate"})
 """Programs that people ask whether something is there: that it isn't is an answer."""
 BYPASS = re.compile(

@@ -54,6 +54,7 @@ FINDING = re.compile(r"\bFAILED\b|\b\d+ failed\b")
 _LAST_LINE = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*)(?:: .*)?$")
 _FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
+_QUOTED = re.compile(r"'([^']+)'")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
 
@@ -82,6 +83,8 @@ def python_refusal(
     if before is None:
         # The interpreter reads a program before it runs any of it.
         return _unread_refusal(failed, correction, after) if raised in UNREAD else Unwarranted.UNREADABLE
+    if raised == "ValueError" and any(each not in failed for each in _QUOTED.findall(_last_line(told))):
+        return Unwarranted.FINDING  # a value of the data
     if raised == "ModuleNotFoundError" and not _is_misspelt_module(told, after):
         return Unwarranted.FINDING
     if not _same_program(before, after, told):
@@ -104,6 +107,10 @@ def exception_type(told: str) -> str:
     if found is None or (not found.group(1)[0].isupper() and found.group(1) != "error"):
         found = _LAST_LINE.match(named)
     return found.group(1) if found else ""
+
+
+def _last_line(told: str) -> str:
+    return next((line for line in reversed(told.splitlines()) if line.strip()), "")
 
 
 def _no_mistake(raised: str, told: str) -> Unwarranted | None:
@@ -147,6 +154,8 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
         return False
     if _operators(before) - _operators(after):
         return False
+    if not all(any(_is_name_for(each, other) for other in found) for each in missing_names(told)):
+        return False
     values, others = _values(before), _values(after)
     come = list((others - values).elements())
     for each in (values - others).elements():
@@ -156,6 +165,12 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
         come.remove(match)
     options = _options(before) - _options(after)
     return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
+
+
+def _is_name_for(missing: str, other: str) -> bool:
+    """Return whether a name that wasn't there is another one with a slip, or longer or shorter than it is."""
+    shorter, longer = sorted((missing.lower().replace("_", ""), other.lower().replace("_", "")), key=len)
+    return misspelt(missing, other) or (len(shorter) > 2 and longer.startswith(shorter))
 
 
 def _is_slip(option: str, after: ast.Module) -> bool:

@@ -30,6 +30,7 @@ from cleaner_rl.purify.warrant.programs import (
     REPEATABLE,
     REPEATABLE_WORDS,
     SAME_PROGRAMS,
+    WANTED_OPTIONS,
 )
 from cleaner_rl.purify.warrant.python import python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
@@ -48,6 +49,7 @@ from cleaner_rl.purify.warrant.words import (
 ALIKE = 0.6
 CALLED_WRONGLY = (UNKNOWN_COMMAND, UNKNOWN_OPTION, SYNTAX)
 NO_SUCH_THING = (NO_SUCH_PATH, NO_SUCH_PACKAGE)
+KNOWN = READERS | CHECKERS | ALL_OR_NOTHING | REPEATABLE
 _PYTHON = re.compile(r"python[\d.]*")
 _SLIP = re.compile(r"\b(?:Reference|Syntax|Type|Name)Error\b|NoMethodError")
 _TRACEBACK = re.compile(r'Traceback \(most recent call last\)|^\s*File "/[^"\n]+", line \d+, in ', re.MULTILINE)
@@ -232,7 +234,9 @@ def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str) -> bool:
     """Return whether two simple commands run one program on the same things, but for what the program found wrong."""
     (program, words), (other, others) = program_of(old), program_of(new)
     if program != other and not any({program, other} <= each for each in SAME_PROGRAMS):
-        if not misspelt(program, other) and not ("/" in old[0] + new[0] and same_path(old[0], new[0])):
+        elsewhere = "/" in old[0] + new[0] and same_path(old[0], new[0])
+        # A known program that isn't installed is no slip.
+        if not elsewhere and (program in KNOWN or not misspelt(program, other)):
             return False
         return _split(words) == _split(others) or (_matched(words, others, told, program) is not None)
     if " ".join(new) in told and old[:2] == new[:2]:
@@ -240,6 +244,9 @@ def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str) -> bool:
     if program in LANGUAGES and SYNTAX.search(told) and f"{program}:" in told:
         kept = _operands(words)[-1:] == _operands(others)[-1:] or len(_operands(words)) < 2
         kept = kept and comparisons(" ".join(words)) == comparisons(" ".join(others))
+        kept = kept and not any(
+            len(each) > 2 or each.isdigit() for each in lost_and_new(*map(" ".join, (words, others)))[0]
+        )
         return kept and alike(" ".join(words), " ".join(others)) >= ALIKE
     return _matched(words, others, told, program) is not None
 
@@ -260,17 +267,32 @@ def _matched(words: tuple[str, ...], others: tuple[str, ...], told: str, program
     values = [each for each in come if _is_value_of(each, others, come_options)]
     if come and not (come == values and len(come) <= 2 and LACKING.search(told)) and come != [""]:
         return None
+    if not _same_options(gone_options, come_options, told, program):
+        return None
+    return True
+
+
+def _same_options(gone: list[str], come: list[str], told: str, program: str) -> bool:
+    """Return whether the options of a call come again, but for those that the program didn't know or asked for."""
     unknown = UNKNOWN_OPTION.search(told) is not None
-    for each in tuple(gone_options):
-        match = next((one for one in come_options if misspelt(each.strip("-"), one.strip("-"))), None)
-        if match is None and not (unknown and _is_named(each, told)):
-            return None
-        gone_options.remove(each)
-        if match is not None:
-            come_options.remove(match)
-        elif not come_options and program not in READERS:
-            return None  # what was asked for is dropped
-    return True if len(come_options) <= 2 else None
+    for each in gone:
+        name = each.strip("-")
+        match = next((one for one in come if misspelt(name, one.strip("-"))), None)
+        if match is None and unknown and _is_named(each, told):
+            match = next((one for one in come if _is_short_for(name, one.strip("-"), program)), None)
+        if match is None:
+            return False
+        come.remove(match)
+    asked = LACKING.search(told) is not None
+    return all(asked or _is_named(each, told) or each in WANTED_OPTIONS.get(program, ()) for each in come)
+
+
+def _is_short_for(name: str, other: str, program: str) -> bool:
+    """Return whether one option may be another's short or long form (`--output`, `-o`), or a reader's other letter."""
+    if len(name) == len(other) == 1:
+        return program in READERS
+    shorter, longer = sorted((name, other), key=len)
+    return longer.startswith(shorter)
 
 
 def _same_operand(old: str, new: str, told: str) -> bool:

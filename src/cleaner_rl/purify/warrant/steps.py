@@ -119,9 +119,9 @@ def _step(node: Node, joint: str, background: bool) -> Step:
 
 def _writes(node: Node, but: Node | None = None) -> Iterator[tuple[str, str]]:
     for each in _found(node, "file_redirect", but=but):
-        operator, target = re.match(r"(\d?&?>{1,2}\|?|<\S*)\s*(.*)", _text(each), re.DOTALL).groups()  # type: ignore[union-attr]
-        if ">" in operator and target not in ("/dev/null", "1", "2") and not target.startswith("&"):
-            yield (APPENDED if ">>" in operator else OVER), target
+        operator, _, target = _text(each).rpartition(">")
+        if ">" in _text(each) and target.strip() not in ("/dev/null", "1", "2") and not target.startswith("&"):
+            yield (APPENDED if operator.endswith(">") else OVER), target.strip("| ")
 
 
 def _found(node: Node, *kinds: str, but: Node | None = None) -> Iterator[Node]:
