@@ -18,7 +18,8 @@ it, or `keep`, with the reason.
     wrong_upper95  the upper bound of the share of wrong edits, with 95 % confidence (Clopper and Pearson)
 
 Without `--sandbox` nothing runs, as where `cleaner purify` has no sandbox. With it, records of Python alone are
-replayed after their repair, and a repair that gives something else is undone.
+replayed after their repair, and a repair that gives something else is undone. A record that the sandbox can't reproduce
+keeps what is warranted without a replay.
 """
 
 from __future__ import annotations
@@ -28,21 +29,18 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.record import save
-from cleaner_rl.logs import Cleaned, PurifySummary, Reading, clean, detect, read_record
+from cleaner_rl.logs import Cleaned, PurifySummary, Reading, clean, clean_to_replay, detect, read_record
 from cleaner_rl.purify import RepairConfig
-from cleaner_rl.purify.splice import splices
-from cleaner_rl.purify.warrant import Leftovers, unwarranted
 from cleaner_rl.replay import checker
-from cleaner_rl.tools import CallKind
-from cleaner_rl.trajectory import RepairMode, TextSpan, Trajectory, Turn
+from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 
 DATA = Path(__file__).parent / "data" / "log_edits"
-SETS = ("dev", "blind", "review")
+SETS = ("dev", "review", "blind")
 COUNTS = ("failures", "repairs", "edits", "right", "wrong", "missed")
 CONFIDENCE = 0.95
 Labels = dict[str, dict[str, Any]]
@@ -65,14 +63,6 @@ class Outcome(NamedTuple):
     """Why it is labelled so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How records are purified."""
-
-    rules: bool = False
-    sandbox: bool = False
-
-
 def records(name: str) -> list[dict[str, Any]]:
     """Return the labelled records of a set; none if it isn't there."""
     path = DATA / f"{name}.jsonl"
@@ -87,46 +77,26 @@ class Purified:
     form: str
     raw: Trajectory[TextSpan]
     cleaned: Cleaned[Any]
-    reasons: dict[int, str]
-    """By turn of the log why a failure was left alone."""
-
-    @property
-    def replayable(self) -> bool:
-        """Whether a sandbox can run its calls."""
-        return all(call.kind is CallKind.PYTHON for turn in self.raw.turns for call in turn.calls)
 
 
-def purified(record: dict[str, Any], settings: Settings) -> Purified:
-    """Purify one record, without a replay."""
+def purified(some: list[dict[str, Any]], sandbox: bool) -> list[Purified]:
+    """Purify records, with a replay in a sandbox or without."""
+    read = [_read(record) for record in some]
+    repair = clean_to_replay if sandbox else clean
+    cleaned = [repair(raw, RepairConfig()) for _, raw in read]
+    checked = checker()(cleaned, PurifySummary()) if sandbox else cleaned
+    return [
+        Purified(record, form, raw, Cleaned(raw, ()) if done is None else done)
+        for record, (form, raw), done in zip(some, read, checked, strict=True)
+    ]
+
+
+def _read(record: dict[str, Any]) -> tuple[str, Trajectory[TextSpan]]:
     log = {key: value for key, value in record.items() if key not in ("failures", "tool")}
     form = detect(log)
     if form is None:
         raise ValueError(f"{record['id']}: no log format reads this record")
-    raw = read_record(log, form, 0, Reading())
-    done = Purified(record, form, raw, clean(raw, RepairConfig()), {})
-    if settings.rules:
-        leftovers = Leftovers.REPLAYED if settings.sandbox and done.replayable else Leftovers.UNCHECKED
-        done = replace(done, cleaned=_by_rules(done.cleaned, leftovers, done.reasons))
-    return done
-
-
-def replayed(some: list[Purified], settings: Settings) -> list[Purified]:
-    """Replay what can be replayed.
-
-    A record that the sandbox can't reproduce even without edits is dropped by `cleaner purify`, so it has no edits.
-    With `--rules` it keeps those that need no replay.
-    """
-    chosen = [index for index, each in enumerate(some) if each.replayable]
-    checked = checker()([some[index].cleaned for index in chosen], PurifySummary())
-    done = list(some)
-    for index, cleaned in zip(chosen, checked, strict=True):
-        if cleaned is not None:
-            done[index] = replace(some[index], cleaned=cleaned)
-        elif settings.rules:
-            done[index] = purified(some[index].record, Settings(rules=True))
-        else:
-            done[index] = replace(some[index], cleaned=Cleaned(some[index].raw, ()))
-    return done
+    return form, read_record(log, form, 0, Reading())
 
 
 def outcomes(done: Purified) -> Iterator[Outcome]:
@@ -139,7 +109,7 @@ def outcomes(done: Purified) -> Iterator[Outcome]:
     taken = iter(ids)
     calls = [[next(taken) for _ in turn.calls] for turn in done.raw.turns]
     edited = _edited(done.cleaned.trajectory.turns)
-    reasons = {**_left_alone(done.cleaned), **done.reasons}
+    reasons = _left_alone(done.cleaned)
     for index, (turn, of_turn) in enumerate(zip(done.raw.turns, calls, strict=True)):
         labelled = [labels[each] for each in of_turn if each in labels]
         if index in edited and not labelled:
@@ -220,25 +190,6 @@ def _left_alone(cleaned: Cleaned[Any]) -> dict[int, str]:
     return reasons
 
 
-def _by_rules(cleaned: Cleaned[Any], leftovers: Leftovers, reasons: dict[int, str]) -> Cleaned[Any]:
-    """Return a trajectory with those of its edits alone that are warranted, and add why others are not."""
-    chains = [(turn,) if turn.edit is None else turn.edit.original for turn in cleaned.trajectory.turns]
-    raw = [turn for chain in chains for turn in chain]
-    turns: list[Turn[Any]] = []
-    position = 0
-    for chain in chains:
-        first = last = len(chain) - 1
-        later = raw[position + len(chain) :]
-        reason = None
-        while first and (reason := unwarranted(chain[first - 1], chain[last], later, leftovers)) is None:
-            first -= 1
-        reasons.update({position + index: f"unwarranted: {reason}" for index in range(first)})
-        position += len(chain)
-        spliced = next(splices(RepairMode.HINDSIGHT, chain[first:], RepairConfig())) if first < last else chain[last]
-        turns += (*chain[:first], spliced)
-    return Cleaned(replace(cleaned.trajectory, turns=tuple(turns)), ())
-
-
 def _edited(turns: Iterable[Turn[Any]]) -> dict[int, int]:
     """Return the turns of the log that repairs removed, each with the turn that stands for it."""
     removed: dict[int, int] = {}
@@ -255,23 +206,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--save", type=Path, help="also write the figures to this file")
-    parser.add_argument("--set", choices=SETS, action="append", help="score this set alone; all of them by default")
-    parser.add_argument("--rules", action="store_true", help="undo the edits that `purify.warrant` refuses")
+    parser.add_argument("--set", choices=(*SETS, "all"), default="all", help="score this set alone")
     parser.add_argument("--sandbox", action="store_true", help="replay records of Python in a sandbox")
     parser.add_argument("--failures", action="store_true", help="also print the failures that are wrong or missed")
     arguments = parser.parse_args()
-    settings = Settings(arguments.rules, arguments.sandbox)
-    data = {name: records(name) for name in arguments.set or SETS}
-    found: dict[str, list[Outcome]] = {}
-    for name, some in data.items():
-        done = [purified(record, settings) for record in some]
-        if some:
-            found[name] = [
-                each for one in (replayed(done, settings) if settings.sandbox else done) for each in outcomes(one)
-            ]
+    data = {name: records(name) for name in (SETS if arguments.set == "all" else (arguments.set,))}
+    found = {
+        name: [each for one in purified(some, arguments.sandbox) for each in outcomes(one)]
+        for name, some in data.items()
+        if some
+    }
     result = figures(found, sum(map(len, data.values())))
     if arguments.save:
-        save(arguments.save, result, {"rules": settings.rules, "sandbox": settings.sandbox})
+        save(arguments.save, result, {"sandbox": arguments.sandbox})
     if arguments.json:
         print(json.dumps(result))
         return

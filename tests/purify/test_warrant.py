@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner_rl.purify.warrant import Leftovers, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant import LaterReads, Leftovers, Unwarranted, unwarranted
 from cleaner_rl.purify.warrant.edits import edit_refusal
 from cleaner_rl.purify.warrant.other import other_refusal
-from cleaner_rl.purify.warrant.python import python_refusal
+from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.texts import misspelt, same_path
@@ -205,24 +205,30 @@ READS_X = "from statistics import mean\nprint(mean(x), max(x), min(x))"
     ],
 )
 def test_programs(failed: str, correction: str, told: str, reason: Unwarranted | None) -> None:
-    assert python_refusal(failed, correction, told, (), lasting=True) is reason
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
 
 
 def test_what_a_replay_looks_at_is_left_to_it() -> None:
-    assert python_refusal(LEAVES_X, READS_X, "NameError: name 'mean' is not defined", (), lasting=False) is None
+    assert (
+        python_refusal(LEAVES_X, READS_X, "NameError: name 'mean' is not defined", nothing_reads, lasting=False) is None
+    )
+
+
+def turn(code: str, status: Status, output: str, name: str = "bash", kind: CallKind = CallKind.SHELL) -> Turn[TextSpan]:
+    call = ToolCall(name, {"command": code}, code, 0, 0, None, kind)
+    return Turn(TextSpan(""), TextSpan(code), TextSpan(output), (call,), (ToolResult(status, output),))
 
 
 def test_a_name_that_a_later_program_reads_is_lost() -> None:
     failed = "total = sum(s) + len(s) + max(s)\nprint(Round(total))"
     correction = "print(round(sum(s) + len(s) + max(s)))"
     told = "NameError: name 'Round' is not defined"
-    assert python_refusal(failed, correction, told, ("print(s)",), lasting=True) is None
-    assert python_refusal(failed, correction, told, ("print(total)",), lasting=True) is CHANGED
-
-
-def turn(code: str, status: Status, output: str, name: str = "bash", kind: CallKind = CallKind.SHELL) -> Turn[TextSpan]:
-    call = ToolCall(name, {"command": code}, code, 0, 0, None, kind)
-    return Turn(TextSpan(""), TextSpan(code), TextSpan(output), (call,), (ToolResult(status, output),))
+    programs = ("print(total)", "print(s)", "print(")
+    reads = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs[:2]])
+    assert python_refusal(failed, correction, told, reads.after(1), lasting=True) is None
+    assert python_refusal(failed, correction, told, reads.after(0), lasting=True) is CHANGED
+    unknown = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs])
+    assert python_refusal(failed, correction, told, unknown.after(1), lasting=True) is CHANGED
 
 
 @pytest.mark.parametrize(
@@ -236,14 +242,14 @@ def turn(code: str, status: Status, output: str, name: str = "bash", kind: CallK
     ],
 )
 def test_a_turn_is_judged_by_its_calls(status: Status, output: str, name: str, reason: Unwarranted | None) -> None:
-    assert unwarranted(turn("lss", status, output), turn("ls", Status.OK, "a", name), []) is reason
+    assert unwarranted(turn("lss", status, output), turn("ls", Status.OK, "a", name)) is reason
 
 
 def test_what_a_program_printed_before_it_failed_has_to_be_printed_again() -> None:
     told = "['Rev']\nNameError: name 'lenn' is not defined"
     failed = turn("print(list(d)); print(lenn(d))", Status.ERROR, told, "python", CallKind.PYTHON)
     correction = turn("print(list(d)); print(len(d))", Status.OK, "1", "python", CallKind.PYTHON)
-    assert unwarranted(failed, correction, [], Leftovers.REPLAYED) is FINDING
+    assert unwarranted(failed, correction, leftovers=Leftovers.REPLAYED) is FINDING
 
 
 def test_words_of_the_call_in_a_message_are_not_the_tools() -> None:
@@ -255,4 +261,4 @@ def test_words_of_the_call_in_a_message_are_not_the_tools() -> None:
         Turn(TextSpan(""), TextSpan(""), TextSpan(text), (call,), (ToolResult(status, text),))
         for call, status, text in zip(calls, (Status.ERROR, Status.OK), (told, "edited"), strict=True)
     )
-    assert unwarranted(failed, correction, []) is None
+    assert unwarranted(failed, correction) is None

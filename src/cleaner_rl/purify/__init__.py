@@ -24,7 +24,6 @@ from cleaner_rl.purify.hindsight import (
     apply_purification,
     hindsight,
     left_alone,
-    note_stale,
 )
 from cleaner_rl.purify.replay import (
     ExecuteCall,
@@ -77,7 +76,6 @@ __all__ = [
     "hindsight",
     "left_alone",
     "logprob_gap",
-    "note_stale",
     "refuse_wide_gaps",
     "repair",
     "replay",

@@ -60,11 +60,11 @@ class RepairConfig:
     anything above 1 always replaces."""
     measure: str = "difflib"
     """How similarity is measured; see `similarity`."""
-    min_similarity: float = 0.3
-    """Below this similarity hindsight takes the later call for another one, and leaves the failure alone. SAAR asks for
-    a correction and takes what comes, as in the paper."""
     refuse_stale: bool = False
     """Refuse a replacement whose reasoning mentions the error that it removes. Off, as in the paper: it is reported."""
+    min_similarity: float = 0.3
+    """On logs, a later call that is less similar than this is taken for another one, and the failure is left alone. In
+    training every verified correction is taken, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,53 +3,47 @@
 The rollout goes through its errors within its normal budget, and nothing is sampled for the repair. The same function
 serves training and logs that already exist. The edit keeps what a repair takes out, so `undo` gives the original back.
 
-The correction is the first turn after the failures whose calls are all ok. That it corrects *them* has to be shown:
-`warrant` decides it by what the calls do, and similarity by what they look like. What can't be shown is left alone.
+The correction is the first turn after the failures whose calls are all ok. On logs it has to be shown that it corrects
+*them*: `warrant` decides it by what the calls do, and similarity by what they look like. In training, where every
+method was measured without these rules, it is assumed.
 
-Limits: on a stateful tool a failed Python program may have left something behind that later calls need. Where the
-caller replays the result (`verify_by_replay`), that finds it; elsewhere a repair is made only if the text of the
-programs shows that nothing is lost.
+Limits: on a stateful tool a failed program may have left something behind that later calls need. A replay
+(`verify_by_replay`) finds it. On logs that nobody replays, a repair is made only if the text of the programs shows that
+nothing is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic
 
 from cleaner_rl.purify.config import PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.purify.coverage import covers
-from cleaner_rl.purify.similarity import similarity
+from cleaner_rl.purify.similarity import Similarity, similarity
 from cleaner_rl.purify.splice import splices
 from cleaner_rl.purify.stale import later_mentions
-from cleaner_rl.purify.warrant import Leftovers, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant import LaterReads, Leftovers, ReadsLater, Unwarranted, unwarranted
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Edit, RepairMode, S, Trajectory, Turn, cut_before_repairs
 
 
 class Reason(StrEnum):
-    """Why a failed turn was left alone, that is, not repaired."""
+    """Why a failed turn was left alone, that is, not repaired, where it isn't `Unwarranted`."""
 
     UNCORRECTED = "uncorrected"
     """No turn with working calls follows before the model turns to something else or stops."""
     PARTIAL = "partial"
     """Some of its calls worked, and the correction doesn't run them again: a repair would lose their results."""
-    DISSIMILAR = "dissimilar"
-    """The later call is less similar than `min_similarity`."""
-    OTHER_PURPOSE = Unwarranted.OTHER_PURPOSE.value
-    CHANGED = Unwarranted.CHANGED.value
-    FINDING = Unwarranted.FINDING.value
-    DENIED = Unwarranted.DENIED.value
-    BYPASS = Unwarranted.BYPASS.value
-    UNREADABLE = Unwarranted.UNREADABLE.value
-    """These six are explained at `Unwarranted`."""
     STALE = "stale"
     """The correction's reasoning mentions the error, and the config refuses that."""
     UNSUCCESSFUL = "unsuccessful"
     """The task was not solved, and the config leaves such trajectories as they are."""
     UNDONE = "undone"
     """A replay of the repaired trajectory gave something else, so the repair was undone."""
+    UNPROVEN = "unproven"
+    """No replay could prove the repair, and only proven ones were wanted."""
     UNUSABLE = "unusable"
     """The trajectory ended in a fault or was dropped, and is not to be used at all."""
 
@@ -60,7 +54,7 @@ class LeftAlone:
 
     turn: int
     """Its index in the repaired trajectory."""
-    reason: Reason
+    reason: Reason | Unwarranted
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +68,19 @@ class Purified(Generic[S]):
 def hindsight(
     trajectory: Trajectory[S],
     config: RepairConfig,
-    leftovers: Leftovers = Leftovers.UNCHECKED,
-    later: Sequence[Turn[S]] = (),
+    leftovers: Leftovers | None = None,
+    borders: Collection[int] = frozenset(),
 ) -> Purified[S]:
-    """Repair every failed turn that the model itself corrected later in the trajectory, where that is warranted.
+    """Repair every failed turn that the model itself corrected later in the trajectory.
 
     Re-score last: a trajectory that was re-scored already is refused with a ValueError.
 
     Args:
-        trajectory: The trajectory, or a stretch of one.
+        trajectory: The trajectory.
         config: How a correction enters the history.
-        leftovers: What may be left of a failed Python program, and whether the caller replays the result.
-        later: Turns that follow the stretch.
+        leftovers: For logs: what may be left of a failed Python program. Repairs are then made only where they are
+            warranted (see `unwarranted`). None: every correction is taken, as in training.
+        borders: Turns after which a correction no longer counts for the failures before it.
 
     Examples:
         >>> from dataclasses import replace
@@ -110,24 +105,24 @@ def hindsight(
         return Purified(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
+    reads = LaterReads(trajectory.turns)
     position = 0
     while position < len(trajectory.turns):
-        chain = _chain(trajectory.turns, position)
+        chain = _chain(trajectory.turns, position, borders)
         position += len(chain)
-        chain, reason = _repaired(chain, (*trajectory.turns[position:], *later), config, leftovers)
+        warrant = None if leftovers is None else _Warrant(config, leftovers, reads.after(position))
+        chain, reason = _repaired(chain, config, warrant)
         left += left_alone(chain, reason, len(turns))
         turns += chain
-    return Purified(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
+    return Purified(replace(trajectory, turns=tuple(_note_stale(turns))), tuple(left))
 
 
-def left_alone(turns: Sequence[Turn[S]], reason: Reason, first: int = 0) -> tuple[LeftAlone, ...]:
+def left_alone(turns: Sequence[Turn[S]], reason: Reason | Unwarranted, first: int = 0) -> tuple[LeftAlone, ...]:
     """Return each failed turn as left alone for this reason; `first` is the index of the first of these turns."""
     return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 
 
-def apply_purification(
-    trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode, leftovers: Leftovers = Leftovers.UNCHECKED
-) -> Trajectory[S]:
+def apply_purification(trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode) -> Trajectory[S]:
     """Return the trajectory to train on, once it is graded, by the config's `scope` and the repair mode.
 
     With the scope `successful`, a rollout that did not solve its task is not repaired. After SAAR it is cut after its
@@ -145,52 +140,64 @@ def apply_purification(
             raise ValueError("scope='successful' needs graded trajectories; set `success` first")
         if not trajectory.success:
             return cut_before_repairs(trajectory)
-    return trajectory if mode is RepairMode.SAAR else hindsight(trajectory, config.repair, leftovers).trajectory
+    return trajectory if mode is RepairMode.SAAR else hindsight(trajectory, config.repair).trajectory
 
 
-def _chain(turns: tuple[Turn[S], ...], start: int) -> tuple[Turn[S], ...]:
+def _chain(turns: tuple[Turn[S], ...], start: int, borders: Collection[int]) -> tuple[Turn[S], ...]:
     """Return one turn that did not fail; or failures in a row, with the turn after them if that one works."""
     end = start
     while end < len(turns) and turns[end].failed:
         end += 1
+        if end - 1 in borders:
+            return turns[start:end]
     if end == start or (end < len(turns) and turns[end].verified):
         end += 1
     return turns[start:end]
 
 
+@dataclass(frozen=True, slots=True)
+class _Warrant:
+    """What a repair is judged by."""
+
+    config: RepairConfig
+    leftovers: Leftovers
+    reads_later: ReadsLater
+
+    def refusal(self, failed: Turn[S], correction: Turn[S]) -> Unwarranted | Similarity:
+        """Return why a correction may not stand for a failed turn; their similarity if it may."""
+        if (reason := unwarranted(failed, correction, self.reads_later, self.leftovers)) is not None:
+            return reason
+        alike = similarity(failed.code, correction.code, self.config.measure)
+        return Unwarranted.DISSIMILAR if alike.value < self.config.min_similarity else alike
+
+
 def _repaired(
-    chain: tuple[Turn[S], ...], later: Sequence[Turn[S]], config: RepairConfig, leftovers: Leftovers
-) -> tuple[tuple[Turn[S], ...], Reason]:
+    chain: tuple[Turn[S], ...], config: RepairConfig, warrant: _Warrant | None
+) -> tuple[tuple[Turn[S], ...], Reason | Unwarranted]:
     """Return the chain with as many of its last failures repaired as can be, and why the others stay."""
     correction = chain[-1]
     if not correction.verified:
         return chain, Reason.UNCORRECTED
     last = first = len(chain) - 1
-    reason: Reason | None = None
-    while first and reason is None:
-        reason = _refusal(chain[first - 1], correction, later, config, leftovers)
-        first -= reason is None
+    reason: Reason | Unwarranted = Reason.PARTIAL
+    alike: Similarity | None = None
+    while first and covers(correction, chain[first - 1], rolled_back=False):
+        if warrant is not None:
+            found = warrant.refusal(chain[first - 1], correction)
+            if isinstance(found, Unwarranted):
+                reason = found
+                break
+            alike = found
+        first -= 1
     if first == last:
-        return chain, reason or Reason.PARTIAL
-    turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config))
+        return chain, reason
+    turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config, alike))
     if config.refuse_stale and turn.edit is not None and turn.edit.stale:
         return chain, Reason.STALE
-    return (*chain[:first], turn), reason or Reason.PARTIAL
+    return (*chain[:first], turn), reason
 
 
-def _refusal(
-    failed: Turn[S], correction: Turn[S], later: Sequence[Turn[S]], config: RepairConfig, leftovers: Leftovers
-) -> Reason | None:
-    """Return why a correction may not stand for a failed turn; None if it may."""
-    if not covers(correction, failed, rolled_back=False):
-        return Reason.PARTIAL
-    if (why := unwarranted(failed, correction, later, leftovers)) is not None:
-        return Reason(why.value)
-    alike = similarity(failed.code, correction.code, config.measure)
-    return Reason.DISSIMILAR if alike.value < config.min_similarity else None
-
-
-def note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
+def _note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
     """Add to each edit the words of *later* turns that mention its errors: these turns were sampled after them."""
     later = later_mentions([turn.reasoning.text for turn in turns], [_taken_away(turn.edit) for turn in turns])
     noted = []

@@ -17,12 +17,14 @@ Limits: English words of widely used tools. What can't be parsed or isn't known 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 from cleaner_rl.purify.warrant.edits import edit_refusal
 from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS, other_refusal
-from cleaner_rl.purify.warrant.python import python_refusal
+from cleaner_rl.purify.warrant.python import ANY, ReadsLater, names_read, nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
@@ -30,35 +32,60 @@ from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import S, Turn
 
-__all__ = ["Leftovers", "Unwarranted", "unwarranted"]
+__all__ = ["LaterReads", "Leftovers", "ReadsLater", "Unwarranted", "unwarranted"]
 
 PROGRAMS = {CallKind.PYTHON, CallKind.SHELL}
 STOPPED = {Status.TIMEOUT, Status.MEMORY, Status.OUTPUT_LIMIT}
 
 
 class Leftovers(StrEnum):
-    """Says what may be left of a failed Python program, and who looks at it."""
+    """Says who looks at what a failed Python program may have left behind."""
 
-    NONE = "none"
-    """Every call starts from nothing."""
     REPLAYED = "replayed"
-    """State lasts from call to call, and the caller replays the repaired trajectory."""
+    """The caller replays the repaired trajectory, which shows whether something is missing."""
     UNCHECKED = "unchecked"
-    """State lasts, and nobody replays."""
+    """Nobody: the text of the programs has to show it."""
+
+
+class LaterReads:
+    """Finds out which names later Python programs of a trajectory read. It looks at them when it is first asked."""
+
+    def __init__(self, turns: Sequence[Turn[Any]]) -> None:
+        self._turns = turns
+        self._last: dict[str, int] | None = None
+        """By name the last turn that reads it; by `ANY` the last one that can't be parsed."""
+
+    def after(self, position: int) -> ReadsLater:
+        """Return a function that says whether a turn at this position or later may read one of some names."""
+        return partial(self._reads, position)
+
+    def _reads(self, position: int, names: Collection[str]) -> bool:
+        if self._last is None:
+            self._last = {
+                name: index
+                for index, turn in enumerate(self._turns)
+                for call in turn.calls
+                if call.kind is CallKind.PYTHON
+                for name in names_read(call.code)
+            }
+        last = self._last
+        return any(last.get(name, -1) >= position for name in (*names, ANY)) if names else False
 
 
 def unwarranted(
-    failed: Turn[S], correction: Turn[S], later: Sequence[Turn[S]], leftovers: Leftovers = Leftovers.UNCHECKED
+    failed: Turn[S],
+    correction: Turn[S],
+    reads_later: ReadsLater = nothing_reads,
+    leftovers: Leftovers = Leftovers.UNCHECKED,
 ) -> Unwarranted | None:
     """Return why a correction may not stand for a failed turn; None if the repair is warranted.
 
     Args:
         failed: A turn with at least one failed call.
         correction: A later turn whose calls all worked.
-        later: The turns after the correction.
-        leftovers: What may be left of a failed Python program, and who looks at it.
+        reads_later: Says whether a program after the correction may read one of some names (see `LaterReads`).
+        leftovers: Who looks at what a failed Python program may have left behind.
     """
-    programs = [call.code for turn in later for call in turn.calls if call.kind is CallKind.PYTHON]
     printed = {line for result in correction.results for line in _lines(result.output)}
     for index, (call, result) in enumerate(zip(failed.calls, failed.results, strict=False)):
         if not result.failed:
@@ -68,7 +95,7 @@ def unwarranted(
         told = words_of(result)
         if len(failed.calls) == 1 and failed.observation is not None:
             told = f"{failed.observation.text}\n{told}"  # with the frames of a traceback
-        reasons = [_of_call(call, result, told, each, programs, leftovers) for each in candidates]
+        reasons = [_of_call(call, result, told, each, reads_later, leftovers) for each in candidates]
         if None not in reasons:
             return reasons[0]
         if call.kind is CallKind.PYTHON and not printed.issuperset(_lines(result.output)):
@@ -77,7 +104,7 @@ def unwarranted(
 
 
 def _of_call(
-    call: ToolCall, result: ToolResult, told: str, correction: ToolCall, later: Sequence[str], leftovers: Leftovers
+    call: ToolCall, result: ToolResult, told: str, correction: ToolCall, reads_later: ReadsLater, leftovers: Leftovers
 ) -> Unwarranted | None:
     if result.status is Status.REFUSED or result.status in STOPPED:
         return Unwarranted.DENIED
@@ -92,7 +119,8 @@ def _of_call(
     if call.kind is not correction.kind:
         return Unwarranted.OTHER_PURPOSE
     if call.kind is CallKind.PYTHON:
-        return python_refusal(call.code, correction.code, told, later, lasting=leftovers is Leftovers.UNCHECKED)
+        lasting = leftovers is Leftovers.UNCHECKED
+        return python_refusal(call.code, correction.code, told, reads_later, lasting=lasting)
     if DENIAL.search(own) or LIMIT.search(own):
         return Unwarranted.DENIED
     if call.kind is CallKind.SHELL:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
 
+ReadsLater: TypeAlias = Callable[[Collection[str]], bool]
+"""Says whether a program that comes later may read one of some names."""
 PURE_MODULES = frozenset(
     {
         *("math", "cmath", "statistics", "itertools", "functools", "operator", "collections", "re", "json", "string"),
@@ -157,9 +160,7 @@ def effects(tree: ast.Module) -> set[str]:
     return found
 
 
-def lost_state(
-    before: ast.Module, after: ast.Module, told: str, line: int | None, later: Sequence[ast.Module | None]
-) -> bool:
+def lost_state(before: ast.Module, after: ast.Module, told: str, line: int | None, reads_later: ReadsLater) -> bool:
     """Return whether a program may have left something behind that its correction doesn't leave again.
 
     Args:
@@ -167,7 +168,7 @@ def lost_state(
         after: Its correction.
         told: What the tool said of the failure.
         line: The line that failed; None if nobody knows, which may be any.
-        later: Programs that ran after the correction; None for one that can't be read.
+        reads_later: Says whether a program after the correction may read one of some names.
     """
     known = _Known(frozenset(missing_names(told)))
     bound: set[str] = set()
@@ -181,12 +182,7 @@ def lost_state(
         known.learn(statement)
         bound |= set(bound_names(statement))
     lost = bound - {name for statement in after.body for name in bound_names(statement)}
-    read = _unbound_reads(after.body)
-    for tree in later:
-        if tree is None:
-            return bool(lost)
-        read |= _unbound_reads(tree.body)
-    return bool(lost & read)
+    return bool(lost & unbound_reads(after.body)) or reads_later(lost)
 
 
 def missing_names(told: str) -> Iterator[str]:
@@ -391,7 +387,7 @@ def bound_names(statement: ast.AST) -> Iterator[str]:
             yield node.name
 
 
-def _unbound_reads(statements: list[ast.stmt]) -> set[str]:
+def unbound_reads(statements: list[ast.stmt]) -> set[str]:
     """Return the names that are read before the program itself has bound them."""
     bound: set[str] = set()
     read: set[str] = set()

@@ -11,14 +11,23 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
 from functools import lru_cache
 
-from cleaner_rl.purify.warrant.effects import bound_names, effects, lost_state, missing_names
+from cleaner_rl.purify.warrant.effects import (
+    ReadsLater,
+    bound_names,
+    effects,
+    lost_state,
+    missing_names,
+    unbound_reads,
+)
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
 
+ANY = "*"
+"""Stands for every name, where nobody knows which ones a program reads."""
 COVERED = 0.6
 """Of the failed program's words, the share that has to come again."""
 SYNTAX_COVERED = 0.9
@@ -60,7 +69,7 @@ _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d
 
 
 def python_refusal(
-    failed: str, correction: str, told: str, later: Sequence[str], *, lasting: bool
+    failed: str, correction: str, told: str, reads_later: ReadsLater, *, lasting: bool
 ) -> Unwarranted | None:
     """Return why one program may not stand for another that failed with the words `told`; None if it may.
 
@@ -68,7 +77,7 @@ def python_refusal(
         failed: The program that failed.
         correction: The one that is to take its place.
         told: What the tool said of the failure.
-        later: Programs that ran after the correction.
+        reads_later: Says whether a program after the correction may read one of some names.
         lasting: Whether what a failed program left behind lasts, and nobody checks by a replay that it wasn't needed.
     """
     raised = exception_type(told)
@@ -94,9 +103,20 @@ def python_refusal(
     done = effects(before) | set(missing_names(told))
     if any(not any(misspelt(each, other) or other.startswith(each) for other in done) for each in effects(after)):
         return Unwarranted.OTHER_PURPOSE
-    if lasting and lost_state(before, after, told, _first_line(told), [_tree(each) for each in later]):
+    if lasting and lost_state(before, after, told, _first_line(told), reads_later):
         return Unwarranted.CHANGED
     return None
+
+
+def nothing_reads(_: Collection[str]) -> bool:
+    """Say that no later program reads any of some names: there is none."""
+    return False
+
+
+def names_read(program: str) -> Collection[str]:
+    """Return the names that a program reads before it has bound them; `ANY` if it can't be parsed."""
+    tree = _tree(program)
+    return (ANY,) if tree is None else unbound_reads(tree.body)
 
 
 def exception_type(told: str) -> str:
@@ -154,8 +174,9 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
         return False
     if _operators(before) - _operators(after):
         return False
-    if not all(any(_is_name_for(each, other) for other in found) for each in missing_names(told)):
-        return False
+    for name in missing_names(told):
+        if not any(_is_name_for(name, other) for other in found) and not _is_written_out(before, after, name):
+            return False
     values, others = _values(before), _values(after)
     come = list((others - values).elements())
     for each in (values - others).elements():
@@ -171,6 +192,19 @@ def _is_name_for(missing: str, other: str) -> bool:
     """Return whether a name that wasn't there is another one with a slip, or longer or shorter than it is."""
     shorter, longer = sorted((missing.lower().replace("_", ""), other.lower().replace("_", "")), key=len)
     return misspelt(missing, other) or (len(shorter) > 2 and longer.startswith(shorter))
+
+
+def _is_written_out(before: object, after: object, name: str) -> bool:
+    """Return whether two programs are the same but for numbers in the place of a variable that wasn't there."""
+    if isinstance(before, ast.Name) and before.id == name:
+        return isinstance(after, ast.Constant) and isinstance(after.value, int | float)
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, ast.AST) and isinstance(after, ast.AST):
+        return all(_is_written_out(getattr(before, each), getattr(after, each), name) for each in before._fields)
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(_is_written_out, before, after, [name] * len(before)))
+    return before == after
 
 
 def _is_slip(option: str, after: ast.Module) -> bool:

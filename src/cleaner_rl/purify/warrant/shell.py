@@ -32,7 +32,7 @@ from cleaner_rl.purify.warrant.programs import (
     SAME_PROGRAMS,
     WANTED_OPTIONS,
 )
-from cleaner_rl.purify.warrant.python import python_refusal
+from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.steps import APPENDED, OVER, Step, program_of, steps
@@ -151,13 +151,13 @@ def _document_refusal(pair: Pair, told: str) -> Unwarranted | None:
     if not all(_repeatable(each) for each in pair.ran if each not in run):
         return Unwarranted.CHANGED
     if not wrong.writes and not run and _PYTHON.fullmatch(wrong.program):
-        return python_refusal(wrong.document, right.document, told, (), lasting=True)
+        return python_refusal(wrong.document, right.document, told, nothing_reads, lasting=True)
     targets = [path for how, path in wrong.writes if how == OVER]
     if wrong.program != "cat" or len(targets) != 1 or len(run) != 1 or targets[0] not in run[0].text.split():
         return Unwarranted.CHANGED
     # The program's own frames are those of a file here.
     own = re.sub(rf'File "[^"\n]*{re.escape(targets[0].rpartition("/")[2])}"', 'File "<stdin>"', told)
-    return python_refusal(wrong.document, right.document, own, (), lasting=True)
+    return python_refusal(wrong.document, right.document, own, nothing_reads, lasting=True)
 
 
 def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
@@ -208,7 +208,7 @@ def _inner_refusal(old: tuple[str, ...], new: tuple[str, ...], told: str) -> Jud
     if code is not None and corrected is not None:
         if _PYTHON.fullmatch(program):
             own = told.replace('"<string>"', '"<stdin>"')
-            return Judged(python_refusal(code, corrected, own, (), lasting=True))
+            return Judged(python_refusal(code, corrected, own, nothing_reads, lasting=True))
         if program in ("bash", "sh"):
             return Judged(shell_refusal(code, corrected, told))
         if any(lost_and_new(code, corrected)) or OUTWARD_WORDS.search(code):
