@@ -22,14 +22,12 @@ from cleaner_rl.logs import (
     PurifySettings,
     PurifySummary,
     RayError,
-    Repair,
     SftKind,
     Stage,
     WorkerKilledError,
     purify,
 )
 from cleaner_rl.purify import PurifyScope, Reason
-from cleaner_rl.trajectory import Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.logs.cases import CASES
 from tests.logs.rendering import openai
@@ -51,14 +49,12 @@ class Undoes:
     def options(self) -> dict[str, Any]:
         return {"marked": self.marked}
 
-    def __call__(
-        self, trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /
-    ) -> list[Cleaned[Any]]:
-        summary.replayed["looked at"] += len(trajectories)
-        return [repair(each, replayed=True).undone(each, Reason.UNPROVEN) for each in trajectories]
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
+        summary.replayed["looked at"] += len(cleaned)
+        return [each.undone(Reason.UNPROVEN) for each in cleaned]
 
 
-def dies(trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /) -> list[Cleaned[Any]]:
+def dies(cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []
 

@@ -14,7 +14,7 @@ from cleaner_rl.logs import PurifyResult, PurifySettings, PurifySummary, SftKind
 from cleaner_rl.logs.examples import EditExample
 from cleaner_rl.logs.report import REASONS, VERDICTS
 from cleaner_rl.logs.summary import total
-from cleaner_rl.purify import Reason, ReplayVerdict
+from cleaner_rl.purify import Reason, ReplayVerdict, Unwarranted
 from tests.logs.cases import Call, Case, Step, py, raised
 from tests.logs.rendering import openai
 
@@ -141,5 +141,5 @@ def test_without_a_dry_run_there_must_be_a_folder(tmp_path: Path) -> None:
 
 
 def test_every_reason_and_every_verdict_has_words() -> None:
-    assert REASONS.keys() == set(Reason)
+    assert REASONS.keys() == {*Reason, *Unwarranted}
     assert VERDICTS.keys() == {*map(str, ReplayVerdict), "undone"}

@@ -109,8 +109,8 @@ FINE = (
     Step("Right.", (py("print(1 + 1)", "2"),)),
 )
 NEEDED = (
-    Step("I set.", (py("y = 1\nprint(z)", raised("NameError: name 'z' is not defined", 2)),)),
-    Step("I print.", (py("y = y\nprint(y)", "1"),)),
+    Step("I set.", (py("y = list()\nprint(Max(0, 3, 4, len(y)))", raised("NameError: name 'Max' is not defined", 2)),)),
+    Step("I print.", (py("print(max(0, 3, 4, len(y)))", "4"),)),
 )
 """The correction needs what the failed cell did before it raised, which a notebook keeps."""
 REPLAYED = {

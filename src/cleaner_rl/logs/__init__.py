@@ -19,7 +19,7 @@ Limits: text trajectories only, since logs have no tokens. What a format can't r
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
 """
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import DamagedError, LogError, PurifyError
 from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
 from cleaner_rl.logs.examples import EditExample
@@ -35,7 +35,7 @@ from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.sft import SftKind, UnsureTurns
 from cleaner_rl.logs.summary import PurifySummary, ToolCounts
-from cleaner_rl.logs.work import Check, PurifySettings, Repair
+from cleaner_rl.logs.work import Check, PurifySettings
 
 __all__ = [
     "LOG_ADAPTERS",
@@ -62,7 +62,6 @@ __all__ = [
     "RayError",
     "Reading",
     "Record",
-    "Repair",
     "ResultPlaces",
     "SftKind",
     "Stage",
@@ -71,6 +70,7 @@ __all__ = [
     "UnsureTurns",
     "WorkerKilledError",
     "clean",
+    "clean_to_replay",
     "detect",
     "log_format",
     "log_format_names",

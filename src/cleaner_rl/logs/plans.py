@@ -138,6 +138,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
         "threshold": repair.threshold,
         "measure": repair.measure,
         "refuse_stale": repair.refuse_stale,
+        "min_similarity": repair.min_similarity,
         "scope": settings.scope.value,
         "sft": None if settings.sft is None else settings.sft.value,
         "clean_only": settings.clean_only,

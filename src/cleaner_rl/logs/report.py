@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cleaner_rl.logs.examples import EditExample, in_turns
 from cleaner_rl.logs.plans import LogFile
 from cleaner_rl.logs.summary import ByTool, PurifySummary
-from cleaner_rl.purify import Reason, ReplayVerdict
+from cleaner_rl.purify import Reason, ReplayVerdict, Unwarranted
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import RepairKind
 
@@ -16,7 +16,7 @@ EXAMPLES = 3
 FILES = 20
 """Logs that a dry run lists."""
 COLUMNS = ("calls", "failed", "repaired", "left alone", "unsure")
-REASONS = {
+REASONS: Mapping[str, str] = {
     Reason.UNCORRECTED: "no working call of the same tool follows before the agent goes on or somebody speaks",
     Reason.PARTIAL: "some calls of the turn worked, and the correction does not run them again",
     Reason.STALE: "the correction's reasoning mentions the error (--refuse-stale)",
@@ -24,6 +24,7 @@ REASONS = {
     Reason.UNDONE: "with the repair, a replay gives other results",
     Reason.UNPROVEN: "no replay could prove the repair (--only-proven)",
     Reason.UNUSABLE: "the trajectory ended in a fault of the infrastructure",
+    **{each: each.words for each in Unwarranted},
 }
 VERDICTS = {
     ReplayVerdict.SAME.value: "proven: every call gives the recorded result",
@@ -105,8 +106,7 @@ def _refused(tools: ByTool) -> Iterator[str]:
     for tool in CallKind:
         reasons = tools[tool.value].left_alone if tool.value in tools else Counter[str]()
         for reason, count in reasons.most_common():
-            why = REASONS.get(Reason(reason))
-            yield f"  {tool.value:8}{count:>7,}  {reason}{'' if why is None else f': {why}'}"
+            yield f"  {tool.value:8}{count:>7,}  {reason}: {REASONS[reason]}"
 
 
 def _examples(examples: Sequence[EditExample]) -> Iterator[str]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.messages import Unreadable
@@ -32,24 +31,15 @@ NUMBER_BITS = 20
 PIECE_BYTES = 8 << 20
 
 
-class Repair(Protocol):
-    """Repairs a trajectory by the settings of a run."""
-
-    def __call__(self, trajectory: Trajectory[Any], /, *, replayed: bool) -> Cleaned[Any]:
-        """Return the repaired trajectory. `replayed`: the caller replays it, and undoes what a replay refutes."""
-        ...
-
-
 class Check(Protocol):
-    """Repairs trajectories and decides which repairs stay, for example by a replay of their calls.
+    """Decides which repairs of trajectories stay before they are written, for example by a replay of their calls.
 
     It may count in the summary. It is pickled to reach other processes. If it has a method `options`, what that returns
-    is kept in plan.json and must be the same when a run goes on.
+    is kept in plan.json and must be the same when a run goes on. If it has `replays`, and that is true, it also gets
+    repairs that only a replay can warrant; where it can't replay one of these it has to return `Cleaned.unreplayed`.
     """
 
-    def __call__(
-        self, trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /
-    ) -> Sequence[Cleaned[Any]]:
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> Sequence[Cleaned[Any]]:
         """Return each trajectory as it may be used."""
         ...
 
@@ -110,7 +100,7 @@ def run_unit(
     """
     summary = PurifySummary()
     number = unit.number << NUMBER_BITS
-    repair = partial(_clean, settings)
+    replayed = getattr(check, "replays", False)
     with ExitStack() as stack:
         store = None if folder is None else stack.enter_context(ParquetWriter(folder / "store"))
         sft = None
@@ -121,10 +111,9 @@ def run_unit(
             try:
                 with _sink(piece, folder if settings.same else None) as sink:
                     for chunk, trajectories in _read(piece, form, settings.reading, number):
-                        if check is None:
-                            cleaned: Sequence[Cleaned[Any]] = [repair(each, replayed=False) for each in trajectories]
-                        else:
-                            cleaned = check(trajectories, repair, summary)
+                        cleaned: Sequence[Cleaned[Any]] = [_clean(each, settings, replayed) for each in trajectories]
+                        if check is not None:
+                            cleaned = check(cleaned, summary)
                         for before, after in zip(trajectories, cleaned, strict=True):
                             summary.add(before, after)
                         outputs.write(chunk, cleaned, number, sink)
@@ -194,7 +183,7 @@ def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int,
         with suppress(DamagedError):
             for _, trajectories in _read(piece, form, settings.reading, number):
                 for trajectory in trajectories:
-                    yield number, _clean(settings, trajectory, replayed=False).trajectory
+                    yield number, _clean(trajectory, settings).trajectory
                     number += 1
 
 
@@ -237,12 +226,12 @@ def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajec
     return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: record.reason, "record": record.text}))
 
 
-def _clean(settings: PurifySettings, trajectory: Trajectory[Any], *, replayed: bool) -> Cleaned[Any]:  # noqa: ARG001
+def _clean(trajectory: Trajectory[Any], settings: PurifySettings, replayed: bool = False) -> Cleaned[Any]:
     if settings.repair is None:
         return Cleaned(trajectory, ())
     if settings.scope is PurifyScope.SUCCESSFUL and not _solved(trajectory):
         return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNSUCCESSFUL))
-    return clean(trajectory, settings.repair)
+    return clean_to_replay(trajectory, settings.repair) if replayed else clean(trajectory, settings.repair)
 
 
 def _solved(trajectory: Trajectory[Any]) -> bool:

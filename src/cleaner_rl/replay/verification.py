@@ -8,13 +8,13 @@ it when it is used.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner_rl.logs import Cleaned, PurifySummary, Repair
+from cleaner_rl.logs import Cleaned, PurifySummary
 from cleaner_rl.purify import Reason, ReplayVerdict
 from cleaner_rl.replay.settings import (
     NOT_REPLAYABLE,
@@ -24,7 +24,7 @@ from cleaner_rl.replay.settings import (
     needs_sandbox,
 )
 from cleaner_rl.tools import ToolResult
-from cleaner_rl.trajectory import Key, Trajectory
+from cleaner_rl.trajectory import Key
 from cleaner_rl.trajectory.store import read
 
 TOGETHER = 64
@@ -141,6 +141,11 @@ class ReplayCheck:
     settings: ReplaySettings
     only_proven: bool = False
 
+    @property
+    def replays(self) -> bool:
+        """Tell `logs.purify` that repairs are proven here."""
+        return True
+
     def options(self) -> dict[str, Any]:
         """Return the settings that decide a verdict, for plan.json."""
         settings = self.settings
@@ -150,42 +155,45 @@ class ReplayCheck:
             "text_match": settings.text_match.value,
         }
 
-    def __call__(
-        self, trajectories: Sequence[Trajectory[Any]], repair: Repair, summary: PurifySummary, /
-    ) -> list[Cleaned[Any]]:
-        """Repair the trajectories and replay those that changed; return each as it may be used."""
-        from cleaner_rl.replay.replayer import replayer_of, unreplayable
-
-        reasons = [unreplayable(each) for each in trajectories]
-        cleaned = [repair(each, replayed=not why) for each, why in zip(trajectories, reasons, strict=True)]
-        repaired = [index for index, each in enumerate(cleaned) if _is_repaired(each, trajectories[index])]
-        found = {index: ReplayOutcome(NOT_REPLAYABLE, reason=reasons[index] or "") for index in repaired}
-        if run := [index for index in repaired if reasons[index] is None]:
-            replayer = replayer_of(self.settings)
-            found |= zip(run, replayer.replay_all([cleaned[index].trajectory for index in run]), strict=True)
-            wrong = [index for index in run if found[index].verdict == ReplayVerdict.DIFFERENT]
-            again = replayer.replay_all([trajectories[index] for index in wrong])
-            found |= {
-                index: ReplayOutcome(UNDONE)
-                for index, each in zip(wrong, again, strict=True)
-                if each.verdict == ReplayVerdict.SAME
-            }
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
+        """Replay the trajectories that were repaired; return each as it may be used."""
+        done = list(cleaned)
+        tried = {index: each for index, each in enumerate(cleaned) if each.trajectory.edits}
+        found = self._replayed(tried)
+        wrong = [index for index, each in found.items() if each.verdict == ReplayVerdict.DIFFERENT]
+        # Perhaps only a repair that needs a replay is wrong, or else all of them, or else the sandbox lacks something.
+        fewer = {index: some for index in wrong if (some := tried[index].unreplayed) and some.trajectory.edits}
+        none = {index: tried[index].undone(Reason.UNDONE) for index in wrong}
+        right = [index for index, each in self._replayed(fewer).items() if each.verdict == ReplayVerdict.SAME]
+        found |= {index: ReplayOutcome(ReplayVerdict.SAME) for index in right}
+        tried |= {index: fewer[index] for index in right}
+        rest = {index: each for index, each in none.items() if index not in right}
+        refuted = [index for index, each in self._replayed(rest).items() if each.verdict == ReplayVerdict.SAME]
+        found |= {index: ReplayOutcome(UNDONE) for index in refuted}
         for index, outcome in found.items():
+            each = tried[index]
+            if outcome.verdict == UNDONE:
+                each = none[index]
+            elif outcome.verdict != ReplayVerdict.SAME:
+                each = each.undone(Reason.UNPROVEN) if self.only_proven else each.unreplayed or each
             summary.replayed[outcome.verdict] += 1
             if outcome.verdict == NOT_REPLAYABLE:
                 summary.not_replayable[outcome.reason] += 1
-            done = self._decided(cleaned[index], trajectories[index], outcome.verdict, repair)
-            marked = replace(done.trajectory, info=replace(done.trajectory.info, replay=str(outcome.verdict)))
-            cleaned[index] = replace(done, trajectory=marked)
-        return cleaned
+            marked = replace(each.trajectory, info=replace(each.trajectory.info, replay=str(outcome.verdict)))
+            done[index] = Cleaned(marked, each.left_alone)
+        return done
 
-    def _decided(self, cleaned: Cleaned[Any], raw: Trajectory[Any], verdict: str, repair: Repair) -> Cleaned[Any]:
-        """Return what a verdict leaves of the repairs of a trajectory."""
-        if verdict == ReplayVerdict.SAME:
-            return cleaned
-        if verdict == UNDONE:
-            return cleaned.undone(raw, Reason.UNDONE)
-        return cleaned.undone(raw, Reason.UNPROVEN) if self.only_proven else repair(raw, replayed=False)
+    def _replayed(self, some: Mapping[int, Cleaned[Any]]) -> dict[int, ReplayOutcome]:
+        """Replay trajectories. The sandbox starts with the first one that it can run."""
+        from cleaner_rl.replay.replayer import replayer_of, unreplayable
+
+        reasons = {index: unreplayable(each.trajectory) for index, each in some.items()}
+        found = {index: ReplayOutcome(NOT_REPLAYABLE, reason=why) for index, why in reasons.items() if why is not None}
+        run = [index for index in some if index not in found]
+        if run:
+            outcomes = replayer_of(self.settings).replay_all([some[index].trajectory for index in run])
+            found |= zip(run, outcomes, strict=True)
+        return found
 
 
 def checker(settings: ReplaySettings | None = None, *, only_proven: bool = False) -> ReplayCheck:
@@ -216,10 +224,6 @@ def replay_problem(settings: ReplaySettings | None = None) -> str | None:
     except (SandboxMissingError, TierError) as error:
         return str(error)
     return None
-
-
-def _is_repaired(cleaned: Cleaned[Any], raw: Trajectory[Any]) -> bool:
-    return len(cleaned.trajectory.turns) < len(raw.turns)  # each repair takes a turn out
 
 
 def _batches(store: str | Path) -> Iterator[list[Any]]:
