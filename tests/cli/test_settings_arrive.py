@@ -77,6 +77,7 @@ COMMANDS = {
             "--convert-only": Option(("--convert-only",), {"settings.repair": None}),
             "--threshold": Option(("--threshold", "0.7"), {"settings.repair.threshold": 0.7}),
             "--measure": Option(("--measure", "ast"), {"settings.repair.measure": "ast"}),
+            "--min-similarity": Option(("--min-similarity", "0.6"), {"settings.repair.min_similarity": 0.6}),
             "--refuse-stale": Option(("--refuse-stale",), {"settings.repair.refuse_stale": True}),
             "--scope": Option(("--scope", "successful"), {"settings.scope": PurifyScope.SUCCESSFUL}),
             "--sft": Option(("--sft", "parquet"), {"settings.sft": "parquet"}),

@@ -65,7 +65,7 @@ MOST_LINES = 150
 LONG = {
     "cleaner_rl.cli.sandbox": 170,
     "cleaner_rl.cli.eval": 200,
-    "cleaner_rl.cli.purify": 280,
+    "cleaner_rl.cli.purify": 300,
     "cleaner_rl.cli.rollout": 240,
 }
 """They have many options."""

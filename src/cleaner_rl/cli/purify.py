@@ -67,6 +67,13 @@ FORMATS = click.Choice(log_format_names())
     show_default=True,
     help="Measure of similarity between the failed program and its correction.",
 )
+@click.option(
+    "--min-similarity",
+    type=shared.SHARE,
+    default=RepairConfig().min_similarity,
+    show_default=True,
+    help="Similarity below which a later call is no correction.",
+)
 @click.option("--refuse-stale", is_flag=True, help="Refuse a repair whose reasoning mentions the removed error.")
 @click.option(
     "--scope",
@@ -181,7 +188,12 @@ def purify(
 
 
 def _settings(options: dict[str, Any]) -> PurifySettings:
-    repair = RepairConfig(options["threshold"], options["measure"], refuse_stale=options["refuse_stale"])
+    repair = RepairConfig(
+        options["threshold"],
+        options["measure"],
+        refuse_stale=options["refuse_stale"],
+        min_similarity=options["min_similarity"],
+    )
     return PurifySettings(
         log_format=options["form"],
         reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),
