@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from cleaner_rl.cli import main
 from cleaner_rl.sandbox.client import client
 from cleaner_rl.sandbox.node.zygotes import Zygote, ZygoteError
 from cleaner_rl.view import DEMO
+from tests.logs.cases import CASES
+from tests.logs.rendering import openai
 from tests.restricted import cleaner
 
 NOWHERE = "http://127.0.0.1:9"
@@ -54,6 +57,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["purify", "tasks.jsonl", "--from", "openai", "--out", "out", "--roc", "1"], "1 is not in the range x>=2"),
         (["purify", "tasks.jsonl", "--from", "openai", "--out", "broken.yaml"], "a file has this name: choose another"),
         (["purify", "tasks.jsonl", "--from", "openai", "--out", "broken.yaml/out"], "a file is in the way"),
+        (["purify", "log.jsonl", "--out", "out", "--no-replay", "--only-proven"], "leave out --no-replay"),
         (["verify", "broken.jsonl", "--calls", "nope"], "is not one of"),
         (["verify", "broken.jsonl", "--sandbox", NOWHERE], "cleaner sandbox serve"),
         (["train", "broken.yaml", "--dry-run"], "YAML"),
@@ -90,7 +94,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     [
         (["doctor"], "no luck"),
         (["demo", "--no-open"], "no luck"),
-        (["purify", "log.jsonl", "--out", "out", "--verify"], "`cleaner doctor`"),
+        (["purify", "log.jsonl", "--out", "out", "--replay"], "`cleaner doctor`"),
         ([*ROLLOUT, "--url", NOWHERE, "--out", "out"], "`cleaner doctor`"),
     ],
 )
@@ -101,7 +105,7 @@ def test_a_sandbox_that_does_not_start_is_no_traceback(
         raise ZygoteError("no luck")
 
     monkeypatch.setattr(Zygote, "start", start)
-    Path("log.jsonl").write_text('{"messages": [{"role": "user", "content": "1+1?"}]}\n')
+    Path("log.jsonl").write_text(json.dumps(openai(CASES[0])) + "\n")  # it has a repair to replay
     ran = CliRunner().invoke(main, arguments)
     assert ran.exception is None or isinstance(ran.exception, SystemExit), repr(ran.exception)
     assert said in " ".join(ran.output.split())

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from cleaner_rl.cli.eval import eval as eval_command
 from cleaner_rl.cli.rollout import rollout as rollout_command
 from cleaner_rl.tasks import Loaded, Message, Task
-from tests.cli.test_settings_arrive import SHOWN_ONLY, Option, Received, flat
+from tests.cli.test_settings_arrive import NO_SETTINGS, Option, Received, flat
 
 TASKS = tuple(Task(f"t/{number}", (Message("user", "1+1?"),), "math", "2") for number in range(3))
 MODEL = {
@@ -163,7 +163,7 @@ def test_every_option_has_an_entry(name: str) -> None:
         if isinstance(option, click.Option)
         for each in (*option.opts, *option.secondary_opts)
     }
-    assert found - {SHOWN_ONLY} == options.keys()
+    assert found - NO_SETTINGS == options.keys()
 
 
 @pytest.mark.parametrize(("name", "option"), [(name, each) for name, made in COMMANDS.items() for each in made[2]])

@@ -18,7 +18,7 @@ WORK = {
     "cleaner doctor": "cleaner_rl.doctor.diagnose",
     "cleaner eval": "cleaner_rl.evaluate.evaluate",
     "cleaner plugins": "cleaner_rl.doctor.check_plugins",
-    "cleaner purify": "cleaner_rl.logs.purify",
+    "cleaner purify": "cleaner_rl.logs.purify",  # with --dry-run, `cleaner_rl.logs.preview`
     "cleaner regrade": "cleaner_rl.evaluate.regrade",
     "cleaner rollout": "cleaner_rl.rollout.collect",
     "cleaner sandbox bench": "cleaner_rl.sandbox.benchmark",
@@ -44,7 +44,9 @@ BESIDE = {
     "cleaner_rl.evaluate.train_report",
     "cleaner_rl.evaluate.unwritable",
     "cleaner_rl.evaluate.write_comparison",
+    "cleaner_rl.logs.preview",
     "cleaner_rl.replay.checker",
+    "cleaner_rl.replay.replay_problem",
     "cleaner_rl.rollout.open_runner",
     "cleaner_rl.rollout.standard_graders",
     "cleaner_rl.sandbox.open_sandbox",
@@ -63,7 +65,7 @@ MOST_LINES = 150
 LONG = {
     "cleaner_rl.cli.sandbox": 170,
     "cleaner_rl.cli.eval": 200,
-    "cleaner_rl.cli.purify": 230,
+    "cleaner_rl.cli.purify": 300,
     "cleaner_rl.cli.rollout": 240,
 }
 """They have many options."""

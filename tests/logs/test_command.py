@@ -37,7 +37,7 @@ from tests.restricted import DOCKERS_CAPABILITIES, cleaner
 
 
 def cleaned(*arguments: str | Path, exit_code: int = 0) -> Any:
-    ran = CliRunner().invoke(main, ["purify", *map(str, arguments), "--json"])
+    ran = CliRunner().invoke(main, ["purify", *map(str, arguments), "--no-replay", "--json"])
     assert ran.exit_code == exit_code, ran.output
     return json.loads(ran.stdout) if exit_code == 0 else ran.output
 
@@ -66,7 +66,7 @@ def test_jsonl_comes_back_and_is_repaired(variant: str, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "some.log", records)
     off = cleaned(source, "--out", tmp_path / "off", "--convert-only", "--same")
     assert lines(tmp_path / "off/same/some.log") == records
-    assert (off["trajectories"], off["edited"], off["kept"]) == (20, 0, 20)
+    assert (off["trajectories"], off["edited"]) == (20, 0)
     on = cleaned(source, "--out", tmp_path / "on", "--same")
     assert on["edits"] == {"graft": 8, "replace": 1}
     assert on["repaired_turns"] == 10
@@ -122,7 +122,7 @@ def test_members_that_inspect_compressed_with_zstd_are_read(tmp_path: Path) -> N
 
 def test_our_own_store_is_repaired_too(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path / "store") as writer:
-        writer.write(trajectory(failed(), worked(), answered()))
+        writer.write(trajectory(failed("print(1 + y)"), worked("print(1 + 1)"), answered()))
         text = trajectory(worked(), answered())
         asked = RolloutInfo(messages=[{"role": "user", "content": "?"}], tools=[{"name": "python"}])
         writer.write(Trajectory(TextSpan("?"), tuple(map(as_text, text.turns)), text.key, info=asked))
@@ -251,7 +251,7 @@ def test_a_log_that_a_row_cannot_hold_is_repaired_and_makes_none(tmp_path: Path)
     seen["messages"][1]["content"] = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
     source = write_lines(tmp_path / "a.jsonl", [seen, openai(CASES[0])])
     found = cleaned(source, "--out", tmp_path / "out", "--sft", "jsonl")
-    assert (found["edited"], found["kept"], found["sft_rows"]) == (2, 2, 1)
+    assert (found["edited"], found["sft_rows"]) == (2, 1)
     assert found["no_row"] == {"a content with a part of the type image_url": 1}
     told = CliRunner().invoke(main, ["purify", str(source), "--out", str(tmp_path / "two"), "--sft", "jsonl"])
     assert "no SFT row   1: " in told.output
@@ -288,7 +288,7 @@ def test_what_is_no_unicode_makes_no_row_and_the_others_do(kind: str, tmp_path: 
         message["tool_call_id"] = "\ud800"
     source = write_lines(tmp_path / "a.jsonl", [described, identified, openai(CASES[0])])
     found = cleaned(source, "--out", tmp_path / "out", "--sft", kind)
-    assert (found["kept"], found["sft_rows"]) == (3, 1)
+    assert (found["trajectories"], found["sft_rows"]) == (3, 1)
 
 
 def test_bytes_that_are_no_text_come_back_as_they_were(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_of_a_log_that_is_damaged_further_in_the_beginning_is_read(options: list
 def test_of_a_store_with_a_line_that_is_cut_the_beginning_is_read(options: list[str], tmp_path: Path) -> None:
     with JsonlWriter(tmp_path / "store.jsonl") as writer:
         for _ in range(3):
-            writer.write(trajectory(failed(), worked(), answered()))
+            writer.write(trajectory(failed("print(1 + y)"), worked("print(1 + 1)"), answered()))
     whole = (tmp_path / "store.jsonl").read_bytes()
     (tmp_path / "store.jsonl").write_bytes(whole[: -len(whole) // 6])
     found = cleaned(tmp_path / "store.jsonl", "--out", tmp_path / "out", *options)
@@ -468,7 +468,7 @@ def test_roc_keeps_the_cleanest_attempts(tmp_path: Path) -> None:
     found = cleaned(source, "--out", tmp_path / "out", "--roc", "4", "--sft", "jsonl")
     assert found["roc"] == {"kept": 4, "dropped": 4}
     assert found["sft_rows"] == 5, "and the task with one attempt keeps it"
-    assert found["kept"] == 9, "the store holds all, with the reason"
+    assert found["trajectories"] == 9, "the store holds all, with the reason"
     kept = [each for each in read(tmp_path / "out/store") if (each.info.roc or {}).get("kept")]
     assert sorted(each.reward or 0.0 for each in kept) == [0.0, 0.0, 1.0, 1.0]
     assert all(not each.edits for each in kept), "natively clean successes come before repaired ones"
@@ -581,7 +581,8 @@ def test_places_by_uri_as_in_an_object_store(options: str, tmp_path: Path) -> No
     found = cleaned(logs, "--out", out, "--same", "--sft", "parquet")
     assert found["edits"] == {"graft": 32, "replace": 4}
     here = cleaned(tmp_path / "logs", "--out", tmp_path / "here", "--same", "--sft", "parquet")
-    assert {**found, "out": ""} == {**here, "out": ""}
+    named = {"out": "", "files": [], "examples": []}
+    assert {**found, **named} == {**here, **named}
     stores = [list(read(tmp_path / f"{each}/store")) for each in ("out", "here")]
     there, local = ([replace(one, info=RolloutInfo()) for one in store] for store in stores)
     assert there == local
@@ -608,7 +609,7 @@ def test_many_small_logs_and_sets_of_tools_need_few_open_files(tmp_path: Path) -
     for number in range(80):
         tools = [{"type": "function", "function": {"name": f"f{number}"}}]
         write_lines(tmp_path / f"logs/{number}.jsonl", [openai(CASES[0]) | {"tools": tools}])
-    arguments = [str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--same", "--sft", "parquet", "--json"]
+    arguments = [str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--same", "--sft", "parquet", "--no-replay"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ran = subprocess.run(
         [sys.executable, "-c", FEW_FILES, *arguments],
@@ -625,21 +626,26 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
     assert cleaned(source, "--out", tmp_path / "out")["trajectories"] == 1
 
 
-def test_where_there_are_no_sessions_what_may_need_one_is_flagged_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_without_tier_2_nothing_is_replayed_unless_it_is_asked_for(tmp_path: Path) -> None:
     steps = {
-        "fresh": (Step("I print.", (py("print(2)", "2"),)),),
+        "fresh": CASES[0].steps[:2],
         "state": (Step("I set.", (py("x = 2\nprint(x)", "2"),)), Step("I add.", (py("print(x + 1)", "3"),))),
     }
+    steps["state"] += steps["fresh"]
     logs = write_lines(tmp_path / "logs.jsonl", [openai(Case(name, each, ())) for name, each in steps.items()])
-    arguments = ["purify", str(logs), "--out", str(tmp_path / "out"), "--verify"]
-    ran = cleaner(*arguments, rules=DOCKERS_CAPABILITIES)
-    assert ran.returncode == 0, ran.stderr
-    assert "replayed     1 same, 1 not_replayable" in ran.stdout
-    assert "not replayed 1: one interpreter per call gives something else" in ran.stdout
-    assert "needs tier 2" in ran.stdout
-    assert [each.info.replay for each in read(tmp_path / "out/store")] == ["same", "not_replayable"]
-    ran = cleaner(
-        "purify", str(logs), "--out", str(tmp_path / "asked"), "--verify", "--session", rules=DOCKERS_CAPABILITIES
-    )
-    assert ran.returncode == 1, "who asks for sessions hears that there are none"
-    assert "--fresh" in ran.stderr
+
+    def ran(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        return cleaner("purify", str(logs), "--out", str(tmp_path / name), *options, rules=DOCKERS_CAPABILITIES)
+
+    default = ran("default")
+    assert default.returncode == 0, default.stderr
+    assert "not replayed: tier T2 is required" in default.stderr
+    assert [each.info.replay for each in read(tmp_path / "default/store")] == ["", ""]
+    asked = ran("asked", "--replay")
+    assert "replayed     1 of 2 trajectories" in asked.stdout
+    assert "1  one interpreter per call gives something else" in asked.stdout
+    assert "needs tier 2" in asked.stdout
+    assert [each.info.replay for each in read(tmp_path / "asked/store")] == ["same", "not_replayable"]
+    sessions = ran("sessions", "--replay", "--session")
+    assert sessions.returncode == 1, "who asks for sessions hears that there are none"
+    assert "--fresh" in sessions.stderr

@@ -125,4 +125,4 @@ def test_files_that_changed_are_named(tmp_path: Path) -> None:
 
 
 def test_the_replay_s_defaults_are_those_of_a_run_without_one() -> None:
-    assert {"verify": True, **ReplayCheck(ReplaySettings()).options()} == {**NO_CHECK, "verify": True}
+    assert {"replay": True, **ReplayCheck(ReplaySettings()).options()} == {**NO_CHECK, "replay": True}

@@ -27,7 +27,7 @@ from cleaner_rl.logs import (
     WorkerKilledError,
     purify,
 )
-from cleaner_rl.purify import PurifyScope
+from cleaner_rl.purify import PurifyScope, Reason
 from cleaner_rl.trajectory.store import read
 from tests.logs.cases import CASES
 from tests.logs.rendering import openai
@@ -41,20 +41,20 @@ def log(tmp_path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class DropsRepaired:
-    """A check of one's own: no trajectory with a repair is kept."""
+class Undoes:
+    """A check of one's own: no repair is kept."""
 
     marked: str = "mine"
 
     def options(self) -> dict[str, Any]:
         return {"marked": self.marked}
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
         summary.replayed["looked at"] += len(cleaned)
-        return [None if each.trajectory.edits else each for each in cleaned]
+        return [each.undone(Reason.UNPROVEN) for each in cleaned]
 
 
-def dies(cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
+def dies(cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []
 
@@ -63,8 +63,10 @@ def test_a_path_or_several_and_a_result_that_says_it_all(log: Path, tmp_path: Pa
     one = purify(log, tmp_path / "one")
     several = purify([str(log), log], str(tmp_path / "several"))
     assert one.summary == several.summary
-    assert one.to_json() == {**one.summary.to_json(), "skipped_files": [], "out": str(tmp_path / "one")}
-    assert one.as_text().startswith(f"20 trajectories, 8 of them repaired; 20 written to {tmp_path}/one\n")
+    files = [{"path": str(log), "size": log.stat().st_size, "format": "openai"}]
+    about = {"files": files, "skipped_files": [], "out": str(tmp_path / "one")}
+    assert one.to_json() == {**one.summary.to_json(), **about}
+    assert f"20 trajectories, 8 of them repaired; all written to {tmp_path}/one\n" in one.as_text()
     (tmp_path / "notes.txt").write_text("hello")
     skipped = purify(tmp_path, tmp_path / "all").skipped
     assert any("notes.txt" in each for each in skipped)
@@ -92,13 +94,13 @@ def test_progress_counts_each_stage_to_its_end(log: Path, tmp_path: Path) -> Non
 
 
 def test_a_check_of_one_s_own_decides_and_belongs_to_the_plan(log: Path, tmp_path: Path) -> None:
-    result = purify(log, tmp_path / "out", check=DropsRepaired())
+    result = purify(log, tmp_path / "out", check=Undoes())
     assert result.summary.replayed == {"looked at": 20}
-    assert result.summary.kept == 12
+    assert (result.summary.edited, result.summary.left_alone["unproven"]) == (0, 10)
     assert not any(each.edits for each in read(tmp_path / "out/store"))
     with pytest.raises(OtherRunError, match="--marked was mine, is yours"):
-        purify(log, tmp_path / "out", check=DropsRepaired("yours"))
-    with pytest.raises(OtherRunError, match="--marked was mine, is not given; --verify was on, is off"):
+        purify(log, tmp_path / "out", check=Undoes("yours"))
+    with pytest.raises(OtherRunError, match="--marked was mine, is not given; --replay was on, is off"):
         purify(log, tmp_path / "out")
 
 

@@ -1,4 +1,4 @@
-"""`cleaner verify` and `cleaner purify --verify`: real programs, really run again."""
+"""`cleaner verify` and the replay of `cleaner purify`: real programs, really run again."""
 
 from __future__ import annotations
 
@@ -100,46 +100,65 @@ def test_what_sessions_gave_they_give_again_and_tampering_is_caught(tmp_path: Pa
     assert (one["key"], one["turn"], one["call"]) == ("run/training/1/task/0", 2, 0)
 
 
-def test_a_collapse_that_needs_what_a_failed_cell_left_is_undone(tmp_path: Path) -> None:
-    """A notebook keeps what a cell did before it raised."""
-    fine = Case(
-        "fine",
-        (
-            Step("I add.", (py("print(1 + y)", _raised("NameError: name 'y' is not defined")),)),
-            Step("Right.", (py("print(1 + 1)", "2"),)),
-        ),
-        (),
-    )
-    needed = Case(
-        "needed",
-        (
-            Step("I set.", (py("y = 1\nprint(z)", _raised("NameError: name 'z' is not defined", 2)),)),
-            Step("I print.", (py("y = y\nprint(y)", "1"),)),
-        ),
-        (),
-    )
-    wrong = Case("wrong", (Step("I lie.", (py("print(3)", "4"),)),), ())
-    clock = Case("clock", (Step("The time.", (py("import time; print(time.perf_counter_ns())", "12345"),)),), ())
-    other = Case("other", (*fine.steps, Step("I set.", (py("q = 1", ""),))), ())
-    logs = tmp_path / "logs.jsonl"
-    logs.write_text("".join(json.dumps(openai(case)) + "\n" for case in (fine, needed, wrong, clock, other)))
-    out = tmp_path / "out"
-    arguments = ["purify", str(logs), "--out", str(out), "--verify", "--session", "--same", "--json"]
-    ran = CliRunner().invoke(main, arguments)
+def raised(last: str, line: int = 1) -> str:
+    return f'Traceback (most recent call last):\n  File "<cell>", line {line}, in <module>\n{last}'
+
+
+FINE = (
+    Step("I add.", (py("print(1 + y)", raised("NameError: name 'y' is not defined")),)),
+    Step("Right.", (py("print(1 + 1)", "2"),)),
+)
+NEEDED = (
+    Step("I set.", (py("y = list()\nprint(Max(0, 3, 4, len(y)))", raised("NameError: name 'Max' is not defined", 2)),)),
+    Step("I print.", (py("print(max(0, 3, 4, len(y)))", "4"),)),
+)
+"""The correction needs what the failed cell did before it raised, which a notebook keeps."""
+REPLAYED = {
+    "same": FINE,
+    "undone": NEEDED,
+    "nondeterministic": (*FINE, Step("The time.", (py("import time; print(time.perf_counter_ns())", "12345"),))),
+    "different": (*FINE, Step("I read.", (py("print(open('/data/rows.csv').read())", "1,2"),))),
+    "not_replayable": (*FINE, Step("I set.", (py("q = 1", ""),))),
+    "": (Step("I lie.", (py("print(3)", "4"),)),),
+}
+"""By verdict; the last one has no repair."""
+
+
+def purified(out: Path, *options: str) -> Any:
+    logs = out.with_suffix(".jsonl")
+    cases = (Case(name, steps, ()) for name, steps in REPLAYED.items())
+    logs.write_text("".join(json.dumps({**openai(case), "id": case.name}) + "\n" for case in cases))
+    ran = CliRunner().invoke(main, ["purify", str(logs), "--out", str(out), "--session", "--json", *options])
     assert ran.exit_code == 0, ran.output
-    found = json.loads(ran.stdout)
-    assert found["replayed"] == {"same": 1, "undone": 1, "different": 1, "nondeterministic": 1, "not_replayable": 1}
-    kept = {each.info.replay: each for each in read(out / "store")}
-    assert sorted(map(str, kept)) == ["nondeterministic", "not_replayable", "same", "undone"]
-    assert len(kept["same"].edits) == 1
-    assert not kept["undone"].edits
-    assert found["edited"] == sum(found["edits"].values()) == 2, "what a replay undid is no edit"
-    assert (found["failed_turns"], found["repaired_turns"], found["left_alone"]) == (3, 2, {"undone": 1})
-    assert found["kept"] == len((out / "same/logs.jsonl").read_text().splitlines()) == 4
-    # What was kept says the truth of itself; the clock is the clock.
-    assert verified(out / "store", "--session")["verdicts"] == {
-        "same": 2, "nondeterministic": 1, "not_replayable": 1
-    }  # fmt: skip
+    assert "run again in a sandbox here, isolated and without network" in ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_repairs_are_replayed_by_default_and_undone_if_they_change_a_result(tmp_path: Path) -> None:
+    found = purified(tmp_path / "out", "--same")
+    verdicts = REPLAYED.keys() - {""}
+    assert found["replayed"] == dict.fromkeys(verdicts, 1), "nothing without a repair is replayed"
+    stored: list[Trajectory[Any]] = list(read(tmp_path / "out/store"))
+    assert [each.info.replay for each in stored] == list(REPLAYED)
+    # Where a replay says nothing, a repair is made as without a sandbox.
+    assert [len(each.edits) for each in stored] == [1, 0, 1, 1, 1, 0]
+    assert found["edited"] == sum(found["edits"].values()) == 4, "what a replay undid is no edit"
+    assert (found["failed_turns"], found["repaired_turns"], found["left_alone"]) == (5, 4, {"undone": 1})
+    assert found["trajectories"] == len((tmp_path / "out/same/out.jsonl").read_text().splitlines()) == 6
+
+
+def test_only_what_a_replay_proves_is_repaired_on_request(tmp_path: Path) -> None:
+    found = purified(tmp_path / "out", "--only-proven")
+    assert [len(each.edits) for each in read(tmp_path / "out/store")] == [1, 0, 0, 0, 0, 0]
+    assert found["left_alone"] == {"undone": 1, "unproven": 3}
+
+
+def test_a_failure_that_was_left_alone_keeps_its_reason_if_a_repair_is_undone(tmp_path: Path) -> None:
+    uncorrected = Step("I divide.", (py("1 / 0", raised("ZeroDivisionError: division by zero")),), then="Go on.")
+    (tmp_path / "a.jsonl").write_text(json.dumps(openai(Case("two", (uncorrected, *NEEDED), ()))) + "\n")
+    arguments = ["purify", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out"), "--session", "--json"]
+    found = json.loads(CliRunner().invoke(main, arguments).stdout)
+    assert found["left_alone"] == {"uncorrected": 1, "undone": 1}
 
 
 def test_a_session_that_its_own_cells_lose_is_nondeterministic_and_the_next_one_is_replayed(tmp_path: Path) -> None:
@@ -164,13 +183,11 @@ def test_a_log_is_different_only_if_it_is_so_with_and_without_state(tmp_path: Pa
     wrong = Case("wrong", (Step("I lie.", (py("print(3)", "4"),)),), ())
     logs = tmp_path / "logs.jsonl"
     logs.write_text("".join(json.dumps(openai(case)) + "\n" for case in (stateful, stateless, wrong)))
-    ran = CliRunner().invoke(main, ["purify", str(logs), "--out", str(tmp_path / "out"), "--verify"])
+    ran = CliRunner().invoke(main, ["purify", str(logs), "--out", str(tmp_path / "out")])
     assert ran.exit_code == 0, ran.output
-    assert "replayed     2 same, 1 different" in ran.stdout
-    assert "dropped      1 " in ran.stdout
-    assert verified(tmp_path / "out/store")["verdicts"] == {"same": 2}
-    assert verified(tmp_path / "out/store", "--fresh", exit_code=1)["verdicts"] == {"same": 1, "different": 1}
-    assert verified(tmp_path / "out/store", "--session", exit_code=1)["verdicts"] == {"same": 1, "different": 1}
+    assert verified(tmp_path / "out/store", exit_code=1)["verdicts"] == {"same": 2, "different": 1}
+    assert verified(tmp_path / "out/store", "--fresh", exit_code=1)["verdicts"] == {"same": 1, "different": 2}
+    assert verified(tmp_path / "out/store", "--session", exit_code=1)["verdicts"] == {"same": 1, "different": 2}
 
 
 def test_a_log_s_text_that_was_changed_behind_its_calls_is_caught(tmp_path: Path) -> None:
@@ -193,7 +210,3 @@ def test_a_log_s_text_that_was_changed_behind_its_calls_is_caught(tmp_path: Path
         path = store(tmp_path / f"tampered-{number}", changed)
         (found,) = verified(path, "--fresh", exit_code=1)["different"]
         assert found["why"] == "the text of turn 0 is not what its calls and results say"
-
-
-def _raised(last: str, line: int = 1) -> str:
-    return f'Traceback (most recent call last):\n  File "<cell>", line {line}, in <module>\n{last}'

@@ -22,20 +22,28 @@ from cleaner_rl.logs import (
     UnsureTurns,
     WorkerKilledError,
     log_format_names,
+    preview,
 )
 from cleaner_rl.logs import purify as purify_logs
 from cleaner_rl.purify import PurifyScope, RepairConfig, ReplayFaultError, similarity_measures
-from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker
+from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker, replay_problem
 from cleaner_rl.tools import call_format_names
 
 DEFAULTS = PurifySettings()
 GO_ON = "Finished work is kept: run the same command to resume"
+WILL_RUN = (
+    "The Python of repaired logs will be run again in {}, isolated and without network, to check the repairs. "
+    "Use --no-replay to run nothing."
+)
 FORMATS = click.Choice(log_format_names())
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--out", required=True, help="Folder for the results. An interrupted run resumes there.")
+@click.option("--out", help="Folder for the results. An interrupted run resumes there.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show which logs are read and what would be repaired. Write nothing; run no code."
+)
 @click.option("--from", "form", type=FORMATS, help="Format of the logs. Default: detected by content.")
 @click.option(
     "--calls", type=click.Choice(call_format_names()), help="Format of calls in text. Default: hermes or xml, detected."
@@ -58,6 +66,13 @@ FORMATS = click.Choice(log_format_names())
     default=RepairConfig().measure,
     show_default=True,
     help="Measure of similarity between the failed program and its correction.",
+)
+@click.option(
+    "--min-similarity",
+    type=shared.SHARE,
+    default=RepairConfig().min_similarity,
+    show_default=True,
+    help="Similarity below which a later call is no correction.",
 )
 @click.option("--refuse-stale", is_flag=True, help="Refuse a repair whose reasoning mentions the removed error.")
 @click.option(
@@ -82,21 +97,23 @@ FORMATS = click.Choice(log_format_names())
 )
 @click.option("--same", is_flag=True, help="Also write the purified logs in the format that they came in.")
 @click.option(
-    "--verify",
-    is_flag=True,
-    help="Replay the Python of each trajectory. Undo repairs that change results; drop logs that differ.",
+    "--replay/--no-replay",
+    default=None,
+    help="Run the Python of repaired logs again, isolated and without network, and undo repairs that change results. "
+    "Default: if --sandbox is given or this machine has tier 2.",
 )
+@click.option("--only-proven", is_flag=True, help="Undo every repair that no replay proves.")
 @click.option(
     "--session/--fresh",
     default=None,
-    help="For --verify: one interpreter per trajectory, or one per call. Default: per call, then per trajectory.",
+    help="For the replay: one interpreter per trajectory, or one per call. Default: per call, then per trajectory.",
 )
 @click.option(
     "--text-match",
     type=click.Choice([each.value for each in TextMatch]),
     default=ReplaySettings().text_match.value,
     show_default=True,
-    help="For --verify: compare printed text exactly, or without line breaks at its end.",
+    help="For the replay: compare printed text exactly, or without line breaks at its end.",
 )
 @shared.sandbox
 @shared.sandbox_token
@@ -120,7 +137,8 @@ FORMATS = click.Choice(log_format_names())
 @shared.as_json
 def purify(
     paths: tuple[str, ...],
-    out: str,
+    out: str | None,
+    dry_run: bool,
     as_json: bool,
     jobs: int,
     on_ray: bool,
@@ -135,24 +153,30 @@ def purify(
 
     \b
     Examples:
+      cleaner purify logs/ --dry-run
       cleaner purify logs/ --out clean --sft jsonl
       cleaner purify ~/.claude/projects --out clean --same
-      cleaner purify run.eval --out clean --same --verify --fresh
+      cleaner purify run.eval --out clean --same --only-proven --fresh
       cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
     """
     settings = _settings(options)
     try:
         with _Bars() as bars:
-            result = purify_logs(
-                paths,
-                out,
-                settings,
-                jobs=jobs,
-                on_ray=on_ray,
-                ray_address=ray_address,
-                check=_check(options, settings),
-                progress=bars.show,
-            )
+            if dry_run:
+                result = preview(paths, settings, jobs=jobs, progress=bars.show)
+            elif out is None:
+                raise click.UsageError("Missing option '--out', the folder for the results; --dry-run needs none.")
+            else:
+                result = purify_logs(
+                    paths,
+                    out,
+                    settings,
+                    jobs=jobs,
+                    on_ray=on_ray,
+                    ray_address=ray_address,
+                    check=_check(options, settings),
+                    progress=bars.show,
+                )
     except (WorkerKilledError, ReplayFaultError) as error:
         hint = "" if isinstance(error, SandboxMissingError) else f". {GO_ON}"
         raise click.ClickException(f"{error}{hint}") from None
@@ -164,7 +188,12 @@ def purify(
 
 
 def _settings(options: dict[str, Any]) -> PurifySettings:
-    repair = RepairConfig(options["threshold"], options["measure"], options["refuse_stale"])
+    repair = RepairConfig(
+        options["threshold"],
+        options["measure"],
+        refuse_stale=options["refuse_stale"],
+        min_similarity=options["min_similarity"],
+    )
     return PurifySettings(
         log_format=options["form"],
         reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),
@@ -181,17 +210,23 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
 
 
 def _check(options: dict[str, Any], settings: PurifySettings) -> ReplayCheck | None:
-    if not options["verify"]:
+    wanted, only_proven = options["replay"], options["only_proven"]
+    if only_proven and wanted is False:
+        raise click.UsageError("--only-proven needs a replay: leave out --no-replay.")
+    if wanted is False or settings.repair is None:
         return None
-    return checker(
-        ReplaySettings(
-            options["session"],
-            TextMatch(options["text_match"]),
-            nodes=options["sandbox"],
-            token=options["sandbox_token"],
-            reading=settings.reading,
-        )
+    replay = ReplaySettings(
+        options["session"],
+        TextMatch(options["text_match"]),
+        nodes=options["sandbox"],
+        token=options["sandbox_token"],
+        reading=settings.reading,
     )
+    if not (wanted or only_proven) and (problem := replay_problem(replay)) is not None:
+        click.echo(f"Repairs of Python are not replayed: {problem}.", err=True)
+        return None
+    click.echo(WILL_RUN.format(", ".join(replay.nodes) or "a sandbox here"), err=True)
+    return checker(replay, only_proven=only_proven)
 
 
 class _Bars:

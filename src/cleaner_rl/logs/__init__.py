@@ -1,10 +1,10 @@
 """Logs of other tools: read as trajectories, repaired in hindsight, written again.
 
-Begin with `purify`, which is what `cleaner purify` calls.
+Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, which writes nothing.
 
-- `purification`: `purify`, from paths to a result. `plans`, `names`, `work`, `jobs`, `ray_jobs`: many logs cut into
-  units, and the units done in processes or on Ray. `roc`: which attempts GRPO-RoC keeps. `report`, `summary`: what was
-  done.
+- `purification`: `purify` and `preview`, from paths to a result. `plans`, `names`, `work`, `jobs`, `ray_jobs`: many
+  logs cut into units, and the units done in processes or on Ray. `roc`: which attempts GRPO-RoC keeps. `report`,
+  `summary`, `examples`: what was done.
 - `formats`: how a record of each source is read and written; a short file per source, found as plug-ins.
 - `containers`, `sinks`, `places`: how records are stored in files (JSONL, JSON, Parquet, Inspect's zip), streaming both
   ways, compressed or not, on local disks or in an object store. A file can be a record.
@@ -19,20 +19,22 @@ Limits: text trajectories only, since logs have no tokens. What a format can't r
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
 """
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import DamagedError, LogError, PurifyError
 from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
+from cleaner_rl.logs.examples import EditExample
 from cleaner_rl.logs.formats import LOG_ADAPTERS, LogFormat, Reading, detect, log_format, log_format_names
 from cleaner_rl.logs.formats.base import Conversation, Record, log_of
 from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.jobs import OtherRunError, WorkerKilledError
 from cleaner_rl.logs.messages import Dialect, Unreadable
-from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, purify
+from cleaner_rl.logs.plans import LogFile
+from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, preview, purify
 from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.sft import SftKind, UnsureTurns
-from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.logs.summary import PurifySummary, ToolCounts
 from cleaner_rl.logs.work import Check, PurifySettings
 
 __all__ = [
@@ -44,9 +46,11 @@ __all__ = [
     "Conversation",
     "DamagedError",
     "Dialect",
+    "EditExample",
     "EntriesFormat",
     "EntryKind",
     "LogError",
+    "LogFile",
     "LogFormat",
     "MessagesFormat",
     "OtherRunError",
@@ -61,14 +65,17 @@ __all__ = [
     "ResultPlaces",
     "SftKind",
     "Stage",
+    "ToolCounts",
     "Unreadable",
     "UnsureTurns",
     "WorkerKilledError",
     "clean",
+    "clean_to_replay",
     "detect",
     "log_format",
     "log_format_names",
     "log_of",
+    "preview",
     "purify",
     "read_record",
     "write_record",

@@ -254,7 +254,7 @@ def _kind_of_text(file: BinaryIO, uri: str) -> Kind:
             raise LogError(f"{uri} is empty; leave it out")
         if not opens:
             raise LogError(
-                f"{uri} is neither JSONL, JSON, Parquet nor a zip: it begins with {first.strip()[:40]!r}; "
+                f"{uri} is neither JSONL, JSON, Parquet nor a zip: it begins with {first.strip()[:20]!r}; "
                 "leave it out, or convert it"
             )
     return Kind.JSON

@@ -53,15 +53,18 @@ class UnitTask:
 
     unit: Unit
     settings: PurifySettings
-    out: str
+    out: str | None
+    """Folder for the results. None: nothing is written."""
     check: Check | None = None
     chosen: Mapping[int, Mapping[str, Any]] | None = None
 
 
 def do(task: UnitTask) -> PurifySummary:
-    """Do a unit and put its parts in place; the summary comes last."""
+    """Do a unit and put its parts in place, if they are wanted; the summary comes last."""
     with ExitStack() as stack:
         stack.enter_context(_seldom_collecting())
+        if task.out is None:
+            return run_unit(task.unit, task.settings, None, task.check, task.chosen)
         if is_remote(task.out):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         else:

@@ -21,7 +21,7 @@ from cleaner_rl.logs.containers import (
     pieces_of,
     with_lines,
 )
-from cleaner_rl.logs.formats import detect, detect_file, log_format_names
+from cleaner_rl.logs.formats import detect, detect_file
 from cleaner_rl.logs.names import named
 from cleaner_rl.logs.places import FoundFile, absolute, below, find, is_below
 from cleaner_rl.logs.work import PIECE_BYTES, Check, PurifySettings, Unit
@@ -37,18 +37,33 @@ TAPER = 8
 """A unit is at most this part of what is left to do, down to this part of a whole unit."""
 
 
+class LogFile(NamedTuple):
+    """A log that was found."""
+
+    path: str
+    """Its path or URI."""
+    size: int
+    """Its bytes."""
+    format: str
+    """The format of its records; "store" for our own store."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one JSON object."""
+        return self._asdict()
+
+
 @dataclass(frozen=True, slots=True)
 class LogPlan:
     """The units of work, and the files that are not logs."""
 
     units: tuple[Unit, ...]
-    files: tuple[FoundFile, ...]
+    files: tuple[LogFile, ...]
     skipped: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON, for plan.json."""
         return {
-            "files": [[each.uri, each.size] for each in self.files],
+            "files": [[each.path, each.size] for each in self.files],
             "units": [[[asdict(piece), form] for piece, form in unit.pieces] for unit in self.units],
         }
 
@@ -94,7 +109,8 @@ def plan(
     weighed: list[tuple[Piece, str, int]] = []
     for log, pieces in zip(logs.values(), named([log[:2] for log in logs.values()]), strict=True):
         weighed += [(piece, log.form, log.found.size // len(pieces)) for piece in pieces]
-    return LogPlan(tuple(_units(weighed, size)), tuple(log.found for log in logs.values()), tuple(skipped))
+    files = (LogFile(log.found.uri, log.found.size, log.form) for log in logs.values())
+    return LogPlan(tuple(_units(weighed, size)), tuple(files), tuple(skipped))
 
 
 def _folders_of_results(inside: Sequence[FoundFile], place: str) -> list[str]:
@@ -104,7 +120,7 @@ def _folders_of_results(inside: Sequence[FoundFile], place: str) -> list[str]:
     return [below(place, folder).rstrip("/") for folder in planned if f"{folder}{UNITS}" in holding]
 
 
-NO_CHECK = {"verify": False, "session": None, "text_match": "trimmed"}
+NO_CHECK = {"replay": False, "only_proven": False, "session": None, "text_match": "trimmed"}
 """What plan.json says of the check of a run that has none."""
 OPTIONS = {"form": "--from", "run_name": "--run", "session": "--session/--fresh"}
 """Options of `cleaner purify` that aren't named after their key in plan.json."""
@@ -123,6 +139,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
         "threshold": repair.threshold,
         "measure": repair.measure,
         "refuse_stale": repair.refuse_stale,
+        "min_similarity": repair.min_similarity,
         "scope": settings.scope.value,
         "sft": None if settings.sft is None else settings.sft.value,
         "clean_only": settings.clean_only,
@@ -132,7 +149,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
         "seed": settings.seed,
         "piece_mb": settings.piece_bytes / (1 << 20),
         **NO_CHECK,
-        "verify": check is not None,
+        "replay": check is not None,
         **checked,
     }
 
@@ -199,8 +216,8 @@ def _log(found: FoundFile, form: str | None, size: int) -> _Log:
                 else ""
             )
             raise LogError(
-                f"{found.uri} is {look.kind.value}{fields} in no known format; name one with --from "
-                f"({', '.join(log_format_names())}), or leave the file out{_not_seen(found, look.kind)}"
+                f"{found.uri} is {look.kind.value}{fields} in no known format; name one with --from, or leave the file "
+                f"out{_not_seen(found, look.kind)}"
             )
     return _Log(found, list(with_lines(list(pieces_of(found, look, size)))), form)
 

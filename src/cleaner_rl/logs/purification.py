@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cleaner_rl.logs.containers import LogError
 from cleaner_rl.logs.jobs import UnitTask, alone, begin, run
-from cleaner_rl.logs.plans import PATHS, options_of, plan
+from cleaner_rl.logs.plans import PATHS, LogFile, LogPlan, options_of, plan
 from cleaner_rl.logs.report import as_text
 from cleaner_rl.logs.summary import PurifySummary, total
 from cleaner_rl.logs.work import Check, PurifySettings
 
+RunTasks: TypeAlias = Callable[[list[UnitTask], Callable[[PurifySummary], None]], None]
+"""Does tasks, and calls a function with the summary of each."""
 Place: TypeAlias = str | PathLike[str]
 """A path, or a URI that pyarrow can open (`s3://`, `gs://`, `abfs://`, `hdfs://`, `file://`)."""
 
@@ -44,17 +46,21 @@ class PurifyResult:
     """What `purify` did."""
 
     summary: PurifySummary
+    files: tuple[LogFile, ...]
+    """The logs that were read."""
     skipped: tuple[str, ...]
     """Files that were found in a folder and are no logs, each with the reason."""
-    out: str
+    out: str | None
+    """Folder of the results; None after a preview."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one JSON object."""
-        return {**self.summary.to_json(), "skipped_files": list(self.skipped), "out": self.out}
+        files = [each.to_json() for each in self.files]
+        return {**self.summary.to_json(), "files": files, "skipped_files": list(self.skipped), "out": self.out}
 
     def as_text(self) -> str:
-        """Return it in a few lines for people."""
-        return as_text(self.summary, self.skipped, self.out)
+        """Return it in some lines for people."""
+        return as_text(self.summary, self.files, self.skipped, self.out)
 
 
 def purify(
@@ -80,7 +86,7 @@ def purify(
         jobs: Number of processes.
         on_ray: Run on a Ray cluster, through Ray Data, instead of in processes.
         ray_address: Address of the Ray cluster. Default: Ray's own choice.
-        check: Decides about purified trajectories before they are written, such as `cleaner_rl.replay.checker(...)`.
+        check: Decides which repairs stay, such as `cleaner_rl.replay.checker(...)`. Default: all of them.
         progress: Called after each file that was found and each unit that is done.
 
     Raises:
@@ -111,48 +117,106 @@ def purify(
         >>> [message["content"] for message in row["messages"]]
         ['1 + 1?', 'I add.', '2']
     """
-    places = [fspath(paths)] if isinstance(paths, str | PathLike) else [fspath(each) for each in paths]
     folder = fspath(out)
-    settings = settings or PurifySettings()
-
-    def counted(stage: Stage, total: int | None = None) -> Callable[..., None]:
-        count = 0
-        if total is not None:
-            progress(Progress(stage, 0, total))
-
-        def step(*_: object) -> None:
-            nonlocal count
-            count += 1
-            progress(Progress(stage, count, total))
-
-        return step
-
-    made = plan(places, settings.log_format, settings.piece_bytes, counted(Stage.FINDING), folder)
+    job = _Job(_places(paths), settings or PurifySettings(), progress)
+    made = job.plan(folder)
     with alone(folder):
-        known = begin(folder, made, {**options_of(settings, check), PATHS: places})
-        summaries = list(known.values())
-        tasks = [UnitTask(unit, settings, folder, check) for unit in made.units if unit.number not in known]
+        known = begin(folder, made, {**options_of(job.settings, check), PATHS: job.places})
+        tasks = [UnitTask(unit, job.settings, folder, check) for unit in made.units if unit.number not in known]
+        run_tasks = _on_ray(ray_address) if on_ray else _in_processes(jobs)
+        summary = job.run(made, tasks, known.values(), jobs, run_tasks)
+    return PurifyResult(summary, made.files, made.skipped, folder)
+
+
+def preview(
+    paths: Place | Iterable[Place],
+    settings: PurifySettings | None = None,
+    *,
+    jobs: int = 1,
+    check: Check | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> PurifyResult:
+    """Do what `purify` would do, and write nothing: the result says which logs are read, and what becomes of them.
+
+    Args:
+        paths: Files, folders or URIs of object stores. Formats are detected by content.
+        settings: What would be done. Default: repair everything.
+        jobs: Number of processes.
+        check: Decides which repairs stay, such as `cleaner_rl.replay.checker(...)`, which runs code. Default: all stay.
+        progress: Called after each file that was found and each unit that is done.
+
+    Raises:
+        LogError: A log can't be read, or not a single record of all logs.
+        WorkerKilledError: A process was killed.
+        OSError: A file can't be read.
+    """
+    job = _Job(_places(paths), settings or PurifySettings(), progress)
+    made = job.plan(None)
+    tasks = [UnitTask(unit, job.settings, None, check) for unit in made.units]
+    return PurifyResult(job.run(made, tasks, (), jobs, _in_processes(jobs)), made.files, made.skipped, None)
+
+
+def _places(paths: Place | Iterable[Place]) -> list[str]:
+    return [fspath(paths)] if isinstance(paths, str | PathLike) else [fspath(each) for each in paths]
+
+
+def _in_processes(jobs: int) -> RunTasks:
+    return lambda tasks, done: run(tasks, jobs, done)
+
+
+def _on_ray(address: str | None) -> RunTasks:
+    from cleaner_rl.logs.ray_jobs import run_on_ray
+
+    return lambda tasks, done: run_on_ray(tasks, address, done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What `purify` and `preview` have in common."""
+
+    places: list[str]
+    settings: PurifySettings
+    progress: Callable[[Progress], None]
+
+    def plan(self, out: str | None) -> LogPlan:
+        settings = self.settings
+        return plan(self.places, settings.log_format, settings.piece_bytes, self._counted(Stage.FINDING), out)
+
+    def run(
+        self, made: LogPlan, tasks: list[UnitTask], known: Iterable[PurifySummary], jobs: int, run_tasks: RunTasks
+    ) -> PurifySummary:
+        """Do the tasks, and return the sum of what was done before and now."""
+        settings = self.settings
         if settings.roc is not None:
             from cleaner_rl.logs.roc import choose
 
-            tasks = choose(made.units, tasks, settings, settings.roc, jobs, counted(Stage.CHOOSING, len(made.units)))
-        step = counted(Stage.PURIFYING, len(tasks))
+            looked = self._counted(Stage.CHOOSING, len(made.units))
+            tasks = choose(made.units, tasks, settings, settings.roc, jobs, looked)
+        summaries = list(known)
+        step = self._counted(Stage.PURIFYING, len(tasks))
 
         def done(summary: PurifySummary) -> None:
             summaries.append(summary)
             step()
 
-        if on_ray:
-            from cleaner_rl.logs.ray_jobs import run_on_ray
+        run_tasks(tasks, done)
+        summary = total(summaries)
+        if summary.trajectories == sum(summary.not_read.values()):
+            reasons = (*summary.damaged, *(f"{count:,} {reason}" for reason, count in summary.not_read.most_common()))
+            raise LogError(
+                f"no record of {', '.join(self.places)} could be read: {'; '.join(reasons) or 'there are none'}. "
+                "Name the format with --from if it was taken for another one, or give other logs"
+            )
+        return summary
 
-            run_on_ray(tasks, ray_address, done)
-        else:
-            run(tasks, jobs, done)
-    summary = total(summaries)
-    if summary.trajectories == sum(summary.not_read.values()):
-        reasons = (*summary.damaged, *(f"{count:,} {reason}" for reason, count in summary.not_read.most_common()))
-        raise LogError(
-            f"no record of {', '.join(places)} could be read: {'; '.join(reasons) or 'there are none'}. "
-            "Name the format with --from if it was taken for another one, or give other logs"
-        )
-    return PurifyResult(summary, made.skipped, folder)
+    def _counted(self, stage: Stage, total: int | None = None) -> Callable[..., None]:
+        count = 0
+        if total is not None:
+            self.progress(Progress(stage, 0, total))
+
+        def step(*_: object) -> None:
+            nonlocal count
+            count += 1
+            self.progress(Progress(stage, count, total))
+
+        return step

@@ -8,9 +8,43 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from cleaner_rl.logs.cleaning import Cleaned, abandoned, repeated_calls
+from cleaner_rl.logs.examples import OF_EACH_TOOL, EditExample, example, first_of_each
 from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.records import OPAQUE
-from cleaner_rl.trajectory import Edit, TokenSpan, Trajectory
+from cleaner_rl.tools import CallKind
+from cleaner_rl.trajectory import Edit, TokenSpan, Trajectory, Turn
+
+
+@dataclass(slots=True)
+class ToolCounts:
+    """Counts of the calls of one kind of tool; two can be added."""
+
+    calls: int = 0
+    failed: int = 0
+    repaired: int = 0
+    """Failed calls that a repair took out."""
+    unsure: int = 0
+    """Calls in turns of which nobody can tell how they ended."""
+    left_alone: Counter[str] = field(default_factory=Counter)
+    """Failed calls that were not repaired, by reason (`purify.Reason`)."""
+
+    def __add__(self, other: ToolCounts) -> ToolCounts:
+        return ToolCounts(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one JSON object."""
+        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "left_alone": dict(self.left_alone)}
+
+
+class ByTool(dict[str, ToolCounts]):
+    """Counts by the kind of the tool (`CallKind`); two can be added."""
+
+    def __missing__(self, tool: str) -> ToolCounts:
+        return self.setdefault(tool, ToolCounts())
+
+    def __add__(self, other: ByTool) -> ByTool:
+        names = [each.value for each in CallKind if each.value in self.keys() | other.keys()]
+        return ByTool({name: self.get(name, ToolCounts()) + other.get(name, ToolCounts()) for name in names})
 
 
 @dataclass(slots=True)
@@ -18,8 +52,12 @@ class PurifySummary:
     """Counts of what was done to trajectories; two summaries can be added."""
 
     trajectories: int = 0
-    kept: int = 0
-    """Trajectories in the store; `--verify` drops the others. Those that `--roc` drops are in the store too."""
+    formats: Counter[str] = field(default_factory=Counter)
+    """Trajectories by the format of their log."""
+    tools: ByTool = field(default_factory=ByTool)
+    """Calls by the kind of their tool: how many there are, failed, were repaired, and were left alone and why."""
+    examples: tuple[EditExample, ...] = ()
+    """A few repairs of each kind of tool."""
     edited: int = 0
     """Trajectories with a repair."""
     turns_before: int = 0
@@ -52,9 +90,9 @@ class PurifySummary:
     damaged: Counter[str] = field(default_factory=Counter)
     """Files of which only the beginning could be read, by what is wrong with them."""
     replayed: Counter[str] = field(default_factory=Counter)
-    """Trajectories that a replay checked, by verdict."""
+    """Repaired trajectories for which a replay was asked, by verdict."""
     not_replayable: Counter[str] = field(default_factory=Counter)
-    """Trajectories that could not be replayed, by reason."""
+    """Repaired trajectories that could not be replayed, by reason."""
     roc: Counter[str] = field(default_factory=Counter)
     """Trajectories that GRPO-RoC kept and dropped."""
     sft_rows: int = 0
@@ -66,6 +104,7 @@ class PurifySummary:
         after = cleaned.trajectory
         self.trajectories += 1
         log = log_of(before)
+        self.formats[log.get("format", "store")] += 1
         if OPAQUE in log:
             self.not_read[log[OPAQUE]] += 1
             return
@@ -86,20 +125,46 @@ class PurifySummary:
         self.unsure_turns += sum(bool(turn.calls) and not turn.results for turn in before.turns)
         new = _new_edits(before, after)
         self.edited += bool(new)
-        self.edits.update(edit.kind.value for edit in new)
+        self.edits.update(edit.kind.value for _, edit in new)
+        self._add_calls(before, cleaned, new)
         self.left_alone.update(each.reason.value for each in cleaned.left_alone)
         self.repeated_calls += repeated_calls(after)
         self.abandoned += abandoned(cleaned)
 
+    def _add_calls(self, before: Trajectory[Any], cleaned: Cleaned[Any], new: list[tuple[int, Edit[Any]]]) -> None:
+        """Count the calls of a trajectory by tool."""
+        for turn in before.turns:
+            for call in turn.calls:
+                counts = self.tools[call.kind.value]
+                counts.calls += 1
+                counts.unsure += not turn.results
+            for tool in _failed(turn):
+                self.tools[tool].failed += 1
+        for index, edit in new:
+            repaired = [tool for turn in edit.original for tool in _failed(turn)]
+            for tool in repaired:
+                self.tools[tool].repaired += 1
+            # A unit has many repairs, and those after the first ones of a tool would be thrown away.
+            if repaired and sum(each.tool == repaired[0] for each in self.examples) < OF_EACH_TOOL:
+                shown = example(before, cleaned.trajectory.turns[index], edit, repaired[0])
+                self.examples = first_of_each((*self.examples, shown))
+        for each in cleaned.left_alone:
+            for tool in _failed(cleaned.trajectory.turns[each.turn]):
+                self.tools[tool].left_alone[each.reason.value] += 1
+
     def __add__(self, other: PurifySummary) -> PurifySummary:
-        return PurifySummary(
+        made = PurifySummary(
             **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
         )
+        made.examples = first_of_each(made.examples)
+        return made
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one JSON object."""
-        values = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in values}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
+        tools = {tool: counts.to_json() for tool, counts in self.tools.items()}
+        return {**plain, "tools": tools, "examples": [each.to_json() for each in self.examples]}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> PurifySummary:
@@ -108,6 +173,14 @@ class PurifySummary:
         for name in kept.keys() & {each.name for each in fields(cls)}:
             value = kept[name]
             setattr(made, name, Counter(value) if isinstance(value, dict) else value)
+        counts = kept.get("tools", {}).items()
+        made.tools = ByTool(
+            {tool: ToolCounts(**{**each, "left_alone": Counter(each["left_alone"])}) for tool, each in counts}
+        )
+        made.examples = tuple(
+            EditExample(**{**each, "before": tuple(each["before"]), "after": tuple(each["after"])})
+            for each in kept.get("examples", ())
+        )
         return made
 
 
@@ -116,7 +189,12 @@ def total(summaries: Iterable[PurifySummary]) -> PurifySummary:
     return sum(summaries, PurifySummary())
 
 
-def _new_edits(before: Trajectory[Any], after: Trajectory[Any]) -> list[Edit[Any]]:
+def _new_edits(before: Trajectory[Any], after: Trajectory[Any]) -> list[tuple[int, Edit[Any]]]:
     # An edit that was there may have been noted more of; what it stands for is the very same.
     old = {id(edit.original) for _, edit in before.edits}
-    return [edit for _, edit in after.edits if id(edit.original) not in old]
+    return [(index, edit) for index, edit in after.edits if id(edit.original) not in old]
+
+
+def _failed(turn: Turn[Any]) -> list[str]:
+    """Return the kind of the tool of each failed call."""
+    return [call.kind.value for call, result in zip(turn.calls, turn.results, strict=False) if result.failed]

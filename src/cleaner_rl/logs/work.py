@@ -7,12 +7,12 @@ it can run again after a crash or on another machine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.messages import Unreadable
@@ -32,15 +32,15 @@ PIECE_BYTES = 8 << 20
 
 
 class Check(Protocol):
-    """Decides about purified trajectories before they are written, for example by a replay of their calls.
+    """Decides which repairs of trajectories stay before they are written, for example by a replay of their calls.
 
-    It returns each trajectory as it may be used, or None to drop it, and may count in the summary. It is pickled to
-    reach other processes. If it has a method `options`, what that returns is kept in plan.json and must be the same
-    when a run goes on.
+    It may count in the summary. It is pickled to reach other processes. If it has a method `options`, what that returns
+    is kept in plan.json and must be the same when a run goes on. If it has `replays`, and that is true, it also gets
+    repairs that only a replay can warrant; where it can't replay one of these it has to return `Cleaned.unreplayed`.
     """
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> Sequence[Cleaned[Any] | None]:
-        """Return each trajectory as it may be used, or None in its place."""
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> Sequence[Cleaned[Any]]:
+        """Return each trajectory as it may be used."""
         ...
 
 
@@ -90,78 +90,90 @@ class Unit:
 def run_unit(
     unit: Unit,
     settings: PurifySettings,
-    folder: Path,
+    folder: Path | None,
     check: Check | None = None,
     chosen: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> PurifySummary:
-    """Purify a unit into files below a folder: `store/`, `sft/` and `same/`.
+    """Purify a unit into files below a folder: `store/`, `sft/` and `same/`. Without a folder nothing is written.
 
     `chosen` are GRPO-RoC's verdicts by trajectory; those that it doesn't keep stay out of `sft/` and `same/`.
     """
     summary = PurifySummary()
     number = unit.number << NUMBER_BITS
+    replayed = getattr(check, "replays", False)
     with ExitStack() as stack:
-        store = stack.enter_context(ParquetWriter(folder / "store"))
-        sft = None if settings.sft is None else stack.enter_context(SftWriter(folder / "sft", settings.sft))
+        store = None if folder is None else stack.enter_context(ParquetWriter(folder / "store"))
+        sft = None
+        if folder is not None and settings.sft is not None:
+            sft = stack.enter_context(SftWriter(folder / "sft", settings.sft))
         outputs = _Outputs(settings, store, sft, chosen or {}, summary)
         for piece, form in unit.pieces:
-            same = SINKS.get(piece.kind) if settings.same else None
             try:
-                with nullcontext() if same is None else same(piece, folder / "same" / piece.name) as sink:
+                with _sink(piece, folder if settings.same else None) as sink:
                     for chunk, trajectories in _read(piece, form, settings.reading, number):
-                        cleaned = [_clean(each, settings) for each in trajectories]
-                        checked = cleaned if check is None else check(cleaned, summary)
-                        for before, after in zip(trajectories, checked, strict=True):
-                            summary.add(before, Cleaned(before, ()) if after is None else after)
-                        outputs.write(chunk, checked, number, sink)
+                        cleaned: Sequence[Cleaned[Any]] = [_clean(each, settings, replayed) for each in trajectories]
+                        if check is not None:
+                            cleaned = check(cleaned, summary)
+                        for before, after in zip(trajectories, cleaned, strict=True):
+                            summary.add(before, after)
+                        outputs.write(chunk, cleaned, number, sink)
                         number += len(trajectories)
             except DamagedError as error:
                 # What was read of it is written; the other files are whole.
                 summary.damaged[str(error)] += 1
-    summary.sft_rows = 0 if sft is None else sft.rows
+    if sft is not None:
+        summary.sft_rows = sft.rows
     return summary
+
+
+def _sink(piece: Piece, folder: Path | None) -> AbstractContextManager[Sink | None]:
+    """Return where a piece is written as it came; nowhere without a folder, or if it is a store."""
+    kind = SINKS.get(piece.kind)
+    return nullcontext() if folder is None or kind is None else kind(piece, folder / "same" / piece.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """Where a unit's trajectories go."""
+    """Where a unit's trajectories go, if they are written at all."""
 
     settings: PurifySettings
-    store: ParquetWriter
+    store: ParquetWriter | None
     sft: SftWriter | None
     chosen: Mapping[int, Mapping[str, Any]]
     summary: PurifySummary
 
-    def write(self, chunk: Chunk, checked: Sequence[Cleaned[Any] | None], number: int, sink: Sink | None) -> None:
+    def write(self, chunk: Chunk, cleaned: Sequence[Cleaned[Any]], number: int, sink: Sink | None) -> None:
         """Write what became of a chunk, whose first trajectory has this number."""
         kept: list[tuple[int, Any]] = []
-        for place, done in enumerate(checked):
-            if done is None:
-                continue
+        for place, done in enumerate(cleaned):
             trajectory = done.trajectory
             verdict = self.chosen.get(number + place)
             if verdict is not None:
                 trajectory = replace(trajectory, info=replace(trajectory.info, roc=verdict))
                 self.summary.roc["kept" if verdict["kept"] else "dropped"] += 1
-            self.store.write(trajectory)
-            self.summary.kept += 1
+            if self.store is not None:
+                self.store.write(trajectory)
             if verdict is not None and not verdict["kept"]:
                 continue
-            if self.sft is not None:
-                self._write_row(self.sft, trajectory)
+            if self.settings.sft is not None:
+                self._write_row(trajectory)
             if sink is not None:
                 kept.append((place, _written(trajectory, chunk.records[place])))
         if sink is not None:
             sink.write(chunk, kept)
 
-    def _write_row(self, sft: SftWriter, trajectory: Trajectory[Any]) -> None:
+    def _write_row(self, trajectory: Trajectory[Any]) -> None:
         try:
             row = sft_row(trajectory, clean_only=self.settings.clean_only, unsure=self.settings.unsure)
         except Unreadable as error:
             self.summary.no_row[str(error)] += 1
             return
-        if row is not None:
-            sft.write(row)
+        if row is None:
+            return
+        if self.sft is None:
+            self.summary.sft_rows += 1
+        else:
+            self.sft.write(row)
 
 
 def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int, Trajectory[Any]]]:
@@ -214,12 +226,12 @@ def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajec
     return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: record.reason, "record": record.text}))
 
 
-def _clean(trajectory: Trajectory[Any], settings: PurifySettings) -> Cleaned[Any]:
+def _clean(trajectory: Trajectory[Any], settings: PurifySettings, replayed: bool = False) -> Cleaned[Any]:
     if settings.repair is None:
         return Cleaned(trajectory, ())
     if settings.scope is PurifyScope.SUCCESSFUL and not _solved(trajectory):
         return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNSUCCESSFUL))
-    return clean(trajectory, settings.repair)
+    return clean_to_replay(trajectory, settings.repair) if replayed else clean(trajectory, settings.repair)
 
 
 def _solved(trajectory: Trajectory[Any]) -> bool:

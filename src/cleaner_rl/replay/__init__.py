@@ -1,6 +1,7 @@
 """Replay: run the calls of stored trajectories again, and compare.
 
-- `verification`: `verify` for a store, and `checker` for `logs.purify`. `settings`: how calls are run.
+- `verification`: `verify` for a store; `checker` for `logs.purify`, and `replay_problem` for whether to use it.
+  `settings`: how calls are run.
 - `replayer`: runs the calls of trajectories in the sandbox. It is loaded when a replay begins, since it needs the
   sandbox's dependencies (`pip install 'cleaner-rl[sandbox]'`).
 
@@ -13,7 +14,14 @@ from cleaner_rl.replay.settings import (
     SandboxMissingError,
     TextMatch,
 )
-from cleaner_rl.replay.verification import DifferentTrajectory, ReplayCheck, ReplayReport, checker, verify
+from cleaner_rl.replay.verification import (
+    DifferentTrajectory,
+    ReplayCheck,
+    ReplayReport,
+    checker,
+    replay_problem,
+    verify,
+)
 
 __all__ = [
     "DifferentTrajectory",
@@ -24,5 +32,6 @@ __all__ = [
     "SandboxMissingError",
     "TextMatch",
     "checker",
+    "replay_problem",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""Replays the Python of trajectories in the sandbox, for `cleaner purify --verify` and `cleaner verify`.
+"""Replays the Python of trajectories in the sandbox, for `cleaner purify` and `cleaner verify`.
 
 It answers two questions. Does the history say what its results say? A turn's observation must hold the words of its
 results, and a log's turns must be what its own text reads to. Then: do its calls, run again cell by cell, give those
@@ -108,7 +108,7 @@ class Replayer:
         return self._runner.run(together())
 
     async def _replay(self, trajectory: Trajectory[Any]) -> ReplayOutcome:
-        if (reason := self._unreplayable(trajectory)) is not None:
+        if (reason := unreplayable(trajectory)) is not None:
             return ReplayOutcome(NOT_REPLAYABLE, reason=reason)
         if (turn := self._tampered(trajectory)) is not None:
             return ReplayOutcome(ReplayVerdict.DIFFERENT, reason=TAMPERED.format(turn))
@@ -134,20 +134,6 @@ class Replayer:
         except _UnrepeatableError:
             return ReplayOutcome(ReplayVerdict.NONDETERMINISTIC)
         return ReplayOutcome(found.verdict, found.difference)
-
-    def _unreplayable(self, trajectory: Trajectory[Any]) -> str | None:
-        log = log_of(trajectory)
-        if OPAQUE in log:
-            return "it was not read as turns"
-        if not trajectory.usable:
-            return "it ended in a fault, or was dropped"
-        for turn in trajectory.turns:
-            if turn.calls and not turn.results:
-                return "nobody knows how some of its calls ended"
-            for call in turn.calls:
-                if log and call.problem is None and call.kind is not CallKind.PYTHON:
-                    return f"its tool '{call.name}' is not Python"
-        return None
 
     def _tampered(self, trajectory: Trajectory[Any]) -> int | None:
         """Return the first turn whose text isn't what its calls and results say."""
@@ -200,6 +186,22 @@ class Replayer:
         finally:
             if session is not None:
                 await session.close()
+
+
+def unreplayable(trajectory: Trajectory[Any]) -> str | None:
+    """Return why a trajectory can't be replayed in any sandbox; None if one may do."""
+    log = log_of(trajectory)
+    if OPAQUE in log:
+        return "it was not read as turns"
+    if not trajectory.usable:
+        return "it ended in a fault, or was dropped"
+    for turn in trajectory.turns:
+        if turn.calls and not turn.results:
+            return "nobody knows how some of its calls ended"
+        for call in turn.calls:
+            if log and call.problem is None and call.kind is not CallKind.PYTHON:
+                return f"not all of its calls are Python ({call.kind.value})"
+    return None
 
 
 @cache

@@ -1,21 +1,28 @@
 """Verifies stores by replay: runs the calls of stored trajectories again and compares what they give.
 
-`verify` is what `cleaner verify` calls; `checker` is what `cleaner purify --verify` hands to `logs.purify`. The code
-that runs calls needs the sandbox installed, so this module loads it when it is used.
+`verify` is what `cleaner verify` calls; `checker` is what `cleaner purify` hands to `logs.purify`, where
+`replay_problem` finds no reason against it. The code that runs calls needs the sandbox installed, so this module loads
+it when it is used.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cleaner_rl.logs import Cleaned, PurifySummary
-from cleaner_rl.purify import Reason, ReplayVerdict, left_alone, without_hindsight
-from cleaner_rl.replay.settings import NOT_REPLAYABLE, ReplayOutcome, ReplaySettings, needs_sandbox
+from cleaner_rl.purify import Reason, ReplayVerdict
+from cleaner_rl.replay.settings import (
+    NOT_REPLAYABLE,
+    ReplayOutcome,
+    ReplaySettings,
+    SandboxMissingError,
+    needs_sandbox,
+)
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Key
 from cleaner_rl.trajectory.store import read
@@ -122,48 +129,101 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Replays purified trajectories before they are written; made by `checker`.
+    """Replays trajectories that were repaired, before they are written; made by `checker`.
 
-    A trajectory that gives the same is kept. One that gives something else loses its edits, if it gives the same
-    without them; otherwise it is dropped. One that can't be replayed, or is nondeterministic, is kept.
-    `info.replay` says which it is, and the summary counts them.
+    A repaired trajectory whose calls give the recorded results is kept. If they give something else, but the recorded
+    results without the repairs, the repairs are undone. Where a replay says nothing (the tool is not Python, results
+    change from run to run, or the sandbox lacks files or packages of the log), repairs are made as without a sandbox,
+    or, with `only_proven`, undone. `info.replay` has the verdict, and the summary counts them. A trajectory without a
+    repair is not replayed.
     """
 
     settings: ReplaySettings
+    only_proven: bool = False
+
+    @property
+    def replays(self) -> bool:
+        """Tell `logs.purify` that repairs are proven here."""
+        return True
 
     def options(self) -> dict[str, Any]:
         """Return the settings that decide a verdict, for plan.json."""
-        return {"session": self.settings.session, "text_match": self.settings.text_match.value}
+        settings = self.settings
+        return {
+            "only_proven": self.only_proven,
+            "session": settings.session,
+            "text_match": settings.text_match.value,
+        }
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
-        """Replay the trajectories; each as it may be used, or None if it is dropped."""
-        from cleaner_rl.replay.replayer import replayer_of
+    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
+        """Replay the trajectories that were repaired; return each as it may be used."""
+        done = list(cleaned)
+        tried = {index: each for index, each in enumerate(cleaned) if each.trajectory.edits}
+        found = self._replayed(tried)
+        wrong = [index for index, each in found.items() if each.verdict == ReplayVerdict.DIFFERENT]
+        # Perhaps only a repair that needs a replay is wrong, or else all of them, or else the sandbox lacks something.
+        fewer = {index: some for index in wrong if (some := tried[index].unreplayed) and some.trajectory.edits}
+        none = {index: tried[index].undone(Reason.UNDONE) for index in wrong}
+        right = [index for index, each in self._replayed(fewer).items() if each.verdict == ReplayVerdict.SAME]
+        found |= {index: ReplayOutcome(ReplayVerdict.SAME) for index in right}
+        tried |= {index: fewer[index] for index in right}
+        rest = {index: each for index, each in none.items() if index not in right}
+        refuted = [index for index, each in self._replayed(rest).items() if each.verdict == ReplayVerdict.SAME]
+        found |= {index: ReplayOutcome(UNDONE) for index in refuted}
+        for index, outcome in found.items():
+            each = tried[index]
+            if outcome.verdict == UNDONE:
+                each = none[index]
+            elif outcome.verdict != ReplayVerdict.SAME:
+                each = each.undone(Reason.UNPROVEN) if self.only_proven else each.unreplayed or each
+            summary.replayed[outcome.verdict] += 1
+            if outcome.verdict == NOT_REPLAYABLE:
+                summary.not_replayable[outcome.reason] += 1
+            marked = replace(each.trajectory, info=replace(each.trajectory.info, replay=str(outcome.verdict)))
+            done[index] = Cleaned(marked, each.left_alone)
+        return done
 
-        replayer = replayer_of(self.settings)
-        found = replayer.replay_all([each.trajectory for each in cleaned])
-        wrong = [index for index, each in enumerate(found) if each.verdict == ReplayVerdict.DIFFERENT]
-        raw = {index: without_hindsight(cleaned[index].trajectory) for index in wrong}
-        again = dict(zip(wrong, replayer.replay_all([raw[index] for index in wrong]), strict=True))
-        kept: list[Cleaned[Any] | None] = []
-        for index, (each, first) in enumerate(zip(cleaned, found, strict=True)):
-            done, verdict = each, first.verdict
-            if index in again and each.trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
-                done, verdict = Cleaned(raw[index], left_alone(raw[index].turns, Reason.UNDONE)), UNDONE
-            summary.replayed[verdict] += 1
-            if verdict == NOT_REPLAYABLE:
-                summary.not_replayable[first.reason] += 1
-            marked = replace(done.trajectory, info=replace(done.trajectory.info, replay=str(verdict)))
-            kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(done, trajectory=marked))
-        return kept
+    def _replayed(self, some: Mapping[int, Cleaned[Any]]) -> dict[int, ReplayOutcome]:
+        """Replay trajectories. The sandbox starts with the first one that it can run."""
+        from cleaner_rl.replay.replayer import replayer_of, unreplayable
+
+        reasons = {index: unreplayable(each.trajectory) for index, each in some.items()}
+        found = {index: ReplayOutcome(NOT_REPLAYABLE, reason=why) for index, why in reasons.items() if why is not None}
+        run = [index for index in some if index not in found]
+        if run:
+            outcomes = replayer_of(self.settings).replay_all([some[index].trajectory for index in run])
+            found |= zip(run, outcomes, strict=True)
+        return found
 
 
-def checker(settings: ReplaySettings | None = None) -> ReplayCheck:
-    """Return a check for `logs.purify` that replays each purified trajectory.
+def checker(settings: ReplaySettings | None = None, *, only_proven: bool = False) -> ReplayCheck:
+    """Return a check for `logs.purify` that replays each repaired trajectory.
 
-    Raises `SandboxMissingError` if the sandbox's dependencies are not installed.
+    Args:
+        settings: How calls are run. Default: in a sandbox on this machine.
+        only_proven: Undo every repair that no replay proves.
+
+    Raises:
+        SandboxMissingError: The sandbox's dependencies are not installed.
     """
     needs_sandbox()
-    return ReplayCheck(settings or ReplaySettings())
+    return ReplayCheck(settings or ReplaySettings(), only_proven)
+
+
+def replay_problem(settings: ReplaySettings | None = None) -> str | None:
+    """Return why untrusted logs should not be replayed with these settings; None if they can be.
+
+    They can be if nodes are named, or if a sandbox on this machine isolates with tier T2 or higher.
+    """
+    from cleaner_rl.sandbox import Tier, TierError, choose_tier, probe
+
+    try:
+        needs_sandbox()
+        if settings is None or not settings.nodes:
+            choose_tier(probe(), None, Tier.T2)
+    except (SandboxMissingError, TierError) as error:
+        return str(error)
+    return None
 
 
 def _batches(store: str | Path) -> Iterator[list[Any]]:

@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def purified(*arguments: str | Path) -> Any:
-    ran = CliRunner().invoke(main, ["purify", *map(str, arguments), "--json"], catch_exceptions=False)
+    ran = CliRunner().invoke(main, ["purify", *map(str, arguments), "--no-replay", "--json"], catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
     return json.loads(ran.stdout.splitlines()[-1])
 

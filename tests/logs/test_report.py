@@ -1,0 +1,145 @@
+"""The summary of `cleaner purify`: what it says by tool, which repairs it shows, and what it says of files."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cleaner_rl.cli import main
+from cleaner_rl.logs import PurifyResult, PurifySettings, PurifySummary, SftKind, preview, purify
+from cleaner_rl.logs.examples import EditExample
+from cleaner_rl.logs.report import REASONS, VERDICTS
+from cleaner_rl.logs.summary import total
+from cleaner_rl.purify import Reason, ReplayVerdict, Unwarranted
+from tests.logs.cases import Call, Case, Step, py, raised
+from tests.logs.rendering import openai
+
+
+def shell(command: str, text: str) -> Call:
+    return Call("bash", {"command": command}, text)
+
+
+TYPO = (
+    Step("I look.", (shell("git statsu --short", "git: 'statsu' is not a git command. See 'git --help'."),)),
+    Step("I meant status.", (shell("git status --short", " M a.py"),)),
+)
+TESTS = (Step("I test.", (shell("pytest -q", "1 failed, 3 passed in 0.1s"),), then="Leave it."),)
+IMPORT = (
+    Step("I count.", (py("print(sqrt(4))", raised("NameError: name 'sqrt' is not defined")),)),
+    Step("I import.", (py("from math import sqrt\nprint(sqrt(4))", "2.0"),)),
+)
+SILENT = (Step("I set.", (py("x = 1", ""),)),)
+TALK = (Step("Nothing to do."),)
+
+
+def written(path: Path, *cases: tuple[Step, ...]) -> Path:
+    records = [{**openai(Case("", steps, ())), "id": f"record-{number}"} for number, steps in enumerate(cases)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> PurifyResult:
+    (tmp_path / "logs").mkdir()
+    written(tmp_path / "logs/a.jsonl", TYPO, TESTS, IMPORT, SILENT, TALK)
+    for number in range(7):
+        (tmp_path / f"logs/note-{number}.txt").write_text("hello\n")
+    return purify(tmp_path / "logs", tmp_path / "out")
+
+
+def test_calls_are_counted_by_tool(result: PurifyResult) -> None:
+    found = result.to_json()["tools"]
+    assert found == {
+        "python": {"calls": 3, "failed": 1, "repaired": 1, "unsure": 1, "left_alone": {}},
+        "shell": {"calls": 3, "failed": 2, "repaired": 1, "unsure": 0, "left_alone": {"uncorrected": 1}},
+    }
+    for line in (
+        "tool           calls      failed    repaired  left alone      unsure",
+        "python             3           1           1           0           1",
+        "shell              3           2           1           1           0",
+        "  shell         1  uncorrected: no working call",
+        "no call      1 trajectory without any",
+    ):
+        assert line in result.as_text()
+
+
+def test_repairs_are_shown_as_examples(result: PurifyResult, tmp_path: Path) -> None:
+    log = f"{tmp_path}/logs/a.jsonl"
+    python, command = result.summary.examples
+    error = "NameError: name 'sqrt' is not defined"
+    assert python == EditExample("python", log, 3, "record-2", "graft", (), error, ("from math import sqrt",))
+    assert (command.before, command.after) == (("git statsu --short",), ("git status --short",))
+    assert f"""\
+  shell, {log}:1
+    - git statsu --short
+      (git: 'statsu' is not a git command. See 'git --help'.)
+    + git status --short
+""" in result.as_text()
+
+
+def test_every_skipped_file_is_listed_with_its_reason(result: PurifyResult) -> None:
+    assert len(result.skipped) == 7
+    for number in range(7):
+        assert f"note-{number}.txt is neither JSONL, JSON, Parquet nor a zip" in result.as_text()
+
+
+def test_files_are_counted_by_format(result: PurifyResult) -> None:
+    assert result.as_text().startswith("read         1 file: 1 openai (5 records)\n")
+    (file,) = result.to_json()["files"]
+    assert (Path(file["path"]).name, file["format"], file["size"] > 0) == ("a.jsonl", "openai", True)
+
+
+def test_repairs_of_python_that_nobody_ran_are_named(result: PurifyResult) -> None:
+    assert "not replayed 1 repaired call of Python: nothing was run" in result.as_text()
+
+
+def test_a_summary_is_the_same_whichever_unit_is_done_first(tmp_path: Path) -> None:
+    parts = []
+    for number in range(4):
+        log = written(tmp_path / f"{number}.jsonl", TYPO, IMPORT, TYPO)
+        parts.append(purify(log, tmp_path / f"out-{number}").summary)
+    wanted = total(parts)
+    assert len(wanted.examples) == 6, "three of each tool"
+    assert [Path(each.file).name for each in wanted.examples[:3]] == ["0.jsonl", "1.jsonl", "2.jsonl"]
+    assert all(total(order) == wanted for order in permutations(parts))
+    assert PurifySummary.from_json(json.loads(json.dumps(wanted.to_json()))) == wanted
+
+
+def test_what_a_log_holds_cannot_command_the_terminal(tmp_path: Path) -> None:
+    error = raised("NameError: name 'sqrt' is not defined \x1b[2J")
+    hostile = (
+        Step("I count.", (py("print(sqrt(4))  # \x1b]0;owned\x07", error),)),
+        Step("I import.", (py("from math import sqrt\nprint(sqrt(4))  # \u202e", "2.0"),)),
+    )
+    log = written(tmp_path / "a.jsonl", hostile)
+    text = purify(log, tmp_path / "out", PurifySettings()).as_text()
+    assert "- print(sqrt(4))" in text
+    assert not [each for each in text if not each.isprintable() and each != "\n"]
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    log = written(tmp_path / "a.jsonl", TYPO, TESTS, IMPORT, SILENT, TALK)
+    settings = PurifySettings(sft=SftKind.JSONL, same=True)
+    seen = preview(log, settings)
+    assert list(tmp_path.iterdir()) == [log]
+    assert seen.summary == purify(log, tmp_path / "out", settings).summary
+    ran = CliRunner().invoke(main, ["purify", str(log), "--dry-run", "--sft", "jsonl"], catch_exceptions=False)
+    assert ran.stdout == seen.as_text() + "\n"
+    assert not ran.stderr, "it runs no code"
+    assert f"  openai          {log.stat().st_size:>14,} bytes  {log}\n" in ran.stdout
+    for words in ("2 of them repaired; nothing is written", "- git statsu --short", "SFT rows     5"):
+        assert words in ran.stdout
+
+
+def test_without_a_dry_run_there_must_be_a_folder(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(main, ["purify", str(written(tmp_path / "a.jsonl", TYPO))])
+    assert (ran.exit_code, "--out" in ran.output, "--dry-run" in ran.output) == (2, True, True)
+
+
+def test_every_reason_and_every_verdict_has_words() -> None:
+    assert REASONS.keys() == {*Reason, *Unwarranted}
+    assert VERDICTS.keys() == {*map(str, ReplayVerdict), "undone"}
