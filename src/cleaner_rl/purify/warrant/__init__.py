@@ -147,7 +147,7 @@ def _without_own_words(told: str, call: ToolCall) -> str:
     return told
 
 
-LONGEST, LONGEST_PROGRAM = 10_000, 50_000
+LONGEST, LONGEST_PROGRAM = 10_000, 20_000
 """Characters of a call beyond which nothing is shown: time grows with the square of some of it."""
 TOLD = 5_000
 """Characters at the beginning and at the end of what a tool said that are looked at."""
