@@ -45,6 +45,7 @@ BESIDE = {
     "cleaner_rl.evaluate.unwritable",
     "cleaner_rl.evaluate.write_comparison",
     "cleaner_rl.replay.checker",
+    "cleaner_rl.replay.checker_if_possible",
     "cleaner_rl.rollout.open_runner",
     "cleaner_rl.rollout.standard_graders",
     "cleaner_rl.sandbox.open_sandbox",
@@ -63,7 +64,7 @@ MOST_LINES = 150
 LONG = {
     "cleaner_rl.cli.sandbox": 170,
     "cleaner_rl.cli.eval": 200,
-    "cleaner_rl.cli.purify": 230,
+    "cleaner_rl.cli.purify": 260,
     "cleaner_rl.cli.rollout": 240,
 }
 """They have many options."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from cleaner_rl.logs.cleaning import Cleaned, abandoned, repeated_calls
 from cleaner_rl.logs.formats.base import log_of
@@ -19,7 +19,8 @@ SHOWN = 300
 """Characters of a text that an example shows."""
 
 
-class Refusal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Refusal:
     """How many failed turns were left alone for one reason, of one kind of call."""
 
     kind: CallKind
@@ -136,8 +137,8 @@ class PurifySummary:
     @property
     def refusals(self) -> list[Refusal]:
         """How many repairs were not warranted, by kind of call and reason, the most frequent first."""
-        parted = ((*name.split("/"), count) for name, count in self.refused.most_common())
-        return [Refusal(CallKind(kind), Unwarranted(reason), count) for kind, reason, count in parted]
+        parted = ((name.partition("/"), count) for name, count in self.refused.most_common())
+        return [Refusal(CallKind(kind), Unwarranted(reason), count) for (kind, _, reason), count in parted]
 
     def __add__(self, other: PurifySummary) -> PurifySummary:
         added = PurifySummary(

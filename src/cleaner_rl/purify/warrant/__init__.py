@@ -23,8 +23,9 @@ from functools import partial
 from typing import Any
 
 from cleaner_rl.purify.warrant.edits import edit_refusal
+from cleaner_rl.purify.warrant.effects import ReadsLater
 from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS, other_refusal
-from cleaner_rl.purify.warrant.python import ANY, ReadsLater, names_read, nothing_reads, python_refusal
+from cleaner_rl.purify.warrant.python import ANY, names_read, nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
