@@ -105,7 +105,8 @@ def purify(
         ...     function = {"name": "python", "arguments": {"code": code}}
         ...     said = {"role": "assistant", "content": "I add.", "tool_calls": [{"id": code, "function": function}]}
         ...     return [said, {"role": "tool", "tool_call_id": code, **result}]
-        >>> failed = call("print(1 + y)", {"content": "NameError", "is_error": True})
+        >>> error = "Traceback (most recent call last):\\nNameError: name 'y' is not defined"
+        >>> failed = call("print(1 + y)", {"content": error, "is_error": True})
         >>> worked = call("print(1 + 1)", {"content": "2", "is_error": False})
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> record = {"messages": [{"role": "user", "content": "1 + 1?"}, *failed, *worked]}

@@ -23,8 +23,9 @@ from functools import partial
 from typing import Any
 
 from cleaner_rl.purify.warrant.edits import edit_refusal
+from cleaner_rl.purify.warrant.effects import ReadsLater
 from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS, other_refusal
-from cleaner_rl.purify.warrant.python import ANY, ReadsLater, names_read, nothing_reads, python_refusal
+from cleaner_rl.purify.warrant.python import ANY, names_read, nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
@@ -147,7 +148,7 @@ def _without_own_words(told: str, call: ToolCall) -> str:
     return told
 
 
-LONGEST, LONGEST_PROGRAM = 10_000, 50_000
+LONGEST, LONGEST_PROGRAM = 10_000, 20_000
 """Characters of a call beyond which nothing is shown: time grows with the square of some of it."""
 TOLD = 5_000
 """Characters at the beginning and at the end of what a tool said that are looked at."""
