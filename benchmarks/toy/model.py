@@ -139,7 +139,7 @@ def train_model(
             for batch in _batches(sequences, lessons, epoch):
                 # Where a processor has matrix units, half the precision is twice the speed; tiny models don't notice.
                 with torch.autocast("cpu", torch.bfloat16, enabled=lessons.pretrained):
-                    loss = _loss(model, batch, tokenizer.pad_token_id) / usual
+                    loss = summed_loss(model, batch, tokenizer.pad_token_id) / usual
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
@@ -169,8 +169,8 @@ def _batches(sequences: Sequence[Lesson], lessons: Lessons, epoch: int) -> Itera
         yield [sequences[each] for each in batch]
 
 
-def _loss(model: PreTrainedModel, batch: Sequence[Lesson], pad: int) -> torch.Tensor:
-    """The sum over the model's own tokens; the vocabulary is only looked at where it counts."""
+def summed_loss(model: PreTrainedModel, batch: Sequence[Lesson], pad: int) -> torch.Tensor:
+    """Return the loss, summed over the model's own tokens; the vocabulary is only looked at where it counts."""
     import torch
 
     longest = max(len(each.ids) for each in batch)
