@@ -56,17 +56,20 @@ ANSWER = Step("The answer is 2.")
 SLIP = Step("I add.", (py("print(1 + y)", NAME),))
 FIX = Step("Now right.", (py("print(1 + 1)", "2"),))
 OTHER = Step("Another way.", (py("import math\nfor i in range(3):\n    print(math.factorial(i))", "1\n1\n2"),))
+UNDEFINED = Step("I call f.", (py("print(f(3))", raised("NameError: name 'f' is not defined")),))
+DEFINED = Step("I define f.", (py("def f(n):\n    return n * n + 1\n\nprint(f(3))", "10"),))
 SLIP_AGAIN = Step("Again.", (py("print(1 + z)", raised("NameError: name 'z' is not defined")),))
 SYNTAX = """\
   File "<stdin>", line 1
     for i in range(3) print(i)
                       ^^^^^
 SyntaxError: expected ':'"""
+HANDLED = "print('start')\ntry:\n    dict()['a']\nexcept KeyError:\n    print(1 + {})"
 SIGNS = raised("NameError: name 'y' is not defined", 2, "é\n✓\n")
 
 CASES = (
     Case("a slip and its correction, alike", (SLIP, FIX, ANSWER), ("graft", "keep"), (2,)),
-    Case("a slip and another program", (SLIP, OTHER, ANSWER), ("replace", "keep"), (2,)),
+    Case("a slip and a longer correction", (UNDEFINED, DEFINED, ANSWER), ("replace", "keep"), (2,)),
     Case("a chain of failures", (SLIP, SLIP_AGAIN, FIX, ANSWER), ("graft", "keep"), (3,)),
     Case("two slips, each mended", (SLIP, FIX, SLIP_AGAIN, FIX, ANSWER), ("graft", "graft", "keep"), (2, 2)),
     Case("nothing failed", (FIX, OTHER, ANSWER), ("keep",) * 3),
@@ -102,14 +105,14 @@ CASES = (
     Case("the correction prints nothing", (SLIP, Step("I set.", (py("y = 1", ""),)), ANSWER), ("keep",) * 3),
     Case(
         "of two calls one failed, and the correction leaves the other out",
-        (Step("Both.", (py("print(5)", "5"), py("print(y)", NAME))), FIX, ANSWER),
+        (Step("Both.", (py("print(5)", "5"), py("print(1 + y)", NAME))), FIX, ANSWER),
         ("keep",) * 3,
     ),
     Case(
         "of two calls one failed, and the correction repeats both",
         (
-            Step("Both.", (py("print(5)", "5"), py("print(y)", NAME))),
-            Step("Both again.", (py("print(5)", "5"), py("print(2)", "2"))),
+            Step("Both.", (py("print(5)", "5"), py("print(1 + y)", NAME))),
+            Step("Both again.", (py("print(5)", "5"), py("print(1 + 1)", "2"))),
             ANSWER,
         ),
         ("graft", "keep"),
@@ -119,17 +122,17 @@ CASES = (
         "a chained exception after some output",
         (
             Step(
-                "I divide.",
+                "I look it up.",
                 (
                     py(
-                        "print(1/0)",
-                        raised("ZeroDivisionError: division by zero", before="start\n")
+                        HANDLED.format("y"),
+                        raised("KeyError: 'a'", 3, before="start\n")
                         + "\n\nDuring handling of the above exception, another exception occurred:\n\n"
-                        + raised("RuntimeError: bad", 4),
+                        + raised("NameError: name 'y' is not defined", 5),
                     ),
                 ),
             ),
-            Step("I divide by one.", (py("print(1/1)", "1.0"),)),
+            Step("With a number.", (py(HANDLED.format("1"), "start\n2"),)),
         ),
         ("graft",),
         (2,),

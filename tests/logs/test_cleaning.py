@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.logs import Reading, clean, read_record
-from cleaner_rl.purify import RepairConfig, hindsight
+from cleaner_rl.purify import LeftAlone, RepairConfig, Unwarranted, hindsight
 from cleaner_rl.trajectory import StopReason, TextSpan, TokenSpan, Trajectory, Turn
 from tests.builders import answered, failed, trajectory, worked
-from tests.logs.cases import FIX, SLIP, Case, Step
+from tests.logs.cases import FIX, OTHER, SLIP, Case, Step
 from tests.logs.rendering import openai
 
 SPOKEN = Step("Yes?", then="Go on.")
@@ -46,7 +46,15 @@ def test_whether_a_log_can_be_used_is_asked_once_of_each_turn(monkeypatch: pytes
 
     monkeypatch.setattr(Trajectory, "usable", property(usable))
     clean(long, RepairConfig())
-    assert len(asked) == 2 * len(long.turns), "as a part of the whole, and of its stretch"
+    assert len(asked) == len(long.turns)
+
+
+def test_a_failure_before_another_program_is_left_alone_with_the_reason() -> None:
+    found = clean(imported(SLIP, OTHER, SLIP, FIX), RepairConfig())
+    assert found.left_alone == (LeftAlone(0, Unwarranted.OTHER_PURPOSE),)
+    assert [turn.edit is not None for turn in found.trajectory.turns] == [False, False, True]
+    similar = clean(imported(SLIP, FIX), RepairConfig(min_similarity=0.99))
+    assert similar.left_alone == (LeftAlone(0, Unwarranted.DISSIMILAR),)
 
 
 def rescored() -> Trajectory[TokenSpan]:
@@ -64,7 +72,7 @@ def test_scores_stay_where_nothing_is_edited() -> None:
 
 def test_scores_before_the_first_new_edit_stay_and_those_behind_it_go() -> None:
     before = rescored().turns
-    raw = replace(rescored(), turns=(*before[:2], failed(), worked(), *before[2:]))
+    raw = replace(rescored(), turns=(*before[:2], failed("print(1 + y)"), worked("print(1 + 1)"), *before[2:]))
     after = clean(raw, RepairConfig()).trajectory.turns
     assert after[:2] == before[:2]
     assert len(after) == 4

@@ -122,7 +122,7 @@ def test_members_that_inspect_compressed_with_zstd_are_read(tmp_path: Path) -> N
 
 def test_our_own_store_is_repaired_too(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path / "store") as writer:
-        writer.write(trajectory(failed(), worked(), answered()))
+        writer.write(trajectory(failed("print(1 + y)"), worked("print(1 + 1)"), answered()))
         text = trajectory(worked(), answered())
         asked = RolloutInfo(messages=[{"role": "user", "content": "?"}], tools=[{"name": "python"}])
         writer.write(Trajectory(TextSpan("?"), tuple(map(as_text, text.turns)), text.key, info=asked))
@@ -353,7 +353,7 @@ def test_of_a_log_that_is_damaged_further_in_the_beginning_is_read(options: list
 def test_of_a_store_with_a_line_that_is_cut_the_beginning_is_read(options: list[str], tmp_path: Path) -> None:
     with JsonlWriter(tmp_path / "store.jsonl") as writer:
         for _ in range(3):
-            writer.write(trajectory(failed(), worked(), answered()))
+            writer.write(trajectory(failed("print(1 + y)"), worked("print(1 + 1)"), answered()))
     whole = (tmp_path / "store.jsonl").read_bytes()
     (tmp_path / "store.jsonl").write_bytes(whole[: -len(whole) // 6])
     found = cleaned(tmp_path / "store.jsonl", "--out", tmp_path / "out", *options)

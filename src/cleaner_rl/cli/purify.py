@@ -164,7 +164,7 @@ def purify(
 
 
 def _settings(options: dict[str, Any]) -> PurifySettings:
-    repair = RepairConfig(options["threshold"], options["measure"], options["refuse_stale"])
+    repair = RepairConfig(options["threshold"], options["measure"], refuse_stale=options["refuse_stale"])
     return PurifySettings(
         log_format=options["form"],
         reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),

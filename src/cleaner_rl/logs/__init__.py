@@ -19,7 +19,7 @@ Limits: text trajectories only, since logs have no tokens. What a format can't r
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
 """
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import DamagedError, LogError, PurifyError
 from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
 from cleaner_rl.logs.formats import LOG_ADAPTERS, LogFormat, Reading, detect, log_format, log_format_names
@@ -65,6 +65,7 @@ __all__ = [
     "UnsureTurns",
     "WorkerKilledError",
     "clean",
+    "clean_to_replay",
     "detect",
     "log_format",
     "log_format_names",

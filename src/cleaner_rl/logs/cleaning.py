@@ -15,11 +15,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, Generic
 
 from cleaner_rl.logs.formats.base import log_of
-from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight, left_alone, note_stale
+from cleaner_rl.purify import LeftAlone, Leftovers, Reason, RepairConfig, hindsight
+from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import S, Trajectory, Turn, without_rescoring
 
 _canonical = json.JSONEncoder(default=repr, sort_keys=True).encode
@@ -31,22 +32,31 @@ class Cleaned(Generic[S]):
 
     trajectory: Trajectory[S]
     left_alone: tuple[LeftAlone, ...]
+    unreplayed: Cleaned[S] | None = None
+    """What is warranted if no replay can prove the repairs; None if that is the same."""
 
 
-def clean(trajectory: Trajectory[S], config: RepairConfig) -> Cleaned[S]:
-    """Repair every failed turn that the model itself corrected, within the borders above."""
-    if not trajectory.usable:
-        # Faults and dropped rollouts count for the whole, not for a stretch of it.
-        return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
-    turns: list[Turn[S]] = []
-    left: list[LeftAlone] = []
-    for stretch in _stretches(without_rescoring(trajectory)):
-        purified = hindsight(replace(trajectory, turns=stretch), config)
-        left += [replace(each, turn=each.turn + len(turns)) for each in purified.left_alone]
-        turns += purified.trajectory.turns
-    # Each stretch has noted what its own turns say of errors that are gone; those after it may, too.
-    turns = note_stale(turns)
-    return Cleaned(replace(trajectory, turns=tuple(_with_scores(turns, trajectory.turns))), tuple(left))
+def clean(trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers = Leftovers.UNCHECKED) -> Cleaned[S]:
+    """Repair every failed turn that the model itself corrected, within the borders above, where that is warranted.
+
+    `leftovers` says whether the caller replays Python programs (see `purify.Leftovers`).
+    """
+    purified = hindsight(without_rescoring(trajectory), config, leftovers, frozenset(_borders(trajectory)))
+    turns = _with_scores(purified.trajectory.turns, trajectory.turns)
+    return Cleaned(replace(trajectory, turns=tuple(turns)), purified.left_alone)
+
+
+def clean_to_replay(trajectory: Trajectory[S], config: RepairConfig) -> Cleaned[S]:
+    """Repair a trajectory that is replayed before it is used; `unreplayed` is for the case that it can't be.
+
+    A replay shows what a failed Python program left behind, so more repairs can be tried.
+    """
+    unreplayed = clean(trajectory, config)
+    if any(call.kind is not CallKind.PYTHON for turn in trajectory.turns for call in turn.calls):
+        return unreplayed  # no sandbox runs it
+    tried = clean(trajectory, config, Leftovers.REPLAYED)
+    same = len(tried.trajectory.turns) == len(unreplayed.trajectory.turns)
+    return unreplayed if same else replace(tried, unreplayed=unreplayed)
 
 
 def repeated_calls(trajectory: Trajectory[Any]) -> int:
@@ -78,15 +88,14 @@ def _replaced(turn: Turn[S]) -> tuple[Turn[S], ...] | None:
     return None if turn.edit is None else turn.edit.original
 
 
-def _stretches(trajectory: Trajectory[S]) -> Iterator[tuple[Turn[S], ...]]:
+def _borders(trajectory: Trajectory[S]) -> Iterator[int]:
+    """Yield the turns after which somebody speaks or another tool is used."""
     spoken = set(log_of(trajectory).get("spoken", ()))
-    start = raw = 0
-    for index, turn in enumerate(trajectory.turns):
+    raw = 0
+    for index, (turn, following) in enumerate(pairwise(trajectory.turns)):
         raw += _sampled(turn)
-        following = trajectory.turns[index + 1 : index + 2]
-        if not following or raw - 1 in spoken or _turns_away(turn, following[0]):
-            yield trajectory.turns[start : index + 1]
-            start = index + 1
+        if raw - 1 in spoken or _turns_away(turn, following):
+            yield index
 
 
 def _sampled(turn: Turn[S]) -> int:

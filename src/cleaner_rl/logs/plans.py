@@ -103,7 +103,7 @@ def _folders_of_results(inside: Sequence[FoundFile], place: str) -> list[str]:
     return [below(place, folder).rstrip("/") for folder in planned if f"{folder}{UNITS}" in holding]
 
 
-NO_CHECK = {"verify": False, "session": None, "text_match": "trimmed"}
+NO_CHECK = {"verify": False, "session": None, "text_match": "trimmed", "only_proven": False}
 """What plan.json says of the check of a run that has none."""
 OPTIONS = {"form": "--from", "run_name": "--run", "session": "--session/--fresh"}
 """Options of `cleaner purify` that aren't named after their key in plan.json."""
@@ -122,6 +122,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
         "threshold": repair.threshold,
         "measure": repair.measure,
         "refuse_stale": repair.refuse_stale,
+        "min_similarity": repair.min_similarity,
         "scope": settings.scope.value,
         "sft": None if settings.sft is None else settings.sft.value,
         "clean_only": settings.clean_only,

@@ -38,9 +38,10 @@ def as_text(summary: PurifySummary, skipped: Sequence[str], out: str) -> str:
     if made.replayed:
         lines.append(f"replayed     {_counts(made.replayed)}")
         lines += [f"not replayed {count:,}: {reason}" for reason, count in made.not_replayable.most_common()]
-    if dropped := made.replayed[ReplayVerdict.DIFFERENT]:
+    if different := made.replayed[ReplayVerdict.DIFFERENT]:
         lines.append(
-            f"dropped      {dropped:,} whose calls give other results in a replay than in the log, also without repairs"
+            f"not proven   {different:,} give other results in a replay than in the log, also without repairs (a file "
+            "or a package may be missing); they have the repairs that need no replay"
         )
     if made.roc:
         lines.append(f"RoC          {_counts(made.roc)}")

@@ -19,7 +19,8 @@ class PurifySummary:
 
     trajectories: int = 0
     kept: int = 0
-    """Trajectories in the store; `--verify` drops the others. Those that `--roc` drops are in the store too."""
+    """Trajectories in the store. A replay drops those whose text contradicts their results. Those that `--roc` drops
+    are in the store too."""
     edited: int = 0
     """Trajectories with a repair."""
     turns_before: int = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.messages import Unreadable
@@ -36,7 +36,8 @@ class Check(Protocol):
 
     It returns each trajectory as it may be used, or None to drop it, and may count in the summary. It is pickled to
     reach other processes. If it has a method `options`, what that returns is kept in plan.json and must be the same
-    when a run goes on.
+    when a run goes on. If it has `replays`, and that is true, it also gets repairs that only a replay can warrant;
+    where it can't replay one of these it has to return `Cleaned.unreplayed`.
     """
 
     def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> Sequence[Cleaned[Any] | None]:
@@ -100,6 +101,7 @@ def run_unit(
     """
     summary = PurifySummary()
     number = unit.number << NUMBER_BITS
+    replayed = getattr(check, "replays", False)
     with ExitStack() as stack:
         store = stack.enter_context(ParquetWriter(folder / "store"))
         sft = None if settings.sft is None else stack.enter_context(SftWriter(folder / "sft", settings.sft))
@@ -109,7 +111,7 @@ def run_unit(
             try:
                 with nullcontext() if same is None else same(piece, folder / "same" / piece.name) as sink:
                     for chunk, trajectories in _read(piece, form, settings.reading, number):
-                        cleaned = [_clean(each, settings) for each in trajectories]
+                        cleaned = [_clean(each, settings, replayed) for each in trajectories]
                         checked = cleaned if check is None else check(cleaned, summary)
                         for before, after in zip(trajectories, checked, strict=True):
                             summary.add(before, Cleaned(before, ()) if after is None else after)
@@ -214,12 +216,12 @@ def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajec
     return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: record.reason, "record": record.text}))
 
 
-def _clean(trajectory: Trajectory[Any], settings: PurifySettings) -> Cleaned[Any]:
+def _clean(trajectory: Trajectory[Any], settings: PurifySettings, replayed: bool = False) -> Cleaned[Any]:
     if settings.repair is None:
         return Cleaned(trajectory, ())
     if settings.scope is PurifyScope.SUCCESSFUL and not _solved(trajectory):
         return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNSUCCESSFUL))
-    return clean(trajectory, settings.repair)
+    return clean_to_replay(trajectory, settings.repair) if replayed else clean(trajectory, settings.repair)
 
 
 def _solved(trajectory: Trajectory[Any]) -> bool:

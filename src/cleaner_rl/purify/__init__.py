@@ -4,6 +4,7 @@
 - `hindsight`: our own method, after the rollout, with the correction that the trajectory already holds.
 - `splice`: makes the turn that replaces a failure, by one rule for both methods: a graft of the action if the code is
   similar, else a replacement of reasoning and action.
+- `warrant`: whether a repair is warranted: the same purpose, nothing lost, a mistake of form, no bypass.
 - `coverage`: what a correction must do again, so that nothing is lost with a removed turn.
 - `similarity`: how similar the failed and the verified code are.
 - `rescore`: log-probs in the repaired context, and how far they are from those of the lookahead.
@@ -23,7 +24,6 @@ from cleaner_rl.purify.hindsight import (
     apply_purification,
     hindsight,
     left_alone,
-    note_stale,
 )
 from cleaner_rl.purify.replay import (
     ExecuteCall,
@@ -40,6 +40,7 @@ from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, Rep
 from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Measure, Similarity, similarity_measures
 from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
+from cleaner_rl.purify.warrant import Leftovers, Unwarranted, unwarranted
 from cleaner_rl.trajectory import Phase, logprob_gap
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "ExecuteCall",
     "Gate",
     "LeftAlone",
+    "Leftovers",
     "Measure",
     "OnUnrepaired",
     "Phase",
@@ -67,19 +69,20 @@ __all__ = [
     "Schedule",
     "Score",
     "Similarity",
+    "Unwarranted",
     "apply_purification",
     "code_similarity",
     "gap_gate",
     "hindsight",
     "left_alone",
     "logprob_gap",
-    "note_stale",
     "refuse_wide_gaps",
     "repair",
     "replay",
     "rescore",
     "similarity_measures",
     "stale_mentions",
+    "unwarranted",
     "verify_by_replay",
     "without_hindsight",
 ]

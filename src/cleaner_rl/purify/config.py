@@ -62,6 +62,9 @@ class RepairConfig:
     """How similarity is measured; see `similarity`."""
     refuse_stale: bool = False
     """Refuse a replacement whose reasoning mentions the error that it removes. Off, as in the paper: it is reported."""
+    min_similarity: float = 0.3
+    """On logs, a later call that is less similar than this is taken for another one, and the failure is left alone. In
+    training every verified correction is taken, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,29 +3,34 @@
 The rollout goes through its errors within its normal budget, and nothing is sampled for the repair. The same function
 serves training and logs that already exist. The edit keeps what a repair takes out, so `undo` gives the original back.
 
-Limits: the correction is the first turn after the failures whose calls are all ok. That it corrects *them* is an
-assumption. Similarity weighs it (a correction that is not similar replaces the reasoning too), and nothing proves it.
-On a stateful tool a failed call may have left something behind that the correction needs: `verify_by_replay` replays
-the result and undoes the repair if it differs.
+The correction is the first turn after the failures whose calls are all ok. On logs it has to be shown that it corrects
+*them*: `warrant` decides it by what the calls do, and similarity by what they look like. In training, where every
+method was measured without these rules, it is assumed.
+
+Limits: on a stateful tool a failed program may have left something behind that later calls need. A replay
+(`verify_by_replay`) finds it. On logs that nobody replays, a repair is made only if the text of the programs shows that
+nothing is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic
 
 from cleaner_rl.purify.config import PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.purify.coverage import covers
+from cleaner_rl.purify.similarity import Similarity, similarity
 from cleaner_rl.purify.splice import splices
 from cleaner_rl.purify.stale import later_mentions
+from cleaner_rl.purify.warrant import LaterReads, Leftovers, ReadsLater, Unwarranted, unwarranted
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Edit, RepairMode, S, Trajectory, Turn, cut_before_repairs
 
 
 class Reason(StrEnum):
-    """Why a failed turn was left alone, that is, not repaired."""
+    """Why a failed turn was left alone, that is, not repaired, where it isn't `Unwarranted`."""
 
     UNCORRECTED = "uncorrected"
     """No turn with working calls follows before the model turns to something else or stops."""
@@ -37,6 +42,8 @@ class Reason(StrEnum):
     """The task was not solved, and the config leaves such trajectories as they are."""
     UNDONE = "undone"
     """A replay of the repaired trajectory gave something else, so the repair was undone."""
+    UNPROVEN = "unproven"
+    """No replay could prove the repair, and only proven ones were wanted."""
     UNUSABLE = "unusable"
     """The trajectory ended in a fault or was dropped, and is not to be used at all."""
 
@@ -47,7 +54,7 @@ class LeftAlone:
 
     turn: int
     """Its index in the repaired trajectory."""
-    reason: Reason
+    reason: Reason | Unwarranted
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,22 @@ class Purified(Generic[S]):
     left_alone: tuple[LeftAlone, ...]
 
 
-def hindsight(trajectory: Trajectory[S], config: RepairConfig) -> Purified[S]:
+def hindsight(
+    trajectory: Trajectory[S],
+    config: RepairConfig,
+    leftovers: Leftovers | None = None,
+    borders: Collection[int] = frozenset(),
+) -> Purified[S]:
     """Repair every failed turn that the model itself corrected later in the trajectory.
 
     Re-score last: a trajectory that was re-scored already is refused with a ValueError.
+
+    Args:
+        trajectory: The trajectory.
+        config: How a correction enters the history.
+        leftovers: For logs: what may be left of a failed Python program. Repairs are then made only where they are
+            warranted (see `unwarranted`). None: every correction is taken, as in training.
+        borders: Turns after which a correction no longer counts for the failures before it.
 
     Examples:
         >>> from dataclasses import replace
@@ -86,17 +105,19 @@ def hindsight(trajectory: Trajectory[S], config: RepairConfig) -> Purified[S]:
         return Purified(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
+    reads = LaterReads(trajectory.turns)
     position = 0
     while position < len(trajectory.turns):
-        chain = _chain(trajectory.turns, position)
+        chain = _chain(trajectory.turns, position, borders)
         position += len(chain)
-        chain, reason = _repaired(chain, config)
+        warrant = None if leftovers is None else _Warrant(config, leftovers, reads.after(position))
+        chain, reason = _repaired(chain, config, warrant)
         left += left_alone(chain, reason, len(turns))
         turns += chain
-    return Purified(replace(trajectory, turns=tuple(note_stale(turns))), tuple(left))
+    return Purified(replace(trajectory, turns=tuple(_note_stale(turns))), tuple(left))
 
 
-def left_alone(turns: Sequence[Turn[S]], reason: Reason, first: int = 0) -> tuple[LeftAlone, ...]:
+def left_alone(turns: Sequence[Turn[S]], reason: Reason | Unwarranted, first: int = 0) -> tuple[LeftAlone, ...]:
     """Return each failed turn as left alone for this reason; `first` is the index of the first of these turns."""
     return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 
@@ -122,33 +143,61 @@ def apply_purification(trajectory: Trajectory[S], config: PurifyConfig, mode: Re
     return trajectory if mode is RepairMode.SAAR else hindsight(trajectory, config.repair).trajectory
 
 
-def _chain(turns: tuple[Turn[S], ...], start: int) -> tuple[Turn[S], ...]:
+def _chain(turns: tuple[Turn[S], ...], start: int, borders: Collection[int]) -> tuple[Turn[S], ...]:
     """Return one turn that did not fail; or failures in a row, with the turn after them if that one works."""
     end = start
     while end < len(turns) and turns[end].failed:
         end += 1
+        if end - 1 in borders:
+            return turns[start:end]
     if end == start or (end < len(turns) and turns[end].verified):
         end += 1
     return turns[start:end]
 
 
-def _repaired(chain: tuple[Turn[S], ...], config: RepairConfig) -> tuple[tuple[Turn[S], ...], Reason]:
+@dataclass(frozen=True, slots=True)
+class _Warrant:
+    """What a repair is judged by."""
+
+    config: RepairConfig
+    leftovers: Leftovers
+    reads_later: ReadsLater
+
+    def refusal(self, failed: Turn[S], correction: Turn[S]) -> Unwarranted | Similarity:
+        """Return why a correction may not stand for a failed turn; their similarity if it may."""
+        if (reason := unwarranted(failed, correction, self.reads_later, self.leftovers)) is not None:
+            return reason
+        alike = similarity(failed.code, correction.code, self.config.measure)
+        return Unwarranted.DISSIMILAR if alike.value < self.config.min_similarity else alike
+
+
+def _repaired(
+    chain: tuple[Turn[S], ...], config: RepairConfig, warrant: _Warrant | None
+) -> tuple[tuple[Turn[S], ...], Reason | Unwarranted]:
     """Return the chain with as many of its last failures repaired as can be, and why the others stay."""
     correction = chain[-1]
     if not correction.verified:
         return chain, Reason.UNCORRECTED
     last = first = len(chain) - 1
+    reason: Reason | Unwarranted = Reason.PARTIAL
+    alike: Similarity | None = None
     while first and covers(correction, chain[first - 1], rolled_back=False):
+        if warrant is not None:
+            found = warrant.refusal(chain[first - 1], correction)
+            if isinstance(found, Unwarranted):
+                reason = found
+                break
+            alike = found
         first -= 1
     if first == last:
-        return chain, Reason.PARTIAL
-    turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config))
+        return chain, reason
+    turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config, alike))
     if config.refuse_stale and turn.edit is not None and turn.edit.stale:
         return chain, Reason.STALE
-    return (*chain[:first], turn), Reason.PARTIAL
+    return (*chain[:first], turn), reason
 
 
-def note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
+def _note_stale(turns: Sequence[Turn[S]]) -> list[Turn[S]]:
     """Add to each edit the words of *later* turns that mention its errors: these turns were sampled after them."""
     later = later_mentions([turn.reasoning.text for turn in turns], [_taken_away(turn.edit) for turn in turns])
     noted = []

@@ -17,7 +17,7 @@ from cleaner_rl.logs import Cleaned, PurifySummary
 from cleaner_rl.purify import Reason, ReplayVerdict, left_alone, without_hindsight
 from cleaner_rl.replay.settings import NOT_REPLAYABLE, ReplayOutcome, ReplaySettings, needs_sandbox
 from cleaner_rl.tools import ToolResult
-from cleaner_rl.trajectory import Key
+from cleaner_rl.trajectory import Key, Trajectory
 from cleaner_rl.trajectory.store import read
 
 TOGETHER = 64
@@ -125,45 +125,72 @@ class ReplayCheck:
     """Replays purified trajectories before they are written; made by `checker`.
 
     A trajectory that gives the same is kept. One that gives something else loses its edits, if it gives the same
-    without them; otherwise it is dropped. One that can't be replayed, or is nondeterministic, is kept.
-    `info.replay` says which it is, and the summary counts them.
+    without them. Where nothing can be proven (its tools are not Python, it is nondeterministic, or not even the log as
+    it was gives the same, because a file or a package is missing), it keeps the edits that are warranted without a
+    replay, or none if `only_proven`. One whose text contradicts its results is dropped. `info.replay` says which it is,
+    and the summary counts them.
     """
 
     settings: ReplaySettings
+    only_proven: bool = False
+
+    @property
+    def replays(self) -> bool:
+        """Tell `logs.purify` that repairs are proven here."""
+        return True
 
     def options(self) -> dict[str, Any]:
         """Return the settings that decide a verdict, for plan.json."""
-        return {"session": self.settings.session, "text_match": self.settings.text_match.value}
+        kept = {"session": self.settings.session, "text_match": self.settings.text_match.value}
+        return {**kept, "only_proven": self.only_proven}
 
     def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any] | None]:
         """Replay the trajectories; each as it may be used, or None if it is dropped."""
-        from cleaner_rl.replay.replayer import replayer_of
-
-        replayer = replayer_of(self.settings)
-        found = replayer.replay_all([each.trajectory for each in cleaned])
-        wrong = [index for index, each in enumerate(found) if each.verdict == ReplayVerdict.DIFFERENT]
-        raw = {index: without_hindsight(cleaned[index].trajectory) for index in wrong}
-        again = dict(zip(wrong, replayer.replay_all([raw[index] for index in wrong]), strict=True))
+        first = self._replayed([each.trajectory for each in cleaned])
+        wrong = {index: each for index, each in enumerate(cleaned) if first[index].verdict == ReplayVerdict.DIFFERENT}
+        fewer = {index: each.unreplayed for index, each in wrong.items() if each.unreplayed is not None}
+        none = {index: without_hindsight(each.trajectory) for index, each in wrong.items() if each.trajectory.edits}
+        again = dict(zip(fewer, self._replayed([each.trajectory for each in fewer.values()]), strict=True))
+        raw = dict(zip(none, self._replayed(list(none.values())), strict=True))
         kept: list[Cleaned[Any] | None] = []
-        for index, (each, first) in enumerate(zip(cleaned, found, strict=True)):
-            done, verdict = each, first.verdict
-            if index in again and each.trajectory.edits and again[index].verdict == ReplayVerdict.SAME:
-                done, verdict = Cleaned(raw[index], left_alone(raw[index].turns, Reason.UNDONE)), UNDONE
+        for index, (each, found) in enumerate(zip(cleaned, first, strict=True)):
+            done, verdict = each, found.verdict
+            if index in again and again[index].verdict == ReplayVerdict.SAME:
+                done, verdict = fewer[index], ReplayVerdict.SAME
+            elif index in raw and raw[index].verdict == ReplayVerdict.SAME:
+                done, verdict = _without_edits(each, Reason.UNDONE), UNDONE
+            elif verdict != ReplayVerdict.SAME:
+                done = _without_edits(each, Reason.UNPROVEN) if self.only_proven else each.unreplayed or each
             summary.replayed[verdict] += 1
             if verdict == NOT_REPLAYABLE:
-                summary.not_replayable[first.reason] += 1
+                summary.not_replayable[found.reason] += 1
             marked = replace(done.trajectory, info=replace(done.trajectory.info, replay=str(verdict)))
-            kept.append(None if verdict == ReplayVerdict.DIFFERENT else replace(done, trajectory=marked))
+            tampered = verdict == ReplayVerdict.DIFFERENT and found.reason
+            kept.append(None if tampered else Cleaned(marked, done.left_alone))
         return kept
 
+    def _replayed(self, trajectories: Sequence[Trajectory[Any]]) -> list[ReplayOutcome]:
+        from cleaner_rl.replay.replayer import replayer_of
 
-def checker(settings: ReplaySettings | None = None) -> ReplayCheck:
+        return replayer_of(self.settings).replay_all(trajectories)
+
+
+def _without_edits(cleaned: Cleaned[Any], reason: Reason) -> Cleaned[Any]:
+    """Return a trajectory without its repairs, and this reason for each turn that a repair had taken out."""
+    if not cleaned.trajectory.edits:
+        return cleaned
+    raw = without_hindsight(cleaned.trajectory)
+    return Cleaned(raw, left_alone(raw.turns, reason))
+
+
+def checker(settings: ReplaySettings | None = None, *, only_proven: bool = False) -> ReplayCheck:
     """Return a check for `logs.purify` that replays each purified trajectory.
 
-    Raises `SandboxMissingError` if the sandbox's dependencies are not installed.
+    With `only_proven`, repairs that no replay could prove are undone. Raises `SandboxMissingError` if the sandbox's
+    dependencies are not installed.
     """
     needs_sandbox()
-    return ReplayCheck(settings or ReplaySettings())
+    return ReplayCheck(settings or ReplaySettings(), only_proven)
 
 
 def _batches(store: str | Path) -> Iterator[list[Any]]:

@@ -1,0 +1,403 @@
+"""What a Python program leaves behind: names, changed objects, files, and whatever calls do that nobody knows.
+
+A call is taken to change something unless it is known not to: a builtin, a function of a module that only computes, a
+method that only looks, or anything that is done to an object which the program itself has made of such things. What a
+program writes anew each time that it runs (a file, a column, a seed) is not lost if the correction writes it again.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
+
+ReadsLater: TypeAlias = Callable[[Collection[str]], bool]
+"""Says whether a program that comes later may read one of some names."""
+PURE_MODULES = frozenset(
+    {
+        *("math", "cmath", "statistics", "itertools", "functools", "operator", "collections", "re", "json", "string"),
+        *(
+            "datetime",
+            "decimal",
+            "fractions",
+            "textwrap",
+            "numpy",
+            "pandas",
+            "sympy",
+            "scipy",
+            "sklearn",
+            "statsmodels",
+        ),
+        *("calendar", "bisect", "difflib", "hashlib", "base64", "typing", "dataclasses", "copy", "heapq", "pprint"),
+        *("unicodedata", "zlib", "struct", "enum", "networkx", "mpmath", "time", "zoneinfo", "glob", "polars", "csv"),
+        *("abc", "random", "uuid", "html", "urllib.parse", "os.path", "pathlib", "fnmatch", "numbers", "types", "ast"),
+        *("inspect", "sys", "platform", "yaml", "tomllib", "textwrap", "shlex", "array", "io", "tabulate", "dateutil"),
+    }
+)
+"""They compute, or look at the machine. Their functions that do more are in `OUTWARD`."""
+OUTWARD = frozenset(
+    {
+        *("exec", "eval", "input", "setattr", "delattr", "compile", "__import__", "breakpoint", "next", "exit", "quit"),
+        *("write", "writelines", "writerow", "writerows", "executemany", "executescript", "commit", "rollback"),
+        *("to_csv", "to_json", "to_excel", "to_parquet", "to_sql", "to_pickle", "to_feather", "to_html", "to_hdf"),
+        *("savefig", "save", "savez", "savetxt", "tofile", "dump", "send", "post", "put", "delete", "patch", "request"),
+        *("unlink", "mkdir", "makedirs", "rename", "replace_file", "rmdir", "rmtree", "touch", "write_text", "chmod"),
+        *("write_bytes", "start", "run", "kill", "system", "popen", "Popen", "call", "check_call", "check_output"),
+        *("seed", "shuffle", "setstate", "simplefilter", "filterwarnings", "set_option", "set_printoptions", "exit"),
+        *(
+            "copyfile",
+            "copytree",
+            "move",
+            "upload",
+            "download",
+            "urlretrieve",
+            "publish",
+            "submit",
+            "set_index_inplace",
+        ),
+    }
+)
+"""They change something outside of the program's own objects, or the state of a module."""
+MUTATORS = frozenset(
+    {
+        *("append", "extend", "insert", "remove", "pop", "clear", "update", "add", "discard", "setdefault", "popitem"),
+        *("sort", "reverse", "appendleft", "popleft", "rotate", "subtract", "fit", "fit_transform", "partial_fit"),
+    }
+)
+OVERWRITES = frozenset(
+    {
+        *("open", "write", "writelines", "writerow", "writerows", "dump", "to_csv", "to_json", "to_excel", "savefig"),
+        *("to_parquet", "to_pickle", "write_text", "write_bytes", "savetxt", "seed", "save", "savez"),
+    }
+)
+"""Done again they leave the same: a file is written from its beginning, a generator starts from its seed."""
+LOOKING = frozenset(
+    {
+        *dir(str),
+        *(
+            "get",
+            "keys",
+            "values",
+            "items",
+            "copy",
+            "head",
+            "tail",
+            "describe",
+            "groupby",
+            "merge",
+            "mean",
+            "sum",
+            "agg",
+        ),
+        *(
+            "std",
+            "var",
+            "median",
+            "min",
+            "max",
+            "nunique",
+            "unique",
+            "value_counts",
+            "sort_values",
+            "sort_index",
+            "loc",
+        ),
+        *("iloc", "apply", "map", "astype", "isna", "notna", "dropna", "fillna", "reset_index", "set_index", "corr"),
+        *(
+            "tolist",
+            "to_dict",
+            "to_string",
+            "to_numpy",
+            "to_list",
+            "reshape",
+            "transpose",
+            "dot",
+            "all",
+            "any",
+            "round",
+        ),
+        *(
+            "quantile",
+            "cumsum",
+            "diff",
+            "shift",
+            "rolling",
+            "resample",
+            "pivot_table",
+            "pivot",
+            "melt",
+            "stack",
+            "query",
+        ),
+        *("filter", "isin", "between", "clip", "abs", "rank", "sample", "nlargest", "nsmallest", "idxmax", "idxmin"),
+        *("drop", "rename", "assign", "join", "explode", "unstack", "info", "memory_usage", "duplicated", "equals"),
+        *("fetchone", "fetchall", "fetchmany", "cursor", "read", "readline", "readlines", "read_text", "read_bytes"),
+        *("exists", "is_file", "is_dir", "iterdir", "glob", "rglob", "stat", "listdir", "getcwd", "walk", "getenv"),
+        *("group", "groups", "groupdict", "match", "search", "findall", "finditer", "sub", "most_common", "elements"),
+        *("isoformat", "strftime", "timestamp", "date", "weekday", "total_seconds", "isocalendar", "item", "flatten"),
+        *("predict", "score", "transform", "subs", "diff", "integrate", "expand", "factor", "simplify", "evalf"),
+        *("index", "count", "json", "drop_duplicates", "add_suffix", "add_prefix", "getsize", "basename", "dirname"),
+        *("subplots", "figure", "connect"),
+    }
+)
+"""Methods that give something back and change nothing. (A connection that is opened twice is none the worse.)"""
+FETCHES = frozenset({("requests", "get"), ("requests", "head"), ("httpx", "get"), ("urllib", "urlopen")})
+_READS_SQL = re.compile(r"\s*(?:select|with|pragma\s+table_info|explain|show|describe)\b", re.IGNORECASE)
+_UNDEFINED = re.compile(r"name '(\w+)' is not defined|has no attribute '(\w+)'|cannot import name '(\w+)'")
+_PURE_BUILTINS = frozenset(dir(builtins)) - OUTWARD - {"open"}
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def effects(tree: ast.Module) -> set[str]:
+    """Return the names of the calls in a program that may change something outside of it."""
+    known = _Known(frozenset())
+    found: set[str] = set()
+    for statement in tree.body:
+        found.update(_name(call) for call in known.changing_calls(statement) if _name(call) not in MUTATORS)
+        known.learn(statement)
+    return found
+
+
+def lost_state(before: ast.Module, after: ast.Module, told: str, line: int | None, reads_later: ReadsLater) -> bool:
+    """Return whether a program may have left something behind that its correction doesn't leave again.
+
+    Args:
+        before: The program that failed.
+        after: Its correction.
+        told: What the tool said of the failure.
+        line: The line that failed; None if nobody knows, which may be any.
+        reads_later: Says whether a program after the correction may read one of some names.
+    """
+    known = _Known(frozenset(missing_names(told)))
+    bound: set[str] = set()
+    again = {ast.dump(statement) for statement in after.body}
+    rewritten = _targets(after)
+    for statement in before.body:
+        if line is not None and statement.lineno > line:
+            break
+        if known.changes(statement) and not _comes_again(statement, again, rewritten, known):
+            return True
+        known.learn(statement)
+        bound |= set(bound_names(statement))
+    lost = bound - {name for statement in after.body for name in bound_names(statement)}
+    return bool(lost & unbound_reads(after.body)) or reads_later(lost)
+
+
+def missing_names(told: str) -> Iterator[str]:
+    """Yield the names that an exception says are not there: nothing of that name was called."""
+    for groups in _UNDEFINED.findall(told):
+        yield from filter(None, groups)
+
+
+class _Known:
+    """What is known of the names of a program, as far as it has run."""
+
+    def __init__(self, missing: frozenset[str]) -> None:
+        self.missing = missing
+        """Names that turned out not to exist: nothing of that name was called."""
+        self.modules: dict[str, str] = {}
+        self.own: set[str] = set()
+        """Names of objects that the program has made itself, of things that only compute."""
+
+    def learn(self, statement: ast.stmt) -> None:
+        """Take note of what a statement binds."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                self.modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PURE_MODULES:
+                self.own |= {alias.asname or alias.name for alias in node.names if alias.name not in OUTWARD}
+        if isinstance(statement, _DEFINITIONS):
+            inner = (each for each in ast.walk(statement) if isinstance(each, ast.Call))
+            if all(self._is_pure(each, {statement.name, *_arguments(statement)}) for each in inner):
+                self.own.add(statement.name)
+        elif not self.changes(statement) and not self._is_alias(statement):
+            self.own |= set(bound_names(statement)) - self.modules.keys()
+        else:
+            self.own -= set(bound_names(statement))
+
+    def changes(self, statement: ast.stmt) -> bool:
+        """Return whether a statement may change more than the names that it binds."""
+        if isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom)):
+            return False
+        fresh = self._fresh(statement)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Delete | ast.Global | ast.Await | ast.Yield):
+                return True
+            if isinstance(node, ast.AugAssign) and _root(node.target) not in fresh:
+                return True
+            stores = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
+            if stores and _root(node) not in fresh:
+                return True
+            if isinstance(node, ast.keyword) and node.arg == "inplace":
+                return True
+        return any(True for _ in self.changing_calls(statement))
+
+    def changing_calls(self, statement: ast.stmt) -> Iterator[ast.Call]:
+        """Yield the calls in a statement that may change something."""
+        if isinstance(statement, _DEFINITIONS):
+            return
+        fresh = self._fresh(statement)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and not self._is_pure(node, fresh):
+                yield node
+
+    def _fresh(self, statement: ast.stmt) -> set[str]:
+        """Return the names of the program's own objects, with those of a loop's or a comprehension's."""
+        loops = (
+            node.target for node in ast.walk(statement) if isinstance(node, ast.For | ast.comprehension | ast.AsyncFor)
+        )
+        inner = {node.id for target in loops for node in ast.walk(target) if isinstance(node, ast.Name)}
+        return self.own | inner
+
+    def _is_alias(self, statement: ast.stmt) -> bool:
+        """Return whether a statement gives another name to an object that is not the program's own, or opens a file."""
+        value = getattr(statement, "value", None)
+        if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+            return _root(value) not in self.own
+        called = {_name(node) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+        return bool(called & {"open", "connect", "cursor", "get", "figure"}) and not isinstance(statement, ast.For)
+
+    def _is_pure(self, call: ast.Call, fresh: set[str]) -> bool:
+        function = call.func
+        if isinstance(function, ast.Name):
+            name = function.id
+            if name == "open":
+                return _is_reading(call)
+            return name in self.missing or name in _PURE_BUILTINS or (name in fresh and name not in OUTWARD)
+        if not isinstance(function, ast.Attribute):
+            return False
+        name, root = function.attr, _root(function)
+        if name in self.missing or root in self.missing:
+            return True
+        if name == "execute":
+            return bool(call.args) and _READS_SQL.match(_constant(call.args[0])) is not None
+        if name in OUTWARD:
+            return False
+        if name in MUTATORS:
+            return (root in fresh and root not in self.modules) or _is_made_here(function.value)
+        module = self.modules.get(root, "")
+        if (module, name) in FETCHES or module.partition(".")[0] in PURE_MODULES or module in PURE_MODULES:
+            return True
+        return root in fresh or name in LOOKING or isinstance(function.value, ast.Constant | ast.JoinedStr)
+
+
+def _comes_again(statement: ast.stmt, again: set[str], rewritten: set[str], known: _Known) -> bool:
+    """Return whether the correction does again what a statement changes, and leaves the same."""
+    if any(isinstance(node, ast.Delete | ast.Global | ast.AugAssign | ast.Await) for node in ast.walk(statement)):
+        return False
+    if any(isinstance(node, ast.keyword) and node.arg == "inplace" for node in ast.walk(statement)):
+        return False
+    calls = list(known.changing_calls(statement))
+    if any(_name(call) not in OVERWRITES or _appends(call) for call in calls):
+        return False
+    if ast.dump(statement) in again:
+        return not _reads_what_it_sets(statement)
+    targets = _targets(statement)
+    return bool(calls) and bool(targets) and targets <= rewritten
+
+
+def _reads_what_it_sets(statement: ast.stmt) -> bool:
+    """Return whether a statement changes a thing by what it was before: done twice, it gives something else."""
+    stored = {
+        _place(node)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
+    }
+    loaded = {
+        _place(node)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
+    }
+    return bool(stored & loaded)
+
+
+def _place(node: ast.AST) -> str:
+    return ast.unparse(node)
+
+
+def _targets(tree: ast.AST) -> set[str]:
+    """Return the files that a program writes from their beginning."""
+    return {
+        _constant(call.args[0])
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and call.args and _name(call) in OVERWRITES and not _appends(call)
+        if _constant(call.args[0]) and not (_name(call) == "open" and _is_reading(call)) and _name(call) != "write"
+    }
+
+
+def _is_made_here(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id[:1].isupper()
+
+
+def _is_reading(call: ast.Call) -> bool:
+    return not set(_mode(call)) & set("wax+")
+
+
+def _appends(call: ast.Call) -> bool:
+    return bool(set(_mode(call)) & set("a+x")) if _name(call) in ("open", "to_csv") else False
+
+
+def _mode(call: ast.Call) -> str:
+    given = next((keyword.value for keyword in call.keywords if keyword.arg == "mode"), None)
+    if given is None and _name(call) == "open" and len(call.args) > 1:
+        given = call.args[1]
+    if given is None:
+        return "" if _name(call) == "open" else "w"
+    return _constant(given) or "a"  # a mode that nobody knows may be any
+
+
+def _constant(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _name(call: ast.Call) -> str:
+    function = call.func
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else "?"
+    )
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _arguments(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def bound_names(statement: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement binds."""
+    if isinstance(statement, _DEFINITIONS):
+        yield statement.name
+        return
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, _DEFINITIONS):
+            yield node.name
+
+
+def unbound_reads(statements: list[ast.stmt]) -> set[str]:
+    """Return the names that are read before the program itself has bound them."""
+    bound: set[str] = set()
+    read: set[str] = set()
+    for statement in statements:
+        used = {
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
+        }
+        own = set(bound_names(statement))
+        read |= used - bound - (own if isinstance(statement, ast.FunctionDef | ast.For | ast.With) else set())
+        bound |= own
+    return read

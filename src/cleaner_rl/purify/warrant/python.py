@@ -1,0 +1,285 @@
+"""Whether a Python program may stand for one that failed.
+
+Its exception has to be one that a mistake in the program raises, and not one that tells something of the data, the
+machine or the code under test. The correction has to be about the same things: the same values but for slips, most of
+the names, no more branches and no new effects. Where nobody replays the result, nothing that the failed program did
+before it failed may be lost (`effects`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Collection
+from functools import lru_cache
+
+from cleaner_rl.purify.warrant.effects import (
+    ReadsLater,
+    bound_names,
+    effects,
+    lost_state,
+    missing_names,
+    unbound_reads,
+)
+from cleaner_rl.purify.warrant.reasons import Unwarranted
+from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
+from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
+
+ANY = "*"
+"""Stands for every name, where nobody knows which ones a program reads."""
+COVERED = 0.6
+"""Of the failed program's words, the share that has to come again."""
+SYNTAX_COVERED = 0.9
+"""The same share for a program that could not be read: there a slip changes little."""
+UNREAD = frozenset({"SyntaxError", "IndentationError", "TabError"})
+MISSING_NAME = frozenset({"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"})
+MISTAKES = frozenset(
+    {
+        *(*UNREAD, *MISSING_NAME, "AttributeError", "TypeError", "KeyError", "IndexError", "ValueError"),
+        *("FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "UnicodeDecodeError", "JSONDecodeError"),
+        *("UFuncTypeError", "MissingSchema", "InvalidURL", "InvalidSchema", "UndefinedVariableError", "SympifyError"),
+        *("MergeError", "InvalidIndexError", "SpecificationError", "OperationalError", "ProgrammingError", "error"),
+        *("FrozenInstanceError", "UnsupportedOperation", "OutOfBoundsDatetime", "ParseException", "BinderException"),
+    }
+)
+"""Exceptions that a mistake in a program raises. Any other is a finding: nobody knows what it is about."""
+DENIED = frozenset(
+    {
+        *("PermissionError", "TimeoutError", "MemoryError", "RecursionError", "ConnectionError", "KeyboardInterrupt"),
+        *("ConnectionRefusedError", "ConnectionResetError", "SSLError", "HTTPError", "URLError", "ReadTimeout"),
+        *("ConnectTimeout", "RateLimitError", "TimeoutExpired", "AuthenticationError", "gaierror", "OSError"),
+    }
+)
+BYPASS = re.compile(
+    r"""except\s*(?:\(?(?:Base)?Exception\)?(?:\s+as\s+\w+)?)?\s*:\s*(?:\#.*)?\s*(?:pass|continue|\.\.\.|print)
+      | suppress\(\s*(?:Base)?Exception | verify\s*=\s*False | errors\s*=\s*["'](?:ignore|coerce|replace)
+      | on_bad_lines\s*=\s*["']skip | check\s*=\s*False | (?:simple)?filter(?:warnings)?\(\s*["']ignore
+      | shell\s*=\s*True | _create_unverified_context | allow_pickle\s*=\s*True | 0o777 | sudo\b | setrecursionlimit
+      | set_int_max_str_digits | strict\s*=\s*False | validate\s*=\s*False | low_memory""",
+    re.VERBOSE,
+)
+FINDING = re.compile(r"\bFAILED\b|\b\d+ failed\b")
+_LAST_LINE = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*)(?:: .*)?$")
+_FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
+_QUOTED = re.compile(r"'([^']+)'")
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+_OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
+
+
+def python_refusal(
+    failed: str, correction: str, told: str, reads_later: ReadsLater, *, lasting: bool
+) -> Unwarranted | None:
+    """Return why one program may not stand for another that failed with the words `told`; None if it may.
+
+    Args:
+        failed: The program that failed.
+        correction: The one that is to take its place.
+        told: What the tool said of the failure.
+        reads_later: Says whether a program after the correction may read one of some names.
+        lasting: Whether what a failed program left behind lasts, and nobody checks by a replay that it wasn't needed.
+    """
+    raised = exception_type(told)
+    if (reason := _no_mistake(raised, told)) is not None:
+        return reason
+    if {_plain(each) for each in BYPASS.findall(correction)} - {_plain(each) for each in BYPASS.findall(failed)}:
+        return Unwarranted.BYPASS
+    after = _tree(correction)
+    if after is None:
+        return Unwarranted.UNREADABLE
+    before = _tree(failed)
+    if before is None:
+        # The interpreter reads a program before it runs any of it.
+        return _unread_refusal(failed, correction, after) if raised in UNREAD else Unwarranted.UNREADABLE
+    if raised == "ValueError" and any(each not in failed for each in _QUOTED.findall(_last_line(told))):
+        return Unwarranted.FINDING  # a value of the data
+    if raised == "ModuleNotFoundError" and not _is_misspelt_module(told, after):
+        return Unwarranted.FINDING
+    if not _same_program(before, after, told):
+        return Unwarranted.OTHER_PURPOSE
+    if raised not in MISSING_NAME and _branches(after) > _branches(before):
+        return Unwarranted.BYPASS
+    done = effects(before) | set(missing_names(told))
+    if any(not any(misspelt(each, other) or other.startswith(each) for other in done) for each in effects(after)):
+        return Unwarranted.OTHER_PURPOSE
+    if lasting and lost_state(before, after, told, _first_line(told), reads_later):
+        return Unwarranted.CHANGED
+    return None
+
+
+def nothing_reads(_: Collection[str]) -> bool:
+    """Say that no later program reads any of some names: there is none."""
+    return False
+
+
+def names_read(program: str) -> Collection[str]:
+    """Return the names that a program reads before it has bound them; `ANY` if it can't be parsed."""
+    tree = _tree(program)
+    return (ANY,) if tree is None else unbound_reads(tree.body)
+
+
+def exception_type(told: str) -> str:
+    """Return the type of the exception that the last line names, without its module; empty if it names none."""
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    found = _LAST_LINE.match(lines[-1]) if lines else None
+    named = next((line for line in reversed(lines) if re.match(r"[\w.]*(?:Error|Exception|Schema)\b", line)), "")
+    if found is None or (not found.group(1)[0].isupper() and found.group(1) != "error"):
+        found = _LAST_LINE.match(named)
+    return found.group(1) if found else ""
+
+
+def _last_line(told: str) -> str:
+    return next((line for line in reversed(told.splitlines()) if line.strip()), "")
+
+
+def _no_mistake(raised: str, told: str) -> Unwarranted | None:
+    """Return why an exception doesn't come from a mistake in the program; None if it may."""
+    if raised in DENIED:
+        return Unwarranted.DENIED
+    if not raised:
+        return Unwarranted.DENIED if DENIAL.search(told) or LIMIT.search(told) else Unwarranted.CHANGED
+    if raised not in MISTAKES or FINDING.search(told):
+        return Unwarranted.FINDING
+    # It was raised in somebody's code, which is perhaps what was tried out.
+    return Unwarranted.FINDING if any(not _LIBRARY.search(each) for each in _FRAME.findall(told)) else None
+
+
+def _unread_refusal(failed: str, correction: str, after: ast.Module) -> Unwarranted | None:
+    gone, come = lost_and_new(failed, correction)
+    total = len(words(failed))
+    if len(gone) > (1 - SYNTAX_COVERED) * total or len(come) > max(2, (1 - COVERED) * total):
+        return Unwarranted.OTHER_PURPOSE
+    known = set(re.findall(r"\w+", failed))
+    if any(not any(misspelt(each, other) for other in known) for each in effects(after)):
+        return Unwarranted.OTHER_PURPOSE
+    return None
+
+
+def _is_misspelt_module(told: str, after: ast.Module) -> bool:
+    missing = {each.partition(".")[0] for each in _NO_MODULE.findall(told)}
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(after)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
+    }
+    return bool(missing) and all(any(misspelt(each, other) for other in imported - missing) for each in missing)
+
+
+def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
+    """Return whether a program has most of the words of another, all of its values, and all of its options."""
+    wanted, found = _words(before), _words(after)
+    if sum((wanted & found).values()) < COVERED * sum(wanted.values()):
+        return False
+    if _operators(before) - _operators(after):
+        return False
+    for name in missing_names(told):
+        if not any(_is_name_for(name, other) for other in found) and not _is_written_out(before, after, name):
+            return False
+    values, others = _values(before), _values(after)
+    come = list((others - values).elements())
+    for each in (values - others).elements():
+        match = next((other for other in come if _same_value(each, other)), None)
+        if match is None:
+            return False
+        come.remove(match)
+    options = _options(before) - _options(after)
+    return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
+
+
+def _is_name_for(missing: str, other: str) -> bool:
+    """Return whether a name that wasn't there is another one with a slip, or longer or shorter than it is."""
+    shorter, longer = sorted((missing.lower().replace("_", ""), other.lower().replace("_", "")), key=len)
+    return misspelt(missing, other) or (len(shorter) > 2 and longer.startswith(shorter))
+
+
+def _is_written_out(before: object, after: object, name: str) -> bool:
+    """Return whether two programs are the same but for numbers in the place of a variable that wasn't there."""
+    if isinstance(before, ast.Name) and before.id == name:
+        return isinstance(after, ast.Constant) and isinstance(after.value, int | float)
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, ast.AST) and isinstance(after, ast.AST):
+        return all(_is_written_out(getattr(before, each), getattr(after, each), name) for each in before._fields)
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(_is_written_out, before, after, [name] * len(before)))
+    return before == after
+
+
+def _is_slip(option: str, after: ast.Module) -> bool:
+    return any(misspelt(option, other) for other in _options(after))
+
+
+def _values(tree: ast.Module) -> Counter[str]:
+    """Return the texts and numbers of a program, those aside that document it."""
+    values: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value is not None and not isinstance(node.value, bool):
+            value = node.value
+            values[value.decode("latin-1") if isinstance(value, bytes) else str(value)] += 1
+    return values
+
+
+def _same_value(first: str, second: str) -> bool:
+    numbers = first.replace(".", "").isdigit() or second.replace(".", "").isdigit()
+    if numbers:
+        return first == second
+    return same_words(first, second) or ("/" in first + second and same_path(first, second))
+
+
+def _options(tree: ast.Module) -> set[str]:
+    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+
+
+def _operators(tree: ast.Module) -> Counter[str]:
+    """Return what a program compares and computes with. (Texts are joined in more ways than by a plus.)"""
+    operators: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            operators.update(type(each).__name__ for each in node.ops)
+        elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add | ast.Mod):
+            operators[type(node.op).__name__] += 1
+    return operators
+
+
+def _branches(tree: ast.Module) -> int:
+    """Return how many ways around something a program has."""
+    kinds = (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.Continue, ast.Break)
+    count = sum(isinstance(node, kinds) for node in ast.walk(tree))
+    count += sum(len(node.ifs) for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    skips = ("get", "dropna", "fillna", "getattr", "setdefault", "isdigit", "isnumeric")
+    return count + sum(isinstance(node, ast.Attribute) and node.attr in skips for node in ast.walk(tree))
+
+
+def _first_line(told: str) -> int | None:
+    """Return the program's own line that the traceback begins with; None if it doesn't tell."""
+    lines = [int(next(filter(None, groups))) for groups in _OWN_LINE.findall(told)]
+    return lines[0] if lines else None
+
+
+def _words(tree: ast.Module) -> Counter[str]:
+    """Return names, attributes and constants, each as often as it comes."""
+    counted: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            counted[node.id] += 1
+        elif isinstance(node, ast.Attribute):
+            counted[node.attr] += 1
+        elif isinstance(node, ast.Constant):
+            counted[repr(node.value)] += 1
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            counted.update(bound_names(node))
+    return counted
+
+
+@lru_cache(512)
+def _tree(program: str) -> ast.Module | None:
+    try:
+        return ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _plain(text: str) -> str:
+    return "".join(text.split())

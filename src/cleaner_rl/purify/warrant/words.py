@@ -1,0 +1,81 @@
+"""What the texts of failed calls say, as data: denials, limits, and mistakes of form.
+
+A mistake of form is one that the tool found before it did anything: a name that isn't there, an option that doesn't
+exist, a syntax error. Only such a failure is one that nobody needs to see again.
+"""
+
+from __future__ import annotations
+
+import re
+
+DENIAL = re.compile(
+    r"""\b(?:
+        permission\ denied | access\ (?:is\ )?denied | denied\ by | (?:has|have|was|been)\ denied | not\ permitted
+      | operation\ not\ permitted | not\ allowed(?!\ when) | forbidden | unauthori[sz]ed
+      | authentication\ (?:failed|required) | accessdenied | must\ be\ privileged | host\ key\ verification
+      | certificate
+      | read-only\ file\ system | must\ be\ (?:run\ as\ )?root | are\ you\ root | requires?\ approval | rejected\ by
+      | doesn't\ want\ to\ (?:proceed|take) | declined | blocked\ by | policy | sandbox(?:ed)?\ (?:denied|violation)
+      | 401 | 403 | protected\ branch | pre-commit | hook\ (?:id|declined|failed)
+      | insufficient\ privileges? | row-level\ security
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+LIMIT = re.compile(
+    r"""\b(?:
+        timed?\ ?out | deadline\ exceeded | rate\ limit | too\ many\ requests | 429 | quota | out\ of\ memory | oom
+      | killed | resource\ temporarily\ unavailable | no\ space\ left | limit\ (?:exceeded|reached) | disk\ full
+      | connection\ (?:refused|reset|aborted) | could\ not\ connect | couldn't\ connect
+      | temporary\ failure | network\ is\ unreachable | service\ unavailable | 50[0234]
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+UNKNOWN_COMMAND = re.compile(
+    r"""command\ not\ found | :\ not\ found\s*$ | is\ not\ recognized\ as | is\ not\ an?\ \w+\ command
+      | \bunknown\ (?:sub)?command | \bno\ such\ (?:sub)?command | \binvalid\ (?:choice|command) | \bmissing\ script
+      | \bunrecogni[sz]ed\ (?:sub)?command | \bunknown\ (?:task|target) | \bno\ rule\ to\ make\ target
+      | \bno\ module\ named\ \S+\s*$ | \bfailed\ to\ spawn | \bcommand\ "[^"]+"\ not\ found | \bresource\ type\b""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+UNKNOWN_OPTION = re.compile(
+    r"""\b(?:
+        unrecogni[sz]ed\ (?:\w+\ )?(?:arguments?|options?|flags?|type|parameters?)
+      | unknown\ (?:\w+\ )?(?:options?|flag|switch|argument|parameter|predicate|primary)
+      | (?:invalid|illegal|unexpected|bad)\ (?:\S+\ )?(?:option|argument|flag|value|usage|requirement|number|expression)
+      | no\ such\ option | the\ following\ arguments\ are\ required | missing\ (?:(?:file\ )?operand|argument|required)
+      | requires?\ (?:an?|at\ least|exactly)\ (?:\d+\ )?(?:argument|operand) | too\ (?:few|many)\ arguments
+      | extra\ operand | usage:
+      | ambiguous\ option | expected\ one\ argument | option\ requires | option\ \S+\ is\ unknown
+      | flag\ provided\ but\ not\ defined | not\ specified;\ omitting | paths\ must\ precede | failed\ to\ parse
+      | must\ (?:specify|provide|be\ specified|include) | (?:has|have)\ no\ upstream | argument\ not
+      | no\ configuration\ file\ provided | not\ in\ gzip\ format | unsupported\ scheme | option\ not\ found
+      | expects\ \\\ followed\ by
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""The program did not take its options, or lacks one."""
+LACKING = re.compile(
+    r"""\b(?:no\ configuration\ file\ provided | must\ (?:be\ specified|provide|specify) | is\ required | are\ required
+      | (?:has|have)\ no\ upstream | failed\ to\ read\ dockerfile)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""The program asks for something that the call doesn't have."""
+SYNTAX = re.compile(
+    r"\b(?:syntax error|unexpected (?:EOF|token|end of file)|unmatched|unterminated|parse error|invalid syntax"
+    r"|unbalanced parenthes|bad substitution|compile error|unknown option to `s'|unknown command: |SyntaxError)",
+    re.IGNORECASE,
+)
+NO_SUCH_PATH = re.compile(
+    r"""\b(?:
+        no\ such\ file\ or\ directory | cannot\ (?:access|open|find|statx?) | can't\ (?:open|find|cd|read)
+      | does\ not\ exist | file\ or\ directory\ not\ found | not\ a\ directory | is\ a\ directory | did\ not\ match\ any
+      | could\ not\ (?:open|find)
+      | not\ a\ git\ repository | no\ such\ (?:image|container|service|directory|path|ref|branch) | unknown\ revision
+      | exists\ on\ disk,\ but\ not\ in | repository\ \S+\ not\ found | unit\ \S+\ not\ found | is\ not\ in\ std
+      | could\ not\ resolve\ host | branch\ \S+\ not\ found | failed\ to\ read\ dockerfile
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+NO_SUCH_PACKAGE = re.compile(
+    r"\b(?:no matching distribution|unable to locate package|404 not found - get|no packages? found)", re.IGNORECASE
+)

@@ -1,0 +1,264 @@
+"""A repair is warranted only if the correction is the same call in the right form, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from cleaner_rl.purify.warrant import LaterReads, Leftovers, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant.edits import edit_refusal
+from cleaner_rl.purify.warrant.other import other_refusal
+from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
+from cleaner_rl.purify.warrant.shell import shell_refusal
+from cleaner_rl.purify.warrant.sql import sql_refusal
+from cleaner_rl.purify.warrant.texts import misspelt, same_path
+from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
+from cleaner_rl.trajectory import TextSpan, Turn
+
+OTHER, CHANGED, FINDING = Unwarranted.OTHER_PURPOSE, Unwarranted.CHANGED, Unwarranted.FINDING
+DENIED, BYPASS, UNREADABLE = Unwarranted.DENIED, Unwarranted.BYPASS, Unwarranted.UNREADABLE
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("pyhton", "python", True),
+        ("aeg", "age", True),
+        ("user", "users", True),
+        ("celcius", "celsius", True),
+        ("part1", "part2", False),
+        ("import", "export", False),
+        ("include", "exclude", False),
+        ("cat", "car", False),
+        ("a", "b", False),
+    ],
+)
+def test_a_slip_keeps_the_first_letter_and_the_digits(first: str, second: str, same: bool) -> None:
+    assert misspelt(first, second) is same
+    assert misspelt(second, first) is same
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("app/geo.py", "/app/geo.py", True),
+        ("tests/test_a.py", "tests/unit/test_a.py", True),
+        ("k8s/web.yml", "k8s/web.yaml", True),
+        ("note/today.md", "notes/today.md", True),
+        ("api/package.json", "web/package.json", False),
+        ("src/a.c", "src/a.h", False),
+        ("flags/on", "flags/off", False),
+        ("data/part1.csv", "data/part2.csv", False),
+    ],
+)
+def test_two_paths_are_one_file_if_they_differ_by_a_slip_or_by_folders_before_it(
+    first: str, second: str, same: bool
+) -> None:
+    assert same_path(first, second) is same
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "reason"),
+    [
+        ("git lgo -3", "git log -3", "git: 'lgo' is not a git command. See 'git --help'.", None),
+        ("cd w && npm ci && npm run biuld", "cd w && npm ci && npm run build", 'Missing script: "biuld"', None),
+        ("cd w && npm ci && npm run biuld", "cd w && npm run build", 'Missing script: "biuld"', OTHER),
+        ("cd /srv/shopp && make", "cd /srv/shop && make", "bash: cd: /srv/shopp: No such file or directory", None),
+        ("cd /ap; touch x", "cd /app; touch x", "bash: cd: /ap: No such file or directory", CHANGED),
+        ("docker compose up -d", "docker compose -f c.yml up -d", "no configuration file provided: not found", None),
+        ("docker rm w", "docker rm -f w", "cannot remove container: container is running", BYPASS),
+        ("git push", "git push --force", "! [rejected] main -> main (non-fast-forward)", BYPASS),
+        ("pytest -q --maxfial=1", "pytest -q --maxfail=1", "error: unrecognized arguments: --maxfial=1", None),
+        ("pytest -q", "pytest -q tests/b.py", "1 failed, 3 passed", OTHER),
+        ("pytest -q", "pytest -q || true", "1 failed, 3 passed", BYPASS),
+        ("ls part1.csv", "ls part2.csv", "ls: cannot access 'part1.csv': No such file or directory", OTHER),
+        ("ls user.csv", "ls users.csv", "ls: cannot access 'user.csv': No such file or directory", FINDING),
+        ("A=1 ./m migrat", "A=2 ./m migrate", "Unknown command: 'migrat'", OTHER),
+        ("tar czf a.txt a.tgz", "tar czf a.tgz a.txt", "tar: a.tgz: Cannot stat: No such file or directory", OTHER),
+        ("cp a.txt bb.txt out/", "cp b.txt out/", "cp: cannot stat 'bb.txt': No such file or directory", OTHER),
+        ("echo x >> l && tial l", "echo x >> l && tail l", "bash: tial: command not found", CHANGED),
+        ("pip list > p && wc p.tx", "pip list > p && wc p.txt", "wc: p.tx: No such file or directory", None),
+        ("echo $(date", "echo $(date)", "unexpected EOF while looking for matching `)'", None),
+        ("mkdir a\necho $(date", "mkdir a\necho $(date)", "unexpected EOF while looking for matching `)'", UNREADABLE),
+        ("python -c 'print(2'", "python -c 'print(2)'", "SyntaxError: '(' was never closed", None),
+        ("psql -c 'select cout(*) from t'", "psql -c 'select count(*) from t'", "no such function: cout", None),
+        ("psql -c 'select a from t'", "psql -c 'select a from u'", 'relation "t" does not exist', OTHER),
+    ],
+)
+def test_shell_commands(failed: str, correction: str, told: str, reason: Unwarranted | None) -> None:
+    assert shell_refusal(failed, correction, told) is reason
+
+
+WRITTEN = "cat > v.py <<'EOF'\nimport sys\nprint(sys.{})\nEOF\npython v.py"
+NO_ATTRIBUTE = "File \"/w/v.py\", line 2, in <module>\nAttributeError: module 'sys' has no attribute 'verison'"
+
+
+def test_a_program_that_a_command_writes_and_runs_is_compared_as_a_program() -> None:
+    assert shell_refusal(WRITTEN.format("verison"), WRITTEN.format("version"), NO_ATTRIBUTE) is None
+    patched = "sed -i s/verison/version/ v.py && python v.py"
+    assert shell_refusal(WRITTEN.format("verison"), patched, NO_ATTRIBUTE) is OTHER
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "reason"),
+    [
+        ("SELECT avg(aeg) FROM c", "SELECT avg(age) FROM c", "no such column: aeg", None),
+        ("SELECT a FROM t WHERE x = 'FR'", "SELECT a FROM t WHERE x = 'DE'", "no such column: x", OTHER),
+        ("SELECT a FROM t WHERE n < 3", "SELECT a FROM t WHERE n > 3", "syntax error", OTHER),
+        ("SELECT a FROM t ORDER BY prise DESC", "SELECT a FROM t ORDER BY price ASC", "no such column: prise", OTHER),
+        ("SELECT max(n FROM t", "SELECT min(n) FROM t", "syntax error", OTHER),
+        ("SELECT TOP 3 a FROM t", "SELECT a FROM t LIMIT 3", 'syntax error at or near "3"', None),
+        ('SELECT a FROM t WHERE n = "ann"', "SELECT a FROM t WHERE n = 'ann'", 'column "ann" does not exist', None),
+        ("SELECT a FROM t", "SELECT a FROM s.t", 'relation "t" does not exist', None),
+        ("SELECT cust FROM t", "SELECT gross FROM t", "no such column: cust", OTHER),
+        ("DELETE FROM t WHERE a = 1 LIMIT 1", "DELETE FROM t WHERE a = 1", 'near "LIMIT": syntax error', OTHER),
+        ("UPDATE t SET b = 1; UPDATE t SET bb = 2", "UPDATE t SET b = 2", "no such column: bb", CHANGED),
+        ("INSERT INTO t VALUES (1)", "INSERT OR REPLACE INTO t VALUES (1)", "UNIQUE constraint failed", BYPASS),
+        ("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "UNIQUE constraint failed", FINDING),
+    ],
+)
+def test_statements(failed: str, correction: str, told: str, reason: Unwarranted | None) -> None:
+    assert sql_refusal(failed, correction, told) is reason
+
+
+NOT_THERE = "No replacement was performed, old_str did not appear verbatim in the file."
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "reason"),
+    [
+        (("/a.py", "n-1", "n"), ("/a.py", "n - 1", "n"), NOT_THERE, None),
+        (("/a.py", "P=5", "P=20"), ("/a.py", "P = 5", "P = 10"), NOT_THERE, OTHER),
+        (("/a.py", "i<n", "i <= n"), ("/a.py", "i < n", "i > n"), NOT_THERE, OTHER),
+        (("/a.py", "print('x')", ""), ("/a.py", "log(y, z)", ""), NOT_THERE, OTHER),
+        (("/a.py", "t = 1", "t = 2"), ("/a.py", "class C:\n t = 1", "class C:\n t = 2"), "2 occurrences", None),
+        (("/x/i.py", "a", "b"), ("/y/i.py", "a", "b"), NOT_THERE, OTHER),
+        (("x/i.py", "a", "b"), ("/x/i.py", "a", "b"), "The path x/i.py is not an absolute path", None),
+        (("/a.py", "a", "b"), ("/a.py", "a", "b"), "File has been modified since read", FINDING),
+    ],
+)
+def test_file_edits(
+    failed: tuple[str, ...], correction: tuple[str, ...], told: str, reason: Unwarranted | None
+) -> None:
+    names = ("path", "old_str", "new_str")
+    first, second = dict(zip(names, failed, strict=True)), dict(zip(names, correction, strict=True))
+    assert edit_refusal(first, second, told) is reason
+
+
+def test_a_patch_of_several_files_may_have_been_applied_in_part() -> None:
+    two = "*** Begin Patch\n*** Update File: a\n-x\n+y\n*** Update File: b\n-x\n+y\n*** End Patch"
+    assert edit_refusal({"input": two}, {"input": two.replace("-x", "- x")}, "Failed to find expected lines") is CHANGED
+
+
+def test_an_edit_that_may_now_change_more_is_a_bypass() -> None:
+    edit = {"file_path": "/a", "old_string": "x", "new_string": "y"}
+    assert edit_refusal(edit, {**edit, "replace_all": True}, "Found 3 matches") is BYPASS
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "reason"),
+    [
+        ({"number": 4}, {"issue_number": 4}, "issue_number is required", None),
+        ({"number": 4}, {"issue_number": 5}, 'expected "number", issue_number is required', OTHER),
+        ({"start": "2026-05-01 10:00"}, {"start": "2026-05-01T10:00:00Z"}, "expected ISO 8601", None),
+        ({"start": "2026-05-01 10:00"}, {"start": "2026-05-02T10:00:00Z"}, "expected ISO 8601", OTHER),
+        ({"to": "a@b.c, d@e.f"}, {"to": ["a@b.c", "d@e.f"]}, "to must be a list", None),
+        ({"to": "a@b.c, d@e.f"}, {"to": ["a@b.c"]}, "to must be a list", OTHER),
+        ({"n": 5000}, {"n": 1000}, "n must be at most 1000", FINDING),
+        ({"name": "x"}, {"name": "x", "confirm": True}, "invalid request: must be confirmed", BYPASS),
+        ({"path": "x"}, {"path": "x", "sha": "9a"}, "sha is required", OTHER),
+        ({"repo": "a/b"}, {"owner": "a", "repo": "b"}, "owner is required", None),
+        ({"text": "it failed"}, {"text": "it worked"}, "invalid request", OTHER),
+    ],
+)
+def test_arguments_of_other_tools(
+    failed: dict[str, object], correction: dict[str, object], told: str, reason: Unwarranted | None
+) -> None:
+    assert other_refusal("update_thing", failed, correction, told) is reason
+
+
+LEAVES_X = "x = sorted(s)\nprint(mean(x), max(x), min(x))"
+READS_X = "from statistics import mean\nprint(mean(x), max(x), min(x))"
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "reason"),
+    [
+        ("print(sqrt(2))", "from math import sqrt\nprint(sqrt(2))", "NameError: name 'sqrt' is not defined", None),
+        (LEAVES_X, READS_X, "NameError: name 'mean' is not defined", CHANGED),
+        ("hits += 1\nprint(hit)", "hits += 1\nprint(hits)", "NameError: name 'hit' is not defined", CHANGED),
+        ("api.make('a')\nprint(ap)", "api.make('a')\nprint(api)", "NameError: name 'ap' is not defined", CHANGED),
+        ("print(d['Tea'])", "print(d['tea'])", "KeyError: 'Tea'", None),
+        ("print(d['price'])", "print(d['eur'])", "KeyError: 'price'", OTHER),
+        ("print(int(s))", "print(int(s) if s else 0)", "ValueError: invalid literal", BYPASS),
+        ("assert f(2) == 4", "assert f(2) == 5", "AssertionError", FINDING),
+        ("print(1 / n)", "print(1 / n)", "ZeroDivisionError: division by zero", FINDING),
+        ("open('/a', 'a').write('x')", "open('/b', 'a').write('x')", "PermissionError: denied", DENIED),
+        ("import shop", "import os\nos.system('pip install shop')\nimport shop", "No module named 'shop'", CHANGED),
+        ("parse('')", "parse('a')", 'File "/app/p.py", line 4, in parse\nIndexError: string index', FINDING),
+        ("print(a > 3, nmae)", "print(a < 3, name)", "NameError: name 'nmae' is not defined", OTHER),
+        (
+            "x = total(s)\nprint(avrage(x))",
+            "x = total(s)\nprint(sum(x))",
+            "NameError: name 'avrage' is not defined",
+            OTHER,
+        ),
+    ],
+)
+def test_programs(failed: str, correction: str, told: str, reason: Unwarranted | None) -> None:
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
+
+
+def test_what_a_replay_looks_at_is_left_to_it() -> None:
+    assert (
+        python_refusal(LEAVES_X, READS_X, "NameError: name 'mean' is not defined", nothing_reads, lasting=False) is None
+    )
+
+
+def turn(code: str, status: Status, output: str, name: str = "bash", kind: CallKind = CallKind.SHELL) -> Turn[TextSpan]:
+    call = ToolCall(name, {"command": code}, code, 0, 0, None, kind)
+    return Turn(TextSpan(""), TextSpan(code), TextSpan(output), (call,), (ToolResult(status, output),))
+
+
+def test_a_name_that_a_later_program_reads_is_lost() -> None:
+    failed = "total = sum(s) + len(s) + max(s)\nprint(Round(total))"
+    correction = "print(round(sum(s) + len(s) + max(s)))"
+    told = "NameError: name 'Round' is not defined"
+    programs = ("print(total)", "print(s)", "print(")
+    reads = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs[:2]])
+    assert python_refusal(failed, correction, told, reads.after(1), lasting=True) is None
+    assert python_refusal(failed, correction, told, reads.after(0), lasting=True) is CHANGED
+    unknown = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs])
+    assert python_refusal(failed, correction, told, unknown.after(1), lasting=True) is CHANGED
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "name", "reason"),
+    [
+        (Status.ERROR, "bash: lss: command not found", "bash", None),
+        (Status.ERROR, "bash: lss: command not found", "zsh", OTHER),
+        (Status.REFUSED, "The user doesn't want to proceed.", "bash", DENIED),
+        (Status.TIMEOUT, "", "bash", DENIED),
+        (Status.ERROR, "lss: Permission denied", "bash", DENIED),
+    ],
+)
+def test_a_turn_is_judged_by_its_calls(status: Status, output: str, name: str, reason: Unwarranted | None) -> None:
+    assert unwarranted(turn("lss", status, output), turn("ls", Status.OK, "a", name)) is reason
+
+
+def test_what_a_program_printed_before_it_failed_has_to_be_printed_again() -> None:
+    told = "['Rev']\nNameError: name 'lenn' is not defined"
+    failed = turn("print(list(d)); print(lenn(d))", Status.ERROR, told, "python", CallKind.PYTHON)
+    correction = turn("print(list(d)); print(len(d))", Status.OK, "1", "python", CallKind.PYTHON)
+    assert unwarranted(failed, correction, leftovers=Leftovers.REPLAYED) is FINDING
+
+
+def test_words_of_the_call_in_a_message_are_not_the_tools() -> None:
+    arguments = {"command": "str_replace", "path": "/a.py", "old_str": "timeout = 1", "new_str": "timeout = 2"}
+    right = {**arguments, "old_str": "timeout=1", "new_str": "timeout=2"}
+    calls = [ToolCall("edit", each, "", 0, 0, None, CallKind.EDIT) for each in (arguments, right)]
+    told = "old_str `timeout = 1` did not appear verbatim in /a.py"
+    failed, correction = (
+        Turn(TextSpan(""), TextSpan(""), TextSpan(text), (call,), (ToolResult(status, text),))
+        for call, status, text in zip(calls, (Status.ERROR, Status.OK), (told, "edited"), strict=True)
+    )
+    assert unwarranted(failed, correction) is None
