@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cleaner_rl.logs.cleaning import Cleaned, clean
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.records import read_record
-from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.purify import RepairConfig
+from cleaner_rl.logs.summary import PurifySummary, Refusal
+from cleaner_rl.purify import RepairConfig, Unwarranted
 from cleaner_rl.purify.hindsight import Reason, left_alone
+from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import TextSpan, Trajectory
-from tests.logs.cases import ANSWER, CASES, SLIP, Case, Step, py
+from tests.logs.cases import ANSWER, CASES, OTHER, SLIP, Case, Step, py
 from tests.logs.rendering import openai
 
 
@@ -61,3 +64,18 @@ def test_what_is_said_of_an_error_after_somebody_spoke_is_noted_too() -> None:
     untold = Case("untold", (SLIP, fix, ANSWER), ())
     ((_, edit),) = clean(imported(untold), RepairConfig()).trajectory.edits
     assert edit.stale == ()
+
+
+def test_refusals_are_counted_by_kind_and_reason_and_repairs_are_shown() -> None:
+    refused = imported(Case("refused", (SLIP, OTHER, ANSWER), ()))
+    summary = summed(refused, clean(refused, RepairConfig()))
+    assert summary.refusals == [Refusal(CallKind.PYTHON, Unwarranted.OTHER_PURPOSE, 1)]
+    for case in CASES:
+        summary.add(imported(case), clean(imported(case), RepairConfig()))
+    assert len(summary.examples) == 3
+    first = summary.examples[0]
+    assert (first.kind, first.failed, first.correction) == ("python", "print(1 + y)", "print(1 + 1)")
+    assert first.error == "NameError: name 'y' is not defined"
+    assert PurifySummary.from_json(json.loads(json.dumps(summary.to_json()))) == summary
+    assert len((summary + summary).examples) == 3
+    assert all(reason.words for reason in Unwarranted)

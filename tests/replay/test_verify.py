@@ -57,6 +57,9 @@ def rollout(cells: Sequence[str], results: Sequence[ToolResult], number: int = 0
     return Trajectory(TextSpan("?"), tuple(turns), Key("run", 1, "task", number), info=RolloutInfo(stateful=True))
 
 
+COUNTED = "print({}(0, 3, 4, len(y)))"
+
+
 def store(path: Path, *trajectories: Trajectory[TextSpan]) -> Path:
     with ParquetWriter(path) as writer:
         for trajectory in trajectories:
@@ -113,8 +116,11 @@ def test_a_collapse_that_needs_what_a_failed_cell_left_is_undone(tmp_path: Path)
     needed = Case(
         "needed",
         (
-            Step("I set.", (py("y = 1\nprint(z)", _raised("NameError: name 'z' is not defined", 2)),)),
-            Step("I print.", (py("y = y\nprint(y)", "1"),)),
+            Step(
+                "I set.",
+                (py(f"y = list()\n{COUNTED.format('Max')}", _raised("NameError: name 'Max' is not defined", 2)),),
+            ),
+            Step("I print.", (py(COUNTED.format("max"), "4"),)),
         ),
         (),
     )
@@ -130,16 +136,22 @@ def test_a_collapse_that_needs_what_a_failed_cell_left_is_undone(tmp_path: Path)
     found = json.loads(ran.stdout)
     assert found["replayed"] == {"same": 1, "undone": 1, "different": 1, "nondeterministic": 1, "not_replayable": 1}
     kept = {each.info.replay: each for each in read(out / "store")}
-    assert sorted(map(str, kept)) == ["nondeterministic", "not_replayable", "same", "undone"]
+    assert sorted(map(str, kept)) == ["different", "nondeterministic", "not_replayable", "same", "undone"]
     assert len(kept["same"].edits) == 1
     assert not kept["undone"].edits
     assert found["edited"] == sum(found["edits"].values()) == 2, "what a replay undid is no edit"
     assert (found["failed_turns"], found["repaired_turns"], found["left_alone"]) == (3, 2, {"undone": 1})
-    assert found["kept"] == len((out / "same/logs.jsonl").read_text().splitlines()) == 4
+    assert found["kept"] == len((out / "same/logs.jsonl").read_text().splitlines()) == 5
     # What was kept says the truth of itself; the clock is the clock.
-    assert verified(out / "store", "--session")["verdicts"] == {
-        "same": 2, "nondeterministic": 1, "not_replayable": 1
+    assert verified(out / "store", "--session", exit_code=1)["verdicts"] == {
+        "same": 2, "nondeterministic": 1, "not_replayable": 1, "different": 1
     }  # fmt: skip
+    proven = CliRunner().invoke(
+        main, ["purify", str(logs), "--out", str(tmp_path / "proven"), *arguments[4:], "--only-proven"]
+    )
+    assert proven.exit_code == 0, proven.output
+    found = json.loads(proven.stdout)
+    assert (found["edited"], found["left_alone"]) == (1, {"undone": 1, "unproven": 1})
 
 
 def test_a_session_that_its_own_cells_lose_is_nondeterministic_and_the_next_one_is_replayed(tmp_path: Path) -> None:
@@ -167,10 +179,10 @@ def test_a_log_is_different_only_if_it_is_so_with_and_without_state(tmp_path: Pa
     ran = CliRunner().invoke(main, ["purify", str(logs), "--out", str(tmp_path / "out"), "--verify"])
     assert ran.exit_code == 0, ran.output
     assert "replayed     2 same, 1 different" in ran.stdout
-    assert "dropped      1 " in ran.stdout
-    assert verified(tmp_path / "out/store")["verdicts"] == {"same": 2}
-    assert verified(tmp_path / "out/store", "--fresh", exit_code=1)["verdicts"] == {"same": 1, "different": 1}
-    assert verified(tmp_path / "out/store", "--session", exit_code=1)["verdicts"] == {"same": 1, "different": 1}
+    assert "not proven   1 " in ran.stdout
+    assert verified(tmp_path / "out/store", exit_code=1)["verdicts"] == {"same": 2, "different": 1}
+    assert verified(tmp_path / "out/store", "--fresh", exit_code=1)["verdicts"] == {"same": 1, "different": 2}
+    assert verified(tmp_path / "out/store", "--session", exit_code=1)["verdicts"] == {"same": 1, "different": 2}
 
 
 def test_a_log_s_text_that_was_changed_behind_its_calls_is_caught(tmp_path: Path) -> None:

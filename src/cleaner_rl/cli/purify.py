@@ -25,11 +25,26 @@ from cleaner_rl.logs import (
 )
 from cleaner_rl.logs import purify as purify_logs
 from cleaner_rl.purify import PurifyScope, RepairConfig, ReplayFaultError, similarity_measures
-from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker
+from cleaner_rl.replay import (
+    ReplayCheck,
+    ReplaySettings,
+    SandboxMissingError,
+    TextMatch,
+    checker,
+    checker_if_possible,
+)
 from cleaner_rl.tools import call_format_names
 
 DEFAULTS = PurifySettings()
 GO_ON = "Finished work is kept: run the same command to resume"
+REPLAYS = (
+    "Repairs of Python are proven by replay: the logs' code runs in a sandbox, isolated and without network. "
+    "--no-verify turns this off"
+)
+UNPROVEN = (
+    "Nothing is replayed, because there is no sandbox with sessions (see `cleaner doctor`, or give --sandbox). Python "
+    "is repaired only where the programs' text shows that nothing is lost"
+)
 FORMATS = click.Choice(log_format_names())
 
 
@@ -59,6 +74,13 @@ FORMATS = click.Choice(log_format_names())
     show_default=True,
     help="Measure of similarity between the failed program and its correction.",
 )
+@click.option(
+    "--min-similarity",
+    type=shared.SHARE,
+    default=RepairConfig().min_similarity,
+    show_default=True,
+    help="Similarity below which a later call is no correction.",
+)
 @click.option("--refuse-stale", is_flag=True, help="Refuse a repair whose reasoning mentions the removed error.")
 @click.option(
     "--scope",
@@ -82,10 +104,11 @@ FORMATS = click.Choice(log_format_names())
 )
 @click.option("--same", is_flag=True, help="Also write the purified logs in the format that they came in.")
 @click.option(
-    "--verify",
-    is_flag=True,
-    help="Replay the Python of each trajectory. Undo repairs that change results; drop logs that differ.",
+    "--verify/--no-verify",
+    default=None,
+    help="Replay the logs' Python in a sandbox, and undo repairs that change results. Default: if there is a sandbox.",
 )
+@click.option("--only-proven", is_flag=True, help="Undo every repair that no replay could prove.")
 @click.option(
     "--session/--fresh",
     default=None,
@@ -150,7 +173,7 @@ def purify(
                 jobs=jobs,
                 on_ray=on_ray,
                 ray_address=ray_address,
-                check=_check(options, settings),
+                check=_check(options, settings, on_ray),
                 progress=bars.show,
             )
     except (WorkerKilledError, ReplayFaultError) as error:
@@ -164,7 +187,7 @@ def purify(
 
 
 def _settings(options: dict[str, Any]) -> PurifySettings:
-    repair = RepairConfig(options["threshold"], options["measure"], refuse_stale=options["refuse_stale"])
+    repair = RepairConfig(options["threshold"], options["measure"], options["refuse_stale"], options["min_similarity"])
     return PurifySettings(
         log_format=options["form"],
         reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),
@@ -180,18 +203,22 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
     )
 
 
-def _check(options: dict[str, Any], settings: PurifySettings) -> ReplayCheck | None:
-    if not options["verify"]:
+def _check(options: dict[str, Any], settings: PurifySettings, on_ray: bool) -> ReplayCheck | None:
+    if options["verify"] is False or (settings.repair is None and not options["verify"]):
         return None
-    return checker(
-        ReplaySettings(
-            options["session"],
-            TextMatch(options["text_match"]),
-            nodes=options["sandbox"],
-            token=options["sandbox_token"],
-            reading=settings.reading,
-        )
+    replaying = ReplaySettings(
+        options["session"],
+        TextMatch(options["text_match"]),
+        nodes=options["sandbox"],
+        token=options["sandbox_token"],
+        reading=settings.reading,
     )
+    if options["verify"] or options["only_proven"]:
+        return checker(replaying, only_proven=options["only_proven"])
+    # Nobody knows here which sandbox the machines of a cluster have.
+    check = None if on_ray else checker_if_possible(replaying)
+    click.echo(UNPROVEN if check is None else REPLAYS, err=True)
+    return check
 
 
 class _Bars:

@@ -32,7 +32,7 @@ from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, purify
 from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.sft import SftKind, UnsureTurns
-from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.logs.summary import EditExample, PurifySummary, Refusal
 from cleaner_rl.logs.work import Check, PurifySettings
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Conversation",
     "DamagedError",
     "Dialect",
+    "EditExample",
     "EntriesFormat",
     "EntryKind",
     "LogError",
@@ -58,6 +59,7 @@ __all__ = [
     "RayError",
     "Reading",
     "Record",
+    "Refusal",
     "ResultPlaces",
     "SftKind",
     "Stage",

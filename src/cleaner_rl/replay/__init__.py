@@ -13,7 +13,14 @@ from cleaner_rl.replay.settings import (
     SandboxMissingError,
     TextMatch,
 )
-from cleaner_rl.replay.verification import DifferentTrajectory, ReplayCheck, ReplayReport, checker, verify
+from cleaner_rl.replay.verification import (
+    DifferentTrajectory,
+    ReplayCheck,
+    ReplayReport,
+    checker,
+    checker_if_possible,
+    verify,
+)
 
 __all__ = [
     "DifferentTrajectory",
@@ -24,5 +31,6 @@ __all__ = [
     "SandboxMissingError",
     "TextMatch",
     "checker",
+    "checker_if_possible",
     "verify",
 ]

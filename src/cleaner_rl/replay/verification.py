@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 
 from cleaner_rl.logs import Cleaned, PurifySummary
 from cleaner_rl.purify import Reason, ReplayVerdict, left_alone, without_hindsight
-from cleaner_rl.replay.settings import NOT_REPLAYABLE, ReplayOutcome, ReplaySettings, needs_sandbox
+from cleaner_rl.replay.settings import (
+    NOT_REPLAYABLE,
+    ReplayOutcome,
+    ReplaySettings,
+    SandboxMissingError,
+    needs_sandbox,
+)
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Key, Trajectory
 from cleaner_rl.trajectory.store import read
@@ -148,7 +154,11 @@ class ReplayCheck:
         """Replay the trajectories; each as it may be used, or None if it is dropped."""
         first = self._replayed([each.trajectory for each in cleaned])
         wrong = {index: each for index, each in enumerate(cleaned) if first[index].verdict == ReplayVerdict.DIFFERENT}
-        fewer = {index: each.unreplayed for index, each in wrong.items() if each.unreplayed is not None}
+        fewer = {
+            index: each.unreplayed
+            for index, each in wrong.items()
+            if each.unreplayed is not None and each.unreplayed.trajectory.edits
+        }
         none = {index: without_hindsight(each.trajectory) for index, each in wrong.items() if each.trajectory.edits}
         again = dict(zip(fewer, self._replayed([each.trajectory for each in fewer.values()]), strict=True))
         raw = dict(zip(none, self._replayed(list(none.values())), strict=True))
@@ -191,6 +201,19 @@ def checker(settings: ReplaySettings | None = None, *, only_proven: bool = False
     """
     needs_sandbox()
     return ReplayCheck(settings or ReplaySettings(), only_proven)
+
+
+def checker_if_possible(settings: ReplaySettings) -> ReplayCheck | None:
+    """Return a check if sessions can be replayed, on the given nodes or on this machine; otherwise None."""
+    if settings.nodes:
+        return checker(settings)
+    try:
+        needs_sandbox()
+    except SandboxMissingError:
+        return None
+    from cleaner_rl.sandbox import Tier, choose_tier, probe
+
+    return checker(settings) if choose_tier(probe(), None, Tier.NONE) >= Tier.T2 else None
 
 
 def _batches(store: str | Path) -> Iterator[list[Any]]:

@@ -94,8 +94,11 @@ def unwarranted(
         candidates = [correction.calls[index]] if aligned else correction.calls
         told = words_of(result)
         if len(failed.calls) == 1 and failed.observation is not None:
-            told = f"{failed.observation.text}\n{told}"  # with the frames of a traceback
-        reasons = [_of_call(call, result, told, each, reads_later, leftovers) for each in candidates]
+            told = f"{_cut(failed.observation.text)}\n{told}"  # with the frames of a traceback
+        try:
+            reasons = [_of_call(call, result, told, each, reads_later, leftovers) for each in candidates]
+        except RecursionError:  # nested deeper than any parser goes
+            return Unwarranted.UNREADABLE
         if None not in reasons:
             return reasons[0]
         if call.kind is CallKind.PYTHON and not printed.issuperset(_lines(result.output)):
@@ -112,6 +115,9 @@ def _of_call(
         return None  # it never reached the tool, and its text is compared by similarity
     if call.name != correction.name:
         return Unwarranted.OTHER_PURPOSE
+    longest = LONGEST_PROGRAM if call.kind is CallKind.PYTHON else LONGEST
+    if max(len(call.code), len(correction.code)) > longest:
+        return Unwarranted.UNREADABLE
     own = _without_own_words(told, call)
     if call.kind not in PROGRAMS and INVALID_ARGUMENTS.search(own):
         # The arguments were wrong, and so may be the kind that they tell.
@@ -136,11 +142,15 @@ def _without_own_words(told: str, call: ToolCall) -> str:
     """Return what a tool said without the lines of the call that it repeats: these are not its own words."""
     lines = {line.strip() for value in call.arguments.values() if isinstance(value, str) for line in value.splitlines()}
     for line in sorted(lines, key=len, reverse=True):
-        if len(line) >= QUOTED:
+        if len(line) >= QUOTED and line in told:
             told = re.sub(rf"(?<!\w){re.escape(line)}(?!\w)", "…", told)
     return told
 
 
+LONGEST, LONGEST_PROGRAM = 10_000, 50_000
+"""Characters of a call beyond which nothing is shown: time grows with the square of some of it."""
+TOLD = 5_000
+"""Characters at the beginning and at the end of what a tool said that are looked at."""
 QUOTED = 6
 """Characters of a line that is taken for one of the call's: shorter ones come in other words."""
 
@@ -154,4 +164,8 @@ def words_of(result: ToolResult) -> str:
     parts = [result.output, result.stderr, result.explanation]
     if result.exception is not None:
         parts += [result.exception.traceback, f"{result.exception.type}: {result.exception.message}"]
-    return "\n".join(filter(None, parts))
+    return "\n".join(_cut(part) for part in parts if part)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 2 * TOLD else f"{text[:TOLD]}\n{text[-TOLD:]}"

@@ -6,12 +6,15 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 
 from rapidfuzz.distance import OSA
 
+from cleaner_rl.purify.similarity import similarity
+
 SUBSTITUTED, TWICE = 5, 6
 """Characters that a name needs for a slip that exchanges one, and for two slips: `cat` and `car` are two names."""
+MOST_SLIPS = 100
+"""Different words beyond which two texts are not searched for slips: every pair would have to be compared."""
 _DIGITS = re.compile(r"\d+")
 _COMPARISON = re.compile(r"[<>!]=?|[=~]=|[-+*/%]=")
 _WORD = re.compile(r"[^\W\d_]+|\d+")
@@ -19,7 +22,7 @@ _WORD = re.compile(r"[^\W\d_]+|\d+")
 
 def alike(first: str, second: str) -> float:
     """Return how similar two texts are, from 0 to 1."""
-    return SequenceMatcher(None, first, second, autojunk=False).ratio()
+    return similarity(first, second).value
 
 
 def words(text: str) -> list[str]:
@@ -54,6 +57,8 @@ def unmatched(before: Iterable[str], after: Iterable[str]) -> tuple[list[str], l
     """Return what is gone and what has come between two collections of words; a word with a slip is neither."""
     old, new = Counter(before), Counter(after)
     gone, come = list((old - new).elements()), list((new - old).elements())
+    if len(gone) > MOST_SLIPS or len(come) > MOST_SLIPS:
+        return gone, come
     for each in tuple(gone):
         match = next((other for other in come if misspelt(each, other)), None)
         if match is not None:
