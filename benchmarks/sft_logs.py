@@ -1,16 +1,19 @@
 """Measures whether purified logs train a better model: `python -m benchmarks.sft_logs --json`.
 
 A toy model writes agent logs: it fails often and corrects itself. As for rejection sampling, only logs with right
-answers are kept. The same model is then fine-tuned on the same logs, prepared in four ways:
+answers are kept. The same model is then fine-tuned on the same logs, prepared in several ways:
 
 - `raw`: all turns of the assistant are in the loss.
 - `masked`: turns with a failed call stay in the context, and are left out of the loss.
 - `dropped`: logs with a failed call are left out.
-- `purified`: what `cleaner purify --sft` writes. Repaired turns are in the loss; failed turns that stay are not.
+- `purified`: what `cleaner purify --sft jsonl --sandbox …` writes. Repaired turns are in the loss; failed turns that
+  stay are not.
+- `every_correction`: every correction is taken, as in training, also where `cleaner purify` finds that no repair is
+  warranted. It shows what these rules cost.
 
-All four get the same number of updates with batches of the same size. Each way has the learning rate that gave it the
-best accuracy in a development world, which is none of the worlds that are reported. Held-out tasks run in the real
-sandbox, at temperature 1, without repair. A world has its own names, tasks and start model (`benchmarks.sft_logs_world`).
+All get the same number of updates with batches of the same size. Each has the learning rate that gave it the best
+accuracy in a development world, which is none of the worlds that are reported. Held-out tasks run in the real sandbox,
+at temperature 1, without repair. A world has its own names, tasks and start model (`benchmarks.sft_logs_world`).
 Needs torch and transformers.
 """
 
@@ -20,13 +23,13 @@ import argparse
 import asyncio
 import copy
 import json
-import random
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -35,15 +38,18 @@ import numpy as np
 
 from benchmarks.models import qwen3
 from benchmarks.record import save
+from benchmarks.serving import Part, free_port, running
 from benchmarks.sft_logs_world import REGIMES, World, demonstrations, vocabulary
 from benchmarks.toy import library
 from benchmarks.toy.local import LocalEngine
-from benchmarks.toy.model import Lesson, summed_loss
+from benchmarks.toy.model import Lesson, batches, summed_loss
 from benchmarks.toy.questions import TEST, TRAIN
 from benchmarks.toy.sandboxes import offered
 from cleaner_rl.evaluate.student import t_quantile
-from cleaner_rl.logs import PurifySettings, Reading, Record, SftKind, purify
-from cleaner_rl.purify import RepairConfig
+from cleaner_rl.logs import PurifySettings, Reading, Record, SftKind, purify, read_record
+from cleaner_rl.logs.sft import sft_row
+from cleaner_rl.purify import RepairConfig, hindsight
+from cleaner_rl.replay import ReplayCheck, ReplaySettings, checker
 from cleaner_rl.rollout import ChatRenderer, RolloutBudget, RolloutRunner, TokenModel
 from cleaner_rl.tasks import Grader, MathGrader, MathPool, Message, Task, ToolKind
 from cleaner_rl.tools import derive_seed, feedback
@@ -52,12 +58,14 @@ from cleaner_rl.trajectory import TokenSpan, Trajectory, first_attempt_tally
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-WAYS = ("raw", "masked", "dropped", "purified")
+WAYS = ("raw", "masked", "dropped", "purified", "every_correction")
 FIGURES = ("accuracy", "failed_calls", "first_call_works")
 DEVELOPMENT = 1_000
 """Seed of the first development world."""
 CONFIDENCE = 0.9
 WINDOW = 512
+WARM = 10
+"""Updates until the learning rate is at its highest; in the second half it falls to 0."""
 WIDTH, LAYERS, HEADS = 64, 2, 2
 
 
@@ -65,19 +73,20 @@ WIDTH, LAYERS, HEADS = 64, 2, 2
 class Sizes:
     """How much is made, trained and measured in each world."""
 
-    demonstrations: int = 600
-    start_updates: int = 300
+    demonstrations: int = 800
+    start_updates: int = 350
+    start_batch: int = 16
     start_lr: float = 4e-3
-    tasks: int = 400
+    tasks: int = 200
     """Tasks of the logs, with `samples` rollouts each."""
     samples: int = 2
-    updates: int = 120
-    batch: int = 16
-    rates: tuple[float, ...] = (5e-4, 1.5e-3, 4e-3)
-    held_out: int = 256
+    updates: int = 80
+    batch: int = 8
+    rates: tuple[float, ...] = (1e-3, 3e-3)
+    held_out: int = 160
 
 
-SHORT = Sizes(demonstrations=60, start_updates=20, tasks=24, samples=1, updates=4, rates=(1e-3,), held_out=16)
+SHORT = Sizes(demonstrations=100, start_updates=100, tasks=64, samples=1, updates=2, rates=(1e-3,), held_out=8)
 """For a check that everything still runs together."""
 
 
@@ -100,24 +109,22 @@ def encode(row: Record, chat: ChatRenderer) -> Lesson:
 
 
 def fit(model: PreTrainedModel, lessons: Sequence[Lesson], updates: int, batch: int, lr: float, seed: int) -> int:
-    """Train a model in place, on the mean over the batch's tokens in the loss; return how many tokens that were."""
+    """Train a model in place, every token with the same weight; return how many tokens were in the loss."""
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.01)
-    draw, queue, tokens = random.Random(derive_seed(seed, "batches")), list[int](), 0
+    usual = batch * sum(int(each.own.sum()) for each in lessons) / len(lessons)
+    chosen = (each for epoch in count() for each in batches(lessons, batch, seed, epoch))
+    tokens = 0
     model.train()
-    for update in range(updates):
-        while len(queue) < batch:  # every row once before any row twice
-            queue += draw.sample(range(len(lessons)), len(lessons))
-        chosen, queue = [lessons[each] for each in queue[:batch]], queue[batch:]
-        counted = sum(int(each.own[1:].sum()) for each in chosen)
+    for update, rows in enumerate(islice(chosen, updates)):
         for group in optimizer.param_groups:
-            group["lr"] = lr * min(1.0, (update + 1) / 10, (updates - update) / (0.5 * updates))
-        (summed_loss(model, chosen, model.config.pad_token_id) / max(1, counted)).backward()
+            group["lr"] = lr * min(1.0, (update + 1) / WARM, 2 * (updates - update) / updates)
+        (summed_loss(model, rows, model.config.pad_token_id) / usual).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        tokens += counted
+        tokens += sum(int(each.own.sum()) for each in rows)
     model.eval()
     return tokens
 
@@ -194,18 +201,34 @@ def measured(trajectories: Sequence[Trajectory[TokenSpan]]) -> dict[str, float]:
 
 
 def prepared(logs: Path, folder: Path) -> tuple[dict[str, list[Record]], dict[str, Any]]:
-    """Return the rows of each way from the same logs, and the summary of `purify`."""
+    """Return the rows of each way from the same logs, and the summary of `purify`, which replays in a sandbox."""
     reading = Reading(call_format="fenced")
     plain = PurifySettings(reading=reading, repair=None, sft=SftKind.JSONL)
     masked, _ = _rows(logs, folder / "plain", plain)
     dropped, _ = _rows(logs, folder / "clean", replace(plain, clean_only=True))
-    purified, summary = _rows(logs, folder / "purified", replace(plain, repair=RepairConfig()))
+    port = free_port()
+    command = (sys.executable, "-m", "benchmarks.toy", "serve", folder, "--port", port)
+    node = Part(f"http://127.0.0.1:{port}", folder / "node.log", command, {}, "/healthz")
+    with running(node):
+        check = checker(ReplaySettings(nodes=(node.url,), reading=reading))
+        repairing = replace(plain, repair=RepairConfig())
+        purified, summary = _rows(logs, folder / "purified", repairing, check)
     raw = [{**each, "loss_mask": [int(one["role"] == "assistant") for one in each["messages"]]} for each in masked]
-    return {"raw": raw, "masked": masked, "dropped": dropped, "purified": purified}, summary
+    read = [read_record(json.loads(line), "openai", 0, reading) for line in logs.read_text().splitlines()]
+    every = [sft_row(hindsight(each, RepairConfig()).trajectory) for each in read]
+    return {
+        "raw": raw,
+        "masked": masked,
+        "dropped": dropped,
+        "purified": purified,
+        "every_correction": [each for each in every if each is not None],
+    }, summary
 
 
-def _rows(logs: Path, out: Path, settings: PurifySettings) -> tuple[list[Record], dict[str, Any]]:
-    summary = purify(logs, out, settings).to_json()
+def _rows(
+    logs: Path, out: Path, settings: PurifySettings, check: ReplayCheck | None = None
+) -> tuple[list[Record], dict[str, Any]]:
+    summary = purify(logs, out, settings, check=check).to_json()
     files = sorted((out / "sft").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()], summary
 
@@ -218,7 +241,7 @@ async def opened(world: World, sizes: Sizes, folder: Path) -> AsyncIterator[Benc
     tokenizer = vocabulary(rows)
     start = qwen3(tokenizer, width=WIDTH, layers=LAYERS, heads=HEADS, seed=seed % 2**31)
     chat = TokenModel.for_prompt(LocalEngine(start), tokenizer, world.prompt, window=WINDOW)
-    fit(start, [encode(each, chat.chat) for each in rows], sizes.start_updates, sizes.batch, sizes.start_lr, seed)
+    fit(start, [encode(each, chat.chat) for each in rows], sizes.start_updates, sizes.start_batch, sizes.start_lr, seed)
     site = library.write(folder / "site", world.regime.current, hint=True)
     budget = RolloutBudget(turns=world.regime.calls + 1, tokens=WINDOW)
     with MathPool(1) as pool:
@@ -236,7 +259,7 @@ async def work(regime: str, seed: int, sizes: Sizes, rates: Mapping[str, Sequenc
         world = World(replace(REGIMES[regime], seed=seed))
         async with opened(world, sizes, Path(made)) as bench:
             logs, about = await bench.logs()
-            rows, summary = prepared(logs, bench.folder)
+            rows, summary = await asyncio.to_thread(prepared, logs, bench.folder)
             found: dict[str, Any] = {"seed": seed, "logs": about, "purify": summary_of(summary)}
             found["start"] = await bench.held_out(bench.start)
             for way in WAYS:
@@ -252,7 +275,7 @@ async def work(regime: str, seed: int, sizes: Sizes, rates: Mapping[str, Sequenc
 
 def summary_of(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `purify` says of failed turns."""
-    return {name: summary[name] for name in ("failed_turns", "repaired_turns", "edits", "left_alone")}
+    return {name: summary[name] for name in ("failed_turns", "repaired_turns", "edits", "left_alone", "replayed")}
 
 
 def best_rates(development: Sequence[Mapping[str, Any]], sizes: Sizes) -> dict[str, float]:
@@ -277,7 +300,9 @@ def paired(differences: Sequence[float]) -> dict[str, float]:
 def summarized(worlds: Sequence[Mapping[str, Any]], rates: Mapping[str, float]) -> dict[str, Any]:
     """Return the means over worlds, and for each way the paired differences from `raw`."""
     chosen = {way: [each[way][str(rates[way])] for each in worlds] for way in WAYS}
-    found: dict[str, Any] = {"start": {name: round(mean(each["start"][name] for each in worlds), 4) for name in FIGURES}}
+    found: dict[str, Any] = {
+        "start": {name: round(mean(each["start"][name] for each in worlds), 4) for name in FIGURES}
+    }
     for way, figures in chosen.items():
         found[way] = {name: round(mean(each[name] for each in figures), 4) for name in figures[0]}
         if way != "raw":
@@ -312,12 +337,11 @@ def main() -> None:
 
     torch.set_num_threads(1)
     sizes = SHORT if arguments.short else Sizes()
-    found = {
-        regime: measure(regime, arguments.worlds, arguments.development, sizes)
-        for regime in arguments.regime or REGIMES
-    }
-    if arguments.save:
-        save(arguments.save, found, {**asdict(sizes), "confidence": CONFIDENCE, "model": [WIDTH, LAYERS, HEADS]})
+    found = {}
+    for regime in arguments.regime or REGIMES:
+        found[regime] = measure(regime, arguments.worlds, arguments.development, sizes)
+        if arguments.save:  # after each regime: it takes many minutes
+            save(arguments.save, found, {**asdict(sizes), "confidence": CONFIDENCE, "model": [WIDTH, LAYERS, HEADS]})
     if arguments.json:
         print(json.dumps(found))
         return

@@ -33,7 +33,7 @@ from cleaner_rl.trajectory import Key
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-LISTS = 40
+LISTS = 16
 """Lists of numbers in a world; each is one token."""
 PATIENCE = 3
 """Failed calls after which a demonstration makes no further slip."""
