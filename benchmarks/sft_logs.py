@@ -86,7 +86,7 @@ class Sizes:
     held_out: int = 160
 
 
-SHORT = Sizes(demonstrations=100, start_updates=100, tasks=64, samples=1, updates=2, rates=(1e-3,), held_out=8)
+SHORT = Sizes(demonstrations=400, tasks=32, samples=1, updates=2, rates=(1e-3,), held_out=8)
 """For a check that everything still runs together."""
 
 
