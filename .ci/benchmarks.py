@@ -39,6 +39,7 @@ SLIM = {
     "sandbox_load": "--json --calls 2000 --outstanding 2000 --connections 500 --mixed-calls 100",
 }
 ENGINE = {
+    "sft_logs": "--json --short --regime slips --worlds 1",
     "rollout": "--json --tasks 0 --rollouts 4 --tokens 32",
     "stock": "{world} --json --pairs 2 --prompts 4 --rollouts 2 --turns 8 --alone",
 }

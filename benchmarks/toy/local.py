@@ -12,12 +12,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cleaner_rl.rollout import Completion, EngineFaultError, Finish, Sampling
 from cleaner_rl.trajectory import Ids, Scores
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 LARGEST = 64
 
@@ -42,12 +45,12 @@ class _Request:
 
 
 class LocalEngine:
-    """A model of a folder, in this process."""
+    """Serves a model, or the model of a folder, in this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, model: Path | PreTrainedModel) -> None:
         from transformers import AutoModelForCausalLM
 
-        self._model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        self._model = AutoModelForCausalLM.from_pretrained(model).eval() if isinstance(model, Path) else model
         self._waiting: list[_Request] = []
         self._working: asyncio.Task[None] | None = None
 

@@ -136,10 +136,10 @@ def train_model(
         label = f"epoch {epoch + 1} of {lessons.epochs}" + (f", loss was {losses[-1]:.3f}" if losses else "")
         sums = []
         with click.progressbar(length=steps // lessons.epochs, label=label, file=sys.stderr) as bar:
-            for batch in _batches(sequences, lessons, epoch):
+            for batch in batches(sequences, lessons.batch, lessons.seed, epoch):
                 # Where a processor has matrix units, half the precision is twice the speed; tiny models don't notice.
                 with torch.autocast("cpu", torch.bfloat16, enabled=lessons.pretrained):
-                    loss = _loss(model, batch, tokenizer.pad_token_id) / usual
+                    loss = summed_loss(model, batch, tokenizer.pad_token_id) / usual
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
@@ -159,18 +159,18 @@ def _new(
     return model, tokenizer
 
 
-def _batches(sequences: Sequence[Lesson], lessons: Lessons, epoch: int) -> Iterator[list[Lesson]]:
-    """All sequences once, those of like length together, in random order."""
-    draw = random.Random(derive_seed(lessons.seed, "epoch", epoch))
+def batches(sequences: Sequence[Lesson], size: int, seed: int, epoch: int) -> Iterator[list[Lesson]]:
+    """Yield all sequences once, those of like length together, in random order."""
+    draw = random.Random(derive_seed(seed, "epoch", epoch))
     order = sorted(range(len(sequences)), key=lambda each: (len(sequences[each].ids) // 32, draw.random()))
-    batches = [order[start : start + lessons.batch] for start in range(0, len(order), lessons.batch)]
-    draw.shuffle(batches)
-    for batch in batches:
+    chosen = [order[start : start + size] for start in range(0, len(order), size)]
+    draw.shuffle(chosen)
+    for batch in chosen:
         yield [sequences[each] for each in batch]
 
 
-def _loss(model: PreTrainedModel, batch: Sequence[Lesson], pad: int) -> torch.Tensor:
-    """The sum over the model's own tokens; the vocabulary is only looked at where it counts."""
+def summed_loss(model: PreTrainedModel, batch: Sequence[Lesson], pad: int) -> torch.Tensor:
+    """Return the loss, summed over the model's own tokens; the vocabulary is only looked at where it counts."""
     import torch
 
     longest = max(len(each.ids) for each in batch)
