@@ -95,10 +95,14 @@ def test_while_verl_starts_a_line_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     for now[0] in (10.0, 31.0, 40.0, 95.0):
         watch.poll()
     assert said == ["  0:31  verl is starting", "  1:35  verl is starting"]
-    log(watch.metrics, 12, **{"train/loss": 0.31})
-    now[0] = 130.0
+    log(watch.metrics, 0, **{"val-core/toy/reward/mean@1": -0.8})
+    now[0] = 126.0
     watch.poll()
-    assert said[-1] == "  2:10  step 12, loss 0.310"
+    assert said[-1] == "  2:06  the first step is under way"
+    log(watch.metrics, 12, **{"train/loss": 0.31})
+    now[0] = 157.0
+    watch.poll()
+    assert said[-1] == "  2:37  step 12, loss 0.310"
 
 
 @pytest.mark.parametrize(

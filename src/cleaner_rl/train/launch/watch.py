@@ -70,7 +70,9 @@ class Watch:
         now = time.monotonic()
         if now - self._said > QUIET_SECONDS and self._first is None:
             minutes, seconds = divmod(int(now - self._begun), 60)
-            doing = "verl is starting" if self._last is None else f"step {self._last[0]}, loss {self._last[1]:.3f}"
+            doing = "the first step is under way" if self._read else "verl is starting"
+            if self._last is not None:
+                doing = f"step {self._last[0]}, loss {self._last[1]:.3f}"
             self._say(f"  {minutes}:{seconds:02}  {doing}")
 
     def _evaluated(self) -> None:
