@@ -56,6 +56,7 @@ BESIDE = {
     "cleaner_rl.train.check",
     "cleaner_rl.train.part_folders",
     "cleaner_rl.train.read_recipe",
+    "cleaner_rl.train.run_folder",
     "cleaner_rl.trajectory.residual_tally",
     "cleaner_rl.view.export",
     "cleaner_rl.view.page_from",

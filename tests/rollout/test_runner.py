@@ -18,6 +18,7 @@ from tests.evaluate.standins import RIGHT, WRONG, RuleEngine, runner, tasks
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner_rl.rollout.runner.PAUSE", 0.0)
+    monkeypatch.setattr("cleaner_rl.tasks.grading.PAUSE", 0.0)
 
 
 class FailsAtFirst:
@@ -52,9 +53,10 @@ def test_a_grader_that_fails_is_asked_again_about_the_same_text() -> None:
 
 
 def test_a_complete_rollout_whose_grader_keeps_failing_is_kept_as_it_is() -> None:
-    engine = RuleEngine(lambda context, seed: RIGHT)
-    trajectory = one(engine, FailsAtFirst(99))
+    engine, grader = RuleEngine(lambda context, seed: RIGHT), FailsAtFirst(99)
+    trajectory = one(engine, grader)
     assert len(engine.requests) == 1
+    assert grader.texts == [RIGHT] * 3, "three times in all"
     assert (trajectory.stop_reason, trajectory.info.fault) == (StopReason.ANSWERED, "grader: the verifier died")
     assert (trajectory.success, trajectory.reward) == (None, None)
     assert trajectory.ungraded

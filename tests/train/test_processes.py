@@ -23,12 +23,16 @@ import sys
 from pathlib import Path
 from cleaner_rl.sandbox.processes import ended_by_signals
 from cleaner_rl.train.recipe.load import to_recipe
+from cleaner_rl.train.launch.rewind import next_start
 from cleaner_rl.train.launch.start import _run
+from cleaner_rl.train.launch.watch import Watch
 from tests.train.recipes import values
 
-child = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
+folder = Path(sys.argv[1])
+child = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 with ended_by_signals():
-    _run([sys.executable, "-c", child], to_recipe(values()), Path(sys.argv[1]))
+    watch = Watch(folder / "verl-0.jsonl", lambda line: print(line, flush=True))
+    _run([sys.executable, "-c", child], to_recipe(values()), folder, watch, lambda: next_start(folder))
 """
 
 
@@ -39,9 +43,18 @@ def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
         assert process.stdout is not None
-        child = int(process.stdout.readline())
-        yield process, child
+        log = tmp_path / "verl-0.log"
+        assert process.stdout.readline() == f"Starting verl; its output is in {log}.\n"
+        yield process, int(_line(log))
         process.kill()
+
+
+def _line(file: Path) -> str:
+    deadline = time.monotonic() + 60
+    while not file.exists() or "\n" not in (text := file.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return text
 
 
 def _ended(process: int) -> bool:
@@ -50,6 +63,22 @@ def _ended(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
         return True
+
+
+@pytest.mark.parametrize("checkpoint", [0, 7])
+def test_a_run_that_is_interrupted_says_from_where_it_continues(
+    run: tuple[subprocess.Popen[str], int], tmp_path: Path, checkpoint: int
+) -> None:
+    process, child = run
+    if checkpoint:
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "checkpoints" / "latest_checkpointed_iteration.txt").write_text(str(checkpoint))
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "Stopping verl and the sandbox.\n"
+    continues = f"resumes after step {checkpoint}," if checkpoint else "begins again with step 1"
+    assert continues in process.stdout.readline()
+    assert _ended(child), "it is said when it is true"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])

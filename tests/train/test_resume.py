@@ -109,3 +109,18 @@ def test_a_plan_of_another_version_is_named(tmp_path: Path) -> None:
     plan.write_text(plan.read_text().replace('"seed"', '"sead"'))
     with pytest.raises(RecipeError, match=r"plan.json .*'sead'"):
         check_folder(recipe(tmp_path))
+
+
+def test_another_number_of_devices_is_refused_where_there_is_a_checkpoint(tmp_path: Path) -> None:
+    two = {"nodes": 1, "per_node": 2}
+    begin(recipe(tmp_path, device=two))
+    check_folder(recipe(tmp_path, device={"nodes": 1, "per_node": 4}))
+    checkpoints = tmp_path / "example" / "checkpoints"
+    actor = checkpoints / "global_step_10" / "actor"
+    actor.mkdir(parents=True)
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    for rank in range(2):
+        (actor / f"model_world_size_2_rank_{rank}.pt").touch()
+    check_folder(recipe(tmp_path, device=two))
+    with pytest.raises(RecipeError, match=r"step 10 in .* was saved on 2 devices, and verl can't load it on 4"):
+        check_folder(recipe(tmp_path, device={"nodes": 1, "per_node": 4}))

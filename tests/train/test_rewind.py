@@ -65,7 +65,7 @@ def test_a_start_sets_aside_what_it_will_do_again(
     recipe = to_recipe(values(tasks={"train": ["train.parquet"], "held_out": held_out}))
     monkeypatch.setattr(start, "sandbox", lambda *_: nullcontext([]))
     monkeypatch.setattr(start, "_run", lambda *_: None)
-    start._train_once(recipe, broken)
+    start._train_once(recipe, broken, lambda _: None, lambda: None)
     assert steps(broken / "trajectories", Phase.TRAINING) == [1, 2, 3]
     assert steps(broken / "trajectories", Phase.EVALUATION) == left
 

@@ -19,7 +19,7 @@ from cleaner_rl.train.launch.cold_start import cold_start_folder, cold_start_ove
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.plan import RunPlan, agent_loops, read_plan
 from cleaner_rl.train.launch.start import INSTALL, check, command, parts, sandbox, train
-from cleaner_rl.train.recipe.checks import check_data, check_rows, check_sizes, check_window
+from cleaner_rl.train.recipe.checks import check_data, check_rows, check_settings, check_sizes
 from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe
 from cleaner_rl.train.recipe.settings import RecipeError, run_folder
@@ -157,8 +157,20 @@ def test_files_that_arent_here_are_named_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_model_and_files_that_cant_be_meant_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    for name in ("train.parquet", "train.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(RecipeError, match=r"train.txt can't hold tasks: verl reads files that end with \.parquet"):
+        check_data(to_recipe(values(tasks={"train": [str(tmp_path / "train.txt")]})))
+    tasks = {"train": [str(tmp_path / "train.parquet")]}
+    with pytest.raises(RecipeError, match=r"model\.path is /no/model, which doesn't exist"):
+        check_data(to_recipe(values(tasks=tasks, model={"path": "/no/model"})))
+    check_data(to_recipe(values(tasks=tasks, model={"path": "some/model"})))
+
+
 def test_demonstrations_are_needed_until_the_cold_start_is_made(tmp_path: Path) -> None:
-    cold, tasks = {"demonstrations": ["sft.parquet"]}, {"train": [str(tmp_path)]}
+    (tmp_path / "train.parquet").touch()
+    cold, tasks = {"demonstrations": ["sft.parquet"]}, {"train": [str(tmp_path / "train.parquet")]}
     recipe = to_recipe(values(cold_start=cold, tasks=tasks, run={"folder": str(tmp_path)}))
     with pytest.raises(RecipeError, match=r"exist: sft.parquet"):
         check_data(recipe)
@@ -189,12 +201,14 @@ def test_a_stage_whose_bounds_leave_too_few_tasks_is_refused(tmp_path: Path, mon
         )
     )
     trained: list[str] = []
-    monkeypatch.setattr(start, "_train_once", lambda part, _: trained.append(part.name))
+    said: list[str] = []
+    monkeypatch.setattr(start, "_train_once", lambda part, *_: trained.append(part.name))
     monkeypatch.setattr(start, "pass_rates", lambda _: {"t/0": PassRate(2, 2)})
     monkeypatch.setattr(start, "_model_of", lambda _: tmp_path)
 
     with pytest.raises(RecipeError, match="1 tasks"):
-        start._train_stages(recipe)
+        start._train_stages(recipe, said.append, lambda: None)
+    assert said == ["Stage all: 1 steps.", "Stage hard: 1 steps."]
     assert trained == ["example-all"]
 
 
@@ -259,10 +273,10 @@ def test_a_window_that_the_model_has_no_positions_for_is_refused_before_anything
     model, update = {"path": str(tmp_path)}, {"overlong_buffer": 0}
     tokens = {"prompt_tokens": 100, "response_tokens": 600, "lookahead_tokens": 400}
     with pytest.raises(RecipeError, match=r"lookahead_tokens=400 are 1100 tokens, but .* positions for 1000"):
-        check_window(to_recipe(values(model=model, budget=tokens, update=update)))
-    check_window(to_recipe(values(model=model, budget=tokens, update=update, method="grpo")))
+        check_settings(to_recipe(values(model=model, budget=tokens, update=update)))
+    check_settings(to_recipe(values(model=model, budget=tokens, update=update, method="grpo")))
     stages = [{"name": "long", "steps": 1, "response_tokens": 901}]
     with pytest.raises(RecipeError, match=r"budget.response_tokens=901 are 1001"):
-        check_window(to_recipe(values(model=model, budget=tokens, update=update, method="grpo", stages=stages)))
+        check_settings(to_recipe(values(model=model, budget=tokens, update=update, method="grpo", stages=stages)))
     longer = {"+actor_rollout_ref.model.override_config.max_position_embeddings": 2000}
-    check_window(to_recipe(values(model=model, budget=tokens, update=update, verl=longer)))
+    check_settings(to_recipe(values(model=model, budget=tokens, update=update, verl=longer)))

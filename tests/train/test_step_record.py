@@ -146,6 +146,14 @@ def test_a_bearable_share_of_faults_is_reported(tmp_path: Path) -> None:
     assert metrics["cleaner/groups/too_small"] == 1
 
 
+def test_zero_variance_groups_are_counted_whether_they_are_trained_on_or_refilled(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    config, wrong = RECIPE.group_config(), [rollout(0, False), rollout(1, False)]
+    record.selected(wrong, select(group_of(wrong), config, 1, dynamic_sampling=False), config, absent=0)
+    record.evicted("zero_variance", wrong, absent=0)
+    assert record.finish(3, "train")["cleaner/zero_variance_groups"] == 2
+
+
 def test_a_step_begins_with_nothing(tmp_path: Path) -> None:
     record = recorded(tmp_path)
     record.finish(3, "train")

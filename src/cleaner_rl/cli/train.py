@@ -7,7 +7,16 @@ import json
 import click
 
 from cleaner_rl.cli.words import show
-from cleaner_rl.train import RecipeError, TrainingFailedError, as_arguments, check, part_folders, read_recipe
+from cleaner_rl.train import (
+    Recipe,
+    RecipeError,
+    TrainingFailedError,
+    as_arguments,
+    check,
+    part_folders,
+    read_recipe,
+    run_folder,
+)
 from cleaner_rl.train import train as run
 
 
@@ -24,7 +33,8 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, as_json: bool) 
       cleaner train recipes/hindsight-4b.yaml --dry-run
       cleaner train recipes/saar-4b.yaml --set method=dapo --set name=dapo
 
-    The same command resumes a run from its last checkpoint. A folder that holds a run of another recipe is refused.
+    One line per step says how the run is doing; verl's own output goes to a file in the run's folder. The same command
+    resumes a run from its last checkpoint. A folder that holds a run of another recipe is refused.
     """
     try:
         if dry_run:
@@ -52,9 +62,24 @@ def _dry_run(recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
 
 
 def _train(recipe: str, settings: tuple[str, ...]) -> None:
-    from cleaner_rl.evaluate import train_report
-
     read = read_recipe(recipe, settings)
-    folder = run(read)
-    show(train_report(folder, part_folders(read)) or "", nl=False)
+    folder = run_folder(read)
+
+    def evaluated() -> str | None:
+        _report(read)
+        last = json.loads((folder / "report.json").read_text(encoding="utf-8"))["held_out"][-1]
+        failed = f"{last['errors_per_trajectory']:.2f} failed calls per rollout"
+        return (
+            f"Evaluation after step {last['step']}, repair off: accuracy {last['value']:.1%} on {last['problems']} "
+            f"tasks, {failed} ({folder / 'report.md'})."
+        )
+
+    run(read, tell=lambda line: show(line, err=True), evaluated=evaluated)
+    show(_report(read) or "", nl=False)
     show(f"Done: {folder}", err=True)
+
+
+def _report(recipe: Recipe) -> str | None:
+    from cleaner_rl.evaluate import train_report  # loads NumPy's statistics, which a refusal needn't wait for
+
+    return train_report(run_folder(recipe), part_folders(recipe))

@@ -38,20 +38,36 @@ async def grade_and_purify(
     purifier: Purifier | None = None,
 ) -> Trajectory[S]:
     """Grade the rollout, and purify it if that happens after grading."""
+    graded = await grade_rollout(trajectory, task, model=model, graders=graders, scale=scale)
+    purified = await purify_graded(graded, model=model, tool_env=tool_env, seeds=seeds, purifier=purifier)
+    # What broke after the grade leaves no grade: the rollout can't be trained on.
+    return _faulty(trajectory, purified.info.fault) if purified.stop_reason is StopReason.FAULT else purified
+
+
+async def grade_rollout(
+    trajectory: Trajectory[S], task: Task, *, model: Model[S], graders: Mapping[str, Grader], scale: RewardScale
+) -> Trajectory[S]:
+    """Grade the rollout; a fault of the grader, which `tasks.grade` asks three times, becomes its stop reason."""
     if trajectory.stop_reason in UNGRADED:
         return trajectory
-    verdict = await grade(task, answer(trajectory, model), graders)
-    graded = _with_grade(trajectory, verdict, scale)
-    if purifier is None or not graded.usable or not purifier.applies(seeds, trajectory.key.step):
+    return _with_grade(trajectory, await grade(task, answer(trajectory, model), graders), scale)
+
+
+async def purify_graded(
+    graded: Trajectory[S], *, model: Model[S], tool_env: ToolEnv, seeds: Seeds, purifier: Purifier | None
+) -> Trajectory[S]:
+    """Purify a graded rollout where that happens after grading; a fault of tool or engine becomes its stop reason."""
+    ended = graded.stop_reason in UNGRADED
+    if ended or purifier is None or not graded.usable or not purifier.applies(seeds, graded.key.step):
         return graded
     try:
         settled = apply_purification(graded, purifier.config, purifier.mode)
         if purifier.mode is RepairMode.HINDSIGHT and tool_env.stateful and settled.edits:
-            proof = await verify_by_replay(settled, lambda: calls_of(tool_env, trajectory.key))
+            proof = await verify_by_replay(settled, lambda: calls_of(tool_env, graded.key))
             settled = replace(proof.trajectory, info=replace(graded.info, replay=str(proof.replay.verdict)))
         return await model.rescored(settled, purifier.max_logprob_gap) if purifier.rescore else settled
     except (EngineFaultError, ReplayFaultError) as error:
-        return _faulty(trajectory, str(error))
+        return _faulty(graded, str(error))
 
 
 def answer(trajectory: Trajectory[S], model: Model[S]) -> str:

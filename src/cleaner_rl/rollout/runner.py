@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias
 
 from cleaner_rl.rollout.engine import Connection
 from cleaner_rl.rollout.graders import standard_graders
-from cleaner_rl.rollout.grading import grade_and_purify
+from cleaner_rl.rollout.grading import grade_rollout, purify_graded
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
@@ -27,9 +27,8 @@ from cleaner_rl.trajectory import Key, S, Seeds, StopReason, Trajectory
 
 PAUSE = 1.0
 """Seconds before a rollout that ended in a fault is tried again; twice as long each time."""
-GRADE_RETRIES = 2
-"""How often a complete rollout is graded, replayed and re-scored again after a fault of any of these. A grader is asked
-three times each time (`tasks.grade`)."""
+PURIFY_RETRIES = 2
+"""How often a graded rollout is replayed and re-scored again after a fault of the tool or the engine."""
 
 Job: TypeAlias = tuple[Task, Key]
 
@@ -123,31 +122,24 @@ class RolloutRunner(Generic[S]):
     async def grade_one(self, task: Task, trajectory: Trajectory[S]) -> Trajectory[S]:
         """Grade and purify a rollout that was sampled.
 
-        A grader that has a fault is asked again, about the same text. If the fault stays, the rollout is returned as it
-        was sampled, with its own stop reason and the fault in `info.fault`: it is `ungraded`, and can be graded later.
-        A rollout that itself ended in a fault is returned as it is.
+        A grader that has a fault is asked about the same text three times in all. If the fault stays, the rollout is
+        returned as it was sampled, with its own stop reason and the fault in `info.fault`: it is `ungraded`, and can be
+        graded later. The same holds if it can't be replayed or re-scored. A rollout that itself ended in a fault is
+        returned as it is.
         """
         if trajectory.stop_reason is StopReason.FAULT:
             return trajectory
         seeds, purifier = self._of(trajectory.key)
         sampled = replace(trajectory, info=replace(trajectory.info, fault=""))
+        graded = await grade_rollout(sampled, task, model=self.model, graders=self.graders, scale=self.scale)
 
-        async def grade() -> Trajectory[S]:
-            return await grade_and_purify(
-                sampled,
-                task,
-                model=self.model,
-                tool_env=self.tool_env,
-                graders=self.graders,
-                seeds=seeds,
-                scale=self.scale,
-                purifier=purifier,
-            )
+        async def purify() -> Trajectory[S]:
+            return await purify_graded(graded, model=self.model, tool_env=self.tool_env, seeds=seeds, purifier=purifier)
 
-        graded = await _tried(grade, GRADE_RETRIES)
-        if graded.stop_reason is StopReason.FAULT:
-            return replace(sampled, info=replace(sampled.info, fault=graded.info.fault))
-        return graded
+        done = graded if graded.stop_reason is StopReason.FAULT else await _tried(purify, PURIFY_RETRIES)
+        if done.stop_reason is StopReason.FAULT:
+            return replace(sampled, info=replace(sampled.info, fault=done.info.fault))
+        return done
 
     def _of(self, key: Key) -> tuple[Seeds, Purifier | None]:
         """The seeds of a rollout, and how it is purified."""

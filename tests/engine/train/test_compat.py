@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cleaner_rl.train.verl.compat as hooks
 from cleaner_rl.train import as_arguments, parts, read_recipe
+from cleaner_rl.train.verl.source import definition, parameters
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 
 
 def test_every_hook_of_verl_is_as_expected() -> None:
     assert hooks.broken_hooks() == []
+
+
+def test_what_is_read_of_a_hook_is_what_python_sees() -> None:
+    for place in hooks.SIGNATURES:
+        module, _, path = place.partition(":")
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+        assert parameters(definition(place)) - {"cls"} == {*inspect.signature(found).parameters}, place
 
 
 def test_the_hooks_are_those_of_the_version_that_was_tested() -> None:
@@ -25,7 +38,7 @@ def test_a_hook_that_moved_is_named() -> None:
     moved = {"verl.utils.distributed:initialize_global_process_group_ray": "timeout_second rendezvous"}
     gone = {"verl.utils.distributed:start_everything": ""}
 
-    problems = hooks._problems(moved | gone, lambda found: found.__code__.co_varnames)
+    problems = hooks._problems(moved | gone, parameters)
 
     assert problems[0] == "verl.utils.distributed:initialize_global_process_group_ray lacks rendezvous"
     assert problems[1].startswith("verl.utils.distributed:start_everything is missing")

@@ -16,7 +16,7 @@ import msgspec
 
 from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.settings import ColdStartSettings, Recipe
-from cleaner_rl.train.verl.overrides import SHORT, as_arguments
+from cleaner_rl.train.verl.overrides import SHORT, as_arguments, with_file
 
 
 def cold_start_folder(recipe: Recipe) -> Path:
@@ -63,7 +63,7 @@ def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         "trainer.total_epochs": start.epochs,
         "trainer.project_name": "cleaner-rl",
         "trainer.experiment_name": f"{recipe.name}-cold-start",
-        "trainer.logger": recipe.run.loggers,
+        "trainer.logger": with_file(recipe.run.loggers),
         "trainer.seed": recipe.seed,
         "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": recipe.device.per_node,

@@ -8,12 +8,14 @@ defaults.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cleaner_rl.train.launch.cold_start import cold_start_folder
 from cleaner_rl.train.launch.plan import plan_file
+from cleaner_rl.train.launch.rewind import checkpointed
 from cleaner_rl.train.recipe.load import to_recipe, to_values
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders
 from cleaner_rl.train.recipe.stages import stage_recipe
@@ -29,12 +31,16 @@ MAY_CHANGE = (
     "verl.ray_kwargs.",
 )
 """Prefixes of keys that may change when a run resumes …"""
+DONE = "done"
+"""The file in the folder of a finished stage, which isn't resumed."""
+_SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
+"""verl's name for a device's part of a checkpoint."""
 STAYS = ("run.evaluation_temperature", "run.evaluation_top_p")
 """… except these: the report compares the evaluations of a run with each other."""
 
 
 def check_folder(recipe: Recipe) -> None:
-    """Raise `RecipeError` if the run's folder holds a run of another recipe."""
+    """Raise `RecipeError` if the run's folder holds a run of another recipe, or of another number of devices."""
     folders = part_folders(recipe)
     made = [*folders, *([cold_start_folder(recipe)] if recipe.cold_start is not None else [])]
     stages = [stage_recipe(recipe, stage, recipe.model.path, recipe.tasks.train) for stage in recipe.stages]
@@ -46,6 +52,21 @@ def check_folder(recipe: Recipe) -> None:
                 "weights: give it its own folder with --set name=…. To resume with the changed recipe all the same, "
                 f"remove {file}"
             )
+        if not (folder / DONE).exists():
+            _check_devices(part, folder)
+
+
+def _check_devices(recipe: Recipe, folder: Path) -> None:
+    """Raise `RecipeError` if the checkpoint was saved on another number of devices: verl can't load it then."""
+    step, devices = checkpointed(folder), recipe.device.nodes * recipe.device.per_node
+    actor = folder / "checkpoints" / f"global_step_{step}" / "actor"
+    saved = {int(found[1]) for file in actor.glob("model_*.pt") if (found := _SHARD.match(file.name))}
+    if saved and devices not in saved:
+        raise RecipeError(
+            f"the checkpoint of step {step} in {folder} was saved on {max(saved)} devices, and verl can't load it on "
+            f"{devices} (device.nodes x device.per_node): resume on {max(saved)}, or begin a new run with its model: "
+            f"--set name=… --set model.path={actor / 'huggingface'}"
+        )
 
 
 def changes(before: Recipe, now: Recipe) -> list[str]:

@@ -24,6 +24,14 @@ def checkpointed(folder: Path) -> int:
     return int(latest.read_text()) if latest.exists() else 0
 
 
+def next_start(folder: Path) -> str:
+    """Say from where the same command continues a run that has ended early."""
+    last = checkpointed(folder)
+    if last:
+        return f"The same command resumes after step {last}, the last checkpoint."
+    return "No checkpoint was saved yet, so the same command begins again with step 1."
+
+
 def set_aside(folder: Path, *, evaluates: bool) -> None:
     """Move what a run will do again out of its way; `evaluates`: it begins with an evaluation of its checkpoint."""
     last = checkpointed(folder)

@@ -1,7 +1,8 @@
 """Checks a recipe and runs it: first the checks that cost nothing, then the sandbox, then verl as a child process.
 
 verl runs as its own program (`python -m verl.trainer.main_ppo`) with exactly the settings that `cleaner train
---dry-run` prints. It resumes from the last checkpoint if the run's folder holds one.
+--dry-run` prints. It resumes from the last checkpoint if the run's folder holds one. Its output goes to a file in the
+run's folder; `watch` says how the run is doing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,17 +29,23 @@ from cleaner_rl.train.launch.cold_start import (
     cold_start_overrides,
     trained_model,
 )
+from cleaner_rl.train.launch.machine import check_machine
 from cleaner_rl.train.launch.plan import RunPlan
 from cleaner_rl.train.launch.processes import end, started
-from cleaner_rl.train.launch.rewind import set_aside
+from cleaner_rl.train.launch.resume import DONE
+from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
+from cleaner_rl.train.launch.watch import Tell, Watch, tail
 from cleaner_rl.train.recipe.checks import (
     check_data,
+    check_model,
     check_prompts,
     check_rows,
     check_settings,
+    check_tasks,
     check_template,
-    check_window,
     missing_data,
+    model_config,
+    task_count,
 )
 from cleaner_rl.train.recipe.enums import Attention, DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe
@@ -50,8 +57,12 @@ from cleaner_rl.trajectory.store import BusyError, only_writer
 SANDBOX_SECONDS = 120.0
 """How long a sandbox node may take to start."""
 FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
-NEEDED = ("torch", "transformers", "ray", "transfer_queue", "verl")
+NEEDED = ("torch", "transformers", "ray", "transfer_queue", "verl", "math_verify")
 FLASH = "flash_attn"
+POLL_SECONDS = 0.5
+"""Seconds between two looks at what verl has written."""
+START_UP = {DeviceKind.GPU: "some minutes", DeviceKind.CPU: "one to three minutes"}
+"""How long it takes until verl's first step or evaluation begins."""
 COLD_START = "cold start"
 """The name of the part before all others."""
 INSTALL = {
@@ -62,7 +73,7 @@ INSTALL = {
 
 
 class TrainingFailedError(RuntimeError):
-    """verl ended with an error, which it has printed itself."""
+    """verl ended with an error; the message has the last lines of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,28 +106,41 @@ def check(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> RecipeCh
     """
     recipe = _read(recipe, settings)
     check_settings(recipe)
-    found = parts(recipe)
-    installed = find_spec("verl") is not None
-    if installed:
-        from cleaner_rl.train.verl.compat import broken_hooks, refusals
-
-        problems = broken_hooks()
-        for name, values in found.items():
-            problems += refusals(as_arguments(values), "sft_trainer_engine" if name == COLD_START else "ppo_trainer")
-        if problems:
-            raise RecipeError("\n".join(problems))
-    return RecipeCheck(found, missing_data(recipe), installed)
+    return RecipeCheck(parts(recipe), missing_data(recipe), check_by_verl(recipe))
 
 
-def train(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Path:
+def check_by_verl(recipe: Recipe) -> bool:
+    """Raise `RecipeError` if the installed verl can't run a recipe; return whether verl is installed."""
+    if find_spec("verl") is None:
+        return False
+    from cleaner_rl.train.verl.compat import broken_hooks, refusals
+
+    problems = broken_hooks()
+    for name, values in parts(recipe).items():
+        problems += refusals(as_arguments(values), "sft_trainer_engine" if name == COLD_START else "ppo_trainer")
+    if problems:
+        raise RecipeError("\n".join(problems))
+    return True
+
+
+def train(
+    recipe: Recipe | str | Path,
+    settings: Iterable[str] = (),
+    *,
+    tell: Tell = lambda _: None,
+    evaluated: Callable[[], str | None] = lambda: None,
+) -> Path:
     """Train by a recipe until it is finished, and return the run's folder.
 
     The same call resumes a run that was interrupted, from its last checkpoint. It needs verl and an inference engine
-    (docs/train.md). The folder holds the trajectories, the metrics and the checkpoints.
+    (docs/train.md). The folder holds the trajectories, the metrics, the checkpoints and verl's output.
 
     Args:
         recipe: A recipe, or the path of its YAML file.
         settings: Overrides of a recipe file, such as "batch.prompts=64".
+        tell: Takes the lines that say how the run is doing: what is started, and one line per step.
+        evaluated: Called after each evaluation on held-out tasks, when its rollouts are stored; what it returns is
+            told.
 
     Raises:
         RecipeError: The recipe can't be run; the message says why and what to change.
@@ -127,12 +151,10 @@ def train(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Path:
         from cleaner_rl.evaluate import train_report
         from cleaner_rl.train import train
 
-        folder = train("recipes/saar-4b.yaml", ["run.steps=10"])
+        folder = train("recipes/saar-4b.yaml", ["run.steps=10"], tell=print)
         print(train_report(folder))
         ```
     """
-    from cleaner_rl.rollout import ChatError
-
     recipe = _read(recipe, settings)
     needed = [*NEEDED, recipe.device.engine, *([FLASH] if recipe.attention is Attention.FLASH else [])]
     missing = [name for name in needed if find_spec(name) is None]
@@ -140,23 +162,45 @@ def train(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Path:
         raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
     check_settings(recipe)
     check_data(recipe)
+    tell(_first_words(recipe))
+    check_machine(recipe)
     check_rows(recipe)
+    check_tasks(recipe)
     folder = run_folder(recipe)
-    check_window(recipe)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        chat = check_template(recipe, folder)
-    except ChatError as error:
-        raise RecipeError(f"the chat template of {recipe.model.path} can't be used: {error}") from None
+    check_model(recipe, model_config(recipe.model.path))
+    chat = check_template(recipe, folder)
     check_prompts(recipe, lambda messages: len(chat.prompt(messages)))
+    check_by_verl(recipe)
     with ended_by_signals(), _alone_in(folder):
         if recipe.cold_start is not None:
-            recipe = cold_started(recipe)
+            recipe = cold_started(recipe, tell)
         if recipe.stages:
-            _train_stages(recipe)
+            _train_stages(recipe, tell, evaluated)
         else:
-            _train_once(recipe, folder)
+            _train_once(recipe, folder, tell, evaluated)
     return folder
+
+
+def _first_words(recipe: Recipe) -> str:
+    """Say what is being started, and how long it takes until something happens."""
+    device, folder = recipe.device, part_folders(recipe)[0]
+    parts_of = f"{len(recipe.stages)} stages" if recipe.stages else f"{_steps(recipe) or '?'} steps"
+    devices = device.nodes * device.per_node
+    one, several = ("GPU", "GPUs") if device.kind is DeviceKind.GPU else ("CPU process", "CPU processes")
+    words = (
+        f"Training {recipe.name} with {recipe.method}: {parts_of} of {recipe.batch.prompts} prompts x "
+        f"{recipe.sampled} rollouts, {devices} {one if devices == 1 else several}, folder {run_folder(recipe)}."
+    )
+    if recipe.cold_start is not None and not (cold_start_folder(recipe) / DONE).exists():
+        words += " A cold start comes first."
+    elif last := checkpointed(folder):
+        words += f" It resumes after step {last}."
+    return f"{words} Start-up takes {START_UP[device.kind]}."
+
+
+def _steps(recipe: Recipe) -> int:
+    """Return how many steps a run has; 0 if that is unknown."""
+    return recipe.run.steps or (task_count(recipe) or 0) // recipe.batch.prompts * recipe.run.epochs
 
 
 def _read(recipe: Recipe | str | Path, settings: Iterable[str]) -> Recipe:
@@ -178,14 +222,15 @@ def _alone_in(folder: Path) -> Iterator[None]:
         raise RecipeError(str(error)) from None
 
 
-def _train_once(recipe: Recipe, folder: Path) -> None:
+def _train_once(recipe: Recipe, folder: Path, tell: Tell, evaluated: Callable[[], str | None]) -> None:
     set_aside(folder, evaluates=bool(overrides(recipe, folder)["trainer.val_before_train"]))
     with sandbox(recipe, folder) as addresses:
         RunPlan(recipe, tuple(addresses), folder).write()
-        _run(command(recipe, folder), recipe, folder)
+        watch = Watch(Path(file_logger(folder)), tell, evaluated, _steps(recipe))
+        _run(command(recipe, folder), recipe, folder, watch, lambda: next_start(folder))
 
 
-def _train_stages(recipe: Recipe) -> None:
+def _train_stages(recipe: Recipe, tell: Tell, evaluated: Callable[[], str | None]) -> None:
     """Train one stage after the other; skip a finished one, resume an interrupted one."""
     model, tasks = recipe.model.path, list(recipe.tasks.train)
     before: Path | None = None
@@ -193,11 +238,12 @@ def _train_stages(recipe: Recipe) -> None:
         if before is not None and (stage.min_pass_rate, stage.max_pass_rate) != (0.0, 1.0):
             tasks = filtered(tasks, pass_rates(before / "trajectories"), stage, own)
         part = stage_recipe(recipe, stage, model, tasks)
-        if not (own / "done").exists():
+        if not (own / DONE).exists():
+            tell(f"Stage {stage.name}: {stage.steps} steps.")
             check_rows(part)
             own.mkdir(parents=True, exist_ok=True)
-            _train_once(part, own)
-            (own / "done").touch()
+            _train_once(part, own, tell, evaluated)
+            (own / DONE).touch()
         model = str(_model_of(own / "checkpoints"))
         before = own
 
@@ -211,13 +257,16 @@ def _model_of(checkpoints: Path) -> Path:
     return model
 
 
-def cold_started(recipe: Recipe) -> Recipe:
+def cold_started(recipe: Recipe, tell: Tell = lambda _: None) -> Recipe:
     """Return the recipe with the model of its cold start, which runs now unless it is finished already."""
     checkpoints = cold_start_folder(recipe)
-    done = checkpoints / "done"
+    done = checkpoints / DONE
     if not done.exists():
         with _alone_in(checkpoints):
-            _run(cold_start_command(recipe, checkpoints), recipe, checkpoints)
+            tell(f"Cold start: supervised fine-tuning into {checkpoints}.")
+            watch = Watch(Path(file_logger(checkpoints)), tell)
+            again = "The same command begins the cold start again."
+            _run(cold_start_command(recipe, checkpoints), recipe, checkpoints, watch, lambda: again)
             done.touch()
     return replace(recipe, model=replace(recipe.model, path=str(_model_of(checkpoints))))
 
@@ -277,24 +326,42 @@ def _address(node: subprocess.Popen[bytes], log: Path) -> str:
     raise RecipeError(f"the sandbox node didn't start; read {log}")
 
 
-def _run(arguments: list[str], recipe: Recipe, folder: Path) -> None:
+def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_start: Callable[[], str]) -> None:
+    """Run a program of verl's to its end; `next_start` says what the same command would do next."""
     # Ray's sockets need a short path, and its files must not outlive the run.
     temporary = tempfile.mkdtemp(prefix="ray")
     variables = {**os.environ, **environment(recipe), FILE_LOGGER: file_logger(folder), "RAY_TMPDIR": temporary}
-    verl = started(arguments, env=variables)
+    log = folder / f"verl-{_start_number(folder)}.log"
+    watch.tell(f"Starting verl; its output is in {log}.")
+    with log.open("wb") as output:
+        verl = started(arguments, env=variables, stdout=output, stderr=output)
+    ended_early = True
     try:
-        code = verl.wait()
+        while (code := verl.poll()) is None:
+            watch.poll()
+            with suppress(subprocess.TimeoutExpired):
+                verl.wait(POLL_SECONDS)
+        watch.poll()
+        ended_early = False
     finally:
+        if ended_early:
+            watch.tell("Stopping verl and the sandbox.")
         end(verl)
         shutil.rmtree(temporary, ignore_errors=True)
+        if ended_early:
+            watch.tell(next_start())
     if code:
         raise TrainingFailedError(
-            f"verl ended with exit code {code}; its error is printed above. "
-            "The same command resumes from the last checkpoint"
+            f"verl ended with exit code {code}; the last lines of {log}:\n\n{tail(log)}\n\n{next_start()}"
         )
+
+
+def _start_number(folder: Path) -> int:
+    """Return the number of the next start of verl in this folder."""
+    found = [path.stem.removeprefix("verl-") for path in folder.glob("verl-*.*")]
+    return max((int(number) + 1 for number in found if number.isdecimal()), default=0)
 
 
 def file_logger(folder: Path) -> str:
     """Return where verl's logger `file` writes: one file per start, because verl empties the file first."""
-    number = len(list(folder.glob("verl-*.jsonl")))
-    return os.environ.get(FILE_LOGGER) or str(folder / f"verl-{number}.jsonl")
+    return os.environ.get(FILE_LOGGER) or str(folder / f"verl-{_start_number(folder)}.jsonl")

@@ -12,6 +12,7 @@ from pathlib import Path
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule, similarity_measures
 from cleaner_rl.resample import PlainConfig, PositiveSelection, QualityOf, RocConfig
 from cleaner_rl.tasks import RewardScale
+from cleaner_rl.train.recipe.bounds import out_of_range
 from cleaner_rl.train.recipe.enums import (
     Attention,
     Correction,
@@ -329,8 +330,8 @@ class Recipe:
     """verl's own settings, nested or dotted; they override all others."""
 
     def __post_init__(self) -> None:
-        checks = (self._method, self._exactness, self._correction, self._sizes, self._measure, self._engine)
-        for refusal in (check() for check in checks):
+        checks = (self._numbers, self._method, self._exactness, self._correction, self._sizes, self._measure)
+        for refusal in (check() for check in (*checks, self._engine, self._parallel)):
             if refusal:
                 raise RecipeError(refusal)
         # These check themselves; better here than in a worker.
@@ -368,6 +369,9 @@ class Recipe:
             return PlainConfig(self.smallest_group)
         roc = self.roc
         return RocConfig(self.batch.rollouts, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
+
+    def _numbers(self) -> str:
+        return out_of_range(self)
 
     def _method(self) -> str:
         """DAPO is the name of a recipe with all of DAPO's parts, and of no other."""
@@ -436,6 +440,28 @@ class Recipe:
             return f"device.engine is '{self.device.engine}'; on a {self.device.kind} it can be {' or '.join(engines)}"
         if self.device.kind is DeviceKind.CPU and self.model.dtype is not Dtype.FLOAT32:
             return "model.dtype must be float32 on a cpu: with less, rollout and training disagree about log-probs"
+        if self.device.kind is DeviceKind.CPU and self.device.mode is TrainerMode.SEPARATE_ASYNC:
+            return (
+                "device.mode is separate_async, but verl can't hand weights to separate engines without a GPU: "
+                "take sync or colocate_async"
+            )
+        return ""
+
+    def _parallel(self) -> str:
+        """An engine's replica fills part of a machine, or several machines."""
+        parallel, here = self.device.tensor_parallel, self.device.per_node
+        if parallel <= here and here % parallel:
+            return (
+                f"device.tensor_parallel is {parallel}, which doesn't divide device.per_node={here}: "
+                f"take {' or '.join(str(each) for each in range(1, here + 1) if here % each == 0)}"
+            )
+        devices = here * self.device.nodes
+        if parallel > here and (parallel % here or devices % parallel):
+            several = f", or a multiple of it that divides {devices}" if self.device.nodes > 1 else ""
+            return (
+                f"device.tensor_parallel is {parallel}, but device.nodes x device.per_node are {devices} devices: "
+                f"take a divisor of {here}{several}"
+            )
         return ""
 
 

@@ -1,18 +1,20 @@
 """Lists every function and class of verl and vLLM that this package calls or extends, with the signature it relies on.
 
-A new release of verl changes some of them. `broken_hooks` names all that changed at once; the tests and `cleaner train
---dry-run` both call it. Keys of verl's configuration are checked by composing a recipe's settings (`compose`).
+A new release of verl changes some of them. `broken_hooks` names all that changed at once; `cleaner train`, its
+`--dry-run` and the tests call it. It reads the source of verl and vLLM without importing them, because importing vLLM
+takes longer than all other checks. Keys of verl's configuration are checked by composing a recipe's settings
+(`compose`).
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
+
+from cleaner_rl.train.verl.source import Definition, annotated, definition, methods, package_folder, parameters
 
 VERL_VERSION = "0.9.1"
 """The release that this package was written for and tested with."""
@@ -85,8 +87,8 @@ FIELDS: dict[str, str] = {
 def broken_hooks() -> list[str]:
     """Name each part of verl that is missing or has another signature; empty if all are as expected."""
     return [
-        *_problems(SIGNATURES, lambda found: inspect.signature(found).parameters),
-        *_problems(FIELDS, lambda found: found.model_fields),
+        *_problems(SIGNATURES, parameters),
+        *_problems(FIELDS, annotated),
         *_platform_problems(),
     ]
 
@@ -121,31 +123,28 @@ def _conflicts(config: Any) -> list[str]:
 def compose(arguments: Sequence[str], trainer: str = "ppo_trainer") -> Any:
     """Compose verl's whole configuration with these settings; Hydra raises at a key that verl doesn't know."""
     from hydra import compose as hydra_compose
-    from hydra import initialize_config_module
+    from hydra import initialize_config_dir
 
-    with initialize_config_module("verl.trainer.config", version_base=None):
+    with initialize_config_dir(str(package_folder("verl") / "trainer" / "config"), version_base=None):
         return hydra_compose(trainer, overrides=list(arguments))
 
 
-def _problems(hooks: dict[str, str], names: Any) -> list[str]:
+def _problems(hooks: Mapping[str, str], names: Callable[[Definition], Collection[str]]) -> list[str]:
     problems = []
     for place, wanted in hooks.items():
-        module, _, path = place.partition(":")
         try:
-            found: Any = importlib.import_module(module)
-            for part in path.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
-            problems.append(f"{place} is missing: {error}")
+            found = names(definition(place))
+        except LookupError as error:
+            problems.append(f"{place} is missing: {error.args[0]}")
             continue
-        missing = [name for name in wanted.split() if name not in names(found)]
+        missing = [name for name in wanted.split() if name not in found]
         if missing:
             problems.append(f"{place} lacks {', '.join(missing)}")
     return problems
 
 
 def _platform_problems() -> list[str]:
-    from cleaner_rl.train.cpu.platform import PlatformCPU
-
-    missing = sorted(PlatformCPU.__abstractmethods__)
+    ours = {*methods(definition("cleaner_rl.train.cpu.platform:PlatformCPU"))}
+    abstract = methods(definition("verl.plugin.platform.platform_base:PlatformBase"), only="abstractmethod")
+    missing = sorted(set(abstract) - ours)
     return [f"PlatformCPU doesn't implement {', '.join(missing)}"] if missing else []

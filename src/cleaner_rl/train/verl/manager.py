@@ -30,10 +30,7 @@ class WorkerLostError(RuntimeError):
     """A process that ran rollouts has died, and the groups that it had begun are lost."""
 
     def __init__(self, error: RayActorError) -> None:
-        super().__init__(
-            f"an agent-loop worker died, and its rollouts are lost: {error}. "
-            "Run the same command again; the run resumes from its last checkpoint"
-        )
+        super().__init__(f"an agent-loop worker died, and its rollouts are lost: {error}. Run the same command again")
 
 
 class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]

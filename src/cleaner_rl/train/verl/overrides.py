@@ -52,7 +52,13 @@ def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         values.pop(key.removeprefix("+"), None)
         known = f"+{key.removeprefix('+')}"
         values[known if known in values else key] = value
-    return values
+    return {**values, "trainer.logger": with_file(values["trainer.logger"])}
+
+
+def with_file(loggers: object) -> list[object]:
+    """Return verl's loggers with `file`, from which a run's own lines per step are made."""
+    named = loggers if isinstance(loggers, list) else [loggers]
+    return list(dict.fromkeys([*named, "file"]))
 
 
 def as_arguments(values: Mapping[str, object]) -> list[str]:

@@ -61,6 +61,7 @@ class StepRecord:
         self._groups = 0
         self._evicted: Counter[str] = Counter()
         self._all_solved = 0
+        self._alike = 0
         self._tokens = 0
 
     def evicted(self, why: str, rows: Sequence[Graded], absent: int) -> None:
@@ -85,7 +86,9 @@ class StepRecord:
         ]
         self._rows += told
         self._unwritten += told
-        self._kept += [told[index] for index in selection.kept]
+        kept = [told[index] for index in selection.kept]
+        self._kept += kept
+        self._alike += len({row.reward for row in kept}) == 1
         self._tokens += sum(row.info.sampled or 0 for row in rows)
         self._absent += max(0, absent)
         self._groups += 1
@@ -148,8 +151,7 @@ class StepRecord:
     def _too_many(self, what: str) -> str:
         return (
             f"{what} were faults, more than the {self._recipe.faults.max_share:.0%} of faults.max_share; the workers' "
-            "log says which. Nothing of them was trained on: fix the cause and run the same command again, which "
-            "resumes from the last checkpoint"
+            "log says which. Nothing of them was trained on: fix the cause and run the same command again"
         )
 
     def finish(self, step: int, partition: str, *, whole: bool = True) -> dict[str, float]:
@@ -171,6 +173,7 @@ class StepRecord:
             "faults": float(self._absent),
             "left_out": float(self._left_out),
             "fault_share": self.fault_share(),
+            "zero_variance_groups": float(self._alike + self._evicted["zero_variance"]),
             **{f"groups/{why}": float(self._evicted[why]) for why in LEFT_OUT},
         }
         figures = {name: value for name, value in figures.items() if isfinite(value)}
