@@ -7,7 +7,7 @@
 - `verl` holds verl's configuration and the classes that run inside verl's processes.
 - `cpu` lets verl run on machines without an accelerator.
 
-`rows` turns a trajectory into the columns that verl trains on.
+`rows` turns the trajectories of a group into the rows that any trainer takes.
 
 Limits: GRPO-style training of text models. docs/verification.md says what ran on which machine. Importing this package
 loads no engine; the modules that verl's processes load do.

@@ -23,6 +23,7 @@ from cleaner_rl.train.recipe.enums import (
     Router,
     TrainerMode,
 )
+from cleaner_rl.train.rows import OverlongPenalty, RowConfig
 
 _PAPER = PurifyConfig()
 """The purifier's own defaults, which are the recipe's."""
@@ -120,8 +121,6 @@ class UpdateSettings:
     """How tokens are averaged: verl's `loss_agg_mode`."""
     kl: float = 0.0
     """Weight of the KL loss; 0: no KL loss and no reference model."""
-    learn_failed: bool = True
-    """Train on turns whose call failed; False masks them out of the loss."""
     correction: Correction = Correction.TOKEN
     correction_threshold: float = 2.0
     """The largest importance weight that counts."""
@@ -368,6 +367,15 @@ class Recipe:
             return PlainConfig(self.smallest_group)
         roc = self.roc
         return RocConfig(self.batch.rollouts, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
+
+    def row_config(self) -> RowConfig:
+        """Return how the rollouts of a group become rows. Zero-variance groups are verl's own to replace."""
+        return RowConfig(self.group_config(), self.seed, self.method.masks, self.purify.graft_logprobs)
+
+    def overlong(self) -> OverlongPenalty:
+        """Return the penalty on overlong responses."""
+        update = self.update
+        return OverlongPenalty(self.budget.response_tokens, update.overlong_buffer, update.overlong_penalty)
 
     def _method(self) -> str:
         """DAPO is the name of a recipe with all of DAPO's parts, and of no other."""
