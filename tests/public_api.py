@@ -29,6 +29,7 @@ MODULES = (
     "cleaner_rl.evaluate",
     "cleaner_rl.train",
     "cleaner_rl.train.rows",
+    "cleaner_rl.train.trl",
     "cleaner_rl.doctor",
     "cleaner_rl.view",
 )

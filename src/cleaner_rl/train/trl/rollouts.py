@@ -230,7 +230,8 @@ class CleanerRollouts:
         """Return a runner on the present weights. The first call opens what all of them share."""
         engine = TransformersEngine(model, step)
         window = int(model.config.max_position_embeddings)
-        if self._runner is None:
+        runner = self._runner
+        if runner is None:
             served = TokenModel.for_prompt(
                 engine, self._tokenizer, self._prompt, window=window, template=self._template
             )
@@ -238,14 +239,14 @@ class CleanerRollouts:
             opened = open_runner(
                 served, self._prompt, sandbox, request=self._request, graders=self._graders, scale=self._scale
             )
-            self._runner = await self._stack.enter_async_context(opened)
-            check_gradable(list(self._tasks.values()), self._runner.graders)
-        shared = self._runner.model
+            runner = self._runner = await self._stack.enter_async_context(opened)
+            check_gradable(list(self._tasks.values()), runner.graders)
+        shared = runner.model
         assert isinstance(shared, TokenModel)
         # An evaluation draws alike at every step.
         drawn = (step,) if phase is Phase.TRAINING else ()
         return replace(
-            self._runner,
+            runner,
             model=shared.served_by(engine, Sampling(), window),
             budget=self._budget,
             purifier=self._purifier(phase),
