@@ -22,8 +22,8 @@ from cleaner_rl.train.recipe.settings import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PACKAGES = ("tools", "trajectory", "trajectory.store", "purify", "resample", "logs", "replay", "sandbox",
-            "sandbox.client", "tasks", "rollout", "rollout.engines", "rollout.balance", "train", "evaluate",
-            "view")  # fmt: skip
+            "sandbox.client", "tasks", "rollout", "rollout.engines", "rollout.balance", "train", "train.rows",
+            "train.trl", "evaluate", "view")  # fmt: skip
 WRITTEN = "Written by `python .ci/reference.py` from {}; change that, not this page.\n"
 
 

@@ -19,7 +19,10 @@ PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
 DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```\n)", re.DOTALL)
 PACKAGE = "cleaner_rl"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
-FACES = ("trajectory.store", "sandbox.client", "sandbox.protocol", "rollout.engines", "rollout.balance")
+FACES = (
+    "trajectory.store", "sandbox.client", "sandbox.protocol", "rollout.engines", "rollout.balance", "train.rows",
+    "train.trl",
+)  # fmt: skip
 """Public beside the packages themselves: each needs libraries that the package as a whole does not."""
 
 

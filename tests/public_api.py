@@ -28,10 +28,12 @@ MODULES = (
     "cleaner_rl.rollout.balance",
     "cleaner_rl.evaluate",
     "cleaner_rl.train",
+    "cleaner_rl.train.rows",
+    "cleaner_rl.train.trl",
     "cleaner_rl.doctor",
     "cleaner_rl.view",
 )
-CONTRACTS = ("call_formats", "graders", "log_adapters", "similarity", "task_loaders", "tools")
+CONTRACTS = ("call_formats", "graders", "log_adapters", "similarity", "task_loaders", "tools", "trainers")
 
 
 def listed() -> str:

@@ -32,6 +32,8 @@ class LabMethod:
     """Settings of the recipe that override those that all methods share."""
     asks: str = ""
     """The question that an ablation answers; empty for the methods that are compared."""
+    retired: bool = False
+    """Whether its setting is gone. Its kept results stay on the page, and it is never run again."""
 
     @property
     def required(self) -> bool:
@@ -73,8 +75,16 @@ ABLATIONS = (
         "masked",
         "GRPO, failed turns masked",
         "grpo",
-        {"update": {"learn_failed": False}},
+        {},
         "Is it enough to mask failed calls out of the loss?",
+        retired=True,
+    ),
+    LabMethod(
+        "mask",
+        "mask",
+        "mask",
+        {},
+        "Is it enough to leave failed calls out of the loss where they would be reinforced?",
     ),
     LabMethod(
         "deleted",

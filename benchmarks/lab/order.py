@@ -25,7 +25,7 @@ def order() -> list[Run]:
         *_grid(SLIPS, required),
         *(Run(REAL, method, 0) for method in IN_REAL),
         *_grid(STARVED, IN_STARVED),
-        *(Run(DRIFT, method.name, 0) for method in ABLATIONS),
+        *(Run(DRIFT, method.name, 0) for method in ABLATIONS if not method.retired),
         *_grid(UNHINTED, required),
     ]
 

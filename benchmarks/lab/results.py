@@ -27,8 +27,9 @@ IGNORED: Mapping[str, Sequence[str]] = {
     "tasks": ("train", "held_out", "prompt"),
     "sandbox": ("site",),
     "run": ("folder", "keep_checkpoints"),
+    "update": ("learn_failed",),
 }
-"""Settings that differ between machines, or decide only which files are kept."""
+"""Settings that differ between machines, decide only which files are kept, or are gone (`learn_failed`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,134 +1,20 @@
-"""A policy that serves a small model in this process, with transformers: for tests, and for machines without an engine.
-
-Requests that wait are drawn as one batch, in a thread; those that come meanwhile are the next batch.
-
-Limits: temperature 1, all tokens. A token's log-prob depends on its batch by rounding (1e-6), so once in a long while a
-seed gives another token in other company.
-"""
+"""An engine that serves a small model in this process: for tests, and for machines without an engine."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from cleaner_rl.rollout import Completion, EngineFaultError, Finish, Sampling
-from cleaner_rl.trajectory import Ids, Scores
+from cleaner_rl.train.trl.engine import TransformersEngine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-LARGEST = 64
 
-
-@dataclass(eq=False)
-class _Request:
-    prompt_T: Ids  # noqa: N815 - the shape is part of the name
-    most: int
-    seed: int
-    stop_ids: tuple[int, ...]
-    answer: asyncio.Future[Completion]
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-
-    @property
-    def over(self) -> bool:
-        return len(self.ids) == self.most or (bool(self.ids) and self.ids[-1] in self.stop_ids)
-
-    def completion(self) -> Completion:
-        finish = Finish.STOP if self.ids[-1] in self.stop_ids else Finish.LENGTH
-        return Completion(np.array(self.ids, np.int32), np.array(self.logprobs, np.float32), finish)
-
-
-class LocalEngine:
+class LocalEngine(TransformersEngine):
     """Serves a model, or the model of a folder, in this process."""
 
     def __init__(self, model: Path | PreTrainedModel) -> None:
         from transformers import AutoModelForCausalLM
 
-        self._model = AutoModelForCausalLM.from_pretrained(model).eval() if isinstance(model, Path) else model
-        self._waiting: list[_Request] = []
-        self._working: asyncio.Task[None] | None = None
-
-    async def sample(
-        self,
-        prompt_T: Ids,  # noqa: N803
-        *,
-        max_tokens: int,
-        seed: int,
-        sampling: Sampling,
-        stop_ids: tuple[int, ...],
-        request: str,  # noqa: ARG002 - there is one place to be served at
-    ) -> Completion:
-        """Draw up to `max_tokens` ids."""
-        if not sampling.exact:
-            raise EngineFaultError("this policy draws at temperature 1 from all tokens, and in no other way")
-        asked = _Request(prompt_T, max_tokens, seed, stop_ids, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
-        if self._working is None or self._working.done():
-            self._working = asyncio.create_task(self._work())
-        return await asked.answer
-
-    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803, ARG002
-        """The log-probs of a suffix, by a forward over everything."""
-        return Scores(await asyncio.to_thread(self._score, prefix_T, suffix_T))
-
-    async def _work(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
-            await asyncio.to_thread(self._draw, batch)
-            for each in batch:
-                if not each.answer.done():  # whoever asked may have gone
-                    each.answer.set_result(each.completion())
-
-    def _draw(self, batch: Sequence[_Request]) -> None:
-        import torch
-
-        longest = max(len(each.prompt_T) for each in batch)
-        ids_BT = torch.zeros(len(batch), longest, dtype=torch.long)  # noqa: N806
-        mask_BT = torch.zeros(len(batch), longest, dtype=torch.long)  # noqa: N806
-        for row, each in enumerate(batch):
-            ids_BT[row, longest - len(each.prompt_T) :] = torch.from_numpy(each.prompt_T.astype(np.int64))
-            mask_BT[row, longest - len(each.prompt_T) :] = 1
-        generators = [torch.Generator().manual_seed(each.seed) for each in batch]
-        cache: Any = None
-        places = (mask_BT.cumsum(1) - 1).clamp(min=0)
-        with torch.inference_mode():
-            while batch:
-                out = self._model(
-                    input_ids=ids_BT,
-                    attention_mask=mask_BT,
-                    position_ids=places,
-                    past_key_values=cache,
-                    use_cache=True,
-                    logits_to_keep=1,
-                )
-                cache = out.past_key_values
-                logprobs_BV = out.logits[:, -1].float().log_softmax(-1)  # noqa: N806
-                # The least of independent exponential times, each at its token's rate, falls on a token by its odds.
-                times = torch.stack([torch.empty(logprobs_BV.shape[1]).exponential_(generator=g) for g in generators])
-                drawn_B = (logprobs_BV - times.log()).argmax(-1)  # noqa: N806
-                for row, each in enumerate(batch):
-                    each.ids.append(int(drawn_B[row]))
-                    each.logprobs.append(float(logprobs_BV[row, drawn_B[row]]))
-                left = torch.tensor([row for row, each in enumerate(batch) if not each.over], dtype=torch.long)
-                if len(left) < len(batch):
-                    cache.batch_select_indices(left)
-                    batch, generators = [batch[row] for row in left], [generators[row] for row in left]
-                ids_BT = drawn_B[left, None]  # noqa: N806
-                mask_BT = torch.cat([mask_BT[left], torch.ones(len(left), 1, dtype=torch.long)], 1)  # noqa: N806
-                places = places[left, -1:] + 1
-
-    def _score(self, prefix_T: Ids, suffix_T: Ids) -> np.ndarray[Any, np.dtype[np.float32]]:  # noqa: N803
-        import torch
-
-        ids_T = torch.from_numpy(np.concatenate([prefix_T, suffix_T]).astype(np.int64))  # noqa: N806
-        with torch.inference_mode():
-            logits = self._model(input_ids=ids_T[None], logits_to_keep=len(suffix_T) + 1).logits[0, :-1]
-            logprobs = logits.float().log_softmax(-1)
-        scores: np.ndarray[Any, np.dtype[np.float32]] = logprobs.gather(1, ids_T[-len(suffix_T) :, None])[:, 0].numpy()
-        return scores
+        super().__init__(AutoModelForCausalLM.from_pretrained(model).eval() if isinstance(model, Path) else model)

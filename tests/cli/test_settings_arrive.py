@@ -74,6 +74,7 @@ COMMANDS = {
                 ("--replay",),
             ),
             "--run": Option(("--run", "mine"), {"settings.reading.run": "mine"}),
+            "--method": Option(("--method", "mask"), {"settings.repair": None}),
             "--convert-only": Option(("--convert-only",), {"settings.repair": None}),
             "--threshold": Option(("--threshold", "0.7"), {"settings.repair.threshold": 0.7}),
             "--measure": Option(("--measure", "ast"), {"settings.repair.measure": "ast"}),

@@ -18,11 +18,13 @@ from cleaner_rl.contracts.log_adapters import LogAdapterContract
 from cleaner_rl.contracts.similarity import SimilarityContract
 from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
+from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs.formats.codex import CodexFormat
 from cleaner_rl.logs.formats.openai import OpenAIFormat
 from cleaner_rl.tasks import Grade, Message, Outcome, Row, Source, Task
 from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format
 from tests.contracts.test_ours import TestHermes as Hermes
+from tests.contracts.test_ours import TestRows as Rows
 from tests.logs.agents import AGENTS
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
@@ -409,6 +411,53 @@ def test_the_register_itself_is_whole() -> None:
     assert not any(fails(Registers(Register), name) for name in _tests(ToolContract))
 
 
+# Trainers: our rows, with one thing broken.
+
+Group = Sequence[Rollout]
+
+
+def _shifted(row: Trained) -> Trained:
+    return replace(row, mask=[*row.mask[1:], 0])
+
+
+def _as_sampled(group: Group, rows: list[Trained]) -> list[Trained]:
+    """Rows with the log-probs at which moved tokens were sampled."""
+    sampled = {tuple(each.ids().tolist()): each.behaviour_logprobs()[len(each.prompt) :] for each in group}
+    return [replace(row, logprobs=sampled[tuple(row.ids)].tolist()) for row in rows]
+
+
+def _wrong_at_faults(group: Group, rows: list[Trained]) -> list[Trained]:
+    """Advantages as if a fault were a wrong answer."""
+    low = min((row.advantage for row in rows), default=0.0)
+    absent = len(group) - len(rows)
+    mean = (sum(row.advantage for row in rows) + low * absent) / len(group)
+    return [replace(row, advantage=row.advantage - mean) for row in rows]
+
+
+TRAINERS: dict[str, tuple[Callable[[Group, list[Trained]], list[Trained]], str]] = {
+    "mask shifted by one": (lambda _, rows: [_shifted(row) for row in rows], "ids_and_masks"),
+    "no log-probs": (
+        lambda _, rows: [replace(row, logprobs=[0.0] * len(row.mask)) for row in rows],
+        "logprobs_are_those",
+    ),
+    "not re-scored": (_as_sampled, "moved_tokens"),
+    "not divided": (lambda _, rows: [replace(row, advantage=2 * row.advantage) for row in rows], "advantages_compare"),
+    "fault as a wrong answer": (_wrong_at_faults, "a_fault_is"),
+    "one row short": (lambda _, rows: rows[1:], "every_usable_rollout"),
+}
+
+
+@pytest.mark.parametrize("broken", TRAINERS)
+def test_a_broken_adapter_to_a_trainer(broken: str) -> None:
+    change, about = TRAINERS[broken]
+
+    class Broken(Rows):
+        def train(self, groups: Sequence[Group]) -> Sequence[Sequence[Trained]]:
+            return [change(group, list(rows)) for group, rows in zip(groups, super().train(groups), strict=True)]
+
+    assert fails(Broken(), about)
+
+
 CONTRACTS: list[tuple[type, Mapping[str, tuple[Any, str]]]] = [
     (CallFormatContract, FORMATS),
     (SimilarityContract, MEASURES),
@@ -416,6 +465,7 @@ CONTRACTS: list[tuple[type, Mapping[str, tuple[Any, str]]]] = [
     (TaskLoaderContract, LOADERS),
     (LogAdapterContract, ADAPTERS),
     (ToolContract, TOOLS),
+    (TrainerContract, TRAINERS),
 ]
 
 

@@ -34,7 +34,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_there_is_a_template_of_30_lines_or_less_for_each_kind() -> None:
     assert len(GROUPS) == 6
-    assert len(TEMPLATES) == sum(map(len, GROUPS.values())) == 8, "and three log adapters"
+    assert sum(map(len, GROUPS.values())) == 8, "and three log adapters"
+    assert len(TEMPLATES) == 8 + 1, "an adapter to a trainer has no entry point"
     assert {name: len(text.splitlines()) for name, text in TEMPLATES.items() if len(text.splitlines()) > 30} == {}
 
 
@@ -85,4 +86,4 @@ def test_their_own_tests_pass(site: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert re.search(r"\b5\d passed", ran.stdout), "one class for each template, five to nine tests each"
+    assert re.search(r"\b59 passed", ran.stdout), "one class for each template, five to nine tests each"

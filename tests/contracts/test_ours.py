@@ -16,6 +16,7 @@ from cleaner_rl.contracts.log_adapters import OTHERS, LogAdapterContract
 from cleaner_rl.contracts.similarity import SimilarityContract
 from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
+from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs import LogFormat, log_format
 from cleaner_rl.purify import code_similarity, similarity_measures
 from cleaner_rl.rollout import SessionToolEnv, StatelessToolEnv, ToolEnv
@@ -23,6 +24,7 @@ from cleaner_rl.sandbox import SessionRequest
 from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader, MathPool, Source, Task, dataset_names
 from cleaner_rl.tasks.datasets.sources import SOURCES
 from cleaner_rl.tools import CallFormat, ToolSpec, call_format, python_tool
+from cleaner_rl.train.rows import RowConfig, TrainRow, group_rows
 from tests.logs.agents import AGENTS, SINGLE
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
@@ -174,3 +176,16 @@ class TestSession(TestStateless):
     async def running(self) -> AsyncIterator[ToolEnv]:
         async with node() as sandbox:
             yield SessionToolEnv(sandbox, SessionRequest(preload="bare"))
+
+
+class TestRows(TrainerContract):
+    """The rows themselves, as a trainer that takes them as they are would see them."""
+
+    def train(self, groups: Sequence[Sequence[Rollout]]) -> Sequence[Sequence[Trained]]:
+        return [[trained(row) for row in group_rows(group, RowConfig()).rows] for group in groups]
+
+
+def trained(row: TrainRow) -> Trained:
+    assert row.advantage is not None
+    ids = [*row.prompt_ids.tolist(), *row.response_ids.tolist()]
+    return Trained(ids, row.loss_mask.astype(int).tolist(), row.logprobs.tolist(), row.advantage)

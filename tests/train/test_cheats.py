@@ -9,15 +9,12 @@ import pytest
 from cleaner_rl.resample import PlainConfig, group_of, select
 from cleaner_rl.rollout import RolloutBudget, open_runner
 from cleaner_rl.tasks import Message, Task, load_prompt
-from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.rows import to_row
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from tests.rollout.scripted import ScriptedEngine, node, token_model
-from tests.train.recipes import values
 
 RIGHT, BOMB = r"\boxed{7}", r"\boxed{9^{9^{9}}}"
 CUT_OFF = r"<think>Maybe \boxed{7}? But then the sum is odd, and that can't be, because " + "so " * 400
-RECIPE = to_recipe(values())
 TASK = Task("odd", (Message("user", "Which is it?"),), grader="math", truth="7")
 
 
@@ -43,5 +40,5 @@ def test_bombs_and_cut_off_thinking_are_wrong_answers_in_an_update() -> None:
     assert sorted(chosen.kept) == [0, 1, 2, 3]
     advantages = dict(zip(chosen.kept, chosen.advantages, strict=True))
     assert advantages[0] == advantages[3] > 0 > advantages[1] == advantages[2]
-    rows = [to_row(each, RECIPE) for each in group]
+    rows = [to_row(each) for each in group]
     assert [None if row is None else row.reward for row in rows] == [1.0, -1.0, -1.0, 1.0]

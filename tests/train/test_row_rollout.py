@@ -55,7 +55,7 @@ def test_a_row_is_rolled_out_repaired_graded_and_made_a_row() -> None:
     assert [edit.kind for _, edit in trajectory.edits] == [RepairKind.GRAFT]
     assert (trajectory.success, trajectory.reward, trajectory.stop_reason) == (True, 1.0, StopReason.ANSWERED)
     assert (trajectory.key.run, trajectory.key.step, trajectory.key.task) == ("example", 3, "sums/1")
-    made = to_row(trajectory, recipe())
+    made = to_row(trajectory)
     assert made is not None
     assert made.versions == (4, 4)
 
@@ -122,7 +122,7 @@ def test_an_evaluation_can_have_fewer_turns_than_training() -> None:
 def test_s2_an_engine_that_breaks_makes_no_row() -> None:
     trajectory = run(recipe(), ScriptedEngine([EngineFaultError("gone")]), row())
     assert trajectory.stop_reason is StopReason.FAULT
-    assert to_row(trajectory, recipe()) is None
+    assert to_row(trajectory) is None
 
 
 def test_s22_a_process_has_one_runner_and_many_rollouts_leave_no_task() -> None:

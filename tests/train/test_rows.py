@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from cleaner_rl.purify import PurifyConfig, apply_purification
+from cleaner_rl.resample import PlainConfig, RefillReason, RocConfig, advantages
+from cleaner_rl.train import Method
+from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.recipe.load import to_recipe
-from cleaner_rl.train.rows import Graded, shape, to_row, unpack
-from cleaner_rl.trajectory import RepairMode, Scores, StopReason
+from cleaner_rl.train.rows import Exclusion, Graded, LogprobSource, OverlongPenalty, RowConfig, group_rows, to_row
+from cleaner_rl.train.verl.packing import pack, unpack
+from cleaner_rl.trajectory import Key, RepairMode, Scores, StopReason
 from tests.builders import FAULT, answered, failed, observed, trajectory, worked
 from tests.train.recipes import values
 
-RECIPE = to_recipe(values(method="hindsight", update={"overlong_buffer": 0}))
-SAMPLED = to_recipe(values(purify={"graft_logprobs": "sampled"}, update={"overlong_buffer": 0}))
+MASK = RowConfig(mask_failed=True)
 
 
 def graded(*turns: object, reward: float = 1.0) -> Graded:
@@ -39,78 +42,111 @@ def _level(length: int, level: float, version: int) -> Scores:
     return Scores(np.full(length, level, np.float32), version)
 
 
+def group(*trajectories: Graded) -> list[Graded]:
+    return [replace(each, key=Key("run", 1, "task", number)) for number, each in enumerate(trajectories)]
+
+
 def test_a_row_holds_what_the_trajectory_says() -> None:
     one = graded(worked(), answered())
-    row = to_row(one, RECIPE)
+    row = to_row(one)
 
     assert row is not None
-    assert row.prompt_ids + row.response_ids == one.ids().tolist()
-    assert row.response_mask == one.loss_mask()[len(one.prompt) :].tolist()
-    assert row.logprobs == one.logprobs()[len(one.prompt) :].tolist()
-    assert row.reward == 1.0
-    assert unpack(row.packed) == one
+    assert [*row.prompt_ids, *row.response_ids] == one.ids().tolist()
+    assert row.loss_mask.tolist() == one.loss_mask()[len(one.prompt) :].tolist()
+    assert row.logprobs.tolist() == one.logprobs()[len(one.prompt) :].tolist()
+    assert (row.reward, row.advantage, row.weight, row.logprob_source) == (1.0, None, 1.0, LogprobSource.SAMPLED)
+
+
+def test_a_trajectory_travels_through_the_queue_unchanged() -> None:
+    one = rescored(collapsed())
+    assert unpack(pack(one)) == one
 
 
 @pytest.mark.parametrize(
-    "unusable",
+    ("unusable", "why"),
     [
-        replace(graded(worked()), reward=None),
-        replace(graded(worked()), stop_reason=StopReason.FAULT),
-        replace(graded(worked()), stop_reason=StopReason.DROPPED),
-        graded(observed(answered(), FAULT)),
-        graded(),
+        (replace(graded(worked()), reward=None), Exclusion.FAULT),
+        (replace(graded(worked()), stop_reason=StopReason.FAULT), Exclusion.FAULT),
+        (replace(graded(worked()), stop_reason=StopReason.DROPPED), Exclusion.LEFT_OUT),
+        (replace(graded(worked()), reward=None, stop_reason=StopReason.TIME_LIMIT), Exclusion.LEFT_OUT),
+        (graded(observed(answered(), FAULT)), Exclusion.FAULT),
+        (graded(), Exclusion.FAULT),
+        (collapsed(), Exclusion.FAULT),
     ],
+    ids=["ungraded", "fault", "dropped", "out of time", "tool fault", "empty", "not re-scored"],
 )
-def test_s2_what_isnt_the_models_doing_makes_no_row(unusable: Graded) -> None:
-    assert to_row(unusable, RECIPE) is None
+def test_s2_s15_what_isnt_the_models_doing_is_in_no_row_and_no_statistic(unusable: Graded, why: Exclusion) -> None:
+    right, wrong = graded(worked(), answered()), graded(answered(), reward=-1.0)
+
+    assert to_row(unusable) is None
+    made = group_rows(group(right, unusable, wrong, right), RowConfig())
+
+    assert [row.key.rollout for row in made.rows] == [0, 2, 3]
+    assert [row.advantage for row in made.rows] == list(advantages([1.0, -1.0, 1.0]))
+    assert made.excluded == {1: why}
+    assert made.faults == (why is Exclusion.FAULT)
 
 
-def test_s15_a_moved_token_without_a_new_logprob_makes_no_row() -> None:
-    assert to_row(collapsed(), RECIPE) is None
+def test_a_group_that_faults_left_too_small_gives_no_rows() -> None:
+    broken = replace(graded(worked()), stop_reason=StopReason.FAULT)
+    made = group_rows(group(graded(answered()), broken), RowConfig(PlainConfig(2)))
+    assert (made.rows, made.selection.refill) == ((), RefillReason.TOO_SMALL)
+
+
+def test_roc_keeps_its_number_of_rows_and_compares_the_kept_alone() -> None:
+    right, wrong = graded(worked(), answered()), graded(answered(), reward=-1.0)
+    made = group_rows(group(right, right, right, wrong, right, wrong), RowConfig(RocConfig(3, 1, 1), seed=5))
+
+    assert len(made.rows) == 3
+    assert [row.advantage for row in made.rows] == list(advantages([row.reward for row in made.rows]))
 
 
 def test_moved_tokens_have_the_logprob_that_the_recipe_asks_for() -> None:
     one = rescored(collapsed())
-    clean, sampled = to_row(one, RECIPE), to_row(one, SAMPLED)
+    clean, sampled = to_row(one), to_row(one, GraftLogprobs.SAMPLED)
 
     assert clean is not None
     assert sampled is not None
-    mask = np.array(clean.response_mask, bool)
-    assert set(np.array(clean.logprobs)[mask]) == {-3.0}
-    assert -3.0 not in np.array(sampled.logprobs)[mask]
+    assert set(clean.logprobs[clean.loss_mask]) == {-3.0}
+    assert -3.0 not in sampled.logprobs[clean.loss_mask]
     assert clean.versions == (9, 9)
+    assert (clean.logprob_source, sampled.logprob_source) == (LogprobSource.RESCORED, LogprobSource.SAMPLED)
 
 
 def test_a_response_that_reaches_into_the_buffer_loses_reward_by_how_far() -> None:
     one = graded(worked(), answered())
     length = len(one) - len(one.prompt)
-    recipe = to_recipe(
-        values(budget={"response_tokens": length + 5}, update={"overlong_buffer": 10, "overlong_penalty": 2.0})
-    )
 
-    shaped = shape(one, recipe)
+    shaped = OverlongPenalty(length + 5, buffer=10, penalty=2.0).shape(one)
 
     assert shaped.reward == pytest.approx(1.0 - 2.0 * 5 / 10)
     assert shaped.success is True
     assert shaped.info.overlong == pytest.approx(1.0)
+    assert OverlongPenalty(length + 5, buffer=0).shape(one) == one
 
 
-def test_failed_turns_can_be_masked_out_of_the_loss() -> None:
-    one = graded(failed(), worked(), answered())
-    recipe = to_recipe(values(method="grpo", update={"overlong_buffer": 0, "learn_failed": False}))
+def test_mask_leaves_failed_turns_out_of_the_loss_only_where_the_advantage_is_positive() -> None:
+    right = graded(failed(), worked(), answered())
+    wrong = graded(failed(), worked(), answered(), reward=-1.0)
+    usual, masked = group_rows(group(right, wrong), RowConfig()), group_rows(group(right, wrong), MASK)
 
-    usual, masked = to_row(one, RECIPE), to_row(one, recipe)
+    length = len(right.turns[0])
+    good, bad = masked.rows
+    assert not good.loss_mask[:length].any()
+    assert good.loss_mask[length:].tolist() == usual.rows[0].loss_mask[length:].tolist()
+    assert bad.loss_mask.tolist() == usual.rows[1].loss_mask.tolist()
+    assert usual.rows[0].loss_mask[:length].any()
+    assert [row.response_ids.tolist() for row in masked.rows] == [row.response_ids.tolist() for row in usual.rows]
+    assert [row.advantage for row in masked.rows] == [row.advantage for row in usual.rows]
 
-    assert usual is not None
-    assert masked is not None
-    length = len(one.turns[0])
-    assert not any(masked.response_mask[:length])
-    assert masked.response_mask[length:] == usual.response_mask[length:]
-    assert masked.response_ids == usual.response_ids
+
+def test_a_rollout_of_nothing_but_failures_counts_in_its_group_though_nothing_of_it_is_in_the_loss() -> None:
+    made = group_rows(group(graded(failed(), failed()), graded(answered(), reward=-1.0)), MASK)
+    assert [bool(row.loss_mask.any()) for row in made.rows] == [False, True]
+    assert [row.advantage for row in made.rows] == list(advantages([1.0, -1.0]))
 
 
-def test_a_rollout_of_nothing_but_failures_counts_in_its_group_though_nothing_is_learnt_from_it() -> None:
-    recipe = to_recipe(values(method="grpo", update={"overlong_buffer": 0, "learn_failed": False}))
-    row = to_row(graded(failed(), failed(), reward=-1.0), recipe)
-    assert row is not None
-    assert (row.reward, sum(row.response_mask)) == (-1.0, 0)
+def test_the_method_mask_is_the_only_one_that_masks() -> None:
+    for method in Method:
+        recipe = to_recipe(values(method=method.value, batch={"dynamic_sampling": method is Method.DAPO}))
+        assert recipe.row_config().mask_failed is (method is Method.MASK)

@@ -20,7 +20,6 @@ from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.plan import RunPlan, agent_loops, router_file
 from cleaner_rl.train.launch.start import command, sandbox
 from cleaner_rl.train.recipe.stages import _within
-from cleaner_rl.train.rows import to_row
 from cleaner_rl.train.verl import runner
 from cleaner_rl.train.verl.step_record import StepRecord, TooManyFaultsError
 from tests.builders import answered, failed, worked
@@ -136,7 +135,8 @@ def made_of(recipe: Recipe, folder: Path) -> dict[str, object]:
         "budget": [runner.budget_of(recipe, phase) for phase in Phase],
         "purifier": [runner.purifier_of(recipe, phase) for phase in Phase],
         "groups": (recipe.sampled, recipe.smallest_group, recipe.group_config()),
-        "rows": [to_row(each, recipe) for each in (RAW, REPAIRED)],
+        "rows": recipe.row_config(),
+        "rewards": [recipe.overlong().shape(each).reward for each in (RAW, REPAIRED)],
         "stops at faults": stops(recipe, folder),
     }
 

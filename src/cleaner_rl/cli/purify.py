@@ -52,6 +52,13 @@ FORMATS = click.Choice(log_format_names())
 @click.option(
     "--run", "run_name", default=DEFAULTS.reading.run, show_default=True, help="Name of the run in the store."
 )
+@click.option(
+    "--method",
+    type=click.Choice(["hindsight", "mask"]),
+    default="hindsight",
+    show_default=True,
+    help="Repair failed turns in hindsight; or repair nothing, and leave failed turns out of the loss of --sft rows.",
+)
 @click.option("--convert-only", is_flag=True, help="Convert the logs and repair nothing.")
 @click.option(
     "--threshold",
@@ -197,7 +204,7 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
     return PurifySettings(
         log_format=options["form"],
         reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),
-        repair=None if options["convert_only"] else repair,
+        repair=None if options["convert_only"] or options["method"] == "mask" else repair,
         scope=PurifyScope(options["scope"]),
         sft=None if options["sft"] is None else SftKind(options["sft"]),
         clean_only=options["clean_only"],

@@ -116,10 +116,18 @@ def is_positive(reward: float, success: bool | None = None) -> bool:
     return reward > 0 if success is None else success
 
 
-def group_of(trajectories: Sequence[AnyTrajectory], answers: Sequence[int] | None = None) -> RolloutGroup:
+def group_of(
+    trajectories: Sequence[AnyTrajectory],
+    answers: Sequence[int] | None = None,
+    *,
+    usable: Sequence[bool] | None = None,
+) -> RolloutGroup:
     """Make a group of the graded rollouts of one prompt, repaired or not.
 
-    `answers` says how many final answers each of them holds; without it, their format counts as clean.
+    Args:
+        trajectories: The rollouts.
+        answers: How many final answers each of them holds; without it, their format counts as clean.
+        usable: Which of them can be trained on; without it, those that say so themselves.
 
     Examples:
         >>> from cleaner_rl.resample import group_of
@@ -143,7 +151,7 @@ def group_of(trajectories: Sequence[AnyTrajectory], answers: Sequence[int] | Non
         qualities=[assess(trajectory, count) for trajectory, count in zip(trajectories, counts, strict=True)],
         positive=[is_positive(_reward(trajectory), trajectory.success) for trajectory in trajectories],
         rollouts=[trajectory.key.rollout for trajectory in trajectories],
-        usable=[trajectory.usable for trajectory in trajectories],
+        usable=[trajectory.usable for trajectory in trajectories] if usable is None else usable,
     )
 
 

@@ -1,13 +1,14 @@
-"""Trains a model by a recipe, on an unmodified verl.
+"""Trains a model by a recipe on an unmodified verl, or with TRL.
 
-`train` runs a recipe and `check` checks it; `cleaner train` is a thin command over both. Four packages do the work:
+`train` runs a recipe and `check` checks it; `cleaner train` is a thin command over both. These packages do the work:
 
 - `recipe` describes a run as typed settings and reads it from YAML.
 - `launch` starts, resumes and ends the run: checks, cold start, stages, sandbox node, verl's process.
 - `verl` holds verl's configuration and the classes that run inside verl's processes.
 - `cpu` lets verl run on machines without an accelerator.
+- `trl` is the adapter to TRL, which needs no recipe.
 
-`rows` turns a trajectory into the columns that verl trains on.
+`rows` turns the trajectories of a group into the rows that any trainer takes.
 
 Limits: GRPO-style training of text models. docs/verification.md says what ran on which machine. Importing this package
 loads no engine; the modules that verl's processes load do.

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from cleaner_rl.train import to_recipe
 from cleaner_rl.train.rows import to_row
 from cleaner_rl.trajectory import StopReason
 from tests.builders import answered, trajectory, worked
-from tests.train.recipes import values
 
 pytestmark = pytest.mark.timeout(300)  # verl's import takes long
 
@@ -21,7 +19,7 @@ def made(begun: int | None = None) -> Any:
     from cleaner_rl.train.verl.agent_loop import _output
 
     solved = replace(trajectory(worked(), answered(), success=True), reward=1.0, stop_reason=StopReason.ANSWERED)
-    row = to_row(solved, to_recipe(values()))
+    row = to_row(solved)
     assert row is not None
     return _output(replace(row, versions=(8, 9)), solved, begun)
 

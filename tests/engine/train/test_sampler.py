@@ -8,14 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from cleaner_rl.train import Recipe, to_recipe
+from cleaner_rl.train import Recipe, as_arguments, overrides, to_recipe
 from cleaner_rl.train.launch.plan import RunPlan
-from cleaner_rl.train.rows import SOLVED, pack
+from cleaner_rl.train.rows import group_rows, to_row
 from cleaner_rl.train.verl.step_record import TooManyFaultsError
 from cleaner_rl.trajectory import Key, StopReason
 from cleaner_rl.trajectory.store import read
@@ -78,10 +79,10 @@ class Trainer:
 
     def finish(self, outcomes: Sequence[Outcome]) -> str:
         """A prompt whose rollouts have all ended."""
-        import torch
         import transfer_queue as tq
         from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+        from cleaner_rl.train.verl.agent_loop import _output
         from cleaner_rl.train.verl.excluded import tell_absent
 
         uid, self.number = str(uuid4()), self.number + 1
@@ -101,8 +102,12 @@ class Trainer:
                 stop_reason=StopReason.ANSWERED,
             )
             keys.append(f"{uid}_{place}_0")
-            told = {"reward_extra_info": {SOLVED: float(success)}}
-            rows.append({"rm_scores": torch.tensor([0.0, reward]), "trajectory": pack(one), "extra_fields": told})
+            row = to_row(one)
+            assert row is not None
+            column = _output(row, one, None).as_dict()
+            # As verl's worker and its actor add them.
+            added = {"uid": uid, "loss_mask": column["response_mask"], "old_log_probs": column["rollout_log_probs"]}
+            rows.append({**column, **added})
         if rows:
             tags = [{"status": "success"} for _ in rows]
             tq.kv_batch_put(keys=keys, partition_id="train", fields=list_of_dict_to_tensordict(rows), tags=tags)
@@ -124,7 +129,7 @@ def trainer() -> Iterator[Trainer]:
 def recipe(**changes: Any) -> Recipe:
     batch = {"prompts": 2, "mini_batch": 1, "rollouts": 4, "dynamic_sampling": False, **changes.pop("batch", {})}
     roc = {"sample": 8, "min_positive": 1, "min_negative": 1}
-    return to_recipe(values(method="roc", batch=batch, roc=roc, **changes))
+    return to_recipe(values(**{"method": "roc", **changes}, batch=batch, roc=roc))
 
 
 def sampler(plan: Recipe, folder: Path, trainer: Trainer) -> Any:
@@ -169,6 +174,45 @@ def test_of_an_oversampled_group_the_cleanest_successes_are_trained_on(tmp_path:
     assert metrics["cleaner/roc/errors_kept"] == 0
     assert metrics["cleaner/roc/errors_drawn"] == 1 / 8
     assert len(list(read(tmp_path / "trajectories"))) == 16
+
+
+@pytest.mark.parametrize("verl", [{}, {"algorithm.adv_estimator": "grpo"}], ids=["ours", "verl's"])
+@pytest.mark.parametrize("method", ["roc", "mask"])
+def test_the_update_gets_the_rows_of_the_group(
+    tmp_path: Path, trainer: Trainer, method: str, verl: dict[str, str]
+) -> None:
+    import transfer_queue as tq
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from cleaner_rl.train.verl.compat import compose
+
+    trainer.finish((*MIXED[:7], None))
+    trainer.finish(MIXED)
+    plan = recipe(method=method, verl=verl)
+    settings = as_arguments(overrides(plan, tmp_path))
+    stand_in: Any = SimpleNamespace(config=compose(settings))
+
+    batch, _ = sample(sampler(plan, tmp_path, trainer))
+    PPOTrainer._compute_advantage(stand_in, batch, {})
+
+    names = ["responses", "response_mask", "loss_mask", "advantages"]
+    update = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=names)
+    stored: list[Any] = list(read(tmp_path / "trajectories"))
+    groups = [[each for each in stored if each.key.task == task] for task in ("task1", "task2")]
+    expected = [row for group in groups for row in group_rows(group, plan.row_config()).rows]
+    assert len(batch.keys) == len(expected) == (8 if method == "roc" else 15)
+    for place, row in enumerate(expected):
+        found = {name: update[name][place].tolist() for name in names}
+        assert found["responses"] == row.response_ids.tolist()
+        assert found["response_mask"] == found["loss_mask"] == row.loss_mask.astype(int).tolist()
+        assert found["advantages"] == pytest.approx([row.advantage * each for each in found["response_mask"]], rel=1e-6)
+    masked = [row.loss_mask.sum() < whole_mask(stored, row.key).sum() for row in expected]
+    assert sum(masked) == (2 if method == "mask" else 0)  # the first success of each group has a failed call
+
+
+def whole_mask(stored: list[Any], key: Key) -> Any:
+    """The whole loss mask of a stored rollout."""
+    return next(each.loss_mask() for each in stored if each.key == key)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -110,8 +110,11 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, requ
         seen = [each for each in trained if each.step == step]
         assert Counter(map(stored, kept)) == Counter((tuple(each.ids), tuple(each.mask)) for each in seen)
         # What the rollout said of each learnt token is what the actor says, to rounding, at every step's weights.
+        advantages = {stored(each): each.info.roc["advantage"] for each in kept}  # type: ignore[index]
         for each in seen:
-            assert distances(each.rollout, each.old)[np.array(each.mask, bool)].max() < EXACT
+            mask = np.array(each.mask, bool)
+            assert distances(each.rollout, each.old)[mask].max() < EXACT
+            assert each.advantages[mask] == pytest.approx(advantages[tuple(each.ids), tuple(each.mask)], rel=1e-6)
 
     # So it is by plain transformers; and without re-scoring it would not be.
     far = differences(world / "model", [each for each in rows if each.key.step == 1])

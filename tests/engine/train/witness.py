@@ -39,6 +39,8 @@ class Trained:
     """The actor's own log-probs of the response, before the update."""
     rollout: npt.NDArray[np.float32]
     """Those that came with the rollout."""
+    advantages: npt.NDArray[np.float32]
+    """Of each token of the response; 0 where it is not in the loss."""
 
 
 def seen(folder: Path) -> list[Trained]:
@@ -85,10 +87,11 @@ def _watched(loss: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rows(data: Any) -> Iterator[Trained]:
-    columns = [data[name].unbind() for name in ("input_ids", "response_mask", "old_log_probs", "rollout_log_probs")]
+    names = ("input_ids", "response_mask", "old_log_probs", "rollout_log_probs", "advantages")
+    columns = [data[name].unbind() for name in names]
     steps = [getattr(step, "data", step) for step in data["global_steps"]]
-    for step, ids, mask, old, rollout in zip(steps, *columns, strict=True):
-        yield Trained(int(step), ids.tolist(), len(mask), mask.tolist(), old.numpy(), rollout.numpy())
+    for step, ids, mask, *floats in zip(steps, *columns, strict=True):
+        yield Trained(int(step), ids.tolist(), len(mask), mask.tolist(), *[each.numpy() for each in floats])
 
 
 if "verl.trainer.ppo.v1.agent_loop_tq" in sys.modules:

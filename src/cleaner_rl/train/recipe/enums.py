@@ -24,6 +24,8 @@ class Method(StrEnum):
     """Similarity-Aware Adaptive Rollback: a failed call is repaired while the rollout runs, by a lookahead."""
     HINDSIGHT = "hindsight"
     """A failed call is repaired after the rollout, by the correction that the trajectory already holds."""
+    MASK = "mask"
+    """Nothing is repaired: failed turns are left out of the loss in rollouts with a positive advantage."""
     SAAR_ROC = "saar+roc"
     """SAAR, then GRPO-RoC on the repaired groups."""
     HINDSIGHT_ROC = "hindsight+roc"
@@ -45,6 +47,11 @@ class Method(StrEnum):
     def edits(self) -> bool:
         """Return whether trajectories are edited at all."""
         return self.saar or self.hindsight
+
+    @property
+    def masks(self) -> bool:
+        """Return whether failed turns are left out of the loss where they would be reinforced."""
+        return self is Method.MASK
 
     @property
     def resamples(self) -> bool:

@@ -24,6 +24,7 @@ from cleaner_rl.train.recipe.enums import (
     Router,
     TrainerMode,
 )
+from cleaner_rl.train.rows import OverlongPenalty, RowConfig
 
 _PAPER = PurifyConfig()
 """The purifier's own defaults, which are the recipe's."""
@@ -121,8 +122,6 @@ class UpdateSettings:
     """How tokens are averaged: verl's `loss_agg_mode`."""
     kl: float = 0.0
     """Weight of the KL loss; 0: no KL loss and no reference model."""
-    learn_failed: bool = True
-    """Train on turns whose call failed; False masks them out of the loss."""
     correction: Correction = Correction.TOKEN
     correction_threshold: float = 2.0
     """The largest importance weight that counts."""
@@ -369,6 +368,15 @@ class Recipe:
             return PlainConfig(self.smallest_group)
         roc = self.roc
         return RocConfig(self.batch.rollouts, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
+
+    def row_config(self) -> RowConfig:
+        """Return how the rollouts of a group become rows. Zero-variance groups are verl's own to replace."""
+        return RowConfig(self.group_config(), self.seed, self.method.masks, self.purify.graft_logprobs)
+
+    def overlong(self) -> OverlongPenalty:
+        """Return the penalty on overlong responses."""
+        update = self.update
+        return OverlongPenalty(self.budget.response_tokens, update.overlong_buffer, update.overlong_penalty)
 
     def _numbers(self) -> str:
         return out_of_range(self)

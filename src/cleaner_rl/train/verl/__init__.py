@@ -5,8 +5,9 @@
 - `manager` hands out prompts and `sampler` collects groups, both in the trainer's process; `step_record` writes down
   what a step sampled.
 - `agent_loop`, `row_rollout` and `runner` run one rollout in a worker process, on verl's servers (`engine`).
+- `packing` is what our processes exchange through verl's queue; `advantages` gives verl the advantages of `train.rows`.
 - `excluded` tells the sampler of rollouts that give no row although nothing broke.
 - `router` chooses the replica of a request; `router_actor` makes it the Ray actor that verl starts.
 
-Only `overrides`, `router`, `row_rollout`, `runner` and `step_record` import without verl.
+Only `overrides`, `packing`, `router`, `row_rollout`, `runner` and `step_record` import without verl.
 """

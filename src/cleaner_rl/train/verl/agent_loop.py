@@ -14,9 +14,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from cleaner_rl.purify import Phase
 from cleaner_rl.train.launch.plan import read_plan
-from cleaner_rl.train.rows import SOLVED, Graded, TrainRow, to_row
+from cleaner_rl.train.rows import Exclusion, Graded, TrainRow, exclusion, to_row
 from cleaner_rl.train.verl.engine import VerlEngine
-from cleaner_rl.train.verl.excluded import NOBODYS_FAULT, tell_absent
+from cleaner_rl.train.verl.excluded import tell_absent
+from cleaner_rl.train.verl.packing import SOLVED, pack
 from cleaner_rl.train.verl.row_rollout import PHASE, roll
 from cleaner_rl.train.verl.runner import shared_runner
 
@@ -42,12 +43,14 @@ class CleanerAgentLoop(AgentLoopBase):  # type: ignore[misc]
         engine = VerlEngine(self.server_manager, self.rollout_config.name)
         runner = await shared_runner(self._plan, self.tokenizer, engine)
         window = int(self.rollout_config.max_model_len)
-        trajectory = await roll(runner, self._plan.recipe, engine, row, sampling_params, window)
-        made = to_row(trajectory, self._plan.recipe)
+        recipe = self._plan.recipe
+        trajectory = recipe.overlong().shape(await roll(runner, recipe, engine, row, sampling_params, window))
+        choice = recipe.purify.graft_logprobs
+        made = to_row(trajectory, choice)
         if made is None:
             why = trajectory.info.fault or "no reward"
             _log.warning("no row of %s: %s, %s", trajectory.key, trajectory.stop_reason, why)
-            if trajectory.stop_reason in NOBODYS_FAULT:
+            if exclusion(trajectory, choice) is Exclusion.LEFT_OUT:
                 await tell_absent(row, "train" if row[PHASE] == Phase.TRAINING else "val", trajectory.stop_reason)
             return []
         return [_output(made, trajectory, engine.oldest)]
@@ -57,10 +60,10 @@ def _output(row: TrainRow, trajectory: Graded, begun: int | None) -> CleanerOutp
     """`begun` is the oldest weights that its policy saw: of a turn that they began, the row knows who ended it."""
     oldest, newest = row.versions
     return CleanerOutput(
-        prompt_ids=row.prompt_ids,
-        response_ids=row.response_ids,
-        response_mask=row.response_mask,
-        response_logprobs=row.logprobs,
+        prompt_ids=row.prompt_ids.tolist(),
+        response_ids=row.response_ids.tolist(),
+        response_mask=row.loss_mask.astype(int).tolist(),
+        response_logprobs=row.logprobs.tolist(),
         reward_score=row.reward,
         num_turns=len(trajectory.turns),
         metrics=AgentLoopMetrics(),
@@ -69,5 +72,5 @@ def _output(row: TrainRow, trajectory: Graded, begun: int | None) -> CleanerOutp
             "max_global_steps": newest,
             "reward_extra_info": {SOLVED: float(bool(trajectory.success))},
         },
-        trajectory=row.packed,
+        trajectory=pack(trajectory),
     )

@@ -56,6 +56,10 @@ SIGNATURES: dict[str, str] = {
     f"{_BUFFER}:ReplayBuffer._wait_for_next_poll": "partition_id last_debug_time",
     f"{_BUFFER}:ReplayBuffer._materialize_batch": "partition_id selected_prompt_uids partition_snapshot",
     f"{_BUFFER}:ReplayBufferAsync._terminal_eviction_reasons": "global_steps partition_id",
+    # advantages
+    "verl.trainer.ppo.core_algos:register_adv_est": "name_or_enum",
+    "verl.trainer.ppo.ray_trainer:compute_advantage": "data adv_estimator",
+    "verl.utils.tensordict_utils:list_of_dict_to_tensordict": "",
     # the start
     "verl.utils.config:validate_config": "config use_reference_policy use_critic",
     "verl.trainer.ppo.utils:need_critic": "config",

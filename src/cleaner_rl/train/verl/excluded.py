@@ -14,15 +14,13 @@ import transfer_queue as tq
 
 from cleaner_rl.trajectory import StopReason
 
-NOBODYS_FAULT = (StopReason.DROPPED, StopReason.TIME_LIMIT)
-
 
 def told_in(partition_id: str) -> str:
     """Return the partition for the excluded rollouts of one of verl's partitions."""
     return f"{partition_id}-absent"
 
 
-async def tell_absent(row: Mapping[str, Any], partition_id: str, stop_reason: StopReason) -> None:
+async def tell_absent(row: Mapping[str, Any], partition_id: str, stop_reason: StopReason | None) -> None:
     """Report that this rollout of verl's row ended so and isn't trained on."""
     key = f"{row['uid']}_{row['session_id']}"
     await tq.async_kv_put(key=key, partition_id=told_in(partition_id), tag={"ending": str(stop_reason)})

@@ -13,10 +13,12 @@ from pathlib import Path
 from cleaner_rl.train.launch.plan import AGENT, agent_loops, router_file
 from cleaner_rl.train.recipe.enums import Correction, DeviceKind, Dtype, Router, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe
-from cleaner_rl.train.rows import SOLVED
+from cleaner_rl.train.verl.packing import SOLVED
 
 POLL_SECONDS = 0.1
 """Seconds between two polls of the sampler, the same for every method."""
+ESTIMATOR = "cleaner"
+"""The name under which verl knows our advantages: GRPO's, computed by `cleaner_rl.resample`."""
 ENVIRONMENT = {"VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.verl.plugin", "TOKENIZERS_PARALLELISM": "false"}
 CPU_ENVIRONMENT = {
     **ENVIRONMENT,
@@ -52,6 +54,9 @@ def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         values.pop(key.removeprefix("+"), None)
         known = f"+{key.removeprefix('+')}"
         values[known if known in values else key] = value
+    if values.get("algorithm.norm_adv_by_std_in_grpo") is False and values["algorithm.adv_estimator"] == ESTIMATOR:
+        # Our advantages are divided by the deviation; verl's own need not be.
+        values["algorithm.adv_estimator"] = "grpo"
     return {**values, "trainer.logger": with_file(values["trainer.logger"])}
 
 
@@ -109,7 +114,7 @@ def _model(recipe: Recipe) -> dict[str, object]:
 def _update(recipe: Recipe) -> dict[str, object]:
     update, batch = recipe.update, recipe.batch
     return {
-        "algorithm.adv_estimator": "grpo",
+        "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.use_kl_in_reward": False,
         "algorithm.filter_groups.enable": batch.dynamic_sampling,
         "algorithm.filter_groups.metric": SOLVED,

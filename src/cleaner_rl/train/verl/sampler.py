@@ -6,6 +6,7 @@ verl polls its queue until enough groups have ended, and gives a custom sampler 
 - under dynamic sampling, so is a zero-variance group. This is verl's rule, by success and not by reward: rollouts that
   are all wrong must not be trained on for their length alone;
 - of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
+- rows get the advantages and the loss masks of `train.rows`, which verl then uses (`advantages`);
 - too many faults, no group to learn from, a dead worker, or no finished group for long end the run with the reason;
 - everything that was sampled goes to the store, with whether it was trained on, and to the step's metrics.
 """
@@ -16,16 +17,20 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
+import numpy as np
+import torch
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from cleaner_rl.resample import group_of, select
 from cleaner_rl.train.launch.plan import read_plan
-from cleaner_rl.train.rows import SOLVED, Graded, unpack
+from cleaner_rl.train.rows import Graded, TrainRow, group_rows
+from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estimator in the trainer's process
 from cleaner_rl.train.verl.excluded import told_in
 from cleaner_rl.train.verl.manager import CleanerManager
-from cleaner_rl.train.verl.overrides import POLL_SECONDS
+from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, overrides
+from cleaner_rl.train.verl.packing import SOLVED, unpack
 from cleaner_rl.train.verl.step_record import StepRecord
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
 
@@ -59,6 +64,10 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         self._last_seen: Counter[str] = Counter()
         self._why: dict[str, str] = {}
         """Why groups are about to be given up; any other group is surplus."""
+        self._estimates = overrides(plan.recipe, plan.folder)["algorithm.adv_estimator"] == ESTIMATOR
+        """False if the recipe's section `verl` names another estimator, which needs the prompts' ids."""
+        self.advantages: dict[str, float] = {}
+        """Advantages of the batch that verl trains on, by the keys of its rows."""
 
     # ---- verl's hooks
 
@@ -117,6 +126,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         dropped = [key for key in batch.keys if key not in kept]
         if dropped:
             tq.kv_clear(partition_id=partition_id, keys=dropped)
+        self._tell(partition_id, kept)
         left = [key for key in batch.keys if key in kept]
         return KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
 
@@ -153,20 +163,31 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             rows[key.split("_")[0]].append(key)
         return rows
 
-    def _kept(self, uids: list[str], trajectories: dict[str, Graded]) -> set[str]:
-        """Return the keys to train on."""
+    def _tell(self, partition_id: str, rows: dict[str, TrainRow]) -> None:
+        """Give verl the advantages and the masks of these rows."""
+        self.advantages = {key: row.advantage for key, row in rows.items() if row.advantage is not None}
+        columns: list[dict[str, Any]] = [{} for _ in rows]
+        for column, (key, row) in zip(columns, rows.items(), strict=True):
+            if self._estimates:
+                column["uid"] = key
+            if self._recipe.method.masks:
+                column["response_mask"] = column["loss_mask"] = torch.from_numpy(row.loss_mask.astype(np.int64))
+        if any(columns):
+            tq.kv_batch_put(keys=list(rows), partition_id=partition_id, fields=list_of_dict_to_tensordict(columns))
+
+    def _kept(self, uids: list[str], trajectories: dict[str, Graded]) -> dict[str, TrainRow]:
+        """Return the rows to train on, by their keys."""
         keys: dict[str, list[str]] = defaultdict(list)
         for key in trajectories:
             keys[key.split("_")[0]].append(key)
-        kept: set[str] = set()
+        kept: dict[str, TrainRow] = {}
+        config = self._recipe.row_config()
         for uid in uids:
-            rows = [trajectories[key] for key in keys[uid]]
-            group = group_of(rows, [_answers(row) for row in rows])
-            config = self._recipe.group_config()
-            selection = select(group, config, self._recipe.seed, dynamic_sampling=False)
-            absent = self._faults("train", {uid}, self._recipe.sampled - len(rows))
-            self._record.selected(rows, selection, config, absent)
-            kept.update(keys[uid][index] for index in selection.kept)
+            group = [trajectories[key] for key in keys[uid]]
+            made = group_rows(group, config)
+            absent = self._faults("train", {uid}, self._recipe.sampled - len(group))
+            self._record.selected(group, made.selection, config.group, absent)
+            kept |= {keys[uid][index]: row for index, row in zip(made.selection.kept, made.rows, strict=True)}
         return kept
 
     def _watch(self, partition_id: str) -> None:
@@ -200,7 +221,3 @@ def _trajectories(partition_id: str, keys: list[str]) -> dict[str, Graded]:
     data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["trajectory"])
     packed = [getattr(value, "data", value) for value in data["trajectory"]]
     return {key: unpack(value) for key, value in zip(keys, packed, strict=True)}
-
-
-def _answers(trajectory: Graded) -> int:
-    return 0 if trajectory.info.answer is None else 1

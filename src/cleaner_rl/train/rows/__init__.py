@@ -1,0 +1,29 @@
+"""Turns finished trajectories into rows, which are what any trainer takes; knows no trainer.
+
+- `row`: one trajectory as a row of ids, loss mask and log-probs, or why it gives none.
+- `groups`: the rows of a group, with their advantages; faults are in no statistic.
+- `failed_turns`: the tokens of failed turns, which the method `mask` leaves out of the loss.
+- `overlong`: DAPO's soft penalty on the reward of an overlong response.
+
+An adapter for a trainer (`train.verl`, `train.trl`) gives the trainer these rows and nothing else.
+`cleaner_rl.contracts.trainers` tests that it does.
+"""
+
+from cleaner_rl.train.rows.failed_turns import failed_tokens
+from cleaner_rl.train.rows.groups import RowConfig, RowGroup, group_rows
+from cleaner_rl.train.rows.overlong import OverlongPenalty
+from cleaner_rl.train.rows.row import Exclusion, Graded, LogprobSource, TrainRow, exclusion, to_row
+
+__all__ = [
+    "Exclusion",
+    "Graded",
+    "LogprobSource",
+    "OverlongPenalty",
+    "RowConfig",
+    "RowGroup",
+    "TrainRow",
+    "exclusion",
+    "failed_tokens",
+    "group_rows",
+    "to_row",
+]

@@ -1,0 +1,91 @@
+"""Compares the rollouts of a group and gives its rows, with their advantages.
+
+The order is `resample.select`'s: rollouts without a row are absent before anything is counted, a group that is left too
+small or has zero variance is returned, RoC keeps its share, and the advantages are those of the kept rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from cleaner_rl.resample import PlainConfig, RocConfig, Selection, group_of, select
+from cleaner_rl.train.recipe.enums import GraftLogprobs
+from cleaner_rl.train.rows.failed_turns import failed_tokens
+from cleaner_rl.train.rows.row import Exclusion, Graded, TrainRow, exclusion, to_row
+
+
+@dataclass(frozen=True, slots=True)
+class RowConfig:
+    """Says how the rollouts of a group become rows."""
+
+    group: RocConfig | PlainConfig = field(default_factory=PlainConfig)
+    """Which rollouts of a group are kept."""
+    seed: int = 0
+    """Seed of RoC's draws."""
+    mask_failed: bool = False
+    """Leave failed turns out of the loss in rows with a positive advantage (the method `mask`). A rollout that is
+    worse than its group keeps its failed turns in the loss, because there they are suppressed."""
+    logprobs: GraftLogprobs = GraftLogprobs.RESCORED
+    """Which log-prob a token has that an edit moved."""
+    dynamic_sampling: bool = False
+    """Return zero-variance groups, which have no gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Holds what a trainer gets of one group."""
+
+    rows: tuple[TrainRow, ...]
+    """Rows to train on, each with its advantage; empty if the group is returned."""
+    selection: Selection
+    """Which rollouts were kept and dropped, or why the group is returned."""
+    excluded: dict[int, Exclusion]
+    """By index: rollouts that give no row, and why. They are in no statistic."""
+
+    @property
+    def faults(self) -> int:
+        """Return how many rollouts were lost to infrastructure faults."""
+        return sum(why is Exclusion.FAULT for why in self.excluded.values())
+
+
+def group_rows(trajectories: Sequence[Graded], config: RowConfig) -> RowGroup:
+    """Return the rows of a group: the finished rollouts of one prompt in one step.
+
+    Args:
+        trajectories: All rollouts of the group, also those that a fault ended.
+        config: How they become rows.
+
+    Examples:
+        >>> from cleaner_rl.train.rows import RowConfig, group_rows
+        >>> from cleaner_rl.trajectory import Key, Trajectory, Turn, token_span
+        >>> def rollout(number, reward):
+        ...     answer = Turn(token_span("2", [7], logprobs=[-0.5]))
+        ...     return Trajectory(token_span("1 + 1?", [3, 4]), (answer,), Key("run", 1, "sum", number), reward=reward)
+        >>> group = group_rows([rollout(0, 1.0), rollout(1, -1.0), rollout(2, None)], RowConfig())
+        >>> [(row.key.rollout, round(row.advantage, 2)) for row in group.rows], group.faults
+        ([(0, 0.71), (1, -0.71)], 1)
+    """
+    excluded = {
+        index: why
+        for index, trajectory in enumerate(trajectories)
+        if (why := exclusion(trajectory, config.logprobs)) is not None
+    }
+    group = group_of(
+        trajectories,
+        [0 if trajectory.info.answer is None else 1 for trajectory in trajectories],
+        usable=[index not in excluded for index in range(len(trajectories))],
+    )
+    selection = select(group, config.group, config.seed, dynamic_sampling=config.dynamic_sampling)
+    kept = zip(selection.kept, selection.advantages, strict=True)
+    rows = tuple([_compared(trajectories[index], advantage, config) for index, advantage in kept])
+    return RowGroup(rows, selection, excluded)
+
+
+def _compared(trajectory: Graded, advantage: float, config: RowConfig) -> TrainRow:
+    row = to_row(trajectory, config.logprobs)
+    assert row is not None
+    mask = row.loss_mask
+    if config.mask_failed and advantage > 0:
+        mask = mask & ~failed_tokens(trajectory)[len(trajectory.prompt) :]
+    return replace(row, advantage=advantage, loss_mask=mask)

@@ -1,0 +1,98 @@
+"""Refuses settings of a `GRPOTrainer` under which its update would not be the one that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cleaner_rl.train.recipe.enums import Method
+
+OFFERED = (
+    Method.GRPO,
+    Method.MASK,
+    Method.HINDSIGHT,
+    Method.SAAR,
+    Method.ROC,
+    Method.HINDSIGHT_ROC,
+    Method.SAAR_ROC,
+)
+"""Methods that `CleanerRollouts` runs. Dynamic sampling, a part of DAPO, needs groups that TRL doesn't sample again."""
+EXACT = {"temperature": (1.0,), "top_p": (1.0,), "top_k": (0, -1, None), "min_p": (0.0, None)}
+EXACT |= {"repetition_penalty": (1.0,)}
+"""Sampling settings, each with the values at which tokens are sampled from the model's own distribution."""
+
+
+class TrlRefusedError(ValueError):
+    """A `GRPOTrainer` can't train on clean trajectories as it is set up; the message says what to change."""
+
+
+def check_method(method: Method) -> None:
+    """Raise `TrlRefusedError` for a method that TRL can't train with."""
+    if method not in OFFERED:
+        raise TrlRefusedError(f"method={method.value!r} doesn't run on TRL; take one of {', '.join(OFFERED)}")
+
+
+def check_trainer(trainer: Any, reward: Callable[..., Any]) -> None:
+    """Raise `TrlRefusedError` if the trainer would change, split or ignore what rollouts give it."""
+    problems = [*_tools(trainer), *_rewards(trainer, reward), *_sampling(trainer), *_engine(trainer)]
+    if problems:
+        raise TrlRefusedError("; ".join(problems))
+
+
+def check_groups(prompts: Sequence[Any], generations: int) -> None:
+    """Raise `TrlRefusedError` if a process was given parts of groups."""
+    groups = [prompts[first : first + generations] for first in range(0, len(prompts), generations)]
+    if any(len(group) < generations or any(each != group[0] for each in group) for group in groups):
+        raise TrlRefusedError(
+            f"this process got {len(prompts)} prompts, which are not whole groups of num_generations={generations}: a "
+            "group that is split over processes can't be compared. Set per_device_train_batch_size x "
+            "steps_per_generation (and per_device_eval_batch_size) to a multiple of num_generations"
+        )
+
+
+def _tools(trainer: Any) -> list[str]:
+    named = {"tools": trainer.tools, "environment_factory": getattr(trainer, "environment_factories", None)}
+    return [
+        f"{name}= makes TRL run its own tool loop after ours, and ignore our loss mask: leave it out; the prompt "
+        "of CleanerRollouts describes the tool"
+        for name, given in named.items()
+        if given
+    ]
+
+
+def _rewards(trainer: Any, reward: Callable[..., Any]) -> list[str]:
+    if list(trainer.reward_funcs) == [reward]:
+        return []
+    return [
+        "reward_funcs must be [rollouts.reward] alone: another function would reward rollouts that broke, and "
+        "its rewards would be unknown to RoC and to mask. Write a grader for it (docs/extend.md)"
+    ]
+
+
+def _sampling(trainer: Any) -> list[str]:
+    wrong = [
+        f"{name}={value}"
+        for name, allowed in EXACT.items()
+        if (value := getattr(trainer.args, name, allowed[0])) not in allowed
+    ]
+    if not wrong:
+        return []
+    return [
+        f"{', '.join(wrong)}: log-probs are scored at temperature 1 over all tokens, so sampled ones must be too; "
+        "leave these settings at temperature=1.0, top_p=1.0, top_k=0, min_p=None and repetition_penalty=1.0"
+    ]
+
+
+def _engine(trainer: Any) -> list[str]:
+    if trainer.use_vllm:
+        return [
+            "use_vllm=True: TRL's importance correction needs log-probs of its vLLM, and rollouts are sampled by the "
+            "trainer's own model. Set use_vllm=False"
+        ]
+    sharded = [name for name in ("is_fsdp_enabled", "is_deepspeed_enabled") if getattr(trainer, name, False)]
+    if sharded:
+        return [
+            "the model is sharded over processes (FSDP or DeepSpeed), and can't be sampled from in one of them: "
+            "train on one device or with DDP"
+        ]
+    return []

@@ -1,0 +1,65 @@
+"""What `CleanerRollouts` refuses, and what it says then; none of it needs TRL."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cleaner_rl.train.recipe.enums import Method
+from cleaner_rl.train.trl import CleanerRollouts, TrlRefusedError
+from cleaner_rl.train.trl.checks import check_groups, check_method, check_trainer
+
+
+def reward(**_: Any) -> list[float]:
+    return []
+
+
+def trainer(**changes: Any) -> SimpleNamespace:
+    arguments = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+    values: dict[str, Any] = {"tools": None, "reward_funcs": [reward], "use_vllm": False}
+    values |= {name: value for name, value in changes.items() if name not in arguments}
+    arguments |= {name: value for name, value in changes.items() if name in arguments}
+    return SimpleNamespace(args=SimpleNamespace(**arguments), **values)
+
+
+def test_an_ordinary_trainer_is_taken() -> None:
+    check_trainer(trainer(), reward)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"tools": [print]}, "tools="),
+        ({"environment_factories": {"": object}}, "environment_factory="),
+        ({"reward_funcs": [reward, print]}, "reward_funcs"),
+        ({"temperature": 0.7}, "temperature=0.7"),
+        ({"top_k": 20}, "top_k=20"),
+        ({"use_vllm": True}, "use_vllm=True"),
+        ({"is_deepspeed_enabled": True}, "DeepSpeed"),
+        ({"is_fsdp_enabled": True}, "FSDP"),
+    ],
+)
+def test_a_trainer_that_would_train_on_something_else_is_refused(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(TrlRefusedError) as refused:
+        check_trainer(trainer(**changes), reward)
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("prompts", [["a", "a", "b"], ["a", "b", "b", "a"]])
+def test_a_group_that_is_split_is_refused(prompts: list[str]) -> None:
+    with pytest.raises(TrlRefusedError, match="num_generations=2"):
+        check_groups(prompts, 2)
+
+
+def test_whole_groups_are_taken() -> None:
+    check_groups(["a", "a", "b", "b"], 2)
+
+
+@pytest.mark.parametrize("method", [Method.DAPO, Method.NO_TOOLS])
+def test_a_method_that_trl_has_no_place_for_is_refused(method: Method) -> None:
+    with pytest.raises(TrlRefusedError, match=method.value):
+        check_method(method)
+    with pytest.raises(TrlRefusedError, match=method.value):
+        CleanerRollouts(object(), method=method)
