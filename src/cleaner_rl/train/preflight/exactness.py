@@ -80,7 +80,7 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
     if recipe.device.mode is not TrainerMode.SYNC:
         words = f"device.mode is {recipe.device.mode}: rollouts may be of older weights than the update."
         return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
-    moved_of = {tuple(each.ids().tolist()): _moved(each) for each in kept}
+    moved_of = {tuple(each.ids().tolist()): moved_tokens(each) for each in kept}
     apart: dict[tuple[int, bool], list[float]] = defaultdict(list)
     for row, ids in _found(trained, moved_of.keys()):
         if ids not in moved_of:
@@ -163,7 +163,7 @@ def _finding(
     return Finding(name, Verdict.FAILED, bad, change, figures or {})
 
 
-def _moved(trajectory: Graded) -> npt.NDArray[np.bool_]:
+def moved_tokens(trajectory: Graded) -> npt.NDArray[np.bool_]:
     """Return which tokens an edit put into another context than they were sampled in."""
     return np.concatenate(
         [np.full(len(placed.span), placed.moved and placed.owner.sampled) for placed in trajectory.placed()]
