@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,9 @@ from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_m
 from cleaner_rl.train.preflight.exactness import check_logprobs, check_rows, check_template, moved_tokens
 from cleaner_rl.train.preflight.page import html
 from cleaner_rl.train.preflight.run import LOUD, STEPS, short
-from cleaner_rl.train.preflight.witness import Trained
+from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.rows import Graded, to_row
-from cleaner_rl.trajectory import StopReason
 from tests.builders import answered, worked
 from tests.train.recipes import values
 from tests.train.test_rows import collapsed, graded, rescored
@@ -30,7 +30,7 @@ FILLER = 7
 
 def updated(trajectory: Graded, step: int = 1) -> Trained:
     """What an update sees of a trajectory, behind which the witness has put some tokens."""
-    row = to_row(replace(trajectory, stop_reason=StopReason.ANSWERED), RECIPE)
+    row = to_row(trajectory, RECIPE)
     assert row is not None
     ids = [*row.prompt_ids, *row.response_ids]
     scores = np.array(row.logprobs + [0.0] * FILLER, np.float32)
@@ -41,13 +41,10 @@ def updated(trajectory: Graded, step: int = 1) -> Trained:
 SEEN = [updated(each, step) for step in (1, 2) for each in STORED]
 
 
-def verdicts(kept: list[Graded], trained: list[Trained]) -> dict[str, Verdict]:
-    found = [*check_rows(kept, trained, RECIPE), *check_logprobs(kept, trained, RECIPE)]
-    return {each.name: each.verdict for each in found}
-
-
-def red(kept: list[Graded], trained: list[Trained]) -> set[str]:
-    return {name for name, verdict in verdicts(kept, trained).items() if verdict is Verdict.FAILED}
+def red(kept: list[Graded], trained: list[Trained], broken: Iterable[Graded] = ()) -> set[str]:
+    rolled = Rolled(*(Counter(tuple(each.ids().tolist()) for each in rows) for rows in (kept, broken)))
+    found = [*check_rows(kept, trained, rolled, RECIPE), *check_logprobs(kept, trained, RECIPE)]
+    return {each.name for each in found if each.verdict is Verdict.FAILED}
 
 
 def unscored(trained: Trained) -> Trained:
@@ -86,8 +83,10 @@ def test_a_row_that_never_arrived_is_missed() -> None:
 
 
 def test_a_fault_that_was_given_a_row_is_found() -> None:
-    broken = replace(STORED[-1], stop_reason=StopReason.FAULT)
-    assert red([REPAIRED, broken], [updated(each) for each in (REPAIRED, broken)]) == {"faults"}
+    broken = STORED[-1]
+    seen = [updated(each) for each in (REPAIRED, broken)]
+    assert red([REPAIRED], seen, [broken]) == {"faults"}
+    assert red([REPAIRED, broken], seen, [broken]) == set()  # another one, just like it, is whole
 
 
 def test_a_template_that_trims_is_named_with_an_example() -> None:

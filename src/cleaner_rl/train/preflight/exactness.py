@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cleaner_rl.train.preflight.findings import Finding, Verdict
-from cleaner_rl.train.preflight.witness import Trained
+from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded, to_row
@@ -22,18 +22,23 @@ FEW = 20
 """With fewer tokens no percentile is looked at."""
 
 
-def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], recipe: Recipe) -> list[Finding]:
-    """Say whether the rows that were trained on are those that the store kept, with the same ids and masks."""
-    rows = [to_row(each, recipe) for each in kept]
-    stored = Counter(((*row.prompt_ids, *row.response_ids), tuple(row.response_mask)) for row in rows if row)
-    known = {ids for ids, _ in stored}
-    faults = {tuple(each.ids().tolist()) for each, row in zip(kept, rows, strict=True) if row is None}
-    updated = Counter(
-        (ids, tuple(each.mask[: len(ids) - each.prompt])) for each, ids in _found(trained, known | faults)
-    )
-    unknown = sum(count for (ids, _), count in updated.items() if ids not in known | faults)
-    broken = sum(count for (ids, _), count in updated.items() if ids in faults)
-    masks = sum(count for row, count in updated.items() if row[0] in known and row not in stored)
+def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolled, recipe: Recipe) -> list[Finding]:
+    """Say whether the rows that were trained on are those that the store kept, with the same ids and masks.
+
+    Args:
+        kept: The trajectories of the store that are said to be trained on.
+        trained: What the updates were given.
+        rolled: All rollouts, and which of them the infrastructure broke.
+        recipe: The recipe.
+    """
+    rows = [row for each in kept if (row := to_row(each, recipe)) is not None]
+    stored = Counter(((*row.prompt_ids, *row.response_ids), tuple(row.response_mask)) for row in rows)
+    known = {ids for ids, _ in stored} | rolled.broken.keys()
+    updated = Counter((ids, tuple(each.mask[: len(ids) - each.prompt])) for each, ids in _found(trained, known))
+    arrived = Counter(ids for ids, _ in updated.elements())
+    unknown = sum(count for ids, count in arrived.items() if ids not in known)
+    faulty = sum(max(0, arrived[ids] - rolled.whole[ids]) for ids in rolled.broken)
+    masks = sum(count for row, count in updated.items() if row[0] in known and row not in stored) - faulty
     missing = (stored - updated).total() - masks
     figures = {"stored": float(stored.total()), "trained": float(updated.total())}
     return [
@@ -49,19 +54,19 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], recipe: Recip
         ),
         _finding(
             "masks",
-            not masks,
+            masks <= 0,
             "Every loss mask in the update is the store's.",
             f"{masks} rows in the update have another loss mask than the store.",
             "The update would learn tokens that the model didn't write, or miss some that it did. Don't train.",
-            {"rows": float(masks)},
+            {"rows": float(max(0, masks))},
         ),
         _finding(
             "faults",
-            not broken,
+            not faulty,
             "No row of the update comes from a rollout that the infrastructure broke.",
-            f"{broken} rows in the update come from rollouts that the infrastructure broke.",
+            f"{faulty} rows in the update come from rollouts that the infrastructure broke.",
             "A fault is no failure of the model. Don't train; report this with the run's folder.",
-            {"rows": float(broken)},
+            {"rows": float(faulty)},
         ),
     ]
 

@@ -97,7 +97,7 @@ def _answers(whole: Recipe, tried: Recipe, folder: Path, seen: Path) -> Iterator
     rows = [each for each in read(store, Phase.TRAINING) if each.key.run == tried.name] if store.exists() else []
     kept: list[Graded] = [each for each in rows if each.info.roc and each.info.roc["kept"]]  # type: ignore[misc]
     trained = witness.seen(seen)
-    yield from exactness.check_rows(kept, trained, tried)
+    yield from exactness.check_rows(kept, trained, witness.rolled(seen), tried)
     yield from exactness.check_logprobs(kept, trained, tried)
     yield exactness.check_template(kept, check_template(tried, folder).keeps)
     yield capacity.check_memory(trained)

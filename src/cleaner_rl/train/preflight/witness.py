@@ -1,8 +1,9 @@
 """Writes down, inside verl's processes, what each update of the weights was given, and how much memory it took.
 
 verl loads it by `model.external_lib`. Each process has one file below `$CLEANER_WITNESS`, with one record per
-micro-batch, which `seen` reads. In processes that run rollouts it also makes the first rollout of each prompt as long
-as a response may be, by tokens outside the loss: so the update meets the longest row that the recipe allows.
+micro-batch, which `seen` reads. In processes that run rollouts it writes down those that are whole and those that the
+infrastructure broke (`rolled`), and makes the first rollout of each prompt as long as a response may be, by tokens
+outside the loss: so the update meets the longest row that the recipe allows.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import os
 import pickle
 import resource
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +50,42 @@ class Trained:
 
 
 def seen(folder: Path) -> list[Trained]:
-    """Return all that was written down."""
-    found: list[Trained] = []
-    for file in sorted(folder.glob("*.pickle")):
+    """Return the sequences of all updates."""
+    return list(_records(folder, "updates"))
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """Counts rollouts by their ids: in a small world several can be alike."""
+
+    whole: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    broken: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    """Those that the infrastructure broke."""
+
+
+def rolled(folder: Path) -> Rolled:
+    """Return all rollouts of the run."""
+    return Rolled(Counter(_records(folder, "whole")), Counter(_records(folder, "broken")))
+
+
+def _records(folder: Path, kind: str) -> Iterator[Any]:
+    for file in sorted(folder.glob(f"*.{kind}")):
         with file.open("rb") as records:
             while True:
                 try:
-                    found += pickle.load(records)
+                    yield from pickle.load(records)
                 except EOFError:
                     break
-    return found
+
+
+def _note(kind: str, records: Iterable[Any]) -> None:
+    with (Path(os.environ[FOLDER]) / f"{os.getpid()}.{kind}").open("ab") as file:
+        pickle.dump(list(records), file)
 
 
 def _watched(loss: Callable[..., Any]) -> Callable[..., Any]:
     def watched(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
-        with (Path(os.environ[FOLDER]) / f"{os.getpid()}.pickle").open("ab") as file:
-            pickle.dump(list(_rows(data)), file)
+        _note("updates", _rows(data))
         return loss(config, model_output, data, dp_group)
 
     return watched
@@ -87,6 +110,15 @@ def _memory() -> tuple[int, int]:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, 0
 
 
+def _noted(roll: Callable[..., Any]) -> Callable[..., Any]:
+    async def noted(*arguments: Any) -> Any:
+        trajectory = await roll(*arguments)
+        _note("broken" if trajectory.broken else "whole", [tuple(trajectory.ids().tolist())])
+        return trajectory
+
+    return noted
+
+
 def _stretched(run: Callable[..., Any]) -> Callable[..., Any]:
     async def stretched(self: Any, sampling_params: dict[str, Any], **row: Any) -> Any:
         made = await run(self, sampling_params, **row)
@@ -101,10 +133,11 @@ def _stretched(run: Callable[..., Any]) -> Callable[..., Any]:
     return stretched
 
 
-if LONGEST in os.environ and "verl.trainer.ppo.v1.agent_loop_tq" in sys.modules:
-    from cleaner_rl.train.verl.agent_loop import CleanerAgentLoop
-
-    CleanerAgentLoop.run = _stretched(CleanerAgentLoop.run)  # type: ignore[method-assign]
+if "verl.trainer.ppo.v1.agent_loop_tq" in sys.modules:
+    _loops: Any = import_module("cleaner_rl.train.verl.agent_loop")
+    _loops.roll = _noted(_loops.roll)
+    if LONGEST in os.environ:
+        _loops.CleanerAgentLoop.run = _stretched(_loops.CleanerAgentLoop.run)
 _workers: Any = sys.modules.get("verl.workers.engine_workers")
 if _workers is not None:
     _workers.ppo_loss = _watched(_workers.ppo_loss)
