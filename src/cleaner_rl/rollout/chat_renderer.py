@@ -110,6 +110,7 @@ class ChatRenderer:
                 "give a template that ends the assistant's message with an added token such as <|im_end|>"
             )
         self._head = head[ends.end() :]
+        self._end = ends[0]
         self.end_id = self._control[ends[0]]
         """The end-of-turn token, which the model itself gives."""
         eos = tokenizer.eos_token_id
@@ -129,6 +130,11 @@ class ChatRenderer:
                 "behind a chat API that renders each turn again it won't"
             )
         return tuple(notes)
+
+    def keeps(self, text: str) -> bool:
+        """Return whether the template renders what a model wrote as it is, but for thinking, of which `notes` tell."""
+        said = text.removesuffix(self._end).rpartition("</think>")[2].removeprefix("\n\n")
+        return said in self._render([*ASKED, {"role": "assistant", "content": text}, {"role": "tool", "content": "1"}])
 
     def prompt(self, messages: Sequence[Message]) -> TokenSpan:
         """Return the first prompt, with the opening of the model's first turn."""

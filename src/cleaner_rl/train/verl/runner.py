@@ -42,7 +42,7 @@ async def shared_runner(plan: RunPlan, tokenizer: Any, engine: Engine) -> Rollou
 
 
 async def _open(plan: RunPlan, tokenizer: Any, engine: Engine) -> RolloutRunner[TokenSpan]:
-    sandbox = await SandboxClient(plan.sandbox, token=_token(plan.recipe.sandbox.token_file)).__aenter__()
+    sandbox = await SandboxClient(plan.sandbox, token=read_token(plan.recipe.sandbox.token_file)).__aenter__()
     runner = runner_of(plan.recipe, tokenizer, engine, sandbox)
     # What was loaded until now, torch and verl with it, lives as long as the process. Left to the collector it would be
     # walked through again and again, and each time all rollouts of the process would stand still.
@@ -54,8 +54,7 @@ async def _open(plan: RunPlan, tokenizer: Any, engine: Engine) -> RolloutRunner[
 def runner_of(recipe: Recipe, tokenizer: Any, engine: Engine, sandbox: Any) -> RolloutRunner[TokenSpan]:
     """Return a runner by a recipe's settings for training; a fault is not retried, because verl refills the group."""
     prompt = load_prompt(recipe.prompt)
-    limits = Limits(cpu_seconds=recipe.sandbox.cpu_seconds, memory_mb=recipe.sandbox.memory_mb)
-    request = SessionRequest("own" if recipe.sandbox.packages else "science", limits)
+    request = session_request(recipe)
     return RolloutRunner(
         TokenModel.for_prompt(engine, tokenizer, prompt, window=recipe.window, template=recipe.model.template),
         tool_env_of(prompt, sandbox, request),
@@ -67,6 +66,12 @@ def runner_of(recipe: Recipe, tokenizer: Any, engine: Engine, sandbox: Any) -> R
         recipe.seed,
         retries=0,
     )
+
+
+def session_request(recipe: Recipe) -> SessionRequest:
+    """Return the session, or the limits of a single run, that a recipe's calls have."""
+    limits = Limits(cpu_seconds=recipe.sandbox.cpu_seconds, memory_mb=recipe.sandbox.memory_mb)
+    return SessionRequest("own" if recipe.sandbox.packages else "science", limits)
 
 
 def budget_of(recipe: Recipe, phase: Phase) -> RolloutBudget:
@@ -86,7 +91,8 @@ def purifier_of(recipe: Recipe, phase: Phase) -> Purifier | None:
     return Purifier(mode, purify.config(), phase, max_logprob_gap=purify.max_logprob_gap, fallback=fallback)
 
 
-def _token(file: str) -> str | None:
+def read_token(file: str) -> str | None:
+    """Return the token of a recipe's `sandbox.token_file`; None if it names none."""
     if not file:
         return None
     words = Path(file).read_text(encoding="utf-8").split()

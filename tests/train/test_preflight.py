@@ -1,0 +1,139 @@
+"""What a preflight makes of what it saw: each fault turns its own finding red, and no other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cleaner_rl.train.preflight import Finding, Preflight, Verdict
+from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_time
+from cleaner_rl.train.preflight.exactness import check_logprobs, check_rows, check_template, moved_tokens
+from cleaner_rl.train.preflight.page import html
+from cleaner_rl.train.preflight.run import LOUD, STEPS, short
+from cleaner_rl.train.preflight.witness import Rolled, Trained
+from cleaner_rl.train.recipe.load import to_recipe
+from cleaner_rl.train.rows import Graded, to_row
+from tests.builders import answered, worked
+from tests.train.recipes import values
+from tests.train.test_rows import collapsed, graded, rescored
+
+RECIPE = to_recipe(values(method="hindsight", model={"path": "m", "dtype": "float32"}, update={"overlong_buffer": 0}))
+REPAIRED = rescored(collapsed())
+STORED = [*[REPAIRED] * 10, *(graded(*[worked()] * many, answered()) for many in (1, 2, 3, 4, 5))]
+FILLER = 7
+
+
+def updated(trajectory: Graded, step: int = 1) -> Trained:
+    """What an update sees of a trajectory, behind which the witness has put some tokens."""
+    row = to_row(trajectory, RECIPE)
+    assert row is not None
+    ids = [*row.prompt_ids, *row.response_ids]
+    scores = np.array(row.logprobs + [0.0] * FILLER, np.float32)
+    mask = row.response_mask + [0] * FILLER
+    return Trained(step, ids + ids[-1:] * FILLER, len(row.prompt_ids), mask, scores, scores)
+
+
+SEEN = [updated(each, step) for step in (1, 2) for each in STORED]
+
+
+def red(kept: list[Graded], trained: list[Trained], broken: Iterable[Graded] = ()) -> set[str]:
+    rolled = Rolled(*(Counter(tuple(each.ids().tolist()) for each in rows) for rows in (kept, broken)))
+    found = [*check_rows(kept, trained, rolled, RECIPE), *check_logprobs(kept, trained, RECIPE)]
+    return {each.name for each in found if each.verdict is Verdict.FAILED}
+
+
+def unscored(trained: Trained) -> Trained:
+    """The same row with the log-probs of another context for all that an edit moved."""
+    if trained.ids[:-FILLER] != REPAIRED.ids().tolist():
+        return trained
+    moved = np.append(moved_tokens(REPAIRED)[trained.prompt :], [False] * FILLER)
+    return replace(trained, rollout=trained.rollout - moved.astype(np.float32))
+
+
+FAULTS: dict[str, Callable[[list[Trained]], list[Trained]]] = {
+    "masks": lambda seen: [replace(each, mask=[0, *each.mask[:-1]]) for each in seen],
+    "ids": lambda seen: [replace(each, ids=[each.ids[0] + 1, *each.ids[1:]]) for each in seen],
+    "log-probs": lambda seen: [replace(each, rollout=each.rollout - 1) for each in seen],
+    "weights": lambda seen: [replace(each, rollout=each.rollout - (each.step == 2)) for each in seen],
+    "re-scoring": lambda seen: [unscored(each) for each in seen],
+}
+
+
+def test_what_is_exact_is_green() -> None:
+    assert red(STORED + STORED, SEEN) == set()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_has_its_name(name: str) -> None:
+    assert name in red(STORED + STORED, FAULTS[name](SEEN))
+
+
+@pytest.mark.parametrize("name", ["masks", "re-scoring", "weights"])
+def test_a_fault_turns_nothing_else_red(name: str) -> None:
+    assert red(STORED + STORED, FAULTS[name](SEEN)) == {name}
+
+
+def test_a_row_that_never_arrived_is_missed() -> None:
+    assert red(STORED + STORED, SEEN[1:]) == {"ids"}
+
+
+def test_a_fault_that_was_given_a_row_is_found() -> None:
+    broken = STORED[-1]
+    seen = [updated(each) for each in (REPAIRED, broken)]
+    assert red([REPAIRED], seen, [broken]) == {"faults"}
+    assert red([REPAIRED, broken], seen, [broken]) == set()  # another one, just like it, is whole
+
+
+def test_a_template_that_trims_is_named_with_an_example() -> None:
+    trims = check_template(STORED, lambda text: text == text.strip())
+    keeps = check_template(STORED, lambda text: True)
+    assert keeps.verdict is Verdict.OK
+    whole = check_template([graded(answered())], lambda text: False)
+    assert whole.verdict is Verdict.FAILED
+    assert "100%" in whole.words
+    assert trims.figures["turns"] > 0
+
+
+def test_two_steps_are_tried_loudly_and_without_a_cold_start_that_is_not_there(tmp_path: Path) -> None:
+    recipe = to_recipe(values(cold_start={"demonstrations": ["d"]}, run={"folder": str(tmp_path), "steps": 300}))
+    tried = short(recipe)
+    assert (tried.run.steps, tried.update.lr, tried.update.warmup_steps, tried.cold_start) == (STEPS, LOUD, 0, None)
+    assert tried.name != recipe.name
+    assert tried.batch == recipe.batch
+    assert tried.budget == recipe.budget
+
+
+def test_memory_that_is_nearly_all_taken_is_a_warning() -> None:
+    tight = replace(SEEN[0], peak_bytes=79 << 30, device_bytes=80 << 30)
+    assert check_memory([tight]).verdict is Verdict.WARNING
+    assert check_memory([replace(tight, peak_bytes=40 << 30)]).verdict is Verdict.OK
+
+
+def test_disk_is_judged_by_the_checkpoint_that_was_saved(tmp_path: Path) -> None:
+    saved = tmp_path / "checkpoints" / "global_step_2"
+    saved.mkdir(parents=True)
+    with (saved / "model").open("wb") as file:
+        file.truncate(8 << 40)  # a hole of eight terabytes
+    recipe = to_recipe(values(run={"save_every": 10, "keep_checkpoints": 3}))
+    assert check_disk(tmp_path, recipe).verdict is Verdict.FAILED
+
+
+def test_cores_and_time_are_told() -> None:
+    many = to_recipe(values(device={"workers": 10_000}))
+    assert check_cores(many).verdict is Verdict.WARNING
+    told = check_time([10.0, 30.0], to_recipe(values(run={"steps": 300})))
+    assert told.figures["run_seconds"] == 6_000
+    assert "100 min" in told.words
+
+
+def test_the_page_escapes_what_it_shows_and_says_the_verdict() -> None:
+    found = Preflight("<b>", "f", [Finding("ids", Verdict.FAILED, "a < b", "change & go")])
+    page = html(found)
+    assert "&lt;b&gt;" in page
+    assert "a &lt; b" in page
+    assert "Not ready" in page
