@@ -162,6 +162,7 @@ def test_a_wrong_setting_is_told_before_the_run(options: dict[str, str], told: s
 # The same SAAR as for Python.
 
 WRONG, RIGHT = "SELECT sum(amount) FROM sales", "SELECT sum(count) FROM sales"
+MISSPELT = RIGHT.replace("count", "cuont")
 
 
 def turn(query: str, said: str = "Let me ask.\n") -> str:
@@ -219,7 +220,7 @@ async def test_attempts_run_from_before_the_failure_and_leave_nothing(shop: Path
 def test_it_is_repaired_offline_in_a_store_and_replayed(shop: Path, tmp_path: Path) -> None:
     @asynchronous
     async def recorded() -> None:
-        trajectory = await rolled(prompt_file(tmp_path, shop), [turn(WRONG), turn(RIGHT)], None)
+        trajectory = await rolled(prompt_file(tmp_path, shop), [turn(MISSPELT), turn(RIGHT)], None)
         with ParquetWriter(tmp_path / "store") as writer:
             writer.write(trajectory)
 
@@ -246,7 +247,7 @@ def test_it_is_repaired_offline_in_somebody_s_log(tmp_path: Path) -> None:
         return [{"role": "assistant", "content": "I ask.", "tool_calls": made}, answer]
 
     turns = [
-        *said(1, WRONG, "Binder Error", True),
+        *said(1, MISSPELT, 'Binder Error: Referenced column "cuont" not found in FROM clause!', True),
         *said(2, RIGHT, "14", False),
         {"role": "assistant", "content": "14"},
     ]
