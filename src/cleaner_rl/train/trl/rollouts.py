@@ -230,17 +230,9 @@ class CleanerRollouts:
         """Return a runner on the present weights. The first call opens what all of them share."""
         engine = TransformersEngine(model, step)
         window = int(model.config.max_position_embeddings)
+        if self._runner is None:
+            self._runner = await self._opened(engine, window)
         runner = self._runner
-        if runner is None:
-            served = TokenModel.for_prompt(
-                engine, self._tokenizer, self._prompt, window=window, template=self._template
-            )
-            sandbox = await self._stack.enter_async_context(self._sandbox())
-            opened = open_runner(
-                served, self._prompt, sandbox, request=self._request, graders=self._graders, scale=self._scale
-            )
-            runner = self._runner = await self._stack.enter_async_context(opened)
-            check_gradable(list(self._tasks.values()), runner.graders)
         shared = runner.model
         assert isinstance(shared, TokenModel)
         # An evaluation draws alike at every step.
@@ -252,6 +244,16 @@ class CleanerRollouts:
             purifier=self._purifier(phase),
             seed=derive_seed(self._seed, phase, *drawn),
         )
+
+    async def _opened(self, engine: TransformersEngine, window: int) -> RolloutRunner[TokenSpan]:
+        served = TokenModel.for_prompt(engine, self._tokenizer, self._prompt, window=window, template=self._template)
+        sandbox = await self._stack.enter_async_context(self._sandbox())
+        opened = open_runner(
+            served, self._prompt, sandbox, request=self._request, graders=self._graders, scale=self._scale
+        )
+        runner: RolloutRunner[TokenSpan] = await self._stack.enter_async_context(opened)
+        check_gradable(list(self._tasks.values()), runner.graders)
+        return runner
 
     def _purifier(self, phase: Phase) -> Purifier | None:
         if phase is Phase.EVALUATION or not self._method.edits:
