@@ -282,7 +282,7 @@ def best_rates(development: Sequence[Mapping[str, Any]], sizes: Sizes) -> dict[s
     """Return the learning rate of each way with the best mean accuracy in the development worlds."""
 
     def accuracy(way: str, rate: float) -> float:
-        return mean(each[way][str(rate)]["accuracy"] for each in development)
+        return float(mean(each[way][str(rate)]["accuracy"] for each in development))
 
     return {way: max(sizes.rates, key=lambda rate: accuracy(way, rate)) for way in WAYS}
 

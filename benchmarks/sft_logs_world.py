@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,7 @@ class World:
 def _task(question: Question, source: str) -> Task:
     made = task_of(question, source)
     asked = Message("user", f"Take {_list(question)}: {', then '.join(_words(question))}.")
-    return Task(made.id, (asked,), made.grader, made.truth, made.source, made.split, made.extra)
+    return replace(made, prompt=(asked,))
 
 
 def _words(question: Question) -> list[str]:

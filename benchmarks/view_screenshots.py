@@ -68,7 +68,8 @@ def log(folder: Path) -> None:
     """The turns of the log's first record, which calls a shell, as they were and purified."""
     for name, settings in (("before", PurifySettings(repair=None)), ("after", PurifySettings())):
         with tempfile.TemporaryDirectory() as made:
-            purified = Path(purify(os.path.relpath(LOG), made, settings).out, "store")
+            purify(os.path.relpath(LOG), made, settings)
+            purified = Path(made, "store")
             with served(purified) as (library, address), sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
                 page = browser.new_page(viewport={"width": 1080, "height": 700})

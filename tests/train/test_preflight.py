@@ -23,18 +23,24 @@ from tests.train.recipes import values
 from tests.train.test_rows import collapsed, graded, rescored
 
 RECIPE = to_recipe(values(method="hindsight", model={"path": "m", "dtype": "float32"}, update={"overlong_buffer": 0}))
-REPAIRED = rescored(collapsed())
-STORED = [*[REPAIRED] * 10, *(graded(*[worked()] * many, answered()) for many in (1, 2, 3, 4, 5))]
+
+
+def kept(trajectory: Graded) -> Graded:
+    return replace(trajectory, info=replace(trajectory.info, roc={"kept": True, "advantage": 0.5}))
+
+
+REPAIRED = kept(rescored(collapsed()))
+STORED = [*[REPAIRED] * 10, *(kept(graded(*[worked()] * many, answered())) for many in (1, 2, 3, 4, 5))]
 FILLER = 7
 
 
 def updated(trajectory: Graded, step: int = 1) -> Trained:
     """What an update sees of a trajectory, behind which the witness has put some tokens."""
-    row = to_row(trajectory, RECIPE)
+    row = to_row(trajectory)
     assert row is not None
-    ids = [*row.prompt_ids, *row.response_ids]
-    scores = np.array(row.logprobs + [0.0] * FILLER, np.float32)
-    mask = row.response_mask + [0] * FILLER
+    ids = [*row.prompt_ids.tolist(), *row.response_ids.tolist()]
+    scores = np.append(row.logprobs, np.zeros(FILLER, np.float32))
+    mask = [*row.loss_mask.astype(int).tolist(), *[0] * FILLER]
     return Trained(step, ids + ids[-1:] * FILLER, len(row.prompt_ids), mask, scores, scores)
 
 

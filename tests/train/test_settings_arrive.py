@@ -129,7 +129,7 @@ def made_of(recipe: Recipe, folder: Path) -> dict[str, object]:
         "stages": stages,
         "node": node_config(recipe.sandbox),
         "addresses": addresses(recipe, folder),
-        "token": runner._token(recipe.sandbox.token_file),
+        "token": runner.read_token(recipe.sandbox.token_file),
         "prompt": shared.prompt.name,
         "reward": shared.scale,
         "budget": [runner.budget_of(recipe, phase) for phase in Phase],

@@ -107,7 +107,8 @@ def write(folder: Path, trajectories: Iterable[AnyTrajectory]) -> Path:
 
 def logs(folder: Path) -> Path:
     """The store of a purified log: calls of a shell, an editor, a database and an MCP server."""
-    return Path(purify(LOG, folder, PurifySettings()).out, "store")
+    purify(LOG, folder, PurifySettings())
+    return folder / "store"
 
 
 def small(folder: Path) -> Path:

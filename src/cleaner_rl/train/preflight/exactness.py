@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,8 @@ from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe
-from cleaner_rl.train.rows import Graded, to_row
+from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.rows.groups import compared_row
 
 BOUND = {Dtype.FLOAT32: 1e-3, Dtype.BFLOAT16: 0.3, Dtype.FLOAT16: 0.05}
 """The 99th percentile of the difference between a token's log-prob in the rollout and in the actor, at most."""
@@ -31,8 +33,7 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
         rolled: All rollouts, and which of them the infrastructure broke.
         recipe: The recipe.
     """
-    rows = [row for each in kept if (row := to_row(each, recipe)) is not None]
-    stored = Counter(((*row.prompt_ids, *row.response_ids), tuple(row.response_mask)) for row in rows)
+    stored = Counter(_ids_and_mask(each, recipe) for each in kept)
     known = {ids for ids, _ in stored} | rolled.broken.keys()
     updated = Counter((ids, tuple(each.mask[: len(ids) - each.prompt])) for each, ids in _found(trained, known))
     arrived = Counter(ids for ids, _ in updated.elements())
@@ -69,6 +70,14 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
             {"rows": float(faulty)},
         ),
     ]
+
+
+def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
+    assert trajectory.info.roc is not None
+    row = compared_row(trajectory, cast("float", trajectory.info.roc["advantage"]), recipe.row_config())
+    ids = (*row.prompt_ids.tolist(), *row.response_ids.tolist())
+    return ids, tuple(row.loss_mask.astype(int).tolist())
 
 
 def _found(trained: Iterable[Trained], known: Set[tuple[int, ...]]) -> Iterator[tuple[Trained, tuple[int, ...]]]:

@@ -78,11 +78,12 @@ def group_rows(trajectories: Sequence[Graded], config: RowConfig) -> RowGroup:
     )
     selection = select(group, config.group, config.seed, dynamic_sampling=config.dynamic_sampling)
     kept = zip(selection.kept, selection.advantages, strict=True)
-    rows = tuple([_compared(trajectories[index], advantage, config) for index, advantage in kept])
+    rows = tuple([compared_row(trajectories[index], advantage, config) for index, advantage in kept])
     return RowGroup(rows, selection, excluded)
 
 
-def _compared(trajectory: Graded, advantage: float, config: RowConfig) -> TrainRow:
+def compared_row(trajectory: Graded, advantage: float, config: RowConfig) -> TrainRow:
+    """Return the row of a rollout that has been compared with its group."""
     row = to_row(trajectory, config.logprobs)
     assert row is not None
     mask = row.loss_mask
