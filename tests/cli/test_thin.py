@@ -26,7 +26,7 @@ WORK = {
     "cleaner sandbox down": "cleaner_rl.sandbox.stop_on_ray",
     "cleaner sandbox serve": "cleaner_rl.sandbox.serve",
     "cleaner sandbox up": "cleaner_rl.sandbox.start_on_ray",
-    "cleaner train": "cleaner_rl.train.train",  # with --dry-run, `cleaner_rl.train.check`
+    "cleaner train": "cleaner_rl.train.train",  # with --dry-run, `train.check`; with --preflight, `train.run_preflight`
     "cleaner verify": "cleaner_rl.replay.verify",
     "cleaner view": "cleaner_rl.view.serve",  # with --export, `cleaner_rl.view.export`
 }
@@ -57,6 +57,7 @@ BESIDE = {
     "cleaner_rl.train.part_folders",
     "cleaner_rl.train.read_recipe",
     "cleaner_rl.train.run_folder",
+    "cleaner_rl.train.run_preflight",
     "cleaner_rl.trajectory.residual_tally",
     "cleaner_rl.view.export",
     "cleaner_rl.view.page_from",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cleaner_rl.train.preflight import Finding, Preflight, Verdict
+from cleaner_rl.train import Finding, Preflight, Verdict
 from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_time
 from cleaner_rl.train.preflight.exactness import check_logprobs, check_rows, check_template, moved_tokens
 from cleaner_rl.train.preflight.page import html

@@ -12,11 +12,13 @@ from cleaner_rl.train import (
     Recipe,
     RecipeError,
     TrainingFailedError,
+    Verdict,
     as_arguments,
     check,
     part_folders,
     read_recipe,
     run_folder,
+    run_preflight,
 )
 from cleaner_rl.train import train as run
 
@@ -69,9 +71,7 @@ def _dry_run(recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
 
 
 def _preflight(recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
-    from cleaner_rl.train.preflight import Verdict, preflight
-
-    found = preflight(recipe, settings)
+    found = run_preflight(recipe, settings)
     page = Path(found.folder) / "preflight.html"
     if as_json:
         click.echo(page.with_suffix(".json").read_text(encoding="utf-8"), nl=False)

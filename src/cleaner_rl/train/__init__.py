@@ -1,9 +1,11 @@
 """Trains a model by a recipe on an unmodified verl, or with TRL.
 
-`train` runs a recipe and `check` checks it; `cleaner train` is a thin command over both. These packages do the work:
+`train` runs a recipe, `check` checks it and `run_preflight` tries two steps of it; `cleaner train` is a thin command
+over them. These packages do the work:
 
 - `recipe` describes a run as typed settings and reads it from YAML.
 - `launch` starts, resumes and ends the run: checks, cold start, stages, sandbox node, verl's process.
+- `preflight` tries a recipe on this machine and says what speaks against the whole run.
 - `verl` holds verl's configuration and the classes that run inside verl's processes.
 - `cpu` lets verl run on machines without an accelerator.
 - `trl` is the adapter to TRL, which needs no recipe.
@@ -16,17 +18,21 @@ loads no engine; the modules that verl's processes load do.
 
 from cleaner_rl.train.launch.rewind import checkpointed, set_aside
 from cleaner_rl.train.launch.start import RecipeCheck, TrainingFailedError, check, parts, train
+from cleaner_rl.train.preflight import Finding, Preflight, Verdict, run_preflight
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe, to_values
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder
 from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
 
 __all__ = [
+    "Finding",
     "Method",
+    "Preflight",
     "Recipe",
     "RecipeCheck",
     "RecipeError",
     "TrainingFailedError",
+    "Verdict",
     "as_arguments",
     "check",
     "checkpointed",
@@ -36,6 +42,7 @@ __all__ = [
     "parts",
     "read_recipe",
     "run_folder",
+    "run_preflight",
     "set_aside",
     "to_recipe",
     "to_values",

@@ -14,7 +14,6 @@ import msgspec
 
 from cleaner_rl.train.launch.cold_start import cold_start_folder, trained_model
 from cleaner_rl.train.launch.start import TrainingFailedError, sandbox, train
-from cleaner_rl.train.preflight import capacity, exactness, witness
 from cleaner_rl.train.preflight.findings import Finding, Preflight, Verdict
 from cleaner_rl.train.preflight.page import html
 from cleaner_rl.train.recipe.checks import check_template
@@ -26,11 +25,12 @@ from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import read
 
 STEPS = 2
+WITNESS = "cleaner_rl.train.preflight.witness"
 LOUD = 1e-4
 """The least learning rate: with the 1e-6 of a real run nobody could tell whether an update has reached the engine."""
 
 
-def preflight(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Preflight:
+def run_preflight(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Preflight:
     """Run two real steps of a recipe in a folder of their own, and say whether the whole run can be started here.
 
     The steps have the recipe's own batch, budget and devices. Three things differ: the learning rate is at least 1e-4,
@@ -47,12 +47,14 @@ def preflight(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Pref
 
     Example:
         ```python
-        from cleaner_rl.train.preflight import preflight
+        from cleaner_rl.train import run_preflight
 
-        found = preflight("recipes/saar-4b.yaml")
+        found = run_preflight("recipes/saar-4b.yaml")
         print(found.verdict, [each.words for each in found.findings if each.change])
         ```
     """
+    from cleaner_rl.train.preflight import witness
+
     whole = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, settings)
     tried = short(whole)
     folder = run_folder(tried)
@@ -88,11 +90,14 @@ def short(recipe: Recipe) -> Recipe:
         tasks=replace(recipe.tasks, held_out=[]),
         update=replace(recipe.update, lr=max(LOUD, recipe.update.lr), warmup_steps=0),
         run=replace(recipe.run, steps=STEPS, save_every=STEPS if recipe.run.save_every else 0, loggers=["file"]),
-        verl={**recipe.verl, "actor_rollout_ref.model.external_lib": witness.__name__},
+        verl={**recipe.verl, "actor_rollout_ref.model.external_lib": WITNESS},
     )
 
 
 def _answers(whole: Recipe, tried: Recipe, folder: Path, seen: Path) -> Iterator[Finding]:
+    # They load clients and engines' helpers, for which `cleaner train` needn't wait.
+    from cleaner_rl.train.preflight import capacity, exactness, witness
+
     store = folder / "trajectories"
     rows = [each for each in read(store, Phase.TRAINING) if each.key.run == tried.name] if store.exists() else []
     kept: list[Graded] = [each for each in rows if each.info.roc and each.info.roc["kept"]]  # type: ignore[misc]
