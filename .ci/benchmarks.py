@@ -23,7 +23,7 @@ SLIM = {
     "core": "--json --trajectories 200",
     "grading": "--json",
     "intervals": "--json --draws 50",
-    "log_edits": "--json",
+    "log_edits": "--json --set dev",
     "log_judging": "--json",
     "purify_logs": "--json --count 200 --repeats 1 --memory",
     "balance": "--json --seeds 1",

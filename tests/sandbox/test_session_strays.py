@@ -201,3 +201,42 @@ def test_finding_a_process_whose_first_thread_ended_is_an_obstacle(t2: Driver) -
     cells = Cells(t2)
     assert "process" in cells.run(GHOST + "os.close(read); os.close(write); del read, write").not_checkpointable
     cells.show(CALL_GHOST)
+
+
+def test_finding_a_cell_that_wakes_a_checkpoint_has_failed_and_later_ones_go_on(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("import os, signal, time\ncheckpoint = os.getpid()")
+    cells.show("x = 1")
+    cells.fail("os.kill(checkpoint, signal.SIGCONT)\ntime.sleep(0.2)")
+    assert cells.show("print(x)") == "1\n"
+
+
+def test_finding_a_checkpoint_that_was_killed_fails_no_later_cell(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("import os, signal\ncheckpoint = os.getpid()")
+    cells.show("x = 1")
+    cells.fail("os.kill(checkpoint, signal.SIGKILL)\n1 / 0")
+    assert [cells.show("print(x)") for _ in range(3)] == ["1\n"] * 3
+
+
+REAPS_BEFORE_IT_FORKS = """
+import os, socket, time
+for _ in range(12):
+    if os.fork() == 0:
+        os._exit(0)
+def reap(*arguments, receive=socket.recv_fds):
+    received = receive(*arguments)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+    return received
+socket.recv_fds = reap
+"""
+
+
+def test_finding_who_takes_the_number_of_a_dead_process_is_seen(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(cpu_seconds=0.5))
+    assert cells.run(REAPS_BEFORE_IT_FORKS).committed
+    assert cells.run("while True: pass").result.status is Status.TIMEOUT

@@ -213,3 +213,13 @@ def test_a_process_all_of_whose_threads_are_ending_does_not_hide() -> None:
     proc = Relay([9], ending=True)
     with pytest.raises(ProcessLookupError):
         proc.through_holder("2", proc.kernel_objects)
+
+
+def test_finding_a_process_whose_threads_end_while_they_are_read_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_self: Proc, _path: str) -> bytes:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Proc, "names", lambda _self, _path: ["2"])
+    monkeypatch.setattr(Proc, "read", gone)
+    with pytest.raises(ProcessLookupError):
+        Proc(-1).threads("2")
