@@ -71,7 +71,7 @@ def _dry_run(recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
 
 
 def _preflight(recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
-    found = run_preflight(recipe, settings)
+    found = run_preflight(recipe, settings, tell=lambda line: show(line, err=True))
     page = Path(found.folder) / "preflight.html"
     if as_json:
         click.echo(page.with_suffix(".json").read_text(encoding="utf-8"), nl=False)

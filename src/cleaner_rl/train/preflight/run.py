@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,9 @@ LOUD = 1e-4
 """The least learning rate: with the 1e-6 of a real run nobody could tell whether an update has reached the engine."""
 
 
-def run_preflight(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> Preflight:
+def run_preflight(
+    recipe: Recipe | str | Path, settings: Iterable[str] = (), *, tell: Callable[[str], None] = lambda _: None
+) -> Preflight:
     """Run two real steps of a recipe in a folder of their own, and say whether the whole run can be started here.
 
     The steps have the recipe's own batch, budget and devices. Three things differ: the learning rate is at least 1e-4,
@@ -41,6 +43,7 @@ def run_preflight(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> 
     Args:
         recipe: A recipe, or the path of its YAML file.
         settings: Overrides of a recipe file, such as "batch.prompts=64".
+        tell: Takes the lines that say how the two steps are doing.
 
     Raises:
         RecipeError: The recipe can't be run; the message says why and what to change.
@@ -65,7 +68,7 @@ def run_preflight(recipe: Recipe | str | Path, settings: Iterable[str] = ()) -> 
     longest = str(tried.budget.response_tokens)
     try:
         with _environment({witness.FOLDER: str(seen), witness.LONGEST: longest}):
-            train(tried)
+            train(tried, tell=tell)
     except TrainingFailedError as error:
         findings.append(Finding("run", Verdict.FAILED, str(error), "Read the error; it is the run's own."))
     findings += _answers(whole, tried, folder, seen)
