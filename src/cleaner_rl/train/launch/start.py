@@ -57,6 +57,8 @@ from cleaner_rl.trajectory.store import BusyError, only_writer
 SANDBOX_SECONDS = 120.0
 """How long a sandbox node may take to start."""
 FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+"""What verl prints is in its log at once, and in the order in which it was printed."""
 NEEDED = ("torch", "transformers", "ray", "transfer_queue", "verl", "math_verify")
 FLASH = "flash_attn"
 POLL_SECONDS = 0.5
@@ -330,7 +332,13 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_
     """Run a program of verl's to its end; `next_start` says what the same command would do next."""
     # Ray's sockets need a short path, and its files must not outlive the run.
     temporary = tempfile.mkdtemp(prefix="ray")
-    variables = {**os.environ, **environment(recipe), FILE_LOGGER: file_logger(folder), "RAY_TMPDIR": temporary}
+    variables = {
+        **os.environ,
+        **environment(recipe),
+        FILE_LOGGER: file_logger(folder),
+        "RAY_TMPDIR": temporary,
+        **UNBUFFERED,
+    }
     log = folder / f"verl-{_start_number(folder)}.log"
     watch.tell(f"Starting verl; its output is in {log}.")
     with log.open("wb") as output:
