@@ -74,13 +74,13 @@ def _preflight(recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
     found = run_preflight(recipe, settings, tell=lambda line: show(line, err=True))
     page = Path(found.folder) / "preflight.html"
     if as_json:
-        click.echo(page.with_suffix(".json").read_text(encoding="utf-8"), nl=False)
+        show(page.with_suffix(".json").read_text(encoding="utf-8"), nl=False)
     else:
         for each in found.findings:
-            click.echo(f"{each.name:14} {each.verdict:8} {each.words}")
+            show(f"{each.name:14} {each.verdict:8} {each.words}")
             if each.change:
-                click.echo(f"{'':23} {each.change}")
-        click.echo(f"{found.verdict}: {page}", err=True)
+                show(f"{'':23} {each.change}")
+        show(f"{found.verdict}: {page}", err=True)
     if found.verdict is Verdict.FAILED:
         raise SystemExit(1)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cleaner_rl.train.preflight.exactness import moved_tokens
 from cleaner_rl.trajectory import Floats, TokenSpan, Trajectory
 
 
@@ -33,13 +34,6 @@ def actor_logprobs(model: Path, trajectories: Iterable[Trajectory[TokenSpan]]) -
     return found
 
 
-def moved(trajectory: Trajectory[TokenSpan]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Which tokens an edit put into another context than the one they were sampled in."""
-    return np.concatenate(
-        [np.full(len(placed.span), placed.moved and placed.owner.sampled) for placed in trajectory.placed()]
-    )
-
-
 @dataclass(frozen=True)
 class Differences:
     """The largest distances from the actor's log-probs, over many trajectories."""
@@ -57,7 +51,7 @@ def differences(model: Path, trajectories: Sequence[Trajectory[TokenSpan]]) -> D
     clean = as_sampled = 0.0
     tokens = 0
     for trajectory, actor in zip(trajectories, actor_logprobs(model, trajectories), strict=True):
-        mask, shifted = trajectory.loss_mask(), moved(trajectory)
+        mask, shifted = trajectory.loss_mask(), moved_tokens(trajectory)
         clean = max(clean, float(distances(trajectory.logprobs(), actor)[mask].max()))
         if shifted.any():
             tokens += int(shifted.sum())
