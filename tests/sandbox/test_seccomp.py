@@ -137,6 +137,17 @@ def test_finding_no_run_takes_huge_pages_of_the_pool_or_pushes_its_memory_out(pr
             assert answer(program, madvise, ARCH["x86_64"], 0, 4096, usual) == ALLOW
 
 
+def test_finding_no_process_shares_its_memory_or_files_with_another() -> None:
+    """Who looks at the one would not see what the other does; only a parent that waits may lend its memory."""
+    clone = pyseccomp.resolve_syscall(pyseccomp.system_arch(), "clone")
+    program, arch, sigchld = seccomp.build(True), ARCH["x86_64"], 17
+    memory, folder, files, handlers, vfork, thread = 0x100, 0x200, 0x400, 0x800, 0x4000, 0x10000
+    for refused in (memory, folder, files, memory | files, memory | vfork | files, memory | folder | handlers):
+        assert answer(program, clone, arch, refused | sigchld, 0) == ERRNO | errno.ENOSYS
+    for usual in (0, memory | vfork, memory | folder | files | handlers | thread):
+        assert answer(program, clone, arch, usual | sigchld, 0) == ALLOW
+
+
 def test_a_foreign_architecture_is_killed() -> None:
     """32-bit calls have other numbers, so no list of numbers holds for them."""
     for program in (seccomp.build(True), seccomp.build(True, supervisor=True), seccomp.take_back(True)):

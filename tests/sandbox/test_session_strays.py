@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -138,14 +139,33 @@ def test_a_cell_may_not_reserve_memory_in_its_outputs(t2: Driver) -> None:
         assert cells.fail(f"reserve({output}, 40 << 20)").result.status is Status.OUTPUT_LIMIT
 
 
-def test_outputs_that_a_cell_keeps_are_counted_and_grow_no_more(t2: Driver) -> None:
+def test_finding_outputs_that_a_cell_keeps_hold_nothing_and_are_written_no_more(t2: Driver) -> None:
     cells = Cells(t2, limits=Limits(output_bytes=8 << 20))
     cells.show(RESERVE + "kept = []")
-    before = cells.session.held_bytes
     for _ in range(4):
-        cells.show("kept.append(os.dup(1)); reserve(1, 6 << 20)")
-    assert cells.session.held_bytes - before > 20 << 20
+        cells.show("kept.append(os.dup(1)); reserve(1, 6 << 20); os.ftruncate(1, 6 << 20)")
+    assert cells.show("print([os.fstat(each).st_blocks for each in kept])") == "[0, 0, 0, 0]\n"
     assert cells.show("print([reserve(each, 20 << 20) for each in kept])") == "[1, 1, 1, 1]\n"  # EPERM
+    cells.fail("os.pwrite(kept[0], b'x', 0)")
+
+
+MAP_OUTPUTS = """
+import mmap, os
+refused = []
+for output in (1, 2, 3):
+    os.ftruncate(output, 4096)
+    try:
+        mmap.mmap(output, 4096)
+    except OSError as error:
+        refused.append(type(error).__name__)
+    os.ftruncate(output, 0)
+refused
+"""
+
+
+def test_finding_no_output_of_a_cell_can_be_mapped(t2: Driver) -> None:
+    """Pages of a mapping can be given back and stay in the file, where nobody counts them."""
+    assert Cells(t2).show(MAP_OUTPUTS) == "['PermissionError', 'PermissionError', 'PermissionError']\n"
 
 
 def test_a_cell_may_not_keep_its_outputs_from_being_sealed(t2: Driver) -> None:
@@ -217,6 +237,78 @@ def test_finding_a_checkpoint_that_was_killed_fails_no_later_cell(t2: Driver) ->
     cells.show("x = 1")
     cells.fail("os.kill(checkpoint, signal.SIGKILL)\n1 / 0")
     assert [cells.show("print(x)") for _ in range(3)] == ["1\n"] * 3
+
+
+def test_finding_memory_that_is_taken_between_cells_is_counted(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(memory_mb=256))
+    late = "time.sleep(0.5)\n    kept.append(b'x' * (150 << 20))\n    time.sleep(600)"
+    cells.show(f"import threading, time\nkept = []\ndef late():\n    {late}")
+    before = cells.session.held_bytes
+    cells.show("threading.Thread(target=late, daemon=True).start()")
+    deadline = time.monotonic() + 60
+    while cells.session.held_bytes < before + (100 << 20):
+        assert time.monotonic() < deadline
+        cells.driver.wait(asyncio.sleep(0.1))
+
+
+ON_ITS_WAY_BACK = """
+import ctypes, fcntl, mmap, os, signal, sys
+file = open("file", "wb+")
+file.write(bytes(4096))
+file.flush()
+kept, pid = [], os.getpid()
+def close(descriptor, real=os.close):
+    real(descriptor)
+    if os.getpid() == pid and sys._getframe(1).f_code.co_name == "serve":
+        {work}
+os.close = close
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param("kept.append(mmap.mmap(file.fileno(), 4096))", id="a mapping"),
+        pytest.param("kept.append(os.dup(file.fileno()))", id="a file"),
+        pytest.param("file.seek(7)", id="an offset"),
+        pytest.param("os.chdir('/')", id="a folder"),
+        pytest.param("fcntl.lockf(file, fcntl.LOCK_EX)", id="a lock"),
+        pytest.param("ctypes.CDLL(None).timer_create(0, None, ctypes.byref(ctypes.c_void_p()))", id="a timer"),
+        pytest.param("signal.pthread_sigmask(signal.SIG_SETMASK, [])", id="signals"),
+    ],
+)
+def test_finding_a_checkpoint_that_changes_on_its_way_back_to_waiting_is_broken(t2: Driver, work: str) -> None:
+    cells = Cells(t2)
+    cells.show("x = 1")
+    assert cells.run(ON_ITS_WAY_BACK.format(work=work)).committed
+    assert cells.run("1").result.explanation == "An earlier cell broke the session's interpreter, and is undone."
+    assert cells.show("print(x)") == "1\n"
+
+
+SWAPS_SHARED_FOR_NEW = """
+import mmap, os, socket
+def area():
+    area = mmap.mmap(-1, 30 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, len(area), 4096):
+        area[at] = 1
+    return area
+kept = [area()]
+def swap(*arguments, receive=socket.recv_fds):
+    received = receive(*arguments)
+    kept[:] = []  # the checkpoint before this one still has it
+    kept.append(area())
+    return received
+socket.recv_fds = swap
+"""
+
+
+def test_finding_memory_that_a_checkpoint_takes_before_it_forks_is_counted(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(memory_mb=256))
+    cells.show(SWAPS_SHARED_FOR_NEW)
+    before = cells.session.held_bytes
+    for _ in range(4):
+        cells.run("1")
+    assert cells.session.held_bytes > before + (80 << 20)
 
 
 REAPS_BEFORE_IT_FORKS = """

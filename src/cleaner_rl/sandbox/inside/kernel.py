@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -35,10 +36,12 @@ PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+PR_SET_THP_DISABLE = 41
 SECCOMP_MODE_FILTER = 2
 
 FALLOC_FL_KEEP_SIZE = 1
 FALLOC_FL_PUNCH_HOLE = 2
+LONGEST_FILE = ctypes.c_long((1 << 63) - (1 << 21))
 
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(platform.machine(), -1)
 RT_SIGPROCMASK = {"x86_64": 14, "aarch64": 135}.get(platform.machine(), -1)
@@ -141,11 +144,14 @@ def drop_capabilities() -> None:
     _check(_libc.capset(header, ctypes.c_char_p(bytes(24))), "capset")
 
 
-def punch(descriptor: int, size: int) -> None:
-    """Free the memory of a file in memory, sealed or not, whoever has it open or mapped. Its size stays."""
-    if size:
-        mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
-        _check(_libc.fallocate(descriptor, mode, ctypes.c_long(0), ctypes.c_long(size)), "fallocate")
+def empty_for_good(descriptor: int) -> None:
+    """Free the memory of a file in memory, whoever has it open; nobody writes to it again. Its size stays."""
+    import fcntl  # which Windows lacks
+
+    mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+    with contextlib.suppress(PermissionError):  # where no filter keeps a program from sealing its outputs itself
+        _check(_libc.fallocate(descriptor, mode, ctypes.c_long(0), LONGEST_FILE), "fallocate")
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
 
 
 def close_from(first: int) -> None:

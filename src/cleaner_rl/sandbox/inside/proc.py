@@ -78,6 +78,10 @@ class Proc:
     def _open(self, path: str, flags: int) -> int:
         return os.open(path, flags, dir_fd=self._folder)
 
+    def write_only(self, descriptor: int) -> int:
+        """Another descriptor of a file that we have open, by which it can only be written."""
+        return self._open(f"self/fd/{descriptor}", os.O_WRONLY | os.O_CLOEXEC)
+
     def names(self, path: str) -> list[str]:
         """What is in a folder."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._folder)
@@ -197,6 +201,11 @@ class Proc:
     def ran(self, pid: str) -> int:
         """Nanoseconds that the first thread of a process ran."""
         return int(self.read(f"{pid}/schedstat").split()[0])
+
+    def faults(self, pid: str) -> int:
+        """Page faults of a process so far: without one it gets no page, whichever call asks for it."""
+        fields = self.stat(pid)
+        return int(fields[7]) + int(fields[9])
 
     def status_bytes(self, pid: str, *names: bytes) -> int:
         """Bytes that `status` tells of a process under these names, together; none of one that has ended."""

@@ -17,10 +17,10 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import run, state, wire
+from cleaner_rl.sandbox.inside import kernel, run, state, wire
 from cleaner_rl.sandbox.inside.layers import MOST, Layers
 from cleaner_rl.sandbox.inside.proc import ENDLESS, Opened, ended
 from cleaner_rl.sandbox.inside.slot import FILES, LOOK_EVERY, SEALABLE, Slot, flooded, open_folder
@@ -30,6 +30,7 @@ from cleaner_rl.sandbox.inside.states import (
     BrokenStateError,
     Check,
     State,
+    Taken,
     channel,
     drained,
     hear,
@@ -102,6 +103,8 @@ class SessionSlot(Slot):
     def serve(self) -> NoReturn:
         """Start the first state, then run cells and go back as the node asks."""
         settings = self._settings
+        # A fork copies what is written since page by page anyway, and `Taken` counts pages by faults.
+        kernel.prctl(kernel.PR_SET_THP_DISABLE, 1)
         self._limit_for_good()
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc)
@@ -149,9 +152,8 @@ class SessionSlot(Slot):
         while not waits(self._proc, first.pid) and not self._proc.dead(str(first.pid)):
             time.sleep(MOMENT)
         self._settle(first)
-        first.resident, first.descriptors = self._noted(first.pid)
         self._states.append(first)
-        first.folder = self._settings["work"]
+        self._look_at(first)
         self._weigh()
 
     def _wait_idle(self) -> None:
@@ -159,11 +161,16 @@ class SessionSlot(Slot):
         of a cell. Above them all of it is killed: the next cell will find it so."""
         tree = self._tree(keep=self._states[:-1])
         tree.begin()
+        told = tree.look()[1]
         while not select.select([self._control], [], [], IDLE_LOOK)[0]:
             self._drop_woken(self._states[:-1])
+            _, held, _ = tree.look()
             if self._exceeds(tree):
                 self._end_current()
-                select.select([self._control], [], [])
+            elif held > told + UNSURE:
+                self._weigh()
+                self._control.send(wire.HELD.pack(wire.KIND_HELD, self._held))
+                told = held
 
     def _end_current(self) -> None:
         """Kill the current state with all that it left: the next cell will find it so."""
@@ -193,6 +200,8 @@ class SessionSlot(Slot):
         """Run one cell, tell the node how it ended, then keep it or undo it."""
         code, echo, stdin, put = wire.unpack(self._requests)
         files = [os.memfd_create(name, SEALABLE) for name in FILES]
+        # What can't be read can't be mapped: emptied and sealed by the node, outputs that a cell keeps hold nothing.
+        given = [files[0], *map(self._proc.write_only, files[1:])]
         run.give_stdin(files[0], stdin)  # here, because a state has the session's limit on the size of a file
         request = (code, echo, bool(stdin), put)
         current = self._states[-1]
@@ -202,10 +211,13 @@ class SessionSlot(Slot):
             self._tree(self._states[:-1]), lambda tree, elapsed: self._judge(tree, limits, files, elapsed)[0]
         )
         try:
-            new = self._start(current, in_place, request, files, beginning)
+            new = self._start(current, in_place, request, given, beginning)
         except (BrokenStateError, OSError):
-            self._not_begun(current, beginning, files)
+            self._not_begun(current, in_place, beginning, files)
             return
+        finally:
+            for descriptor in given[1:]:
+                os.close(descriptor)
         frozen = self._states[:-1] if in_place else self._states
         reason, ended, used = self._watch_cell(new, limits, files, beginning, frozen)
         seal(files[1:])
@@ -228,16 +240,17 @@ class SessionSlot(Slot):
             self._go_back(current.number)
         self._tell_status(committed)
 
-    def _not_begun(self, current: State, beginning: Beginning, files: list[int]) -> None:
+    def _not_begun(self, current: State, in_place: bool, beginning: Beginning, files: list[int]) -> None:
         """Tell the node of a cell whose code never ran.
 
         The state was waiting when its last cell ended, so this is what that cell, or one before, did to it. Only time
-        passes on a busy machine, too, so a cell that has none left for itself is undone alone.
+        passes on a busy machine, too, so a cell that has none left for itself is undone alone; but one that was sent to
+        the state itself may run yet.
         """
         late = beginning.reason in (wire.WALL, wire.STARVED)
         reason = beginning.reason if late else wire.BROKEN
         self._tell_done(reason, signal.SIGKILL, (beginning.used(), beginning.elapsed, 0), files, fetch=0)
-        self._go_back(current.number if late else current.number - 1)
+        self._go_back(current.number if late and not in_place else current.number - 1)
         self._tell_status(committed=False)
 
     def _start(
@@ -261,30 +274,32 @@ class SessionSlot(Slot):
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
         stop(self._proc, current, within_limits)
-        self._require_unchanged(current)
+        self._require_unchanged(current, pid)
         if not self._is_apart(str(pid), left=moved is not None):
             raise BrokenStateError
         new = State(pid, ours, current.number)
-        self._limit_processes(new, self._states)
-        beginning.forked(self._tree(self._states))
-        new.command(run, files, within_limits)
-        hear(ours, state.STARTED, within_limits)
+        try:
+            self._limit_processes(new, self._states)
+            beginning.forked(self._tree(self._states))
+            new.command(run, files, within_limits)
+            hear(ours, state.STARTED, within_limits)
+        except BaseException:
+            new.close()
+            raise
         return new
 
-    def _require_unchanged(self, checkpoint: State) -> None:
-        """Raise `BrokenStateError` if a checkpoint has opened files on its way back to waiting; count what it took."""
-        resident, descriptors = self._noted(checkpoint.pid)
-        if descriptors != checkpoint.descriptors:
-            raise BrokenStateError
-        grown = max(0, resident - checkpoint.resident)
-        self._grown += grown
-        self._made[checkpoint] = self._made.get(checkpoint, 0) + grown
-        checkpoint.resident = max(resident, checkpoint.resident)
+    def _require_unchanged(self, checkpoint: State, fork: int) -> None:
+        """Raise `BrokenStateError` if a checkpoint isn't what it was when its cell ended; count what it took since.
 
-    def _noted(self, pid: int) -> tuple[int, int]:
-        """Bytes that a process holds, shared ones included, and the number of its descriptors."""
-        held = Tree(self._proc, time.monotonic(), only=pid).look()[1]
-        return held, len(self._proc.names(f"{pid}/fd"))
+        It was told to fork, by code that cells can change, so it has run once more between that look and its stop.
+        """
+        before = checkpoint.folder, checkpoint.opened, checkpoint.taken
+        self._look_at(checkpoint, {str(fork)})
+        if checkpoint.obstacles or (checkpoint.folder, checkpoint.opened) != before[:2]:
+            raise BrokenStateError
+        taken = checkpoint.taken.since(before[2])
+        self._grown += taken
+        self._made[checkpoint] = self._made.get(checkpoint, 0) + taken
 
     def _is_apart(self, pid: str, left: bool) -> bool:
         """Whether a fork is alone and, where it has to have `left` the files of its checkpoint, has done so.
@@ -299,11 +314,10 @@ class SessionSlot(Slot):
                 if time.monotonic() > deadline:  # states that were dropped just now have ended by then
                     return False
                 time.sleep(MOMENT)
-            if not left:
-                return True
             maps = self._proc.maps(pid)
-            shares = maps is None or shared_mapping(maps, self._read_only)
-            return not shares and not self._proc.mounts(pid) & self._files.frozen
+            if maps is None or shared_mapping(maps, self._read_only):
+                return False
+            return not left or not self._proc.mounts(pid) & self._files.frozen
         except OSError:
             return False
 
@@ -408,7 +422,6 @@ class SessionSlot(Slot):
         new.obstacles = UNKNOWN
         with contextlib.suppress(OSError):  # dead already, or it changes while we look
             self._look_at(new)
-            new.resident, new.descriptors = self._noted(new.pid)
         self._count(new)
         # The first state stays, to begin anew from; of the others the latest ones.
         while len(self._states) > self._settings["checkpoints"] + 2:
@@ -424,12 +437,16 @@ class SessionSlot(Slot):
         """Drop the oldest kept states until all hold no more than that; the first and the current one stay."""
         self._weigh()
         while self._held > most and len(self._states) > 2:
-            pidfd = os.dup(self._states[1].pidfd)
-            self._drop(1)
-            select.select([pidfd], [], [], STRAY_SECONDS)  # its memory is free when it has ended
-            os.close(pidfd)
+            self._drop_whole(1)
             self._weigh()
         self._reap()
+
+    def _drop_whole(self, index: int) -> None:
+        """Drop a state, and wait until its memory is free, which it is when it has ended."""
+        pidfd = os.dup(self._states[index].pidfd)
+        self._drop(index)
+        select.select([pidfd], [], [], STRAY_SECONDS)
+        os.close(pidfd)
 
     def _go_back(self, number: int) -> None:
         """Stand at the latest state that isn't later than `number` and still does what it is told."""
@@ -450,6 +467,9 @@ class SessionSlot(Slot):
 
     def _return_to(self, current: State) -> None:
         """Undo what was done after a state was frozen."""
+        if current.frozen and not stands_still(self._proc, current):
+            raise BrokenStateError
+        current.frozen = False
         self._kill_strays()
         self._files.cut(current.depth)
         if current.shared and self._files.dirty:
@@ -531,18 +551,28 @@ class SessionSlot(Slot):
         if held >= ENDLESS:
             # A process that hides holds nobody knows what. Above all limits is a verdict and no figure to add up.
             self._end_current()
+            self._drop_endless()
             held = self._held_by_states()
         self._weighed, self._grown, self._shrunk = held, 0, 0
 
-    def _held_by_states(self) -> int:
-        everything = self._tree([])
-        everything.count_objects()
-        return everything.held_exactly() + self._proc.memory_files(everything.pids())
+    def _drop_endless(self) -> None:
+        """Drop the kept states that hold nobody knows what; the first one has run no cell."""
+        for each in self._states[1:-1]:
+            if self._held_by(Tree(self._proc, time.monotonic(), only=each.pid)) >= ENDLESS:
+                self._drop_whole(self._states.index(each))
 
-    def _look_at(self, new: State) -> None:
-        """Note the folder and open files of a state that waits, and what a fork of it would lose.
+    def _held_by_states(self) -> int:
+        return self._held_by(self._tree([]))
+
+    def _held_by(self, tree: Tree) -> int:
+        tree.count_objects()
+        return tree.held_exactly() + self._proc.memory_files(tree.pids())
+
+    def _look_at(self, new: State, beside: Set[str] = frozenset()) -> None:
+        """Note the folder and open files of a state that waits, what a fork of it would lose, and what it has taken.
 
         It changes none of them while it waits; only one that can't be forked may, and its open files aren't asked for.
+        `beside`: processes that aren't its own.
         """
         pid = str(new.pid)
         new.opened, found = self._proc.opened(pid, HARNESS_FDS, self._box)
@@ -558,17 +588,21 @@ class SessionSlot(Slot):
             found.add("signal")
         if len(self._proc.names(f"{pid}/task")) > 1:
             found.add("thread")
-        if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
+        if any(other not in beside and not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
         maps = self._proc.maps(pid)
         if maps is None or shared_mapping(maps, self._read_only):
             found.add("shared mapping")
+        new.taken = self._taken(pid, maps or b"")
         if self._proc.has_timers(pid):
             found.add("timer")
         # A fork has the same `flock`, which a cell could give up, and lacks all other locks.
         if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each}") for each in self._proc.names(f"{pid}/fd")):
             found.add("lock")
         new.obstacles = sum(1 << wire.OBSTACLES.index(name) for name in found)
+
+    def _taken(self, pid: str, maps: bytes) -> Taken:
+        return Taken(self._proc.faults(pid), self._proc.status_bytes(pid, PAGE_TABLES), maps.count(b"\n"))
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):

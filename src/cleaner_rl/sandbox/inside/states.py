@@ -13,11 +13,12 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from cleaner_rl.sandbox.inside import state, wire
-from cleaner_rl.sandbox.inside.proc import Opened, Proc
+from cleaner_rl.sandbox.inside.proc import MAPPING, Opened, Proc
 from cleaner_rl.sandbox.inside.slot import LOOK_EVERY
+from cleaner_rl.sandbox.inside.watch import PAGE
 
 MOMENT = 0.0001
 STOPPED = b"T"
@@ -30,6 +31,21 @@ RECVMSG = {"x86_64": b"47", "aarch64": b"212"}[platform.machine()]
 
 class BrokenStateError(Exception):
     """A state is dead, or doesn't do what it is told."""
+
+
+class Taken(NamedTuple):
+    """What tells how much memory a process has taken, whoever shares it and whatever it has given back since."""
+
+    faults: int = 0
+    """How often it was given a page, or found one that it shares."""
+    page_tables: int = 0
+    """Bytes, all its own."""
+    mappings: int = 0
+
+    def since(self, before: Taken) -> int:
+        """At most so many bytes more than `before`."""
+        own = self.page_tables - before.page_tables + (self.mappings - before.mappings) * MAPPING
+        return (self.faults - before.faults) * PAGE + max(0, own)
 
 
 class State:
@@ -49,12 +65,12 @@ class State:
         self.folder = ""
         self.opened: Opened = []
         self.obstacles = 0
+        self.frozen = False
+        """Whether it was stopped, as a checkpoint."""
         self.ran = 0
         """Nanoseconds that it had run when it was stopped."""
-        self.resident = 0
-        """Bytes that it held when it was last looked at."""
-        self.descriptors = 0
-        """How many it had open then."""
+        self.taken = Taken()
+        """What it had when it was last looked at."""
 
     def command(self, message: tuple[Any, ...], files: list[int], within_limits: Check) -> None:
         """Tell it what to do, whatever was done to it before."""
@@ -137,7 +153,7 @@ def stop(proc: Proc, checkpoint: State, within_limits: Check) -> None:
         if time.monotonic() > deadline:
             raise BrokenStateError
         time.sleep(MOMENT)
-    checkpoint.ran = proc.ran(str(checkpoint.pid))
+    checkpoint.ran, checkpoint.frozen = proc.ran(str(checkpoint.pid)), True
 
 
 def stands_still(proc: Proc, checkpoint: State) -> bool:

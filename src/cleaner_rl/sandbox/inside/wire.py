@@ -28,6 +28,8 @@ SHED = struct.Struct("=BQ")
 STATUS = struct.Struct("=BIBQH")
 """Session to node, after each of these and a start: kind, checkpoint that it stands at, whether the cell was committed,
 bytes held, what keeps the state from being forked (bits of `OBSTACLES`)."""
+HELD = struct.Struct("=BQ")
+"""Session to node, between cells, if what a state left running has taken much: kind, bytes held."""
 OBSTACLES = (
     "thread",
     "process",
@@ -44,7 +46,7 @@ OBSTACLES = (
 )
 
 ON_SUCCESS, ALWAYS, NEVER = range(3)
-KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED = range(1, 9)
+KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED, KIND_HELD = range(1, 10)
 
 # Why a slot ended a run.
 EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)

@@ -53,7 +53,8 @@ UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect", "sendto")
 SIGNAL_CALLS = ("kill", "tgkill", "rt_sigqueueinfo")
 """Those on the list that name another process to signal, all of them first."""
 
-CLONE_FILES, CLONE_PARENT, CLONE_THREAD = 0x00000400, 0x00008000, 0x00010000
+CLONE_VM, CLONE_FS, CLONE_FILES = 0x00000100, 0x00000200, 0x00000400
+CLONE_VFORK, CLONE_PARENT, CLONE_THREAD = 0x00004000, 0x00008000, 0x00010000
 CLONE_NAMESPACES = 0x7E020000
 CLOSE_RANGE_UNSHARE = 2
 MAP_SHARED = 0x01
@@ -119,12 +120,16 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
         program.add_rule(allow, "socket", argument(0, equal, socket.AF_UNIX))
     else:
         program.add_rule(allow, "sendto", argument(4, equal, 0))  # to the other end of a pair, and to no address
-    # A thread has its process's open files: those of another table nobody would see. And a process is its parent's
-    # child: what it used would count for nobody otherwise.
+    # A thread has its process's open files: those of another table nobody would see. A process is its parent's child:
+    # what it used would count for nobody otherwise. And it has memory, files and folder of its own, or who looks at it
+    # alone would not see who else changes them; only one that its parent waits for has the parent's memory.
     flags = CLONE_NAMESPACES | CLONE_PARENT | CLONE_THREAD
+    shared = CLONE_VM | CLONE_FS | CLONE_FILES
     program.add_rule(allow, "clone", argument(0, masked, flags | CLONE_FILES, CLONE_THREAD | CLONE_FILES))
     if processes or supervisor:
-        program.add_rule(allow, "clone", argument(0, masked, flags, 0))
+        program.add_rule(allow, "clone", argument(0, masked, flags | shared, 0))
+        vfork = CLONE_VM | CLONE_VFORK
+        program.add_rule(allow, "clone", argument(0, masked, flags | shared | CLONE_VFORK, vfork))
     else:
         _refuse_processes(program)
     program.add_rule(allow, "close_range", argument(2, masked, CLOSE_RANGE_UNSHARE, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cleaner_rl.sandbox.inside import wire
@@ -32,6 +33,8 @@ class SessionLink(Slot):
     """One session's supervisor, seen from the node."""
 
     _status: asyncio.Future[SessionStatus] | None = None
+    grew: Callable[[int], None] = staticmethod(lambda _: None)
+    """Called with the bytes that the session holds if they have become many more between cells."""
 
     async def first(self) -> SessionStatus:
         """Wait for the first state."""
@@ -86,3 +89,5 @@ class SessionLink(Slot):
         # A cell may end just when its caller leaves: then its end comes here, too, and is nobody's.
         if message[0] == wire.KIND_STATUS and self._status is not None and not self._status.done():
             self._status.set_result(SessionStatus._make(wire.STATUS.unpack(message)))
+        elif message[0] == wire.KIND_HELD:
+            self.grew(wire.HELD.unpack(message)[1])

@@ -8,7 +8,6 @@ same again, the rollback is declined and the session is lost, because nobody cou
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 import uuid
@@ -89,6 +88,7 @@ class Session:
         self.owner = owner
         """Name of the tenant that it was opened for."""
         self._link = link
+        link.grew = self._grew
         self._request = request
         self._terms = terms
         self._status = status
@@ -223,6 +223,9 @@ class Session:
             self._committed.clear()
             self._closed(self, why)
 
+    def _grew(self, held: int) -> None:
+        self._status = self._status._replace(held_bytes=held)
+
     def supervisor_died(self) -> None:
         """Note that its process is gone."""
         self.end("its supervisor died")
@@ -257,8 +260,7 @@ class Session:
             raise
         finally:
             for output in files[:3]:
-                # The program may have kept it, or a page of it that nobody counts.
-                kernel.punch(output, os.fstat(output).st_size)
+                kernel.empty_for_good(output)  # the program may have kept it, and nobody counts what is in it
             close_all(files)
         self.used = time.monotonic()
         self._broken = run_exit.reason == wire.BROKEN

@@ -174,7 +174,7 @@ class Slot:
         elif message[0] == wire.KIND_DISK:
             if self._resized is not None and not self._resized.done():
                 self._resized.set_result(None)
-        elif self._running is not None and not self._running.done():
+        elif message[0] == wire.KIND_DONE and self._running is not None and not self._running.done():
             self._running.set_result((RunExit._make(wire.DONE.unpack(message)), descriptors))
         else:
             close_all(descriptors)
