@@ -10,7 +10,17 @@ from cleaner_rl.resample import PlainConfig, RefillReason, RocConfig, advantages
 from cleaner_rl.train import Method
 from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.recipe.load import to_recipe
-from cleaner_rl.train.rows import Exclusion, Graded, LogprobSource, OverlongPenalty, RowConfig, group_rows, to_row
+from cleaner_rl.train.rows import (
+    Exclusion,
+    Graded,
+    LogprobSource,
+    OverlongPenalty,
+    RowConfig,
+    View,
+    Views,
+    group_rows,
+    to_row,
+)
 from cleaner_rl.train.verl.packing import pack, unpack
 from cleaner_rl.trajectory import Key, RepairMode, Scores, StopReason
 from tests.builders import FAULT, answered, failed, observed, trajectory, worked
@@ -138,6 +148,50 @@ def test_mask_leaves_failed_turns_out_of_the_loss_only_where_the_advantage_is_po
     assert usual.rows[0].loss_mask[:length].any()
     assert [row.response_ids.tolist() for row in masked.rows] == [row.response_ids.tolist() for row in usual.rows]
     assert [row.advantage for row in masked.rows] == [row.advantage for row in usual.rows]
+
+
+@pytest.mark.parametrize(("views", "weight"), [(Views.SHARED, 0.5), (Views.FULL, 1.0)])
+def test_a_repaired_right_rollout_gives_both_views_and_counts_once(views: Views, weight: float) -> None:
+    sampled = graded(failed(), worked(), answered())
+    rollouts = group(rescored(collapsed()), graded(answered(), reward=-1.0))
+    usual, made = group_rows(rollouts, RowConfig()), group_rows(rollouts, RowConfig(views=views))
+
+    clean, recovery, wrong = made.rows
+    assert [row.view for row in made.rows] == [View.CLEAN, View.RECOVERY, View.CLEAN]
+    assert [row.weight for row in made.rows] == [weight, weight, 1.0]
+    assert made.selection == usual.selection
+    assert [clean.advantage, recovery.advantage, wrong.advantage] == [usual.rows[0].advantage] * 2 + [
+        usual.rows[1].advantage
+    ]
+    assert clean.response_ids.tolist() == usual.rows[0].response_ids.tolist()
+    first, length = len(sampled.prompt), len(sampled.turns[0])
+    assert recovery.response_ids.tolist() == sampled.ids()[first:].tolist()
+    assert recovery.logprobs.tolist() == sampled.logprobs()[first:].tolist()
+    assert recovery.logprob_source is LogprobSource.SAMPLED
+    assert not recovery.loss_mask[:length].any()
+    assert recovery.loss_mask[length:].tolist() == sampled.loss_mask()[first + length :].tolist()
+
+
+def test_one_view_is_drawn_for_each_rollout_by_seed() -> None:
+    rollouts = group(*[rescored(collapsed())] * 40, graded(answered(), reward=-1.0))
+    drawn = [
+        [row.view for row in group_rows(rollouts, RowConfig(views=Views.ONE, seed=seed)).rows] for seed in (1, 1, 2)
+    ]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[0]) == len(rollouts)
+    assert 8 < drawn[0].count(View.RECOVERY) < 32
+    assert all(row.weight == 1.0 for row in group_rows(rollouts, RowConfig(views=Views.ONE)).rows)
+
+
+@pytest.mark.parametrize("views", list(Views))
+def test_nothing_but_repaired_rollouts_with_a_positive_advantage_has_a_second_view(views: Views) -> None:
+    wrong = replace(rescored(collapsed()), reward=-1.0, success=False)
+    rollouts = group(graded(failed(), worked(), answered()), wrong)
+    usual, made = group_rows(rollouts, RowConfig()), group_rows(rollouts, RowConfig(views=views))
+
+    assert [(row.view, row.weight) for row in made.rows] == [(View.CLEAN, 1.0)] * 2
+    assert [row.loss_mask.tolist() for row in made.rows] == [row.loss_mask.tolist() for row in usual.rows]
 
 
 def test_a_rollout_of_nothing_but_failures_counts_in_its_group_though_nothing_of_it_is_in_the_loss() -> None:

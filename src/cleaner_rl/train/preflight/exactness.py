@@ -14,7 +14,7 @@ from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
-from cleaner_rl.train.rows.groups import compared_row
+from cleaner_rl.train.rows.groups import compared_rows
 
 BOUND = {Dtype.FLOAT32: 1e-3, Dtype.BFLOAT16: 0.3, Dtype.FLOAT16: 0.05}
 """The 99th percentile of the difference between a token's log-prob in the rollout and in the actor, at most."""
@@ -75,7 +75,7 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
 def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
     assert trajectory.info.roc is not None
-    row = compared_row(trajectory, cast("float", trajectory.info.roc["advantage"]), recipe.row_config())
+    (row,) = compared_rows(trajectory, cast("float", trajectory.info.roc["advantage"]), recipe.row_config())
     ids = (*row.prompt_ids.tolist(), *row.response_ids.tolist())
     return ids, tuple(row.loss_mask.astype(int).tolist())
 

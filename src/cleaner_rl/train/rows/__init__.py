@@ -3,6 +3,7 @@
 - `row`: one trajectory as a row of ids, loss mask and log-probs, or why it gives none.
 - `groups`: the rows of a group, with their advantages; faults are in no statistic.
 - `failed_turns`: the tokens of failed turns, which the method `mask` leaves out of the loss.
+- `views`: the clean and the recovery view of a repaired rollout.
 - `overlong`: DAPO's soft penalty on the reward of an overlong response.
 
 An adapter for a trainer (`train.verl`, `train.trl`) gives the trainer these rows and nothing else.
@@ -12,7 +13,8 @@ An adapter for a trainer (`train.verl`, `train.trl`) gives the trainer these row
 from cleaner_rl.train.rows.failed_turns import failed_tokens
 from cleaner_rl.train.rows.groups import RowConfig, RowGroup, group_rows
 from cleaner_rl.train.rows.overlong import OverlongPenalty
-from cleaner_rl.train.rows.row import Exclusion, Graded, LogprobSource, TrainRow, exclusion, to_row
+from cleaner_rl.train.rows.row import Exclusion, Graded, LogprobSource, TrainRow, View, exclusion, to_row
+from cleaner_rl.train.rows.views import Views, recovery_view
 
 __all__ = [
     "Exclusion",
@@ -22,8 +24,11 @@ __all__ = [
     "RowConfig",
     "RowGroup",
     "TrainRow",
+    "View",
+    "Views",
     "exclusion",
     "failed_tokens",
     "group_rows",
+    "recovery_view",
     "to_row",
 ]

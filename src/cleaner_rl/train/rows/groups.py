@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from cleaner_rl.resample import PlainConfig, RocConfig, Selection, group_of, select
 from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.rows.failed_turns import failed_tokens
-from cleaner_rl.train.rows.row import Exclusion, Graded, TrainRow, exclusion, to_row
+from cleaner_rl.train.rows.row import Exclusion, Graded, TrainRow, View, exclusion, to_row
+from cleaner_rl.train.rows.views import Views, draws_recovery, recovery_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class RowConfig:
     worse than its group keeps its failed turns in the loss, because there they are suppressed."""
     logprobs: GraftLogprobs = GraftLogprobs.RESCORED
     """Which log-prob a token has that an edit moved."""
+    views: Views = Views.CLEAN
+    """Which views of a repaired rollout become rows, if its advantage is positive."""
     dynamic_sampling: bool = False
     """Return zero-variance groups, which have no gradient."""
 
@@ -78,15 +81,30 @@ def group_rows(trajectories: Sequence[Graded], config: RowConfig) -> RowGroup:
     )
     selection = select(group, config.group, config.seed, dynamic_sampling=config.dynamic_sampling)
     kept = zip(selection.kept, selection.advantages, strict=True)
-    rows = tuple([compared_row(trajectories[index], advantage, config) for index, advantage in kept])
-    return RowGroup(rows, selection, excluded)
+    rows = [row for index, advantage in kept for row in compared_rows(trajectories[index], advantage, config)]
+    return RowGroup(tuple(rows), selection, excluded)
 
 
-def compared_row(trajectory: Graded, advantage: float, config: RowConfig) -> TrainRow:
-    """Return the row of a rollout that has been compared with its group."""
+def compared_rows(trajectory: Graded, advantage: float, config: RowConfig) -> list[TrainRow]:
+    """Return the rows of a rollout that has been compared with its group: one, or one for each of its two views.
+
+    A rollout that is worse than its group has its clean view alone: there is nothing in it to imitate.
+    """
+    clean = _row(trajectory, advantage, config, config.mask_failed)
+    raw = recovery_view(trajectory) if config.views is not Views.CLEAN and advantage > 0 else None
+    if raw is None:
+        return [clean]
+    recovery = replace(_row(raw, advantage, config, mask_failed=True), view=View.RECOVERY)
+    if config.views is Views.ONE:
+        return [recovery if draws_recovery(config.seed, trajectory.key) else clean]
+    weight = 0.5 if config.views is Views.SHARED else 1.0
+    return [replace(row, weight=weight) for row in (clean, recovery)]
+
+
+def _row(trajectory: Graded, advantage: float, config: RowConfig, mask_failed: bool) -> TrainRow:
     row = to_row(trajectory, config.logprobs)
     assert row is not None
     mask = row.loss_mask
-    if config.mask_failed and advantage > 0:
+    if mask_failed and advantage > 0:
         mask = mask & ~failed_tokens(trajectory)[len(trajectory.prompt) :]
     return replace(row, advantage=advantage, loss_mask=mask)

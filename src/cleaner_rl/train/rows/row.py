@@ -28,6 +28,15 @@ class LogprobSource(StrEnum):
     """An edit moved some tokens: these have their log-prob in the repaired context, all others as sampled."""
 
 
+class View(StrEnum):
+    """Says which view of a rollout a row shows; see `views`."""
+
+    CLEAN = "clean"
+    """The rollout as it was purified."""
+    RECOVERY = "recovery"
+    """The rollout as it was sampled, with its failed turns out of the loss."""
+
+
 class Exclusion(StrEnum):
     """Says why a rollout gives no row."""
 
@@ -59,6 +68,7 @@ class TrainRow:
     weight: float = 1.0
     """Weight of each of its tokens in the loss, numerator and denominator. A rollout counts once in its group's mean
     and deviation, however many rows it gives."""
+    view: View = View.CLEAN
 
 
 def to_row(trajectory: Graded, logprobs: GraftLogprobs = GraftLogprobs.RESCORED) -> TrainRow | None:

@@ -1,0 +1,55 @@
+"""The two ways to learn from a right rollout whose failed calls were repaired in hindsight.
+
+The *clean view* is the repaired trajectory: it teaches the right call at once. The *recovery view* is the rollout as it
+was sampled, with its failed turns in the context and out of the loss: it teaches to recover. Neither needs sampling.
+
+The recovery view is on-policy: every token has the log-prob at which it was sampled. The clean view is not. The
+correction and all later tokens were sampled in another context, and re-scoring sets their ratio to one: it is
+advantage-weighted imitation of the model's own verified correction.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from cleaner_rl.tools import derive_seed
+from cleaner_rl.trajectory import Key, RepairMode, TokenSpan, Trajectory, undo
+
+
+class Views(StrEnum):
+    """Which views of a repaired rollout become rows, if its advantage is positive."""
+
+    CLEAN = "clean"
+    """The clean view alone."""
+    SHARED = "shared"
+    """Both views, each with half of the rollout's weight."""
+    FULL = "full"
+    """Both views, each with the weight of a rollout."""
+    ONE = "one"
+    """One of the two, drawn by seed. Every rollout then gives one row, which some trainers need."""
+
+
+def recovery_view(trajectory: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:
+    """Return the rollout as it was sampled; None if it was not repaired in hindsight.
+
+    Examples:
+        >>> from cleaner_rl.train.rows import recovery_view
+        >>> from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, Trajectory, Turn, token_span
+        >>> failed, worked = Turn(token_span("First.", [1])), Turn(token_span("Second.", [2]))
+        >>> edit = Edit(RepairMode.HINDSIGHT, RepairKind.REPLACE, (failed, worked))
+        >>> repaired = Trajectory(token_span("1 + 1?", [0]), (Turn(token_span("Second.", [2]), edit=edit),))
+        >>> [turn.text for turn in recovery_view(repaired).turns]
+        ['First.', 'Second.']
+    """
+    edits = enumerate(turn.edit for turn in trajectory.turns)
+    edited = [index for index, edit in edits if edit is not None and edit.mode is RepairMode.HINDSIGHT]
+    if not edited:
+        return None
+    for index in reversed(edited):
+        trajectory = undo(trajectory, index)
+    return trajectory
+
+
+def draws_recovery(seed: int, key: Key) -> bool:
+    """Return whether `Views.ONE` takes the recovery view of a rollout; `seed` is the run's."""
+    return derive_seed(seed, key.task, key.step, key.rollout, "view") % 2 == 1
