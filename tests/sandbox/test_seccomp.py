@@ -126,12 +126,12 @@ def test_finding_no_run_takes_huge_pages_of_the_pool_or_pushes_its_memory_out(pr
     arch = pyseccomp.system_arch()
     mmap_call, madvise = (pyseccomp.resolve_syscall(arch, name) for name in ("mmap", "madvise"))
     private, shared, anonymous, huge = 0x02, 0x01, 0x20, 0x40000
-    cold, page_out = 20, 21
+    cold, page_out, collapse = 20, 21, 25
     for program in (seccomp.build(processes), seccomp.build(processes, supervisor=True)):
         for flags in (private | anonymous, shared | anonymous, private | anonymous | 21 << 26, shared, 1 << 32):
             refused = answer(program, mmap_call, ARCH["x86_64"], 0, 4096, 3, flags | huge)
             assert refused == ERRNO | errno.ENOMEM
-        for advice in (cold, page_out, page_out | 1 << 32):
+        for advice in (cold, page_out, page_out | 1 << 32, collapse):
             assert answer(program, madvise, ARCH["x86_64"], 0, 4096, advice) == ERRNO | errno.EINVAL
         for usual in (mmap.MADV_DONTNEED, mmap.MADV_FREE, mmap.MADV_HUGEPAGE, mmap.MADV_DODUMP, 102):
             assert answer(program, madvise, ARCH["x86_64"], 0, 4096, usual) == ALLOW

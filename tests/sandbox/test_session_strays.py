@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import time
 
 import pytest
@@ -309,6 +310,58 @@ def test_finding_memory_that_a_checkpoint_takes_before_it_forks_is_counted(t2: D
     for _ in range(4):
         cells.run("1")
     assert cells.session.held_bytes > before + (80 << 20)
+
+
+TAKES_BY_A_CHILD = """
+import ctypes, mmap, os, socket
+CLONE = (  # clone(CLONE_VM | CLONE_VFORK | SIGCHLD): the child writes to each page from one address to another
+    "4989f84989f1b838000000bf1141000031f631d24d31d20f0585c0751941c600014981c0001000004d39c872f031ffb83c0000000f05c3"
+)
+code = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=7)
+code.write(bytes.fromhex(CLONE))
+fill = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+kept, pid, calls = [], os.getpid(), 0
+def take(*arguments, receive=socket.recv_fds):
+    global calls
+    calls += os.getpid() == pid
+    if os.getpid() == pid and calls == 2:
+        area = mmap.mmap(-1, 80 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        fill(start, start + len(area))
+        os.waitpid(-1, os.WNOHANG)
+        kept.append(area)
+    return receive(*arguments)
+socket.recv_fds = take
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="machine code of x86-64")
+def test_finding_memory_that_a_child_takes_for_a_checkpoint_is_counted(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show(TAKES_BY_A_CHILD)
+    before = cells.session.held_bytes
+    for _ in range(2):
+        cells.show("pid, calls = os.getpid(), 0")
+    assert cells.session.held_bytes > before + (120 << 20)
+
+
+TAKES_ON_ITS_WAY_BACK = """
+import os
+kept = []
+def write(descriptor, data, real=os.write):
+    if data == b"R":
+        kept.append(b"x" * (150 << 20))
+    return real(descriptor, data)
+os.write = write
+"""
+
+
+def test_finding_memory_that_a_state_takes_when_it_goes_back_is_counted(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show(TAKES_ON_ITS_WAY_BACK)
+    before = cells.session.held_bytes
+    cells.fail("1 / 0")
+    assert cells.session.held_bytes > before + (100 << 20)
 
 
 REAPS_BEFORE_IT_FORKS = """

@@ -10,9 +10,10 @@ from typing import TypeVar
 
 BLOCK = 512
 """What `stat` counts in."""
-MAPPING, LOCK, WATCHED, PIPE = 512, 256, 256, 65_536
-"""Bytes that the kernel holds for a mapping, a lock on a file, a descriptor that an epoll watches, and a pipe: at most,
-but for pipes that were made larger, of which a user has 64 MB together."""
+MAPPING, LINK, LOCK, WATCHED, PIPE = 512, 80, 256, 256, 65_536
+"""Bytes that the kernel holds for a mapping, for its link to one of each process that this one descends from, a lock on
+a file, a descriptor that an epoll watches, and a pipe: at most, but for pipes that were made larger, of which a user
+has 64 MB together."""
 MOST_MAPPINGS, LONGEST_TEXT = 65_530, 12 << 20
 ENDLESS = 1 << 62
 """Bytes of a process that doesn't let itself be looked at."""
@@ -234,7 +235,15 @@ class Proc:
                 path = self.short_link(f"{pid}/fd/{number}") or ""
                 if path.startswith("pipe:"):
                     pipes.add(path)
-        return mappings * MAPPING + locks * LOCK + watched * WATCHED, frozenset(pipes)
+        of_mappings = mappings * (MAPPING + LINK * self._ancestors(pid))
+        return of_mappings + locks * LOCK + watched * WATCHED, frozenset(pipes)
+
+    def _ancestors(self, pid: str) -> int:
+        """How many processes a process descends from, as far as they live."""
+        found = 0
+        while (pid := self.stat(pid)[1].decode()) not in ("0", "1"):
+            found += 1
+        return found
 
     def sockets(self) -> int:
         """All in our network namespace, those included that were closed while what they sent lies unread."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import resource
 import select
@@ -37,11 +38,13 @@ from cleaner_rl.sandbox.inside.states import (
     living,
     stands_still,
     stop,
+    wait_for,
     waits,
 )
 from cleaner_rl.sandbox.inside.watch import PAGE_TABLES, Tree
 
-IDLE_LOOK = 1.0
+IDLE_LOOK, BUSY_LOOK = 1.0, 0.1
+"""Seconds between looks at a state that waits, and at one that goes on by threads or processes that it left."""
 SOON = 40
 MOST_BROKEN = 2
 """States that are gone back to in vain, each of which may take long to be given up, before all is begun anew."""
@@ -51,12 +54,14 @@ HARNESS_FDS = 5
 UNSURE = 64 << 20
 """Bytes by which what a session says it holds may be too many. An exact look at all its states costs as much as a small
 cell, so there is one only when its cells, and the states that were dropped, can have made so much of a difference."""
-STRAY_SECONDS = 10.0
-"""Within which the processes that a cell left have to be dead; they are in milliseconds."""
+STRAY_SECONDS = 100.0
+"""Within which the processes that a cell left have to be dead. They are in milliseconds, but for those that have made
+the kernel so much to clean up that it takes as long as their CPU limit."""
 BLOCKED = (1 << 64) - 1 - (1 << signal.SIGKILL - 1) - (1 << signal.SIGSTOP - 1)
 UNKNOWN = 1 << wire.OBSTACLES.index("unknown")
 """It could not be looked at."""
 PROCESS = 1 << wire.OBSTACLES.index("process")
+GOES_ON = PROCESS | UNKNOWN | 1 << wire.OBSTACLES.index("thread")
 OWN_PAGES = (b"Private_", b"Swap:")
 DELETED_FILE = 1 << wire.OBSTACLES.index("deleted file")
 
@@ -162,12 +167,15 @@ class SessionSlot(Slot):
         tree = self._tree(keep=self._states[:-1])
         tree.begin()
         told = tree.look()[1]
-        while not select.select([self._control], [], [], IDLE_LOOK)[0]:
+        pause = BUSY_LOOK if self._states[-1].obstacles & GOES_ON else IDLE_LOOK
+        while not select.select([self._control], [], [], pause)[0]:
             self._drop_woken(self._states[:-1])
             _, held, _ = tree.look()
+            with contextlib.suppress(OSError):  # it is dead
+                self._count_taken(self._states[-1])
             if self._exceeds(tree):
                 self._end_current()
-            elif held > told + UNSURE:
+            elif held > told + UNSURE or self._unsure:
                 self._weigh()
                 self._control.send(wire.HELD.pack(wire.KIND_HELD, self._held))
                 told = held
@@ -264,9 +272,7 @@ class SessionSlot(Slot):
             hear(current.channel, state.STARTED, within_limits)
             return current
         moved = self._freeze(current)
-        if self._last_pid >= 0:
-            # Its number is the same whatever undone cells have started: they could leave word by it.
-            os.pwrite(self._last_pid, b"%d" % max(each.pid for each in self._states), 0)
+        expected = self._number_next()
         ours, theirs = channel()
         with theirs:
             current.command((state.FORK, moved), [theirs.fileno()], within_limits)
@@ -275,6 +281,9 @@ class SessionSlot(Slot):
             raise BrokenStateError
         stop(self._proc, current, within_limits)
         self._require_unchanged(current, pid)
+        if not pid == expected == self._last_number():
+            # It has started others, of which one may have had its memory: faults of that one are in no count.
+            self._weigh()
         if not self._is_apart(str(pid), left=moved is not None):
             raise BrokenStateError
         new = State(pid, ours, current.number)
@@ -297,9 +306,33 @@ class SessionSlot(Slot):
         self._look_at(checkpoint, {str(fork)})
         if checkpoint.obstacles or (checkpoint.folder, checkpoint.opened) != before[:2]:
             raise BrokenStateError
-        taken = checkpoint.taken.since(before[2])
+        self._add_taken(checkpoint, before[2])
+
+    def _number_next(self) -> int:
+        """Have the next process get the number after those of the states; which one that will be.
+
+        It is the same whatever undone cells have started: they could leave word by it.
+        """
+        last = max(each.pid for each in self._states)
+        if self._last_pid >= 0:
+            os.pwrite(self._last_pid, b"%d" % last, 0)
+        there = set(self._proc.pids())
+        return next(number for number in itertools.count(last + 1) if str(number) not in there)
+
+    def _last_number(self) -> int:
+        """The number of the process, or thread, that was started last."""
+        return int(os.pread(self._last_pid, 32, 0)) if self._last_pid >= 0 else -1
+
+    def _count_taken(self, each: State) -> None:
+        """Count what a state has taken since it was last looked at."""
+        before, pid = each.taken, str(each.pid)
+        each.taken = self._taken(pid, self._proc.maps(pid) or b"")
+        self._add_taken(each, before)
+
+    def _add_taken(self, each: State, before: Taken) -> None:
+        taken = each.taken.since(before)
         self._grown += taken
-        self._made[checkpoint] = self._made.get(checkpoint, 0) + taken
+        self._made[each] = self._made.get(each, 0) + taken
 
     def _is_apart(self, pid: str, left: bool) -> bool:
         """Whether a fork is alone and, where it has to have `left` the files of its checkpoint, has done so.
@@ -481,6 +514,8 @@ class SessionSlot(Slot):
         within_limits = self._goes_back_within_limits()
         current.command((state.RESTORE, current.folder if moved else "", opened), [], within_limits)
         hear(current.channel, state.RESTORED, within_limits)
+        wait_for(self._proc, current, within_limits)
+        self._count_taken(current)
         links = [f"fd/{number}" for number, path, *_ in current.opened if path]
         links += ["cwd"] if current.folder.startswith(self._box) else []
         if any(self._proc.mount_of(f"{current.pid}/{link}") != self._files.mount for link in links):
@@ -521,10 +556,14 @@ class SessionSlot(Slot):
 
     def _tell_status(self, committed: bool) -> None:
         current = self._states[-1]
-        if self._grown + self._shrunk >= UNSURE or current.obstacles & (PROCESS | DELETED_FILE):
+        if self._unsure or current.obstacles & (PROCESS | DELETED_FILE):
             self._weigh()
         status = wire.STATUS.pack(wire.KIND_STATUS, current.number, committed, self._held, current.obstacles)
         self._control.send(status)
+
+    @property
+    def _unsure(self) -> bool:
+        return self._grown + self._shrunk >= UNSURE
 
     @property
     def _held(self) -> int:

@@ -63,7 +63,7 @@ class Slot:
         run.stay_in_session()
         self._last_pid = -1
         if "pid" in self._layers:
-            self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_WRONLY, dir_fd=proc)
+            self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_RDWR, dir_fd=proc)
         above = os.path.dirname(self._box)
         if "mount" not in self._layers:
             # The box stays, and no rule is about what is above it: a run could put another folder in its place.

@@ -139,13 +139,7 @@ def stop(proc: Proc, checkpoint: State, within_limits: Check) -> None:
     changes those can have it go on, or start threads.
     """
     deadline = time.monotonic() + ANSWER_SECONDS
-    looked = time.monotonic()
-    while not waits(proc, checkpoint.pid):
-        now = time.monotonic()
-        if now > deadline or (now > looked + LOOK_EVERY / 1000 and not within_limits()):
-            raise BrokenStateError
-        looked = now if now > looked + LOOK_EVERY / 1000 else looked
-        time.sleep(MOMENT)
+    wait_for(proc, checkpoint, within_limits)
     if len(proc.names(f"{checkpoint.pid}/task")) > 1:
         raise BrokenStateError
     signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
@@ -154,6 +148,18 @@ def stop(proc: Proc, checkpoint: State, within_limits: Check) -> None:
             raise BrokenStateError
         time.sleep(MOMENT)
     checkpoint.ran, checkpoint.frozen = proc.ran(str(checkpoint.pid)), True
+
+
+def wait_for(proc: Proc, waiting: State, within_limits: Check) -> None:
+    """Wait until a state waits for its next command."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    looked = time.monotonic()
+    while not waits(proc, waiting.pid):
+        now = time.monotonic()
+        if now > deadline or (now > looked + LOOK_EVERY / 1000 and not within_limits()):
+            raise BrokenStateError
+        looked = now if now > looked + LOOK_EVERY / 1000 else looked
+        time.sleep(MOMENT)
 
 
 def stands_still(proc: Proc, checkpoint: State) -> bool:

@@ -61,9 +61,10 @@ MAP_SHARED = 0x01
 """Also a bit of `MAP_SHARED_VALIDATE`, and of no private kind."""
 MAP_ANONYMOUS = 0x20
 MAP_HUGETLB = 0x40000
-ADVICE = (*range(20), *range(22, 26), 102, 103)
-"""On memory, but for two: `MADV_COLD` and `MADV_PAGEOUT` push it out to the machine's swap, on purpose."""
-SWAP_ADVICE = (20, 21)
+ADVICE = (*range(20), *range(22, 25), 102, 103)
+"""On memory, but for three: `MADV_COLD` and `MADV_PAGEOUT` push it out to the machine's swap, on purpose, and
+`MADV_COLLAPSE` makes huge pages of small ones, and of those that aren't there."""
+REFUSED_ADVICE = (20, 21, 25)
 _SUPERVISORS = """
 mount umount2 setresuid setresgid chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
 pidfd_send_signal sendmsg
@@ -148,7 +149,7 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     # The kernel reads only the lower half of this argument, so the upper one must not make it another.
     for advice in ADVICE:
         program.add_rule(allow, "madvise", argument(2, masked, 0xFFFFFFFF, advice))
-    for advice in SWAP_ADVICE:
+    for advice in REFUSED_ADVICE:
         program.add_rule(pyseccomp.ERRNO(errno.EINVAL), "madvise", argument(2, masked, 0xFFFFFFFF, advice))
     for advice in (0, 1, 2, 3, 5):
         program.add_rule(allow, "fadvise64", argument(3, masked, 0xFFFFFFFF, advice))
