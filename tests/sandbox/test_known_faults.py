@@ -254,6 +254,21 @@ def test_x18_no_more_interpreters_than_slots_at_once(t2: Driver) -> None:
     assert t2.wait(most()) == t2.node.config.slots
 
 
+MANY_LOCKS = """
+import fcntl, time
+file = open("file", "wb+")
+fcntl.lockf(file, fcntl.LOCK_EX, 20_000, 0)
+for at in range(19_998, 0, -2):
+    fcntl.lockf(file, fcntl.LOCK_UN, 1, at)
+time.sleep(20)
+"""
+
+
+def test_finding_a_run_with_thousands_of_locks_is_stopped(t2: Driver) -> None:
+    """Each look at its files, and each end of a process that has one open, goes through all of them."""
+    assert t2.run(MANY_LOCKS, limits=Limits(wall_seconds=30)).status is Status.MEMORY
+
+
 def _resident() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

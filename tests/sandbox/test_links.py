@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.node import links
 from cleaner_rl.sandbox.node.links import SessionLink
-from cleaner_rl.sandbox.node.zygotes import SlotDiedError
+from cleaner_rl.sandbox.node.zygotes import SlotDiedError, close_all
 from tests.sandbox.serving import asynchronous
 from tests.sandbox.test_zygotes import Supervisor, cancel_then_end, end_then_cancel, meets, open_descriptors
 
@@ -38,6 +39,25 @@ async def test_a_supervisor_that_dies_between_a_cells_end_and_its_status_leaves_
         await cell
     supervisor.close()
     assert open_descriptors() == before
+
+
+@asynchronous
+async def test_finding_a_cell_whose_session_is_given_up_after_it_has_its_answer() -> None:
+    """What its program left can't be ended: that is the program's doing, and no fault."""
+    supervisor = Supervisor(SessionLink)
+    assert isinstance(supervisor.slot, SessionLink)
+    cell = asyncio.create_task(supervisor.slot.cell(b"start", b"request", 60))
+    await asyncio.sleep(0)
+    supervisor.read(len(b"request"))
+    supervisor.end_run()
+    await asyncio.sleep(0)
+    supervisor.control.send(bytes([wire.KIND_GIVEN_UP]))
+    supervisor.slot._readable()
+    supervisor.control.close()
+    run_exit, files, status = await cell
+    assert (run_exit.reason, status) == (wire.EXITED, None)
+    close_all(files)
+    supervisor.close()
 
 
 @asynchronous

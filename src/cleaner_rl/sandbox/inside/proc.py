@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -15,6 +16,9 @@ MAPPING, LINK, LOCK, WATCHED, PIPE = 512, 80, 256, 256, 65_536
 a file, a descriptor that an epoll watches, and a pipe: at most, but for pipes that were made larger, of which a user
 has 64 MB together."""
 MOST_MAPPINGS, LONGEST_TEXT = 65_530, 12 << 20
+MOST_LOCKS, LONGEST_LOOK = 4_096, 0.1
+"""Locks of a process, of which no honest one has more than a handful, and seconds of our CPU that a look at its open
+files takes: whoever opens or closes a file goes through all locks on it."""
 ENDLESS = 1 << 62
 """Bytes of a process that doesn't let itself be looked at."""
 NULL = os.makedev(1, 3)
@@ -223,11 +227,11 @@ class Proc:
         mappings = MOST_MAPPINGS if maps is None else maps.count(b"\n")
         locks = watched = 0
         pipes: set[str] = set()
-        left = LONGEST_TEXT
+        left, until = LONGEST_TEXT, time.thread_time() + LONGEST_LOOK
         for number in self.names(f"{pid}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed while we looked
                 told = self._read_up_to(f"{pid}/fdinfo/{number}", left)
-                if told is None:
+                if told is None or time.thread_time() > until:
                     return ENDLESS, frozenset()
                 left -= len(told)
                 locks += told.count(b"\nlock:")
@@ -235,6 +239,8 @@ class Proc:
                 path = self.short_link(f"{pid}/fd/{number}") or ""
                 if path.startswith("pipe:"):
                     pipes.add(path)
+        if locks > MOST_LOCKS:
+            return ENDLESS, frozenset()
         of_mappings = mappings * (MAPPING + LINK * self._ancestors(pid))
         return of_mappings + locks * LOCK + watched * WATCHED, frozenset(pipes)
 

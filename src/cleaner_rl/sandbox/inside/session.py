@@ -18,7 +18,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, run, state, wire
@@ -54,9 +54,9 @@ HARNESS_FDS = 5
 UNSURE = 64 << 20
 """Bytes by which what a session says it holds may be too many. An exact look at all its states costs as much as a small
 cell, so there is one only when its cells, and the states that were dropped, can have made so much of a difference."""
-STRAY_SECONDS = 100.0
-"""Within which the processes that a cell left have to be dead. They are in milliseconds, but for those that have made
-the kernel so much to clean up that it takes as long as their CPU limit."""
+STRAY_SECONDS = 30.0
+"""Within which the processes that a cell left have to be dead, or the session is given up. They are in milliseconds,
+but for those that have made the kernel much to clean up."""
 BLOCKED = (1 << 64) - 1 - (1 << signal.SIGKILL - 1) - (1 << signal.SIGSTOP - 1)
 UNKNOWN = 1 << wire.OBSTACLES.index("unknown")
 """It could not be looked at."""
@@ -272,7 +272,9 @@ class SessionSlot(Slot):
             hear(current.channel, state.STARTED, within_limits)
             return current
         moved = self._freeze(current)
-        expected = self._number_next()
+        last = self._number_after_states()
+        there = set(self._proc.pids())
+        expected = next(number for number in itertools.count(last + 1) if str(number) not in there)
         ours, theirs = channel()
         with theirs:
             current.command((state.FORK, moved), [theirs.fileno()], within_limits)
@@ -280,10 +282,8 @@ class SessionSlot(Slot):
         if pid in {each.pid for each in self._states}:
             raise BrokenStateError
         stop(self._proc, current, within_limits)
-        self._require_unchanged(current, pid)
-        if not pid == expected == self._last_number():
-            # It has started others, of which one may have had its memory: faults of that one are in no count.
-            self._weigh()
+        self._require_unchanged(current)
+        self._weigh_if_started(pid if pid == expected else -1)
         if not self._is_apart(str(pid), left=moved is not None):
             raise BrokenStateError
         new = State(pid, ours, current.number)
@@ -297,31 +297,36 @@ class SessionSlot(Slot):
             raise
         return new
 
-    def _require_unchanged(self, checkpoint: State, fork: int) -> None:
+    def _require_unchanged(self, checkpoint: State) -> None:
         """Raise `BrokenStateError` if a checkpoint isn't what it was when its cell ended; count what it took since.
 
         It was told to fork, by code that cells can change, so it has run once more between that look and its stop.
+        Whether it has started more than the fork is `_is_apart`'s to see.
         """
         before = checkpoint.folder, checkpoint.opened, checkpoint.taken
-        self._look_at(checkpoint, {str(fork)})
-        if checkpoint.obstacles or (checkpoint.folder, checkpoint.opened) != before[:2]:
+        self._look_at(checkpoint)
+        if checkpoint.obstacles & ~PROCESS or (checkpoint.folder, checkpoint.opened) != before[:2]:
             raise BrokenStateError
+        checkpoint.obstacles = 0
         self._add_taken(checkpoint, before[2])
 
-    def _number_next(self) -> int:
-        """Have the next process get the number after those of the states; which one that will be.
+    def _number_after_states(self) -> int:
+        """Have processes get the numbers after those of the states; the last of these.
 
-        It is the same whatever undone cells have started: they could leave word by it.
+        They are the same whatever undone cells have started: those could leave word by them.
         """
         last = max(each.pid for each in self._states)
         if self._last_pid >= 0:
             os.pwrite(self._last_pid, b"%d" % last, 0)
-        there = set(self._proc.pids())
-        return next(number for number in itertools.count(last + 1) if str(number) not in there)
+        return last
 
-    def _last_number(self) -> int:
-        """The number of the process, or thread, that was started last."""
-        return int(os.pread(self._last_pid, 32, 0)) if self._last_pid >= 0 else -1
+    def _weigh_if_started(self, last: int) -> None:
+        """Look exactly at what all states hold, unless the process or thread that was started last has this number.
+
+        Any other may have had the memory of the state that started it, and its faults are in no count.
+        """
+        if self._last_pid < 0 or int(os.pread(self._last_pid, 32, 0)) != last:
+            self._weigh()
 
     def _count_taken(self, each: State) -> None:
         """Count what a state has taken since it was last looked at."""
@@ -512,10 +517,12 @@ class SessionSlot(Slot):
         self._settle(current)
         opened = [each if moved else (each[0], "", *each[2:]) for each in current.opened]
         within_limits = self._goes_back_within_limits()
+        last = self._number_after_states()
         current.command((state.RESTORE, current.folder if moved else "", opened), [], within_limits)
         hear(current.channel, state.RESTORED, within_limits)
         wait_for(self._proc, current, within_limits)
         self._count_taken(current)
+        self._weigh_if_started(last)
         links = [f"fd/{number}" for number, path, *_ in current.opened if path]
         links += ["cwd"] if current.folder.startswith(self._box) else []
         if any(self._proc.mount_of(f"{current.pid}/{link}") != self._files.mount for link in links):
@@ -534,6 +541,7 @@ class SessionSlot(Slot):
         deadline = time.monotonic() + STRAY_SECONDS
         while living := [pid for pid in tree.pids() if not self._proc.dead(pid)]:
             if time.monotonic() > deadline:
+                self._control.send(bytes([wire.KIND_GIVEN_UP]))
                 os._exit(1)  # and with us all of the namespace
             killed = [pidfd for pid in living if (pidfd := self._kill(pid)) >= 0]
             for pidfd in killed:
@@ -607,11 +615,10 @@ class SessionSlot(Slot):
         tree.count_objects()
         return tree.held_exactly() + self._proc.memory_files(tree.pids())
 
-    def _look_at(self, new: State, beside: Set[str] = frozenset()) -> None:
+    def _look_at(self, new: State) -> None:
         """Note the folder and open files of a state that waits, what a fork of it would lose, and what it has taken.
 
         It changes none of them while it waits; only one that can't be forked may, and its open files aren't asked for.
-        `beside`: processes that aren't its own.
         """
         pid = str(new.pid)
         new.opened, found = self._proc.opened(pid, HARNESS_FDS, self._box)
@@ -627,7 +634,7 @@ class SessionSlot(Slot):
             found.add("signal")
         if len(self._proc.names(f"{pid}/task")) > 1:
             found.add("thread")
-        if any(other not in beside and not self._proc.dead(other) for other in self._tree(self._states).pids()):
+        if any(not self._proc.dead(other) for other in self._tree(self._states).pids()):
             found.add("process")
         maps = self._proc.maps(pid)
         if maps is None or shared_mapping(maps, self._read_only):

@@ -46,7 +46,9 @@ OBSTACLES = (
 )
 
 ON_SUCCESS, ALWAYS, NEVER = range(3)
-KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED, KIND_HELD = range(1, 10)
+KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED = range(1, 9)
+KIND_HELD, KIND_GIVEN_UP = 9, 10
+"""The latter is a session's last word, and has no more: what its program left can't be ended in time."""
 
 # Why a slot ended a run.
 EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)

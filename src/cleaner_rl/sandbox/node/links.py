@@ -33,6 +33,8 @@ class SessionLink(Slot):
     """One session's supervisor, seen from the node."""
 
     _status: asyncio.Future[SessionStatus] | None = None
+    given_up = False
+    """Whether its supervisor ended because its program could not be ended."""
     grew: Callable[[int], None] = staticmethod(lambda _: None)
     """Called with the bytes that the session holds if they have become many more between cells."""
 
@@ -41,14 +43,21 @@ class SessionLink(Slot):
         self._status = status = self._loop.create_future()
         return await self._in_time(status)
 
-    async def cell(self, start: bytes, request: bytes, seconds: float) -> tuple[RunExit, list[int], SessionStatus]:
-        """Run a cell; returns how it ended, its descriptors (the caller's to close), and the session's status."""
+    async def cell(
+        self, start: bytes, request: bytes, seconds: float
+    ) -> tuple[RunExit, list[int], SessionStatus | None]:
+        """Run a cell; returns how it ended, its descriptors (the caller's to close), and the session's status.
+
+        There is none if the session was given up after the cell.
+        """
         status: asyncio.Future[SessionStatus] = self._loop.create_future()
         self._status = status
         run_exit, files = await self.run(start, request, seconds)
         try:
             return run_exit, files, await self._in_time(status)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, SlotDiedError) and self.given_up:
+                return run_exit, files, None
             close_all(files)
             raise
 
@@ -89,5 +98,7 @@ class SessionLink(Slot):
         # A cell may end just when its caller leaves: then its end comes here, too, and is nobody's.
         if message[0] == wire.KIND_STATUS and self._status is not None and not self._status.done():
             self._status.set_result(SessionStatus._make(wire.STATUS.unpack(message)))
+        elif message[0] == wire.KIND_GIVEN_UP:
+            self.given_up = True
         elif message[0] == wire.KIND_HELD:
             self.grew(wire.HELD.unpack(message)[1])

@@ -33,6 +33,7 @@ from cleaner_rl.sandbox.protocol.requests import (
 from cleaner_rl.tools import Status, ToolResult
 
 CANCELLED = "a cell was cancelled"
+GIVEN_UP = "what its program left could not be ended in time"
 TOO_LARGE = "The program was stopped: what it left is more than its session may hold of the node's memory."
 
 CELL_BYTES = 1_024
@@ -159,12 +160,12 @@ class Session:
             return CellOutcome(run, False, self.checkpoint, self._status.obstacles)
         wanted = self.checkpoint
         outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
-        unrepeatable = False
+        unrepeatable = bool(self.lost)
         if outcome.committed:
             kept = replace(cell, fetch=(), request_id="")
             self._committed.append((kept, hash(outcome.result.observed)))
             self._brought += _brought(kept)
-        elif self.checkpoint < wanted:
+        elif not self.lost and self.checkpoint < wanted:
             if self._broken:  # what the last committed cell left was no interpreter any more
                 wanted -= 1
             try:
@@ -197,6 +198,9 @@ class Session:
         try:
             self._status = await self._link.rollback(target)
         except SlotDiedError:
+            if self._link.given_up:
+                self.end(GIVEN_UP)
+                raise RollbackDeclinedError(f"the session is lost: {self.lost}") from None
             raise self._end("its supervisor died") from None
         await self._rebuild(target)
         self.used = time.monotonic()
@@ -228,7 +232,7 @@ class Session:
 
     def supervisor_died(self) -> None:
         """Note that its process is gone."""
-        self.end("its supervisor died")
+        self.end(GIVEN_UP if self._link.given_up else "its supervisor died")
 
     async def _cell(self, cell: Cell, rule: int) -> CellOutcome:
         terms = self._terms
@@ -246,12 +250,15 @@ class Session:
         request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
         patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30
         try:
-            run_exit, files, self._status = await self._link.cell(start, request, patience)
+            run_exit, files, status = await self._link.cell(start, request, patience)
         except SlotDiedError:
             raise self._end("its supervisor died") from None
         except asyncio.CancelledError:
             self.end(CANCELLED)
             raise
+        if status is None:
+            self.end(GIVEN_UP)
+        self._status = status or self._status._replace(committed=False)
         try:
             result = await result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)
             found = await fetched(files[3], cell.fetch, terms.fetch_bytes) if cell.fetch else {}
