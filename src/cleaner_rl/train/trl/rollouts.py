@@ -111,6 +111,7 @@ class CleanerRollouts:
         self._runner: RolloutRunner[TokenSpan] | None = None
         self._stack = AsyncExitStack()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     # ---- what TRL calls
 
@@ -164,10 +165,12 @@ class CleanerRollouts:
 
     def close(self) -> None:
         """End the sandbox and the graders."""
-        if self._loop is not None:
+        if self._loop is not None and self._thread is not None:
             self._run(self._stack.aclose())
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop = self._runner = None
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = self._runner = None
 
     # ---- ours
 
@@ -175,7 +178,8 @@ class CleanerRollouts:
         """Run work on a loop in a thread of its own, where sandbox and graders live as long as this object."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="cleaner-rollouts", daemon=True).start()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="cleaner-rollouts", daemon=True)
+            self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _task(self, messages: Any) -> Task:
