@@ -8,19 +8,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GENERATIONS, BATCH = 4, 16
 
 
-def prepared() -> Any:
+def prepared(heads: int = 4) -> Any:
     """The example, its tasks, its tokenizer, and its model, which calls the tool and mostly fails first."""
     sys.path.insert(0, str(EXAMPLES))
     import torch
+    import train_loop
     import trl_grpo as example
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return example, *asyncio.run(example.prepared())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(train_loop.TOY, "n_head", heads)
+        return example, *asyncio.run(example.prepared())
 
 
 def rollouts(toy: Any, **options: Any) -> Any:
