@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.serving import serve
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.trl.toy import BATCH, distance, prepared, rollouts, settings, trained
@@ -53,16 +54,20 @@ def colocated(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def saved(wide: Any, folder: Path) -> Path:
+    """The folder in which the model and its tokenizer are now."""
+    wide[3].save_pretrained(folder)
+    wide[2].save_pretrained(folder)
+    return folder
+
+
 @pytest.mark.usefixtures("colocated")
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
 def test_rollouts_are_sampled_and_scored_by_the_vllm_of_the_trainer(wide: Any, tmp_path: Path, lora: bool) -> None:
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM
 
-    _, _, tokenizer, model = wide
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    given = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    given = AutoModelForCausalLM.from_pretrained(saved(wide, tmp_path / "model"))
     config = settings(
         tmp_path, use_vllm=True, vllm_mode="colocate", vllm_max_model_length=256, learning_rate=1e-2 if lora else 3e-3
     )
@@ -79,3 +84,34 @@ def test_rollouts_are_sampled_and_scored_by_the_vllm_of_the_trainer(wide: Any, t
     assert len(stored) == 3 * BATCH
     assert any(each.edits for each in stored)
     assert trainer.state.global_step == 3
+
+
+def test_rollouts_are_sampled_by_a_server(wide: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRL sends weights over NCCL, from one GPU to another: a stand-in sends none, so there is one step."""
+    from trl.generation.vllm_client import VLLMClient
+
+    monkeypatch.setattr(VLLMClient, "init_communicator", lambda *_, **_options: None)
+    monkeypatch.setattr(VLLMClient, "update_named_params", lambda *_: None)
+    monkeypatch.setenv("VLLM_SERVER_DEV_MODE", "1")
+    folder = saved(wide, tmp_path / "model")
+    with serve(folder, tmp_path, "--logprobs-mode", "processed_logprobs", "--max-model-len", "256") as served:
+        config = settings(tmp_path, max_steps=1, use_vllm=True, vllm_mode="server", vllm_server_base_url=served.url)
+        with rollouts(wide, folder=tmp_path / "run") as made:
+            _, seen = trained(wide, made, config)
+    ((batch, known),) = seen
+    assert distance(batch, known) < 1e-5
+    assert float((batch["importance_sampling_ratio"] - 1).abs().max()) < 1e-3
+    assert any(each.edits for each in read(tmp_path / "run" / "trajectories"))
+
+
+def test_trl_refuses_to_send_weights_to_a_server_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps the server mode from being tried as a whole on a CPU; if it passes one day, try it."""
+    from trl.generation.vllm_client import VLLMClient
+
+    monkeypatch.setattr(VLLMClient, "__init__", lambda *_, **_options: None)
+    monkeypatch.setattr(VLLMClient, "get_server_info", lambda _: {"weight_transfer_config": {}})
+    monkeypatch.setattr(VLLMClient, "get_world_size", lambda _: 1)
+    client = VLLMClient()
+    client.group_port = 51216
+    with pytest.raises(NotImplementedError, match="CUDA"):
+        client.init_communicator(device="cpu")
