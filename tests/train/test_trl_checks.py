@@ -9,7 +9,7 @@ import pytest
 
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.trl import CleanerRollouts, TrlRefusedError
-from cleaner_rl.train.trl.checks import check_groups, check_method, check_trainer
+from cleaner_rl.train.trl.checks import IGNORED, check_groups, check_method, check_trainer
 
 
 def reward(**_: Any) -> list[float]:
@@ -17,15 +17,26 @@ def reward(**_: Any) -> list[float]:
 
 
 def trainer(**changes: Any) -> SimpleNamespace:
-    arguments = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+    arguments: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+    arguments |= {"vllm_mode": "colocate", "vllm_tensor_parallel_size": 1}
+    arguments |= dict.fromkeys(IGNORED)
     values: dict[str, Any] = {"tools": None, "reward_funcs": [reward], "use_vllm": False}
     values |= {name: value for name, value in changes.items() if name not in arguments}
     arguments |= {name: value for name, value in changes.items() if name in arguments}
     return SimpleNamespace(args=SimpleNamespace(**arguments), **values)
 
 
-def test_an_ordinary_trainer_is_taken() -> None:
-    check_trainer(trainer(), reward)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"use_vllm": True},
+        {"use_vllm": True, "vllm_mode": "server", "vllm_tensor_parallel_size": 2},
+        {"use_vllm": True, "is_fsdp_enabled": True},
+    ],
+)
+def test_an_ordinary_trainer_is_taken(changes: dict[str, Any]) -> None:
+    check_trainer(trainer(**changes), reward)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +47,12 @@ def test_an_ordinary_trainer_is_taken() -> None:
         ({"reward_funcs": [reward, print]}, "reward_funcs"),
         ({"temperature": 0.7}, "temperature=0.7"),
         ({"top_k": 20}, "top_k=20"),
-        ({"use_vllm": True}, "use_vllm=True"),
+        ({"use_vllm": True, "top_p": 0.9}, "top_p=0.9"),
+        ({"use_vllm": True, "vllm_tensor_parallel_size": 2}, "vllm_tensor_parallel_size=2"),
+        ({"use_vllm": True, "vllm_structured_outputs_regex": "[0-9]+"}, "vllm_structured_outputs_regex="),
+        ({"generation_kwargs": {"do_sample": False}}, "generation_kwargs="),
+        ({"use_transformers_continuous_batching": True}, "use_transformers_continuous_batching="),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "template="),
         ({"is_deepspeed_enabled": True}, "DeepSpeed"),
         ({"is_fsdp_enabled": True}, "FSDP"),
     ],

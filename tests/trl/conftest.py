@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.trl.toy import prepared
 
 NEEDED = ("torch", "transformers", "datasets", "trl")
 
@@ -18,3 +21,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.filterwarnings("ignore"))
         if missing:
             item.add_marker(pytest.mark.skip(f"needs TRL (deploy/trl/install.sh); not installed: {', '.join(missing)}"))
+
+
+@pytest.fixture(scope="session")
+def toy() -> Any:
+    """The example's module, tasks, tokenizer and model, which takes half a minute to make."""
+    return prepared()

@@ -34,6 +34,6 @@ def test_advantages_loss_and_gradient_equal_trls_grpo(tmp_path: Path) -> None:
 
     assert trainer._metrics["train"]["clip_ratio/region_mean"][-1] > 0
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
-    # As vectors: TRL computes log-probs in float32, so an element near 0 has fewer digits.
-    apart = gradient(trainer.model, loss) - expected_gradient
-    assert float(apart.norm() / expected_gradient.norm()) < 1e-6
+    # TRL computes log-probs in float32, so an element near 0 has fewer digits: each is within 1e-6 of the largest.
+    largest = float(expected_gradient.abs().max())
+    torch.testing.assert_close(gradient(trainer.model, loss), expected_gradient, rtol=0, atol=1e-6 * largest)

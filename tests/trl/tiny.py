@@ -16,7 +16,7 @@ class Given(CleanerRollouts):
 
     groups: Iterator[Sequence[Graded]]
 
-    async def _runner_for(self, model: Any, step: int, phase: Any) -> Any:
+    async def _runner_for(self, *_: Any) -> Any:
         return None
 
     async def _group(self, *_: Any) -> list[Graded]:

@@ -21,6 +21,14 @@ EXACT = {"temperature": (1.0,), "top_p": (1.0,), "top_k": (0, -1, None), "min_p"
 EXACT |= {"repetition_penalty": (1.0,)}
 """Sampling settings, each with the values at which tokens are sampled from the model's own distribution."""
 
+IGNORED = {
+    "generation_kwargs": "leave it out",
+    "vllm_structured_outputs_regex": "leave it out",
+    "use_transformers_continuous_batching": "leave it out, or set use_vllm=True",
+    "chat_template_kwargs": "give CleanerRollouts template= instead",
+}
+"""Settings of TRL's own sampling, each with what to do instead."""
+
 
 class TrlRefusedError(ValueError):
     """A `GRPOTrainer` can't train on clean trajectories as it is set up; the message says what to change."""
@@ -34,7 +42,8 @@ def check_method(method: Method) -> None:
 
 def check_trainer(trainer: Any, reward: Callable[..., Any]) -> None:
     """Raise `TrlRefusedError` if the trainer would change, split or ignore what rollouts give it."""
-    problems = [*_tools(trainer), *_rewards(trainer, reward), *_sampling(trainer), *_engine(trainer)]
+    checks = [_tools(trainer), _rewards(trainer, reward), _sampling(trainer), _ignored(trainer), _engine(trainer)]
+    problems = [problem for found in checks for problem in found]
     if problems:
         raise TrlRefusedError("; ".join(problems))
 
@@ -83,16 +92,25 @@ def _sampling(trainer: Any) -> list[str]:
     ]
 
 
+def _ignored(trainer: Any) -> list[str]:
+    """Name settings of how TRL itself samples. They would be ignored, because rollouts are ours."""
+    given = [name for name in IGNORED if getattr(trainer.args, name, None)]
+    return [f"{name}= has no effect on rollouts of CleanerRollouts: {IGNORED[name]}" for name in given]
+
+
 def _engine(trainer: Any) -> list[str]:
     if trainer.use_vllm:
+        parallel = int(getattr(trainer.args, "vllm_tensor_parallel_size", 1))
+        if trainer.args.vllm_mode != "colocate" or parallel == 1:
+            return []
         return [
-            "use_vllm=True: TRL's importance correction needs log-probs of its vLLM, and rollouts are sampled by the "
-            "trainer's own model. Set use_vllm=False"
+            f"vllm_tensor_parallel_size={parallel}: all parts of a vLLM in the trainer's processes must get the same "
+            "requests, and rollouts of each process ask for others. Set it to 1, or take vllm_mode='server'"
         ]
     sharded = [name for name in ("is_fsdp_enabled", "is_deepspeed_enabled") if getattr(trainer, name, False)]
     if sharded:
         return [
             "the model is sharded over processes (FSDP or DeepSpeed), and can't be sampled from in one of them: "
-            "train on one device or with DDP"
+            "train on one device or with DDP, or set use_vllm=True"
         ]
     return []

@@ -7,6 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +16,24 @@ from typing import Any, Self, TypeVar
 
 from cleaner_rl.purify import PurifyConfig
 from cleaner_rl.resample import PlainConfig, RocConfig
-from cleaner_rl.rollout import Purifier, RolloutBudget, RolloutRunner, Sampling, Sandbox, TokenModel, open_runner
+from cleaner_rl.rollout import (
+    Engine,
+    Purifier,
+    RolloutBudget,
+    RolloutRunner,
+    Sampling,
+    Sandbox,
+    TokenModel,
+    open_runner,
+)
 from cleaner_rl.sandbox import SessionRequest, open_sandbox
 from cleaner_rl.tasks import Grader, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
 from cleaner_rl.train.rows import Exclusion, Graded, RowConfig, TrainRow, exclusion, group_rows, to_row
 from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer
-from cleaner_rl.train.trl.engine import TransformersEngine
 from cleaner_rl.train.trl.recording import RunFolder, step_figures, with_verdicts
+from cleaner_rl.train.trl.serving import Source, source_of
 from cleaner_rl.train.verl.step_record import TooManyFaultsError
 from cleaner_rl.trajectory import Key, Phase, RepairMode, TokenSpan, derive_seed
 
@@ -111,6 +121,7 @@ class CleanerRollouts:
         self._runner: RolloutRunner[TokenSpan] | None = None
         self._stack = AsyncExitStack()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     # ---- what TRL calls
 
@@ -139,9 +150,10 @@ class CleanerRollouts:
         tasks = [self._task(prompts[first]) for first in range(0, len(prompts), generations)]
         step = int(trainer.state.global_step)
         model = trainer.accelerator.unwrap_model(trainer.model)
+        source = source_of(trainer, model, step)
         model.eval()
         try:
-            rows = self._run(self._batch(tasks, generations, model, step, training))
+            rows = source.drive(self._start(self._batch(tasks, generations, source, step, training)))
         finally:
             model.train(training)
         return _columns(rows)
@@ -164,19 +176,22 @@ class CleanerRollouts:
 
     def close(self) -> None:
         """End the sandbox and the graders."""
-        if self._loop is not None:
-            self._run(self._stack.aclose())
+        if self._loop is not None and self._thread is not None:
+            self._start(self._stack.aclose()).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop = self._runner = None
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = self._runner = None
 
     # ---- ours
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work on a loop in a thread of its own, where sandbox and graders live as long as this object."""
+    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start work on a loop in a thread of its own, where sandbox and graders live as long as this object."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="cleaner-rollouts", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="cleaner-rollouts", daemon=True)
+            self._thread.start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _task(self, messages: Any) -> Task:
         task = self._tasks.get(_key(messages))
@@ -187,16 +202,17 @@ class CleanerRollouts:
         return task
 
     async def _batch(
-        self, tasks: Sequence[Task], generations: int, model: Any, step: int, training: bool
+        self, tasks: Sequence[Task], generations: int, source: Source, step: int, training: bool
     ) -> list[TrainRow | list[int]]:
         """Return `generations` rows of each task. In the place of a rollout that broke is the prompt alone."""
         phase = Phase.TRAINING if training else Phase.EVALUATION
-        runner = await self._runner_for(model, step, phase)
         resamples = training and self._method.resamples
         count = self._roc.sample if resamples else generations
         if count < generations:
             raise TrlRefusedError(f"roc.sample is {count}, fewer than the num_generations={generations} that are kept")
-        groups = await asyncio.gather(*[self._group(runner, task, count, step, phase) for task in tasks])
+        async with source.opened() as (engine, window):
+            runner = await self._runner_for(engine, window, step, phase)
+            groups = await asyncio.gather(*[self._group(runner, task, count, step, phase) for task in tasks])
         rows: list[TrainRow | list[int]] = []
         stored: list[Graded] = []
         for group in groups:
@@ -226,10 +242,8 @@ class CleanerRollouts:
         keys = [Key(self._name, number, task.id, first + place, phase) for place in range(count)]
         return list(await asyncio.gather(*[runner.run_one(task, key) for key in keys]))
 
-    async def _runner_for(self, model: Any, step: int, phase: Phase) -> RolloutRunner[TokenSpan]:
+    async def _runner_for(self, engine: Engine, window: int, step: int, phase: Phase) -> RolloutRunner[TokenSpan]:
         """Return a runner on the present weights. The first call opens what all of them share."""
-        engine = TransformersEngine(model, step)
-        window = int(model.config.max_position_embeddings)
         if self._runner is None:
             self._runner = await self._opened(engine, window)
         runner = self._runner
@@ -245,7 +259,7 @@ class CleanerRollouts:
             seed=derive_seed(self._seed, phase, *drawn),
         )
 
-    async def _opened(self, engine: TransformersEngine, window: int) -> RolloutRunner[TokenSpan]:
+    async def _opened(self, engine: Engine, window: int) -> RolloutRunner[TokenSpan]:
         served = TokenModel.for_prompt(engine, self._tokenizer, self._prompt, window=window, template=self._template)
         sandbox = await self._stack.enter_async_context(self._sandbox())
         opened = open_runner(
