@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from cleaner_rl.train import Finding, Preflight, Verdict
-from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_time
+from cleaner_rl.train.launch.start import sandbox
+from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_sandbox, check_time
 from cleaner_rl.train.preflight.exactness import check_logprobs, check_rows, check_template, moved_tokens
 from cleaner_rl.train.preflight.page import html
 from cleaner_rl.train.preflight.run import LOUD, STEPS, short
@@ -95,6 +96,12 @@ def test_a_fault_that_was_given_a_row_is_found() -> None:
     assert red([REPAIRED, broken], seen, [broken]) == set()  # another one, just like it, is whole
 
 
+def test_a_shifted_mask_says_nothing_of_the_log_probs_of_what_it_hits() -> None:
+    """The rollout has no log-prob of a tool's words; the actor has one."""
+    seen = [replace(each, old=np.where(np.array(each.mask, bool), each.old, -5)) for each in SEEN]
+    assert red(STORED + STORED, FAULTS["masks"](seen)) == {"masks"}
+
+
 def test_a_template_that_trims_is_named_with_an_example() -> None:
     trims = check_template(STORED, lambda text: text == text.strip())
     keeps = check_template(STORED, lambda text: True)
@@ -118,6 +125,22 @@ def test_memory_that_is_nearly_all_taken_is_a_warning() -> None:
     tight = replace(SEEN[0], peak_bytes=79 << 30, device_bytes=80 << 30)
     assert check_memory([tight]).verdict is Verdict.WARNING
     assert check_memory([replace(tight, peak_bytes=40 << 30)]).verdict is Verdict.OK
+
+
+def timed(trajectory: Graded, seconds: float) -> Graded:
+    return replace(trajectory, info=replace(trajectory.info, seconds=seconds))
+
+
+def test_a_sandbox_in_which_calls_take_most_of_a_steps_time_is_red(tmp_path: Path) -> None:
+    rows = [REPAIRED, graded(worked(), answered()), graded(answered())]
+    with sandbox(to_recipe(values(sandbox={"slots": 1, "packages": ["click"]})), tmp_path) as addresses:
+        slow = check_sandbox([timed(each, 1e-6) for each in rows], addresses, RECIPE)
+        quick = check_sandbox([timed(each, 600) for each in rows], addresses, RECIPE)
+    assert (slow.verdict, quick.verdict) == (Verdict.FAILED, Verdict.OK)
+    assert "sandbox.slots" in slow.change
+    # The failed call that an edit replaced was made too.
+    assert quick.figures["calls"] == 3
+    assert check_sandbox(rows[2:], [], RECIPE).verdict is Verdict.SKIPPED
 
 
 def test_disk_is_judged_by_the_checkpoint_that_was_saved(tmp_path: Path) -> None:

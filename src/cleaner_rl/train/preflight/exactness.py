@@ -28,38 +28,39 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
     """Say whether the rows that were trained on are those that the store kept, with the same ids and masks.
 
     Args:
-        kept: The trajectories of the store that are said to be trained on.
+        kept: The whole trajectories of the store that are said to be trained on.
         trained: What the updates were given.
         rolled: All rollouts, and which of them the infrastructure broke.
         recipe: The recipe.
     """
     stored = Counter(_ids_and_mask(each, recipe) for each in kept)
-    known = {ids for ids, _ in stored} | rolled.broken.keys()
+    whole = Counter(ids for ids, _ in stored.elements())
+    known = whole.keys() | rolled.broken.keys()
     updated = Counter((ids, tuple(each.mask[: len(ids) - each.prompt])) for each, ids in _found(trained, known))
     arrived = Counter(ids for ids, _ in updated.elements())
     unknown = sum(count for ids, count in arrived.items() if ids not in known)
+    missing = (whole - arrived).total()
+    masks = sum(count for row, count in updated.items() if row[0] in whole and row not in stored)
     faulty = sum(max(0, arrived[ids] - rolled.whole[ids]) for ids in rolled.broken)
-    masks = sum(count for row, count in updated.items() if row[0] in known and row not in stored) - faulty
-    missing = (stored - updated).total() - masks
     figures = {"stored": float(stored.total()), "trained": float(updated.total())}
     return [
         _finding(
             "ids",
-            not unknown and missing <= 0,
+            not unknown and not missing,
             f"All {stored.total()} rows of the store reached the update, id by id.",
             f"{unknown} of {updated.total()} rows in the update have ids that the store doesn't know, and "
-            f"{max(0, missing)} rows of the store are missing.",
+            f"{missing} rows of the store are missing.",
             "The rows change between the rollout and the update: look for another agent loop, sampler or "
             "post-processing in the recipe's `verl` settings.",
             figures,
         ),
         _finding(
             "masks",
-            masks <= 0,
+            not masks,
             "Every loss mask in the update is the store's.",
             f"{masks} rows in the update have another loss mask than the store.",
             "The update would learn tokens that the model didn't write, or miss some that it did. Don't train.",
-            {"rows": float(max(0, masks))},
+            {"rows": float(masks)},
         ),
         _finding(
             "faults",
@@ -94,13 +95,13 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
     if recipe.device.mode is not TrainerMode.SYNC:
         words = f"device.mode is {recipe.device.mode}: rollouts may be of older weights than the update."
         return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
-    moved_of = {tuple(each.ids().tolist()): moved_tokens(each) for each in kept}
+    # Which tokens are learnt is the store's word: a wrong mask in the update is a finding of its own.
+    stored = {tuple(each.ids().tolist()): (moved_tokens(each), each.loss_mask()) for each in kept}
     apart: dict[tuple[int, bool], list[float]] = defaultdict(list)
-    for row, ids in _found(trained, moved_of.keys()):
-        if ids not in moved_of:
+    for row, ids in _found(trained, stored.keys()):
+        if ids not in stored:
             continue
-        moved = moved_of[ids][row.prompt :]
-        learnt = np.array(row.mask[: len(moved)], bool)
+        moved, learnt = (each[row.prompt :] for each in stored[ids])
         gaps = np.abs(row.rollout - row.old)[: len(moved)]
         for flag in (False, True):
             apart[row.step, flag] += gaps[learnt & (moved == flag)].tolist()

@@ -103,7 +103,8 @@ def _answers(whole: Recipe, tried: Recipe, folder: Path, seen: Path) -> Iterator
 
     store = folder / "trajectories"
     rows = [each for each in read(store, Phase.TRAINING) if each.key.run == tried.name] if store.exists() else []
-    kept: list[Graded] = [each for each in rows if each.info.roc and each.info.roc["kept"]]  # type: ignore[misc]
+    # One that the infrastructure broke can't be kept; if it was, its rows in the update are a finding.
+    kept: list[Graded] = [each for each in rows if each.usable and each.info.roc and each.info.roc["kept"]]  # type: ignore[misc]
     trained = witness.seen(seen)
     yield from exactness.check_rows(kept, trained, witness.rolled(seen), tried)
     yield from exactness.check_logprobs(kept, trained, tried)
