@@ -118,7 +118,7 @@ def main() -> None:
         place = Path(made)
         if which == "engine" and (not names or "stock" in names):
             sys.path.insert(0, str(ROOT))
-            from tests.engine.train.world import make
+            from benchmarks.toy.smallest import make
 
             make(place)
         for name in names or benchmarks:

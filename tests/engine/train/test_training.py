@@ -21,6 +21,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from benchmarks.lab.reading import training
+from benchmarks.toy.smallest import make
 from cleaner_rl.purify import Phase
 from cleaner_rl.purify.saar import NO_ROOM
 from cleaner_rl.tools import feedback
@@ -30,12 +31,12 @@ from cleaner_rl.trajectory import Seeds, TokenSpan, Trajectory, derive_seed, fir
 from cleaner_rl.trajectory.store import read
 from tests.engine.train import witness
 from tests.engine.train.exactness import differences, distances
-from tests.engine.train.world import ROOT, world
 from tests.toy_site import site
 
-__all__ = ["site", "world"]
+__all__ = ["site"]
 
 pytestmark = pytest.mark.timeout(2_400)  # the first to need a run waits for it
+ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
 STEPS = 5
 EXACT = 1e-5
@@ -74,6 +75,11 @@ def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:
             process.wait(60)
         log.seek(0)
         assert code == 0, log.read()[-5_000:]
+
+
+@pytest.fixture(scope="module")
+def world(site: Path) -> Path:
+    return make(site / "world")
 
 
 @pytest.fixture(scope="module")
