@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 
 from cleaner_rl.rollout import tool_env_of
 from cleaner_rl.sandbox.client import SandboxClient
@@ -22,7 +21,7 @@ from cleaner_rl.train.rows import Graded
 from cleaner_rl.train.verl.runner import read_token, session_request
 from cleaner_rl.trajectory import Key, sampled_turns
 
-GIGABYTE = 1 << 30
+MEGABYTE, GIGABYTE = 1 << 20, 1 << 30
 TIGHT = 0.95
 """The share of a device's memory above which a longer row may not fit."""
 SPARE = 1.5
@@ -35,15 +34,15 @@ def check_memory(trained: Sequence[Trained]) -> Finding:
     device = max((each.device_bytes for each in trained), default=0)
     longest = max((len(each.ids) for each in trained), default=0)
     figures = {"peak_gb": peak / GIGABYTE, "device_gb": device / GIGABYTE, "longest_row": float(longest)}
-    words = f"The update of a row of {longest} tokens took up to {peak / GIGABYTE:.1f} GB per process"
+    words = f"The update of a row of {longest} tokens took up to {_size(peak)} per process"
     if not device:
         return Finding("memory", Verdict.OK, f"{words} of the machine's memory.", figures=figures)
     if peak <= TIGHT * device:
-        return Finding("memory", Verdict.OK, f"{words}, of {device / GIGABYTE:.0f} GB on the device.", figures=figures)
+        return Finding("memory", Verdict.OK, f"{words}, of {_size(device)} on the device.", figures=figures)
     return Finding(
         "memory",
         Verdict.WARNING,
-        f"{words}, of {device / GIGABYTE:.0f} GB on the device: a little more does not fit.",
+        f"{words}, of {_size(device)} on the device: a little more does not fit.",
         "Lower batch.micro_batch, device.memory_share or budget.response_tokens, or set device.offload=true.",
         figures,
     )
@@ -100,7 +99,7 @@ def check_cores(recipe: Recipe) -> Finding:
     ranks = recipe.device.per_node
     busy = ranks + (0 if recipe.device.kind is DeviceKind.CPU else recipe.device.workers // recipe.device.nodes)
     figures = {"cores": float(cores), "busy_processes": float(busy)}
-    words = f"{cores} cores for {busy} processes that work all the time"
+    words = f"{cores} cores for {busy} {'process that works' if busy == 1 else 'processes that work'} all the time"
     if cores >= busy:
         return Finding("cores", Verdict.OK, f"{words}.", figures=figures)
     return Finding(
@@ -120,22 +119,27 @@ def check_disk(folder: Path, recipe: Recipe) -> Finding:
     # A new one is written before the oldest is removed.
     needed, free = (kept + 1) * max(sizes), shutil.disk_usage(folder).free
     figures = {"checkpoint_gb": max(sizes) / GIGABYTE, "needed_gb": needed / GIGABYTE, "free_gb": free / GIGABYTE}
-    words = f"{kept + 1} checkpoints need {needed / GIGABYTE:.1f} GB, and {free / GIGABYTE:.1f} GB are free"
+    words = f"{kept + 1} checkpoints need {_size(needed)}, and {_size(free)} are free"
     if needed <= free:
         return Finding("disk", Verdict.OK, f"{words}.", figures=figures)
     return Finding("disk", Verdict.FAILED, f"{words}.", "Free some, or lower run.keep_checkpoints.", figures)
 
 
 def check_time(seconds: Sequence[float], recipe: Recipe) -> Finding:
-    """Say how long a step takes, and the whole run."""
+    """Say how long a step takes, and the whole run. The first step is slower: everything in it happens once before."""
     if not seconds:
         return Finding("time", Verdict.SKIPPED, "No step ended.")
+    first, step = seconds[0], seconds[-1]
     steps = recipe.run.steps or sum(stage.steps for stage in recipe.stages)
-    whole = f", so {steps} steps take about {_span(steps * mean(seconds))}" if steps else ""
-    words = f"A step takes {_span(mean(seconds))}{whole} (without evaluations)."
-    return Finding(
-        "time", Verdict.OK, words, figures={"step_seconds": mean(seconds), "run_seconds": steps * mean(seconds)}
-    )
+    run = first + (steps - 1) * step
+    whole = f", so {steps} steps take about {_span(run)}" if steps else ""
+    words = f"The first step took {_span(first)}, the last one {_span(step)}{whole} (without evaluations)."
+    figures = {"first_step_seconds": first, "step_seconds": step, **({"run_seconds": run} if steps else {})}
+    return Finding("time", Verdict.OK, words, figures=figures)
+
+
+def _size(size: float) -> str:
+    return f"{size / GIGABYTE:.1f} GB" if size >= GIGABYTE / 10 else f"{size / MEGABYTE:.1f} MB"
 
 
 def _span(seconds: float) -> str:
