@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.preflight_faults import FAULT
-from benchmarks.record import save
+from benchmarks.record import commit, save
 
 ROOT = Path(__file__).parents[1]
 FAULTS = {
@@ -75,7 +75,8 @@ def preflight(world: Path, folder: Path, fault: str = "", settings: Sequence[str
             process.wait(60)
     if not shown:
         raise RuntimeError(f"the preflight ended with {process.returncode} and found nothing; read {folder / 'log'}")
-    found = {"seconds": time.monotonic() - begun, "exit_code": process.returncode, **json.loads(shown)}
+    took = time.monotonic() - begun
+    found = {"commit": commit(), "seconds": took, "exit_code": process.returncode, **json.loads(shown)}
     kept.write_text(json.dumps(found, indent=2))
     return found
 
@@ -104,7 +105,7 @@ def measure(folder: Path, clean: int, faults: Sequence[str]) -> dict[str, Any]:
     world = folder / "world"
     if not (world / "model").exists():
         make(world, opening="\n")
-    seconds: list[float] = []
+    runs: list[dict[str, Any]] = []
     injected: dict[str, Any] = {}
     for fault in faults:
         own = folder / fault.replace(" ", "-")
@@ -112,19 +113,20 @@ def measure(folder: Path, clean: int, faults: Sequence[str]) -> dict[str, Any]:
         name = FAULTS[fault]
         verdict = next(each["verdict"] for each in found["findings"] if each["name"] == name)
         injected[fault] = {"finding": name, "verdict": verdict, "red": red(found), "exit_code": found["exit_code"]}
-        seconds.append(found["seconds"])
+        runs.append(found)
         _tell(fault, found)
-    runs = []
     for number in range(clean):
         runs.append(preflight(world, folder / f"clean-{number}"))
         _tell(f"clean {number}", runs[-1])
+    green = [found for found in runs[len(faults) :] if found["verdict"] == "ok"]
     return {
         "faults": injected,
         "faults_found": sum(each["verdict"] == "failed" for each in injected.values()),
-        "clean": len(runs),
-        "clean_green": sum(found["verdict"] == "ok" for found in runs),
-        "clean_red": sorted({name for found in runs for name in red(found)}),
-        "seconds": median([*seconds, *(found["seconds"] for found in runs)]),
+        "clean": clean,
+        "clean_green": len(green),
+        "clean_red": sorted({name for found in runs[len(faults) :] for name in red(found)}),
+        "seconds": median(found["seconds"] for found in runs),
+        "commits": sorted({found["commit"] for found in runs}),
     }
 
 
