@@ -13,7 +13,13 @@ import pytest
 from cleaner_rl.train import Finding, Preflight, Verdict
 from cleaner_rl.train.launch.start import sandbox
 from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_sandbox, check_time
-from cleaner_rl.train.preflight.exactness import check_logprobs, check_rows, check_template, moved_tokens
+from cleaner_rl.train.preflight.exactness import (
+    check_advantages,
+    check_logprobs,
+    check_rows,
+    check_template,
+    moved_tokens,
+)
 from cleaner_rl.train.preflight.page import html
 from cleaner_rl.train.preflight.run import LOUD, STEPS, short
 from cleaner_rl.train.preflight.witness import Rolled, Trained
@@ -42,7 +48,8 @@ def updated(trajectory: Graded, step: int = 1) -> Trained:
     ids = [*row.prompt_ids.tolist(), *row.response_ids.tolist()]
     scores = np.append(row.logprobs, np.zeros(FILLER, np.float32))
     mask = [*row.loss_mask.astype(int).tolist(), *[0] * FILLER]
-    return Trained(step, ids + ids[-1:] * FILLER, len(row.prompt_ids), mask, scores, scores)
+    advantages = 0.5 * np.array(mask, np.float32)
+    return Trained(step, ids + ids[-1:] * FILLER, len(row.prompt_ids), mask, scores, scores, advantages)
 
 
 SEEN = [updated(each, step) for step in (1, 2) for each in STORED]
@@ -50,7 +57,11 @@ SEEN = [updated(each, step) for step in (1, 2) for each in STORED]
 
 def red(kept: list[Graded], trained: list[Trained], broken: Iterable[Graded] = ()) -> set[str]:
     rolled = Rolled(*(Counter(tuple(each.ids().tolist()) for each in rows) for rows in (kept, broken)))
-    found = [*check_rows(kept, trained, rolled, RECIPE), *check_logprobs(kept, trained, RECIPE)]
+    found = [
+        *check_rows(kept, trained, rolled, RECIPE),
+        check_advantages(kept, trained, RECIPE),
+        *check_logprobs(kept, trained, RECIPE),
+    ]
     return {each.name for each in found if each.verdict is Verdict.FAILED}
 
 
@@ -68,6 +79,7 @@ FAULTS: dict[str, Callable[[list[Trained]], list[Trained]]] = {
     "log-probs": lambda seen: [replace(each, rollout=each.rollout - 1) for each in seen],
     "weights": lambda seen: [replace(each, rollout=each.rollout - (each.step == 2)) for each in seen],
     "re-scoring": lambda seen: [unscored(each) for each in seen],
+    "advantages": lambda seen: [replace(each, advantages=-each.advantages) for each in seen],
 }
 
 
@@ -80,7 +92,7 @@ def test_each_fault_has_its_name(name: str) -> None:
     assert name in red(STORED + STORED, FAULTS[name](SEEN))
 
 
-@pytest.mark.parametrize("name", ["masks", "re-scoring", "weights"])
+@pytest.mark.parametrize("name", ["masks", "re-scoring", "weights", "advantages"])
 def test_a_fault_turns_nothing_else_red(name: str) -> None:
     assert red(STORED + STORED, FAULTS[name](SEEN)) == {name}
 

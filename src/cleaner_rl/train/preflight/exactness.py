@@ -12,14 +12,17 @@ import numpy.typing as npt
 from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
-from cleaner_rl.train.recipe.settings import Recipe
+from cleaner_rl.train.recipe.settings import Recipe, run_folder
 from cleaner_rl.train.rows import Graded
 from cleaner_rl.train.rows.groups import compared_row
+from cleaner_rl.train.verl.overrides import ESTIMATOR, overrides
 
 BOUND = {Dtype.FLOAT32: 1e-3, Dtype.BFLOAT16: 0.3, Dtype.FLOAT16: 0.05}
 """The 99th percentile of the difference between a token's log-prob in the rollout and in the actor, at most."""
 FACTOR = 5.0
 """How much larger the difference of moved tokens, or of a later step, may be beside that of the others."""
+SAME = 1e-4
+"""How far an advantage in the update may be from the store's, which has more digits."""
 FEW = 20
 """With fewer tokens no percentile is looked at."""
 
@@ -73,10 +76,40 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
     ]
 
 
+def check_advantages(kept: Iterable[Graded], trained: Iterable[Trained], recipe: Recipe) -> Finding:
+    """Say whether each row in the update has the advantage that its rollout has in the store."""
+    if overrides(recipe, run_folder(recipe))["algorithm.adv_estimator"] != ESTIMATOR:
+        words = "The recipe's `verl` settings name another estimator, so the store doesn't know the advantages."
+        return Finding("advantages", Verdict.SKIPPED, words)
+    stored: dict[tuple[int, ...], set[float]] = defaultdict(set)
+    for each in kept:
+        stored[tuple(each.ids().tolist())].add(_advantage(each))
+    # Rollouts of several groups can have the same ids.
+    apart = [
+        min(abs(own - float(row.advantages[np.argmax(np.abs(row.advantages))])) for own in stored[ids])
+        for row, ids in _found(trained, stored.keys())
+        if ids in stored
+    ]
+    wrong = sum(each > SAME for each in apart)
+    return _finding(
+        "advantages",
+        not wrong,
+        "Every row in the update has the advantage of its rollout.",
+        f"{wrong} of {len(apart)} rows in the update have another advantage than their rollout.",
+        "Look for another estimator or sampler in the recipe's `verl` settings. Don't train.",
+        {"rows": float(wrong), "largest": max(apart, default=0.0)},
+    )
+
+
+def _advantage(trajectory: Graded) -> float:
+    """Return the advantage of a trajectory that was trained on."""
+    assert trajectory.info.roc is not None
+    return cast("float", trajectory.info.roc["advantage"])
+
+
 def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
-    assert trajectory.info.roc is not None
-    row = compared_row(trajectory, cast("float", trajectory.info.roc["advantage"]), recipe.row_config())
+    row = compared_row(trajectory, _advantage(trajectory), recipe.row_config())
     ids = (*row.prompt_ids.tolist(), *row.response_ids.tolist())
     return ids, tuple(row.loss_mask.astype(int).tolist())
 
