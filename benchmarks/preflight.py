@@ -42,7 +42,7 @@ SETTINGS = (
     *("cold_start=null", "tasks.held_out=[]", "budget.prompt_tokens=256", "device.per_node=1", "device.router=verl"),
     *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=8", "roc.sample=8"),
 )
-LIMIT_SECONDS = 1_200
+LIMIT_SECONDS = 2_400
 
 
 def preflight(world: Path, folder: Path, fault: str = "", settings: Sequence[str] = ()) -> dict[str, Any]:
