@@ -97,6 +97,18 @@ def test_a_fault_turns_nothing_else_red(name: str) -> None:
     assert red(STORED + STORED, FAULTS[name](SEEN)) == {name}
 
 
+def test_of_a_run_without_an_update_nothing_is_said_to_be_right() -> None:
+    found = [
+        *check_rows([], [], Rolled(), RECIPE),
+        check_advantages([], [], RECIPE),
+        *check_logprobs([], [], RECIPE),
+        check_template([], lambda _: True),
+        check_memory([]),
+    ]
+    assert {each.verdict for each in found} == {Verdict.SKIPPED}
+    assert red(STORED, []) == {"ids"}  # the store says that there was one
+
+
 def test_a_row_that_never_arrived_is_missed() -> None:
     assert red(STORED + STORED, SEEN[1:]) == {"ids"}
 

@@ -30,9 +30,11 @@ SPARE = 1.5
 
 def check_memory(trained: Sequence[Trained]) -> Finding:
     """Say how much memory the update took, with rows as long as the recipe allows."""
-    peak = max((each.peak_bytes for each in trained), default=0)
-    device = max((each.device_bytes for each in trained), default=0)
-    longest = max((len(each.ids) for each in trained), default=0)
+    if not trained:
+        return Finding("memory", Verdict.SKIPPED, "There was no update.")
+    peak = max(each.peak_bytes for each in trained)
+    device = max(each.device_bytes for each in trained)
+    longest = max(len(each.ids) for each in trained)
     figures = {"peak_gb": peak / GIGABYTE, "device_gb": device / GIGABYTE, "longest_row": float(longest)}
     words = f"The update of a row of {longest} tokens took up to {_size(peak)} per process"
     if not device:

@@ -23,6 +23,7 @@ FACTOR = 5.0
 """How much larger the difference of moved tokens, or of a later step, may be beside that of the others."""
 SAME = 1e-4
 """How far an advantage in the update may be from the store's, which has more digits."""
+NOTHING = "No row of the update is in the store, so there is nothing to compare."
 FEW = 20
 """With fewer tokens no percentile is looked at."""
 
@@ -36,6 +37,8 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
         rolled: All rollouts, and which of them the infrastructure broke.
         recipe: The recipe.
     """
+    if not kept and not trained:
+        return [Finding(name, Verdict.SKIPPED, NOTHING) for name in ("ids", "masks", "faults")]
     stored = Counter(_ids_and_mask(each, recipe) for each in kept)
     whole = Counter(ids for ids, _ in stored.elements())
     known = whole.keys() | rolled.broken.keys()
@@ -90,6 +93,8 @@ def check_advantages(kept: Iterable[Graded], trained: Iterable[Trained], recipe:
         for row, ids in _found(trained, stored.keys())
         if ids in stored
     ]
+    if not apart:
+        return Finding("advantages", Verdict.SKIPPED, NOTHING)
     wrong = sum(each > SAME for each in apart)
     return _finding(
         "advantages",
@@ -97,7 +102,7 @@ def check_advantages(kept: Iterable[Graded], trained: Iterable[Trained], recipe:
         "Every row in the update has the advantage of its rollout.",
         f"{wrong} of {len(apart)} rows in the update have another advantage than their rollout.",
         "Look for another estimator or sampler in the recipe's `verl` settings. Don't train.",
-        {"rows": float(wrong), "largest": max(apart, default=0.0)},
+        {"rows": float(wrong), "largest": max(apart)},
     )
 
 
@@ -139,8 +144,7 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
         for flag in (False, True):
             apart[row.step, flag] += gaps[learnt & (moved == flag)].tolist()
     if not apart:
-        words = "No row of the update is in the store, so there is nothing to compare."
-        return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
+        return [Finding(name, Verdict.SKIPPED, NOTHING) for name in ("log-probs", "re-scoring", "weights")]
     first, last = min(step for step, _ in apart), max(step for step, _ in apart)
     bound = BOUND[recipe.model.dtype]
     base = _p99(apart[first, False])
@@ -189,8 +193,10 @@ def _moved_finding(gaps: Sequence[float], base: float, bound: float, recipe: Rec
 def check_template(kept: Iterable[Graded], keeps: Callable[[str], bool]) -> Finding:
     """Say whether the chat template leaves the model's own words as they are; `keeps` tells it of a text."""
     texts = {turn.text for each in kept for turn in each.turns}
+    if not texts:
+        return Finding("chat template", Verdict.SKIPPED, NOTHING)
     changed = [text for text in texts if not keeps(text)]
-    share = len(changed) / max(1, len(texts))
+    share = len(changed) / len(texts)
     example = f" One of them begins with {changed[0][:60]!r}." if changed else ""
     return _finding(
         "chat template",
