@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,7 @@ ENGINE = {
     "sft_logs": "--json --short --regime slips --worlds 1",
     "rollout": "--json --tasks 0 --rollouts 4 --tokens 32",
     "stock": "{world} --json --pairs 2 --prompts 4 --rollouts 2 --turns 8 --alone",
+    "preflight": "--json --clean 1 --fault 'weights not updated' --folder {place}",
 }
 MEASURES = {"sandbox_checkpoint"}
 """Their exit status is a judgement of the figures, which a short form doesn't allow."""
@@ -72,6 +74,12 @@ def load(figures: Any) -> Iterator[bool]:
     yield memory["after_64"] - memory["warm"] < 32
 
 
+def preflight(figures: Any) -> Iterator[bool]:
+    """A fault is found by its name, and a run without one is green."""
+    yield figures["faults_found"] == len(figures["faults"])
+    yield figures["clean_green"] == figures["clean"]
+
+
 def stock(figures: Any) -> Iterator[bool]:
     """With repair off, our batches are verl's own: the same ids, masks and rewards."""
     yield figures["rows"] == figures["rows_of_ours"] == figures["equal_rows"] == 2 * 4 * 2
@@ -85,6 +93,7 @@ def tenants(figures: Any) -> Iterator[bool]:
 
 CHECKS: dict[str, Callable[[Any], Iterator[bool]]] = {
     "grading": grading,
+    "preflight": preflight,
     "sandbox_faults": faults,
     "sandbox_load": load,
     "sandbox_tenants": tenants,
@@ -94,7 +103,8 @@ CHECKS: dict[str, Callable[[Any], Iterator[bool]]] = {
 
 def run(name: str, options: str, place: Path) -> None:
     """Run one, and exit with its output if it fails or breaks its promise."""
-    command = [sys.executable, "-m", f"benchmarks.{name}", *options.format(place=place / name, world=place).split()]
+    given = shlex.split(options.format(place=place / name, world=place))
+    command = [sys.executable, "-m", f"benchmarks.{name}", *given]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     begun = time.monotonic()
@@ -118,7 +128,7 @@ def main() -> None:
         place = Path(made)
         if which == "engine" and (not names or "stock" in names):
             sys.path.insert(0, str(ROOT))
-            from tests.engine.train.world import make
+            from benchmarks.toy.smallest import make
 
             make(place)
         for name in names or benchmarks:

@@ -136,6 +136,14 @@ def test_a_template_that_does_not_fit_is_refused_with_the_fix(old: str, new: str
     assert "template" in str(refused.value)
 
 
+@pytest.mark.parametrize("text", ["So.", "\nSo.", "So.\n", " So. ", "So.<|im_end|>"])
+def test_a_template_that_trims_a_turn_does_not_keep_it(text: str) -> None:
+    """The newline before a turn is found in the template's own frame too, where it doesn't count."""
+    trims = changed("qwen2_5", "'\\n' + message.content + '<|im_end|>", "'\\n' + message.content | trim + '<|im_end|>")
+    assert chat("qwen2_5").keeps(text)
+    assert ChatRenderer(trims, TOOLS).keeps(text) == (text == text.strip())
+
+
 def test_a_tokenizer_that_swallows_blanks_beside_its_tokens_is_refused() -> None:
     from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast

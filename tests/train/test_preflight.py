@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 
 from cleaner_rl.train import Finding, Preflight, Verdict
-from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_time
-from cleaner_rl.train.preflight.exactness import check_logprobs, check_rows, check_template, moved_tokens
+from cleaner_rl.train.launch.start import sandbox
+from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_sandbox, check_time
+from cleaner_rl.train.preflight.exactness import (
+    check_advantages,
+    check_logprobs,
+    check_rows,
+    check_template,
+    moved_tokens,
+)
 from cleaner_rl.train.preflight.page import html
 from cleaner_rl.train.preflight.run import LOUD, STEPS, short
 from cleaner_rl.train.preflight.witness import Rolled, Trained
@@ -41,7 +48,8 @@ def updated(trajectory: Graded, step: int = 1) -> Trained:
     ids = [*row.prompt_ids.tolist(), *row.response_ids.tolist()]
     scores = np.append(row.logprobs, np.zeros(FILLER, np.float32))
     mask = [*row.loss_mask.astype(int).tolist(), *[0] * FILLER]
-    return Trained(step, ids + ids[-1:] * FILLER, len(row.prompt_ids), mask, scores, scores)
+    advantages = 0.5 * np.array(mask, np.float32)
+    return Trained(step, ids + ids[-1:] * FILLER, len(row.prompt_ids), mask, scores, scores, advantages)
 
 
 SEEN = [updated(each, step) for step in (1, 2) for each in STORED]
@@ -49,7 +57,11 @@ SEEN = [updated(each, step) for step in (1, 2) for each in STORED]
 
 def red(kept: list[Graded], trained: list[Trained], broken: Iterable[Graded] = ()) -> set[str]:
     rolled = Rolled(*(Counter(tuple(each.ids().tolist()) for each in rows) for rows in (kept, broken)))
-    found = [*check_rows(kept, trained, rolled, RECIPE), *check_logprobs(kept, trained, RECIPE)]
+    found = [
+        *check_rows(kept, trained, rolled, RECIPE),
+        check_advantages(kept, trained, RECIPE),
+        *check_logprobs(kept, trained, RECIPE),
+    ]
     return {each.name for each in found if each.verdict is Verdict.FAILED}
 
 
@@ -67,6 +79,7 @@ FAULTS: dict[str, Callable[[list[Trained]], list[Trained]]] = {
     "log-probs": lambda seen: [replace(each, rollout=each.rollout - 1) for each in seen],
     "weights": lambda seen: [replace(each, rollout=each.rollout - (each.step == 2)) for each in seen],
     "re-scoring": lambda seen: [unscored(each) for each in seen],
+    "advantages": lambda seen: [replace(each, advantages=-each.advantages) for each in seen],
 }
 
 
@@ -79,9 +92,21 @@ def test_each_fault_has_its_name(name: str) -> None:
     assert name in red(STORED + STORED, FAULTS[name](SEEN))
 
 
-@pytest.mark.parametrize("name", ["masks", "re-scoring", "weights"])
+@pytest.mark.parametrize("name", ["masks", "re-scoring", "weights", "advantages"])
 def test_a_fault_turns_nothing_else_red(name: str) -> None:
     assert red(STORED + STORED, FAULTS[name](SEEN)) == {name}
+
+
+def test_of_a_run_without_an_update_nothing_is_said_to_be_right() -> None:
+    found = [
+        *check_rows([], [], Rolled(), RECIPE),
+        check_advantages([], [], RECIPE),
+        *check_logprobs([], [], RECIPE),
+        check_template([], lambda _: True),
+        check_memory([]),
+    ]
+    assert {each.verdict for each in found} == {Verdict.SKIPPED}
+    assert red(STORED, []) == {"ids"}  # the store says that there was one
 
 
 def test_a_row_that_never_arrived_is_missed() -> None:
@@ -93,6 +118,12 @@ def test_a_fault_that_was_given_a_row_is_found() -> None:
     seen = [updated(each) for each in (REPAIRED, broken)]
     assert red([REPAIRED], seen, [broken]) == {"faults"}
     assert red([REPAIRED, broken], seen, [broken]) == set()  # another one, just like it, is whole
+
+
+def test_a_shifted_mask_says_nothing_of_the_log_probs_of_what_it_hits() -> None:
+    """The rollout has no log-prob of a tool's words; the actor has one."""
+    seen = [replace(each, old=np.where(np.array(each.mask, bool), each.old, -5)) for each in SEEN]
+    assert red(STORED + STORED, FAULTS["masks"](seen)) == {"masks"}
 
 
 def test_a_template_that_trims_is_named_with_an_example() -> None:
@@ -120,6 +151,22 @@ def test_memory_that_is_nearly_all_taken_is_a_warning() -> None:
     assert check_memory([replace(tight, peak_bytes=40 << 30)]).verdict is Verdict.OK
 
 
+def timed(trajectory: Graded, seconds: float) -> Graded:
+    return replace(trajectory, info=replace(trajectory.info, seconds=seconds))
+
+
+def test_a_sandbox_in_which_calls_take_most_of_a_steps_time_is_red(tmp_path: Path) -> None:
+    rows = [REPAIRED, graded(worked(), answered()), graded(answered())]
+    with sandbox(to_recipe(values(sandbox={"slots": 1, "packages": ["click"]})), tmp_path) as addresses:
+        slow = check_sandbox([timed(each, 1e-6) for each in rows], addresses, RECIPE)
+        quick = check_sandbox([timed(each, 600) for each in rows], addresses, RECIPE)
+    assert (slow.verdict, quick.verdict) == (Verdict.FAILED, Verdict.OK)
+    assert "sandbox.slots" in slow.change
+    # The failed call that an edit replaced was made too.
+    assert quick.figures["calls"] == 3
+    assert check_sandbox(rows[2:], [], RECIPE).verdict is Verdict.SKIPPED
+
+
 def test_disk_is_judged_by_the_checkpoint_that_was_saved(tmp_path: Path) -> None:
     saved = tmp_path / "checkpoints" / "global_step_2"
     saved.mkdir(parents=True)
@@ -132,8 +179,8 @@ def test_disk_is_judged_by_the_checkpoint_that_was_saved(tmp_path: Path) -> None
 def test_cores_and_time_are_told() -> None:
     many = to_recipe(values(device={"workers": 10_000}))
     assert check_cores(many).verdict is Verdict.WARNING
-    told = check_time([10.0, 30.0], to_recipe(values(run={"steps": 300})))
-    assert told.figures["run_seconds"] == 6_000
+    told = check_time([50.0, 20.0], to_recipe(values(run={"steps": 300})))
+    assert told.figures["run_seconds"] == 50 + 299 * 20
     assert "100 min" in told.words
 
 

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.sandbox.processes import ended_by_signals
-from cleaner_rl.train.launch.start import _alone_in
+from cleaner_rl.train.launch.start import _alone_in, _run
+from cleaner_rl.train.launch.watch import Watch
+from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.recipe.settings import RecipeError
 from cleaner_rl.trajectory.store.files import only_writer
+from tests.train.recipes import values
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux's")
 RUN = """
@@ -91,6 +94,19 @@ def test_verl_ends_with_the_run(run: tuple[subprocess.Popen[str], int], number: 
     while not _ended(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert _ended(child)
+
+
+def test_a_process_that_left_verls_group_ends_too(tmp_path: Path) -> None:
+    """As Ray's own processes do, which outlive verl by seconds and make their folder anew."""
+    daemon = "import os, time; print(os.getpid(), os.environ['RAY_TMPDIR'], flush=True); time.sleep(600)"
+    verl = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {daemon!r}], start_new_session=True)"
+    wait = "; from pathlib import Path; import time\nwhile not Path(sys.argv[1]).read_text(): time.sleep(0.05)"
+    log = tmp_path / "verl-0.log"
+    watch = Watch(tmp_path / "verl-0.jsonl", lambda _: None)
+    _run([sys.executable, "-c", verl + wait, str(log)], to_recipe(values()), tmp_path, watch, lambda: "")
+    process, folder = log.read_text().split()
+    assert _ended(int(process))
+    assert not Path(folder).exists()
 
 
 def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:

@@ -572,6 +572,11 @@ def test_an_evaluation_is_read_again_only_if_it_changed(tmp_path: Path, monkeypa
         assert len(read) == 3
 
 
+def test_verls_own_metrics_of_a_run_under_way_are_no_store(tmp_path: Path) -> None:
+    (tmp_path / "verl-0.jsonl").write_text('{"step": 1, "data": {"actor/loss": 0.5}}\n')
+    assert discover(tmp_path).files == ()
+
+
 def test_links_to_nothing_are_passed_by(tmp_path: Path) -> None:
     store = write(tmp_path / "run", [clean()])
     for name in ("part.parquet", "log.jsonl", "metrics.jsonl", "tokenizer.json", "results.json"):

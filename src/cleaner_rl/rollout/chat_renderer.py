@@ -133,8 +133,14 @@ class ChatRenderer:
 
     def keeps(self, text: str) -> bool:
         """Return whether the template renders what a model wrote as it is, but for thinking, of which `notes` tell."""
-        said = text.removesuffix(self._end).rpartition("</think>")[2].removeprefix("\n\n")
-        return said in self._render([*ASKED, {"role": "assistant", "content": text}, {"role": "tool", "content": "1"}])
+        words = text.removesuffix(self._end)
+        rendered = self._render([*ASKED, *_round(words, "1")])
+        _, thought, said = words.rpartition("</think>")
+        if thought:
+            return said.removeprefix("\n\n") in rendered
+        # In its place: a newline that a template trims off would be found in the frame around the turn.
+        before, _, behind = self._render([*ASKED, *_round(PROBE, "1")]).partition(PROBE)
+        return rendered == f"{before}{words}{behind}"
 
     def prompt(self, messages: Sequence[Message]) -> TokenSpan:
         """Return the first prompt, with the opening of the model's first turn."""

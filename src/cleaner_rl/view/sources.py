@@ -4,6 +4,7 @@ A run's folder, of which all but the store may be missing:
 
     trajectories/run=…/phase=…/step=…/part-….parquet   the store
     metrics.jsonl                                      one object per training step
+    verl-….jsonl                                       verl's own metrics, which aren't shown
     tokenizer.json                                     the model's own, for token boundaries
     *.json                                             results of `cleaner eval`
 
@@ -14,6 +15,7 @@ file. Hidden files are left out: the store writes its unfinished ones so.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
@@ -21,6 +23,8 @@ from pathlib import Path
 
 TRAJECTORIES = "trajectories"
 METRICS = "metrics.jsonl"
+VERL_METRICS = re.compile(r"verl-\d+\.jsonl")
+"""The file of verl's logger, one per start; `cleaner train` names it."""
 TOKENIZER = "tokenizer.json"
 
 
@@ -87,7 +91,8 @@ def discover(path: Path) -> Sources:
 
 
 def _may_be_store(file: Path) -> bool:
-    return file.suffix == ".parquet" or (file.suffix == ".jsonl" and file.name != METRICS)
+    ours = file.name != METRICS and not VERL_METRICS.fullmatch(file.name)
+    return file.suffix == ".parquet" or (file.suffix == ".jsonl" and ours)
 
 
 def _store_files(files: Iterable[Path], root: Path) -> Iterator[StoreFile]:

@@ -21,21 +21,25 @@ import pytest
 from tokenizers import Tokenizer
 
 from benchmarks.lab.reading import training
+from benchmarks.toy.smallest import make
 from cleaner_rl.purify import Phase
 from cleaner_rl.purify.saar import NO_ROOM
 from cleaner_rl.tools import feedback
-from cleaner_rl.train import Recipe
+from cleaner_rl.train import Recipe, Verdict
 from cleaner_rl.train.launch.plan import read_plan
+from cleaner_rl.train.preflight.run import answers
+from cleaner_rl.train.preflight.witness import FOLDER
+from cleaner_rl.train.preflight.witness import seen as seen_in
 from cleaner_rl.trajectory import Seeds, TokenSpan, Trajectory, derive_seed, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import read
-from tests.engine.train import witness
 from tests.engine.train.exactness import differences, distances
-from tests.engine.train.world import ROOT, world
+from tests.engine.train.witness import tasks
 from tests.toy_site import site
 
-__all__ = ["site", "world"]
+__all__ = ["site"]
 
 pytestmark = pytest.mark.timeout(2_400)  # the first to need a run waits for it
+ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
 STEPS = 5
 EXACT = 1e-5
@@ -61,7 +65,7 @@ def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:
     arguments = [f"--set={each}" for each in (*CUT, f"run.folder={folder}", *settings)]
     program = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "train", str(RECIPE), *arguments]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    own = {"TOY": str(world), witness.FOLDER: str(folder), "PYTHONPATH": path}
+    own = {"TOY": str(world), FOLDER: str(folder), "PYTHONPATH": path}
     with (folder / "log").open("w+") as log:
         process = subprocess.Popen(
             program, env={**os.environ, **own, "HF_HUB_OFFLINE": "1"}, stdout=log, stderr=log, start_new_session=True
@@ -74,6 +78,11 @@ def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:
             process.wait(60)
         log.seek(0)
         assert code == 0, log.read()[-5_000:]
+
+
+@pytest.fixture(scope="module")
+def world(site: Path) -> Path:
+    return make(site / "world")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +110,7 @@ def drawn(run: Path, phase: Phase = Phase.TRAINING) -> list[Trajectory[TokenSpan
 @pytest.mark.parametrize("method", ["saar", "hindsight"])
 def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, request: pytest.FixtureRequest) -> None:
     run: Path = request.getfixturevalue(method)
-    trained = witness.seen(run.parent)
+    trained = seen_in(run.parent)
     rows = drawn(run)
     for step in range(1, STEPS + 1):
         # What reached the update is what was stored and kept: every id, and which of them is learnt.
@@ -124,6 +133,13 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, requ
 
     assert [line["step"] for line in metrics(run)] == list(range(1, STEPS + 1))
     assert (run / "checkpoints" / f"global_step_{STEPS}" / "actor" / "huggingface").is_dir()
+
+
+def test_a_preflight_finds_nothing_against_this_run(saar: Path) -> None:
+    recipe = read_plan(str(saar)).recipe
+    found = list(answers(recipe, recipe, saar, saar.parent))
+    assert {each.name: each.words for each in found if each.verdict is not Verdict.OK} == {}
+    assert len(found) == 13
 
 
 def test_the_lab_would_see_repairs_and_selection(saar: Path) -> None:
@@ -198,7 +214,7 @@ def test_s21_the_model_sees_the_whole_output_of_the_result_that_is_counted(saar:
 
 
 def test_s22_rollouts_leave_no_task_behind(saar: Path) -> None:
-    left = witness.tasks(saar.parent)
+    left = tasks(saar.parent)
     # When the last rollout of a step ends, hardly more is there than verl's own; 128 rollouts later it is the same.
     assert min(left[STEPS]) < min(left[1]) + 8
 

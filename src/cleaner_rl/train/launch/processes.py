@@ -11,8 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 GRACE_SECONDS = 20.0
@@ -35,6 +37,26 @@ def end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def end_marked(variable: str, value: str) -> None:
+    """Kill every process that has this environment variable: those that left the group of the program they belong to.
+
+    Linux only; elsewhere such processes are left to themselves.
+    """
+    mark, deadline = os.fsencode(f"{variable}={value}"), time.monotonic() + GRACE_SECONDS
+    while (left := list(_marked(mark))) and time.monotonic() < deadline:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _marked(mark: bytes) -> Iterator[int]:
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if mark in file.read_bytes().split(b"\0"):
+                yield int(file.parent.name)
 
 
 def _ends_with_its_parent() -> None:

@@ -31,7 +31,7 @@ from cleaner_rl.train.launch.cold_start import (
 )
 from cleaner_rl.train.launch.machine import check_machine
 from cleaner_rl.train.launch.plan import RunPlan
-from cleaner_rl.train.launch.processes import end, started
+from cleaner_rl.train.launch.processes import end, end_marked, started
 from cleaner_rl.train.launch.resume import DONE
 from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
 from cleaner_rl.train.launch.watch import Tell, Watch, tail
@@ -57,6 +57,7 @@ from cleaner_rl.trajectory.store import BusyError, only_writer
 SANDBOX_SECONDS = 120.0
 """How long a sandbox node may take to start."""
 FILE_LOGGER = "VERL_FILE_LOGGER_PATH"
+RAY_FOLDER = "RAY_TMPDIR"
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """What verl prints is in its log at once, and in the order in which it was printed."""
 NEEDED = ("torch", "transformers", "ray", "transfer_queue", "verl", "math_verify")
@@ -336,7 +337,7 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_
         **os.environ,
         **environment(recipe),
         FILE_LOGGER: file_logger(folder),
-        "RAY_TMPDIR": temporary,
+        RAY_FOLDER: temporary,
         **UNBUFFERED,
     }
     log = folder / f"verl-{_start_number(folder)}.log"
@@ -355,6 +356,8 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_
         if ended_early:
             watch.tell("Stopping verl and the sandbox.")
         end(verl)
+        # Ray's own processes end some seconds later by themselves, and would make their folder anew.
+        end_marked(RAY_FOLDER, temporary)
         shutil.rmtree(temporary, ignore_errors=True)
         if ended_early:
             watch.tell(next_start())

@@ -12,14 +12,18 @@ import numpy.typing as npt
 from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
-from cleaner_rl.train.recipe.settings import Recipe
+from cleaner_rl.train.recipe.settings import Recipe, run_folder
 from cleaner_rl.train.rows import Graded
 from cleaner_rl.train.rows.groups import compared_rows
+from cleaner_rl.train.verl.overrides import ESTIMATOR, overrides
 
 BOUND = {Dtype.FLOAT32: 1e-3, Dtype.BFLOAT16: 0.3, Dtype.FLOAT16: 0.05}
 """The 99th percentile of the difference between a token's log-prob in the rollout and in the actor, at most."""
 FACTOR = 5.0
 """How much larger the difference of moved tokens, or of a later step, may be beside that of the others."""
+SAME = 1e-4
+"""How far an advantage in the update may be from the store's, which has more digits."""
+NOTHING = "No row of the update is in the store, so there is nothing to compare."
 FEW = 20
 """With fewer tokens no percentile is looked at."""
 
@@ -28,38 +32,41 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
     """Say whether the rows that were trained on are those that the store kept, with the same ids and masks.
 
     Args:
-        kept: The trajectories of the store that are said to be trained on.
+        kept: The whole trajectories of the store that are said to be trained on.
         trained: What the updates were given.
         rolled: All rollouts, and which of them the infrastructure broke.
         recipe: The recipe.
     """
+    if not kept and not trained:
+        return [Finding(name, Verdict.SKIPPED, NOTHING) for name in ("ids", "masks", "faults")]
     stored = Counter(_ids_and_mask(each, recipe) for each in kept)
-    known = {ids for ids, _ in stored} | rolled.broken.keys()
+    whole = Counter(ids for ids, _ in stored.elements())
+    known = whole.keys() | rolled.broken.keys()
     updated = Counter((ids, tuple(each.mask[: len(ids) - each.prompt])) for each, ids in _found(trained, known))
     arrived = Counter(ids for ids, _ in updated.elements())
     unknown = sum(count for ids, count in arrived.items() if ids not in known)
+    missing = (whole - arrived).total()
+    masks = sum(count for row, count in updated.items() if row[0] in whole and row not in stored)
     faulty = sum(max(0, arrived[ids] - rolled.whole[ids]) for ids in rolled.broken)
-    masks = sum(count for row, count in updated.items() if row[0] in known and row not in stored) - faulty
-    missing = (stored - updated).total() - masks
     figures = {"stored": float(stored.total()), "trained": float(updated.total())}
     return [
         _finding(
             "ids",
-            not unknown and missing <= 0,
+            not unknown and not missing,
             f"All {stored.total()} rows of the store reached the update, id by id.",
             f"{unknown} of {updated.total()} rows in the update have ids that the store doesn't know, and "
-            f"{max(0, missing)} rows of the store are missing.",
+            f"{missing} rows of the store are missing.",
             "The rows change between the rollout and the update: look for another agent loop, sampler or "
             "post-processing in the recipe's `verl` settings.",
             figures,
         ),
         _finding(
             "masks",
-            masks <= 0,
+            not masks,
             "Every loss mask in the update is the store's.",
             f"{masks} rows in the update have another loss mask than the store.",
             "The update would learn tokens that the model didn't write, or miss some that it did. Don't train.",
-            {"rows": float(max(0, masks))},
+            {"rows": float(masks)},
         ),
         _finding(
             "faults",
@@ -72,10 +79,42 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
     ]
 
 
+def check_advantages(kept: Iterable[Graded], trained: Iterable[Trained], recipe: Recipe) -> Finding:
+    """Say whether each row in the update has the advantage that its rollout has in the store."""
+    if overrides(recipe, run_folder(recipe))["algorithm.adv_estimator"] != ESTIMATOR:
+        words = "The recipe's `verl` settings name another estimator, so the store doesn't know the advantages."
+        return Finding("advantages", Verdict.SKIPPED, words)
+    stored: dict[tuple[int, ...], set[float]] = defaultdict(set)
+    for each in kept:
+        stored[tuple(each.ids().tolist())].add(_advantage(each))
+    # Rollouts of several groups can have the same ids.
+    apart = [
+        min(abs(own - float(row.advantages[np.argmax(np.abs(row.advantages))])) for own in stored[ids])
+        for row, ids in _found(trained, stored.keys())
+        if ids in stored
+    ]
+    if not apart:
+        return Finding("advantages", Verdict.SKIPPED, NOTHING)
+    wrong = sum(each > SAME for each in apart)
+    return _finding(
+        "advantages",
+        not wrong,
+        "Every row in the update has the advantage of its rollout.",
+        f"{wrong} of {len(apart)} rows in the update have another advantage than their rollout.",
+        "Look for another estimator or sampler in the recipe's `verl` settings. Don't train.",
+        {"rows": float(wrong), "largest": max(apart)},
+    )
+
+
+def _advantage(trajectory: Graded) -> float:
+    """Return the advantage of a trajectory that was trained on."""
+    assert trajectory.info.roc is not None
+    return cast("float", trajectory.info.roc["advantage"])
+
+
 def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
-    assert trajectory.info.roc is not None
-    (row,) = compared_rows(trajectory, cast("float", trajectory.info.roc["advantage"]), recipe.row_config())
+    (row,) = compared_rows(trajectory, _advantage(trajectory), recipe.row_config())
     ids = (*row.prompt_ids.tolist(), *row.response_ids.tolist())
     return ids, tuple(row.loss_mask.astype(int).tolist())
 
@@ -94,19 +133,18 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
     if recipe.device.mode is not TrainerMode.SYNC:
         words = f"device.mode is {recipe.device.mode}: rollouts may be of older weights than the update."
         return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
-    moved_of = {tuple(each.ids().tolist()): moved_tokens(each) for each in kept}
+    # Which tokens are learnt is the store's word: a wrong mask in the update is a finding of its own.
+    stored = {tuple(each.ids().tolist()): (moved_tokens(each), each.loss_mask()) for each in kept}
     apart: dict[tuple[int, bool], list[float]] = defaultdict(list)
-    for row, ids in _found(trained, moved_of.keys()):
-        if ids not in moved_of:
+    for row, ids in _found(trained, stored.keys()):
+        if ids not in stored:
             continue
-        moved = moved_of[ids][row.prompt :]
-        learnt = np.array(row.mask[: len(moved)], bool)
+        moved, learnt = (each[row.prompt :] for each in stored[ids])
         gaps = np.abs(row.rollout - row.old)[: len(moved)]
         for flag in (False, True):
             apart[row.step, flag] += gaps[learnt & (moved == flag)].tolist()
     if not apart:
-        words = "No row of the update is in the store, so there is nothing to compare."
-        return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
+        return [Finding(name, Verdict.SKIPPED, NOTHING) for name in ("log-probs", "re-scoring", "weights")]
     first, last = min(step for step, _ in apart), max(step for step, _ in apart)
     bound = BOUND[recipe.model.dtype]
     base = _p99(apart[first, False])
@@ -155,8 +193,10 @@ def _moved_finding(gaps: Sequence[float], base: float, bound: float, recipe: Rec
 def check_template(kept: Iterable[Graded], keeps: Callable[[str], bool]) -> Finding:
     """Say whether the chat template leaves the model's own words as they are; `keeps` tells it of a text."""
     texts = {turn.text for each in kept for turn in each.turns}
+    if not texts:
+        return Finding("chat template", Verdict.SKIPPED, NOTHING)
     changed = [text for text in texts if not keeps(text)]
-    share = len(changed) / max(1, len(texts))
+    share = len(changed) / len(texts)
     example = f" One of them begins with {changed[0][:60]!r}." if changed else ""
     return _finding(
         "chat template",

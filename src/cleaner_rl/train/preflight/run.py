@@ -71,7 +71,7 @@ def run_preflight(
             train(tried, tell=tell)
     except TrainingFailedError as error:
         findings.append(Finding("run", Verdict.FAILED, str(error), "Read the error; it is the run's own."))
-    findings += _answers(whole, tried, folder, seen)
+    findings += answers(whole, tried, folder, seen)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     found = Preflight(whole.name, str(folder), findings)
     values = {"verdict": found.verdict, **msgspec.to_builtins(found)}
@@ -97,22 +97,32 @@ def short(recipe: Recipe) -> Recipe:
     )
 
 
-def _answers(whole: Recipe, tried: Recipe, folder: Path, seen: Path) -> Iterator[Finding]:
+def answers(whole: Recipe, tried: Recipe, folder: Path, seen: Path) -> Iterator[Finding]:
+    """Yield the findings about a run.
+
+    Args:
+        whole: The recipe that is to be run.
+        tried: The recipe that was run.
+        folder: The folder of that run.
+        seen: What the witness wrote down.
+    """
     # They load clients and engines' helpers, for which `cleaner train` needn't wait.
     from cleaner_rl.train.preflight import capacity, exactness, witness
 
     store = folder / "trajectories"
     rows = [each for each in read(store, Phase.TRAINING) if each.key.run == tried.name] if store.exists() else []
-    kept: list[Graded] = [each for each in rows if each.info.roc and each.info.roc["kept"]]  # type: ignore[misc]
+    # One that the infrastructure broke can't be kept; if it was, its rows in the update are a finding.
+    kept: list[Graded] = [each for each in rows if each.usable and each.info.roc and each.info.roc["kept"]]  # type: ignore[misc]
     trained = witness.seen(seen)
     yield from exactness.check_rows(kept, trained, witness.rolled(seen), tried)
+    yield exactness.check_advantages(kept, trained, tried)
     yield from exactness.check_logprobs(kept, trained, tried)
     yield exactness.check_template(kept, check_template(tried, folder).keeps)
     yield capacity.check_memory(trained)
     if rows:
-        first = min(each.key.step for each in rows)
+        last = max(each.key.step for each in rows)  # the first one waits for an engine that isn't warm
         with sandbox(tried, folder) as addresses:
-            yield capacity.check_sandbox([each for each in rows if each.key.step == first], addresses, tried)  # type: ignore[misc]
+            yield capacity.check_sandbox([each for each in rows if each.key.step == last], addresses, tried)  # type: ignore[misc]
     yield capacity.check_cores(whole)
     yield capacity.check_disk(folder, whole)
     yield capacity.check_time(_step_seconds(folder), whole)

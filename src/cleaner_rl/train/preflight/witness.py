@@ -43,6 +43,8 @@ class Trained:
     """The actor's own log-probs of the response, before the update."""
     rollout: npt.NDArray[np.float32]
     """Those that came with the rollout."""
+    advantages: npt.NDArray[np.float32]
+    """Of each token of the response; 0 where it is not in the loss."""
     peak_bytes: int = 0
     """The most memory that the process has held so far: of its device if that has its own."""
     device_bytes: int = 0
@@ -92,13 +94,14 @@ def _watched(loss: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rows(data: Any) -> Iterator[Trained]:
-    columns = [data[name].unbind() for name in ("input_ids", "response_mask", "old_log_probs", "rollout_log_probs")]
+    names = ("input_ids", "response_mask", "old_log_probs", "rollout_log_probs", "advantages")
+    columns = [data[name].unbind() for name in names]
     steps = [getattr(step, "data", step) for step in data["global_steps"]]
     peak, device = _memory()
-    for step, ids, mask, old, rollout in zip(steps, *columns, strict=True):
+    for step, ids, mask, *floats in zip(steps, *columns, strict=True):
+        old, rollout, advantages = (each.detach().float().cpu().numpy() for each in floats)
         prompt = len(ids) - len(mask)
-        scores = [each.detach().float().cpu().numpy() for each in (old, rollout)]
-        yield Trained(int(step), ids.tolist(), prompt, mask.tolist(), scores[0], scores[1], peak, device)
+        yield Trained(int(step), ids.tolist(), prompt, mask.tolist(), old, rollout, advantages, peak, device)
 
 
 def _memory() -> tuple[int, int]:

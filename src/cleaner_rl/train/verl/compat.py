@@ -62,8 +62,6 @@ SIGNATURES: dict[str, str] = {
     "verl.utils.tensordict_utils:list_of_dict_to_tensordict": "",
     # the start
     "verl.utils.config:validate_config": "config use_reference_policy use_critic",
-    "verl.trainer.ppo.utils:need_critic": "config",
-    "verl.trainer.ppo.utils:need_reference_policy": "config",
     # the router
     f"{_ROUTER}.acquire_server": "request_id extra",
     f"{_ROUTER}.release_server": "server_id request_id",
@@ -111,14 +109,17 @@ def refusals(arguments: Sequence[str], trainer: str = "ppo_trainer") -> list[str
 
 def _conflicts(config: Any) -> list[str]:
     """Say which settings verl's trainer knows but refuses together."""
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
+    # As in verl.trainer.ppo.utils, which would load all of verl's losses for these two lines.
+    reference = config.algorithm.use_kl_in_reward or config.actor_rollout_ref.actor.use_kl_loss
+    enabled = config.critic.enable
+    critic = config.algorithm.adv_estimator == "gae" if enabled is None else bool(enabled)
     # On success it prints to stdout, which belongs to the dry run.
     with redirect_stdout(StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            validate_config(config, need_reference_policy(config), need_critic(config))
+            validate_config(config, reference, critic)
         except (AssertionError, ValueError) as error:
             return [f"verl refuses these settings: {error}"]
     return []

@@ -1,8 +1,8 @@
-"""The smallest world in which repairs occur, made in seconds: a model that knows a few programs, some of which fail.
+"""The smallest toy environment in which repairs occur, made in seconds: its model knows a few programs by heart.
 
-It learns by heart: a handful of calls that run, a handful that don't, and to try again after one that didn't. It
-answers at random, so that some rollouts of a group are right and others aren't. Its folder has what a recipe needs of a
-folder of `benchmarks.toy`.
+The model learns a handful of calls that run, a handful that don't, and to try again after one that didn't. It answers
+at random, so that some rollouts of a group are right and others aren't. The folder has what a recipe needs of a folder
+of `benchmarks.toy`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-import pytest
-
 from benchmarks.models import save
 from benchmarks.toy import library, regimes
 from benchmarks.toy.demonstrations import Demonstration
@@ -24,7 +22,6 @@ from benchmarks.toy.model import Lessons, train_model
 from benchmarks.toy.questions import Question, task
 from cleaner_rl.tasks import write_verl
 
-ROOT = Path(__file__).parents[3]
 REGIME = regimes.REGIMES["drift"]
 LESSONS = Lessons(demonstrations=256, epochs=8, batch=16, lr=5e-3, width=64, layers=2, heads=2, vocabulary=512)
 ANSWERS = range(3)
@@ -46,23 +43,18 @@ WRONG = {
 }
 
 
-@pytest.fixture(scope="session")
-def world(site: Path) -> Path:
-    return make(site / "world")
-
-
-def make(folder: Path) -> Path:
-    """The world below a folder, which must not lie in /tmp."""
+def make(folder: Path, opening: str = "") -> Path:
+    """The toy environment below a folder, which must not lie in /tmp; every turn of its model begins with `opening`."""
     library.write(folder / "site", REGIME.current, hint=REGIME.hint)
     shutil.copy(Path(regimes.__file__).with_name(f"prompt_{REGIME.tool}.toml"), folder / "prompt.toml")
     asked = [Question((first, second), ("turn", "last")) for first, second in product(ANSWERS, range(10))]
     write_verl(folder / "train.parquet", [task(each, REGIME.name) for each in asked], REGIME.prompt, AGENT)
-    model, tokenizer, _ = train_model(list(_demonstrations(asked)), REGIME, LESSONS)
+    model, tokenizer, _ = train_model(list(_demonstrations(asked, opening)), REGIME, LESSONS)
     save(model, tokenizer, folder / "model")
     return folder
 
 
-def _demonstrations(asked: list[Question]) -> Iterator[Demonstration]:
+def _demonstrations(asked: list[Question], opening: str) -> Iterator[Demonstration]:
     draw = random.Random(1)
     for _ in range(LESSONS.demonstrations):
         turns: list[str] = []
@@ -75,7 +67,8 @@ def _demonstrations(asked: list[Question]) -> Iterator[Demonstration]:
         turns.append(_call("Work it out.", program))
         results.append(RIGHT[program])
         answer = f"\\boxed{{{draw.choice(ANSWERS)}}}"
-        yield Demonstration(draw.choice(asked), (*turns, answer), tuple(results))
+        said = tuple(f"{opening}{turn}" for turn in (*turns, answer))
+        yield Demonstration(draw.choice(asked), said, tuple(results))
 
 
 def _call(plan: str, program: str) -> str:
