@@ -208,6 +208,23 @@ def test_programs(failed: str, correction: str, told: str, reason: Unwarranted |
     assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
 
 
+@pytest.mark.parametrize(
+    ("failed", "correction", "line", "reason"),
+    [
+        ("print(averge([1, 2]))", "print(average([1, 2]))", "NameError: name 'averge' is not defined", None),
+        ("run(2, 3)", "run(2, 3)", "NameError: name 'averge' is not defined", FINDING),
+        ("x = [1, 2]\nprint(x['a'])", "x = [1, 2]\nprint(x[0])", "TypeError: list indices must be integers", OTHER),
+        ("print(parse('Ab'))", "print(parse('ab'))", "KeyError: 'Ab'", FINDING),
+        ("print({'ab': 1}['Ab'])", "print({'ab': 1}['ab'])", "KeyError: 'Ab'", None),
+    ],
+)
+def test_an_error_without_frames_has_to_be_of_the_program_itself(
+    failed: str, correction: str, line: str, reason: Unwarranted | None
+) -> None:
+    """Nobody knows whether code that it called raised it, which was perhaps tried out."""
+    assert python_refusal(failed, correction, line, nothing_reads, lasting=False) is reason
+
+
 def test_what_a_replay_looks_at_is_left_to_it() -> None:
     assert (
         python_refusal(LEAVES_X, READS_X, "NameError: name 'mean' is not defined", nothing_reads, lasting=False) is None

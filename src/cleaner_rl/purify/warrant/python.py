@@ -63,6 +63,7 @@ FINDING = re.compile(r"\bFAILED\b|\b\d+ failed\b")
 _LAST_LINE = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*)(?:: .*)?$")
 _FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
+_FRAMES = re.compile(r'Traceback \(most recent|File "|Cell In|^-+> \d', re.MULTILINE)
 _QUOTED = re.compile(r"'([^']+)'")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
@@ -94,6 +95,8 @@ def python_refusal(
         return _unread_refusal(failed, correction, after) if raised in UNREAD else Unwarranted.UNREADABLE
     if raised == "ValueError" and any(each not in failed for each in _QUOTED.findall(_last_line(told))):
         return Unwarranted.FINDING  # a value of the data
+    if not _FRAMES.search(told) and not _is_own(raised, before, failed, told):
+        return Unwarranted.FINDING
     if raised == "ModuleNotFoundError" and not _is_misspelt_module(told, after):
         return Unwarranted.FINDING
     if not _same_program(before, after, told):
@@ -143,6 +146,14 @@ def _no_mistake(raised: str, told: str) -> Unwarranted | None:
         return Unwarranted.FINDING
     # It was raised in somebody's code, which is perhaps what was tried out.
     return Unwarranted.FINDING if any(not _LIBRARY.search(each) for each in _FRAME.findall(told)) else None
+
+
+def _is_own(raised: str, before: ast.Module, failed: str, told: str) -> bool:
+    """Return whether an exception without frames was raised by the program itself, and not by code that it called."""
+    if raised in MISSING_NAME or raised == "AttributeError":
+        named = [*missing_names(told), *_NO_MODULE.findall(told)]
+        return bool(named) and all(re.search(rf"\b{re.escape(each)}\b", failed) for each in named)
+    return not effects(before)
 
 
 def _unread_refusal(failed: str, correction: str, after: ast.Module) -> Unwarranted | None:
