@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from cleaner_rl.purify.warrant import LaterReads, Leftovers, Unwarranted, unwarranted
 from cleaner_rl.purify.warrant.edits import edit_refusal
+from cleaner_rl.purify.warrant.offers import renamed
 from cleaner_rl.purify.warrant.other import other_refusal
 from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.texts import misspelt, same_path
-from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
+from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import TextSpan, Turn
 
 OTHER, CHANGED, FINDING = Unwarranted.OTHER_PURPOSE, Unwarranted.CHANGED, Unwarranted.FINDING
@@ -260,6 +264,116 @@ def test_a_name_that_a_later_program_reads_is_lost() -> None:
 )
 def test_a_turn_is_judged_by_its_calls(status: Status, output: str, name: str, reason: Unwarranted | None) -> None:
     assert unwarranted(turn("lss", status, output), turn("ls", Status.OK, "a", name)) is reason
+
+
+NO_SORT = "AttributeError: no kit.sort_of; use sort_new"
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "name"),
+    [
+        ("kit.sort_of(x)", "kit.sort_new(x)", NO_SORT, "sort_new"),
+        ("m.sqroot(2)", "m.sqrt(2)", "module 'm' has no attribute 'sqroot'. Did you mean: 'sqrt'?", "sqrt"),
+        ("df.append(d)", "df.concat(d)", "'DataFrame' has no attribute 'append'; renamed to `concat`", "concat"),
+        ("np.float(2)", "np.float64(2)", "np.float was replaced by numpy.float64", "float64"),
+        ("tool --foo 1", "tool --quux 1", "unknown option --foo; did you mean --quux?", "--quux"),
+        ("tool ls", "tool list-all", "no such command: ls; similar: list-all", "list-all"),
+        ("tool ls", "tool list", "unknown command ls. The most similar command is\n\tlist", "list"),
+        ("tool gte x", "tool get x", "no such command 'gte'. Did you mean one of these?\n\tget\n\tgot", "get"),
+        # Nobody knows which of several was meant.
+        ("tool ls", "tool status", "no such command ls. Did you mean: list, status?", None),
+        ("kit.sort_of(x)", "kit.turn_new(x)", NO_SORT, None),
+        ("kit.turn_of(x)", "kit.sort_new(x)", NO_SORT, None),
+        ("kit.sort_of(kit.sort_of(x))", "kit.sort_of(kit.sort_new(x))", NO_SORT, None),
+    ],
+)
+def test_a_name_that_an_error_offers_stands_for_the_one_that_it_names(
+    failed: str, correction: str, told: str, name: str | None
+) -> None:
+    kind = CallKind.SHELL if failed.startswith("tool") else CallKind.PYTHON
+    found = renamed(failed, correction, [told], kind)
+    assert list(found.values()) == ([] if name is None else [name])
+
+
+OFFERED = [
+    (
+        CallKind.PYTHON,
+        "import kit\nprint(kit.sort_of([2, 1]))",
+        "sort_of",
+        "turn_up",
+        "no sort_of; use turn_up",
+    ),
+    (CallKind.SHELL, "docker ls --all", "ls", "ps", "docker: unknown command: docker ls. Did you mean: ps?"),
+    (CallKind.SHELL, "tool run --quick", "--quick", "--fast", "error: unknown option '--quick', use '--fast' instead"),
+    (CallKind.SQL, "SELECT a FROM people", "people", "users", 'no such table: people. Did you mean "users"?'),
+    (CallKind.OTHER, '{"state": "done"}', "done", "closed", "invalid value 'done'. Did you mean 'closed'?"),
+]
+
+
+@pytest.mark.parametrize(("kind", "code", "old", "new", "told"), OFFERED)
+def test_a_call_with_the_offered_name_is_a_correction_if_nothing_else_differs(
+    kind: CallKind, code: str, old: str, new: str, told: str
+) -> None:
+    def call(code: str, status: Status, said: str) -> Turn[TextSpan]:
+        arguments = json.loads(code) if kind is CallKind.OTHER else {"code": code}
+        made = ToolCall("update", arguments, code, 0, 0, None, kind)
+        return Turn(TextSpan(""), TextSpan(code), TextSpan(said), (made,), (ToolResult(status, said),))
+
+    failed = call(code, Status.ERROR, told)
+    leftovers = Leftovers.REPLAYED
+    if kind is CallKind.PYTHON:
+        failed = replace(failed, results=(ToolResult(Status.ERROR, exception=ExceptionInfo("AttributeError", told)),))
+    right, other = code.replace(old, new), code.replace(old, "xyz")
+    assert unwarranted(failed, call(right, Status.OK, ""), leftovers=leftovers) is None
+    assert unwarranted(failed, call(other, Status.OK, ""), leftovers=leftovers) is not None
+    silent = replace(failed, observation=TextSpan(""), results=(ToolResult(Status.ERROR, "it failed"),))
+    assert unwarranted(silent, call(right, Status.OK, ""), leftovers=leftovers) is not None
+
+
+def test_a_name_that_was_offered_between_failure_and_correction_counts() -> None:
+    programs = [
+        f"import kit\nprint(kit.sum_{one}(kit.sort_{two}([1])))"
+        for one, two in (("of", "up"), ("all", "up"), ("all", "list"))
+    ]
+    told = ["no kit.sum_of; use sum_all", "no kit.sort_up; use sort_list"]
+    first, second = (
+        replace(
+            turn(program, Status.ERROR, text, "python", CallKind.PYTHON),
+            results=(ToolResult(Status.ERROR, exception=ExceptionInfo("AttributeError", text)),),
+        )
+        for program, text in zip(programs, told, strict=False)
+    )
+    correction = turn(programs[-1], Status.OK, "1", "python", CallKind.PYTHON)
+    assert unwarranted(first, correction, leftovers=Leftovers.REPLAYED) is OTHER
+    assert unwarranted(first, correction, leftovers=Leftovers.REPLAYED, between=(second,)) is None
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "reason"),
+    [
+        ("import kit\nprint(kit.sum_a(kit.pull()))", "import kit\nprint(kit.sum_c(kit.pull()))", None),
+        ("import kit\nprint(kit.pull(), kit.sum_a())", "import kit\nprint(kit.pull(), kit.sum_c())", CHANGED),
+        ("import kit\nkit.push()\nprint(kit.sum_a())", "import kit\nkit.push()\nprint(kit.sum_c())", CHANGED),
+    ],
+)
+def test_calls_after_a_missing_name_were_not_made(failed: str, correction: str, reason: Unwarranted | None) -> None:
+    told = "AttributeError: module 'kit' has no attribute 'sum_a'. Did you mean: 'sum_c'?"
+    names = renamed(failed, correction, [told], CallKind.PYTHON)
+    assert names == {"sum_a": "sum_c"}
+    failed, told = failed.replace("sum_a", "sum_c"), told.replace("sum_a", "sum_c")
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
+
+
+@pytest.mark.parametrize(("last", "reason"), [(1, None), (2, OTHER)])
+def test_a_list_may_stand_for_the_text_of_it(last: int, reason: Unwarranted | None) -> None:
+    told = "Traceback (most recent call last):\nTypeError: x must hold integers"
+    failed, correction = 'import kit\nprint(kit.sum("[3, 1]"))', f"import kit\nprint(kit.sum([3, {last}]))"
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=False) is reason
+
+
+def test_the_same_call_again_shows_that_the_mistake_was_not_in_the_call() -> None:
+    told = "bash: lss: command not found"
+    assert unwarranted(turn("lss", Status.ERROR, told), turn("lss", Status.OK, "a")) is FINDING
 
 
 def test_what_a_program_printed_before_it_failed_has_to_be_printed_again() -> None:

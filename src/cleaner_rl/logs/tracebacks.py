@@ -53,7 +53,7 @@ MESSAGES = tuple(
         ("IndentationError", r"unexpected indent|expected an indented block|unindent does not match"),
         (
             "TypeError",
-            r"unsupported operand type|can only concatenate|'[\w.]+' object (?:is not|cannot be) |'.{1,2}' not supported"
+            r"unsupported operand type|can only concatenate|'[\w.]+' object (?:is not|cannot be) |'..?' not supported"
             r"|[\w.]+\(\) (?:got an |missing |takes )",
         ),
     )

@@ -163,9 +163,9 @@ class _Warrant:
     leftovers: Leftovers
     reads_later: ReadsLater
 
-    def refusal(self, failed: Turn[S], correction: Turn[S]) -> Unwarranted | Similarity:
+    def refusal(self, failed: Turn[S], correction: Turn[S], between: Sequence[Turn[S]]) -> Unwarranted | Similarity:
         """Return why a correction may not stand for a failed turn; their similarity if it may."""
-        if (reason := unwarranted(failed, correction, self.reads_later, self.leftovers)) is not None:
+        if (reason := unwarranted(failed, correction, self.reads_later, self.leftovers, between)) is not None:
             return reason
         alike = similarity(failed.code, correction.code, self.config.measure)
         return Unwarranted.DISSIMILAR if alike.value < self.config.min_similarity else alike
@@ -183,7 +183,7 @@ def _repaired(
     alike: Similarity | None = None
     while first and covers(correction, chain[first - 1], rolled_back=False):
         if warrant is not None:
-            found = warrant.refusal(chain[first - 1], correction)
+            found = warrant.refusal(chain[first - 1], correction, chain[first:-1])
             if isinstance(found, Unwarranted):
                 reason = found
                 break

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
 from cleaner_rl.purify.warrant.edits import edit_refusal
 from cleaner_rl.purify.warrant.effects import ReadsLater
+from cleaner_rl.purify.warrant.offers import renamed, substituted, with_names
 from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS, other_refusal
 from cleaner_rl.purify.warrant.python import ANY, names_read, nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
@@ -78,6 +80,7 @@ def unwarranted(
     correction: Turn[S],
     reads_later: ReadsLater = nothing_reads,
     leftovers: Leftovers = Leftovers.UNCHECKED,
+    between: Sequence[Turn[S]] = (),
 ) -> Unwarranted | None:
     """Return why a correction may not stand for a failed turn; None if the repair is warranted.
 
@@ -86,7 +89,9 @@ def unwarranted(
         correction: A later turn whose calls all worked.
         reads_later: Says whether a program after the correction may read one of some names (see `LaterReads`).
         leftovers: Who looks at what a failed Python program may have left behind.
+        between: Failed turns between the two. A name that the tool offered there is one that it offers here.
     """
+    offers = [message for turn in between for result in turn.results if result.failed for message in _messages(result)]
     printed = {line for result in correction.results for line in _lines(result.output)}
     for index, (call, result) in enumerate(zip(failed.calls, failed.results, strict=False)):
         if not result.failed:
@@ -97,7 +102,10 @@ def unwarranted(
         if len(failed.calls) == 1 and failed.observation is not None:
             told = f"{_cut(failed.observation.text)}\n{told}"  # with the frames of a traceback
         try:
-            reasons = [_of_call(call, result, told, each, reads_later, leftovers) for each in candidates]
+            reasons = [
+                _of_call(call, result, told, each, reads_later, leftovers, [*_messages(result), *offers])
+                for each in candidates
+            ]
         except RecursionError:  # nested deeper than any parser goes
             return Unwarranted.UNREADABLE
         if None not in reasons:
@@ -108,7 +116,13 @@ def unwarranted(
 
 
 def _of_call(
-    call: ToolCall, result: ToolResult, told: str, correction: ToolCall, reads_later: ReadsLater, leftovers: Leftovers
+    call: ToolCall,
+    result: ToolResult,
+    told: str,
+    correction: ToolCall,
+    reads_later: ReadsLater,
+    leftovers: Leftovers,
+    messages: Sequence[str],
 ) -> Unwarranted | None:
     if result.status is Status.REFUSED or result.status in STOPPED:
         return Unwarranted.DENIED
@@ -119,7 +133,15 @@ def _of_call(
     longest = LONGEST_PROGRAM if call.kind is CallKind.PYTHON else LONGEST
     if max(len(call.code), len(correction.code)) > longest:
         return Unwarranted.UNREADABLE
+    if call.arguments == correction.arguments and call.code == correction.code:
+        return Unwarranted.FINDING  # what was wrong was not in the call
     own = _without_own_words(told, call)
+    names = renamed(call.code, correction.code, messages, call.kind)
+    if names and call.kind is not CallKind.SHELL:
+        # It is compared as if the tool had been given the name that it offers.
+        arguments = {substituted(key, names): with_names(value, names) for key, value in call.arguments.items()}
+        call = replace(call, code=substituted(call.code, names), arguments=arguments)
+        told, own = substituted(told, names), substituted(own, names)
     if call.kind not in PROGRAMS and INVALID_ARGUMENTS.search(own):
         # The arguments were wrong, and so may be the kind that they tell.
         return other_refusal(call.name, call.arguments, correction.arguments, own)
@@ -127,16 +149,23 @@ def _of_call(
         return Unwarranted.OTHER_PURPOSE
     if call.kind is CallKind.PYTHON:
         lasting = leftovers is Leftovers.UNCHECKED
-        return python_refusal(call.code, correction.code, told, reads_later, lasting=lasting)
+        return python_refusal(call.code, correction.code, told, reads_later, lasting=lasting, absent=names.values())
     if DENIAL.search(own) or LIMIT.search(own):
         return Unwarranted.DENIED
     if call.kind is CallKind.SHELL:
-        return shell_refusal(call.code, correction.code, told)
+        return shell_refusal(call.code, correction.code, told, names)
     if call.kind is CallKind.SQL:
         return sql_refusal(call.code, correction.code, told)
     if call.kind is CallKind.EDIT:
         return edit_refusal(call.arguments, correction.arguments, own)
     return other_refusal(call.name, call.arguments, correction.arguments, told)
+
+
+def _messages(result: ToolResult) -> list[str]:
+    """Return what a tool said of a failure, without what the program had printed before, where that can be told."""
+    if result.exception is not None:
+        return [result.exception.message]
+    return [_cut(part) for part in (result.output, result.stderr, result.explanation) if part]
 
 
 def _without_own_words(told: str, call: ToolCall) -> str:

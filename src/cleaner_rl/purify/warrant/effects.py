@@ -160,22 +160,30 @@ def effects(tree: ast.Module) -> set[str]:
     return found
 
 
-def lost_state(before: ast.Module, after: ast.Module, told: str, line: int | None, reads_later: ReadsLater) -> bool:
+def lost_state(
+    before: ast.Module, after: ast.Module, missing: Collection[str], line: int | None, reads_later: ReadsLater
+) -> bool:
     """Return whether a program may have left something behind that its correction doesn't leave again.
 
     Args:
         before: The program that failed.
         after: Its correction.
-        told: What the tool said of the failure.
+        missing: Names that turned out not to be there.
         line: The line that failed; None if nobody knows, which may be any.
         reads_later: Says whether a program after the correction may read one of some names.
     """
-    known = _Known(frozenset(missing_names(told)))
+    known = _Known(frozenset(missing))
     bound: set[str] = set()
     again = {ast.dump(statement) for statement in after.body}
     rewritten = _targets(after)
+    failing = _failing(before, missing)
     for statement in before.body:
         if line is not None and statement.lineno > line:
+            break
+        if failing is not None and statement is failing:
+            # Of the statement that failed, only the calls before the missing name were made.
+            if any(not known.is_pure(call) for call in _made_before(failing, missing)):
+                return True
             break
         if known.changes(statement) and not _comes_again(statement, again, rewritten, known):
             return True
@@ -183,6 +191,45 @@ def lost_state(before: ast.Module, after: ast.Module, told: str, line: int | Non
         bound |= set(bound_names(statement))
     lost = bound - {name for statement in after.body for name in bound_names(statement)}
     return bool(lost & unbound_reads(after.body)) or reads_later(lost)
+
+
+def _failing(program: ast.Module, missing: Collection[str]) -> ast.Expr | ast.Assign | None:
+    """Return the statement that a missing name ended, if the program has it once, where it is evaluated once."""
+    named = [
+        (statement, node)
+        for statement in program.body
+        for node in ast.walk(statement)
+        if _called_by(node) in missing and isinstance(getattr(node, "ctx", None), ast.Load)
+    ]
+    if len(named) != 1:
+        return None
+    statement = named[0][0]
+    deferred = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+    if not isinstance(statement, ast.Expr | ast.Assign) or any(
+        isinstance(each, deferred) for each in ast.walk(statement)
+    ):
+        return None
+    return statement
+
+
+def _called_by(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _made_before(statement: ast.Expr | ast.Assign, missing: Collection[str]) -> list[ast.Call]:
+    """Return the calls of a statement that were made before a missing name was looked up."""
+    made: list[ast.Call] = []
+
+    def evaluated(node: ast.AST) -> bool:
+        """Note the calls of an expression in their order; return whether it came to its end."""
+        if not all(evaluated(child) for child in ast.iter_child_nodes(node)) or _called_by(node) in missing:
+            return False
+        if isinstance(node, ast.Call):
+            made.append(node)
+        return True
+
+    evaluated(statement.value)
+    return made
 
 
 def missing_names(told: str) -> Iterator[str]:
@@ -242,6 +289,10 @@ class _Known:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and not self._is_pure(node, fresh):
                 yield node
+
+    def is_pure(self, call: ast.Call) -> bool:
+        """Return whether a call changes nothing but the program's own objects."""
+        return self._is_pure(call, self.own)
 
     def _fresh(self, statement: ast.stmt) -> set[str]:
         """Return the names of the program's own objects, with those of a loop's or a comprehension's."""

@@ -23,7 +23,7 @@ FORM = re.compile(
     r"""\binvalid\ (?:parameters?|request|input|type|format|date|json|enum|value|field|option|url|uri|timestamp)
       | \bmust\ be\b | \bexpect(?:ed|ing)\b | \bnot\ a\ valid\b | \bunprocessable | \b422\b | \b400\b | \bbad\ request
       | \bmalformed | \b(?:could\ not|cannot)\ parse | \bshould\ be\b | \bschema\b | \bnot\ one\ of\b | \bISO\ ?8601
-      | \bRFC\ ?3339
+      | \bRFC\ ?3339 | \bdid\ you\ mean\b
       | \bsyntax\ error | \bunknown\ enum | \bdoes\ not\ exist | \brequired\b""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -62,8 +62,6 @@ def other_refusal(
     absent = NO_SUCH_THING.search(told) is not None and READING.search(tool) is not None
     if not absent and not INVALID_ARGUMENTS.search(told) and not FORM.search(told):
         return Unwarranted.CHANGED
-    if not come and not gone:
-        return Unwarranted.OTHER_PURPOSE
     taken: set[str] = set()
     for key, value in gone.items():
         match = next(

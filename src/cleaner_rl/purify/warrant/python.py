@@ -70,7 +70,13 @@ _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d
 
 
 def python_refusal(
-    failed: str, correction: str, told: str, reads_later: ReadsLater, *, lasting: bool
+    failed: str,
+    correction: str,
+    told: str,
+    reads_later: ReadsLater,
+    *,
+    lasting: bool,
+    absent: Collection[str] = (),
 ) -> Unwarranted | None:
     """Return why one program may not stand for another that failed with the words `told`; None if it may.
 
@@ -80,6 +86,7 @@ def python_refusal(
         told: What the tool said of the failure.
         reads_later: Says whether a program after the correction may read one of some names.
         lasting: Whether what a failed program left behind lasts, and nobody checks by a replay that it wasn't needed.
+        absent: Names that were not there, where the message says it in another way than the interpreter.
     """
     raised = exception_type(told)
     if (reason := _no_mistake(raised, told)) is not None:
@@ -95,7 +102,9 @@ def python_refusal(
         return _unread_refusal(failed, correction, after) if raised in UNREAD else Unwarranted.UNREADABLE
     if raised == "ValueError" and any(each not in failed for each in _QUOTED.findall(_last_line(told))):
         return Unwarranted.FINDING  # a value of the data
-    if not _FRAMES.search(told) and not _is_own(raised, before, failed, told):
+    if not _FRAMES.search(told) and not _is_own(
+        raised, before, failed, {*missing_names(told), *_NO_MODULE.findall(told), *absent}
+    ):
         return Unwarranted.FINDING
     if raised == "ModuleNotFoundError" and not _is_misspelt_module(told, after):
         return Unwarranted.FINDING
@@ -106,7 +115,7 @@ def python_refusal(
     done = effects(before) | set(missing_names(told))
     if any(not any(misspelt(each, other) or other.startswith(each) for other in done) for each in effects(after)):
         return Unwarranted.OTHER_PURPOSE
-    if lasting and lost_state(before, after, told, _first_line(told), reads_later):
+    if lasting and lost_state(before, after, {*missing_names(told), *absent}, _first_line(told), reads_later):
         return Unwarranted.CHANGED
     return None
 
@@ -148,11 +157,10 @@ def _no_mistake(raised: str, told: str) -> Unwarranted | None:
     return Unwarranted.FINDING if any(not _LIBRARY.search(each) for each in _FRAME.findall(told)) else None
 
 
-def _is_own(raised: str, before: ast.Module, failed: str, told: str) -> bool:
+def _is_own(raised: str, before: ast.Module, failed: str, missing: Collection[str]) -> bool:
     """Return whether an exception without frames was raised by the program itself, and not by code that it called."""
     if raised in MISSING_NAME or raised == "AttributeError":
-        named = [*missing_names(told), *_NO_MODULE.findall(told)]
-        return bool(named) and all(re.search(rf"\b{re.escape(each)}\b", failed) for each in named)
+        return bool(missing) and all(re.search(rf"\b{re.escape(each)}\b", failed) for each in missing)
     return not effects(before)
 
 
@@ -189,12 +197,15 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
         if not any(_is_name_for(name, other) for other in found) and not _is_written_out(before, after, name):
             return False
     values, others = _values(before), _values(after)
-    come = list((others - values).elements())
-    for each in (values - others).elements():
+    gone, come = list((values - others).elements()), list((others - values).elements())
+    for each in tuple(gone):
         match = next((other for other in come if _same_value(each, other)), None)
-        if match is None:
-            return False
-        come.remove(match)
+        if match is not None:
+            gone.remove(each)
+            come.remove(match)
+    # What is left may be the same in another type: a list for a text of it.
+    if gone and words(" ".join(gone)) != words(" ".join(come)):
+        return False
     options = _options(before) - _options(after)
     return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
 

@@ -9,10 +9,12 @@ command (`python -c`, a here-document, a query for `psql`) are compared as such.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
+from cleaner_rl.purify.warrant.offers import substituted
 from cleaner_rl.purify.warrant.programs import (
     ALL_OR_NOTHING,
     BYPASS,
@@ -66,8 +68,13 @@ class Pair(NamedTuple):
     """Whether the correction runs in another folder."""
 
 
-def shell_refusal(failed: str, correction: str, told: str) -> Unwarranted | None:
-    """Return why one command may not stand for another that failed and printed `told`; None if it may."""
+def shell_refusal(
+    failed: str, correction: str, told: str, names: Mapping[str, str] = MappingProxyType({})
+) -> Unwarranted | None:
+    """Return why one command may not stand for another that failed and printed `told`; None if it may.
+
+    `names` are words of the failed command for which the program offered others (`offers`).
+    """
     after = steps(correction)
     if after is None:
         return Unwarranted.UNREADABLE
@@ -90,7 +97,7 @@ def shell_refusal(failed: str, correction: str, told: str) -> Unwarranted | None
         return Unwarranted.OTHER_PURPOSE
     if any(how == APPENDED for how, _ in wrong.writes) and not UNKNOWN_OPTION.search(told):
         return Unwarranted.CHANGED
-    return _step_refusal(pair, told)
+    return _step_refusal(pair, told, names)
 
 
 def bypasses(failed: str, correction: str) -> bool:
@@ -160,7 +167,7 @@ def _document_refusal(pair: Pair, told: str) -> Unwarranted | None:
     return python_refusal(wrong.document, right.document, own, nothing_reads, lasting=True)
 
 
-def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
+def _step_refusal(pair: Pair, told: str, names: Mapping[str, str]) -> Unwarranted | None:
     """Judge the step that differs."""
     wrong, right = pair.wrong, pair.right
     if len(wrong.commands) != len(right.commands) or not wrong.commands:
@@ -174,7 +181,7 @@ def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
             judged = True
             if inner.reason is not None:
                 return inner.reason
-        elif not _same_call(old, new, told):
+        elif not _same_call(old, new, told) and tuple(substituted(each, names) for each in old) != new:
             return Unwarranted.OTHER_PURPOSE
     if judged:
         return None
