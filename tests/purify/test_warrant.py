@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.purify.warrant import LaterReads, Leftovers, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted
 from cleaner_rl.purify.warrant.edits import edit_refusal
 from cleaner_rl.purify.warrant.offers import renamed
 from cleaner_rl.purify.warrant.other import other_refusal
@@ -16,9 +16,10 @@ from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.texts import misspelt, same_path
 from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import TextSpan, Turn
+from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 
 OTHER, CHANGED, FINDING = Unwarranted.OTHER_PURPOSE, Unwarranted.CHANGED, Unwarranted.FINDING
+REPLAYED = RepairContext(Leftovers.REPLAYED)
 DENIED, BYPASS, UNREADABLE = Unwarranted.DENIED, Unwarranted.BYPASS, Unwarranted.UNREADABLE
 
 
@@ -245,11 +246,39 @@ def test_a_name_that_a_later_program_reads_is_lost() -> None:
     correction = "print(round(sum(s) + len(s) + max(s)))"
     told = "NameError: name 'Round' is not defined"
     programs = ("print(total)", "print(s)", "print(")
-    reads = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs[:2]])
-    assert python_refusal(failed, correction, told, reads.after(1), lasting=True) is None
-    assert python_refusal(failed, correction, told, reads.after(0), lasting=True) is CHANGED
-    unknown = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs])
-    assert python_refusal(failed, correction, told, unknown.after(1), lasting=True) is CHANGED
+
+    def later(*programs: str) -> Surroundings:
+        turns = [turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs]
+        return Surroundings(Trajectory(TextSpan(""), tuple(turns)))
+
+    reads = later(*programs[:2])
+    assert python_refusal(failed, correction, told, reads.reads_after(1), lasting=True) is None
+    assert python_refusal(failed, correction, told, reads.reads_after(0), lasting=True) is CHANGED
+    unknown = later(*programs)
+    assert python_refusal(failed, correction, told, unknown.reads_after(1), lasting=True) is CHANGED
+
+
+@pytest.mark.parametrize(
+    ("prompt", "result", "reason"),
+    [
+        ("What is 17 * 23?", "4", None),
+        ("What is the product?", "It has 23 rows.", None),
+        ("What is the product?", "It has 123 rows of 23.5.", OTHER),
+        ("What is the product?", "", OTHER),
+    ],
+)
+def test_a_number_for_a_missing_variable_has_to_be_one_that_was_given(
+    prompt: str, result: str, reason: Unwarranted | None
+) -> None:
+    """The model may have made up any other."""
+    around = Surroundings(Trajectory(TextSpan(prompt), (turn("ls", Status.OK, result),)))
+    failed = turn("print(17 * n)", Status.ERROR, "NameError: name 'n' is not defined", "python", CallKind.PYTHON)
+    failed = replace(
+        failed, results=(ToolResult(Status.ERROR, exception=ExceptionInfo("NameError", "name 'n' is not defined")),)
+    )
+    correction = turn("print(17 * 23)", Status.OK, "391", "python", CallKind.PYTHON)
+    assert unwarranted(failed, correction, RepairContext(was_given=around.given_before(1))) is reason
+    assert unwarranted(failed, correction) is OTHER
 
 
 @pytest.mark.parametrize(
@@ -320,14 +349,13 @@ def test_a_call_with_the_offered_name_is_a_correction_if_nothing_else_differs(
         return Turn(TextSpan(""), TextSpan(code), TextSpan(said), (made,), (ToolResult(status, said),))
 
     failed = call(code, Status.ERROR, told)
-    leftovers = Leftovers.REPLAYED
     if kind is CallKind.PYTHON:
         failed = replace(failed, results=(ToolResult(Status.ERROR, exception=ExceptionInfo("AttributeError", told)),))
     right, other = code.replace(old, new), code.replace(old, "xyz")
-    assert unwarranted(failed, call(right, Status.OK, ""), leftovers=leftovers) is None
-    assert unwarranted(failed, call(other, Status.OK, ""), leftovers=leftovers) is not None
+    assert unwarranted(failed, call(right, Status.OK, ""), REPLAYED) is None
+    assert unwarranted(failed, call(other, Status.OK, ""), REPLAYED) is not None
     silent = replace(failed, observation=TextSpan(""), results=(ToolResult(Status.ERROR, "it failed"),))
-    assert unwarranted(silent, call(right, Status.OK, ""), leftovers=leftovers) is not None
+    assert unwarranted(silent, call(right, Status.OK, ""), REPLAYED) is not None
 
 
 def test_a_name_that_was_offered_between_failure_and_correction_counts() -> None:
@@ -344,8 +372,8 @@ def test_a_name_that_was_offered_between_failure_and_correction_counts() -> None
         for program, text in zip(programs, told, strict=False)
     )
     correction = turn(programs[-1], Status.OK, "1", "python", CallKind.PYTHON)
-    assert unwarranted(first, correction, leftovers=Leftovers.REPLAYED) is OTHER
-    assert unwarranted(first, correction, leftovers=Leftovers.REPLAYED, between=(second,)) is None
+    assert unwarranted(first, correction, REPLAYED) is OTHER
+    assert unwarranted(first, correction, replace(REPLAYED, between=(second,))) is None
 
 
 @pytest.mark.parametrize(
@@ -380,7 +408,7 @@ def test_what_a_program_printed_before_it_failed_has_to_be_printed_again() -> No
     told = "['Rev']\nNameError: name 'lenn' is not defined"
     failed = turn("print(list(d)); print(lenn(d))", Status.ERROR, told, "python", CallKind.PYTHON)
     correction = turn("print(list(d)); print(len(d))", Status.OK, "1", "python", CallKind.PYTHON)
-    assert unwarranted(failed, correction, leftovers=Leftovers.REPLAYED) is FINDING
+    assert unwarranted(failed, correction, REPLAYED) is FINDING
 
 
 def test_words_of_the_call_in_a_message_are_not_the_tools() -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
+from typing import TypeAlias
 
 from cleaner_rl.purify.warrant.effects import (
     ReadsLater,
@@ -26,6 +27,8 @@ from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
 
+WasGiven: TypeAlias = Callable[[str], bool]
+"""Says whether a number stands in the task or in what tools had said before."""
 ANY = "*"
 """Stands for every name, where nobody knows which ones a program reads."""
 COVERED = 0.6
@@ -69,6 +72,11 @@ _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
 
 
+def nothing_given(_: str) -> bool:
+    """Say that no number had been given: nobody knows what the model had read."""
+    return False
+
+
 def python_refusal(
     failed: str,
     correction: str,
@@ -77,6 +85,7 @@ def python_refusal(
     *,
     lasting: bool,
     absent: Collection[str] = (),
+    was_given: WasGiven = nothing_given,
 ) -> Unwarranted | None:
     """Return why one program may not stand for another that failed with the words `told`; None if it may.
 
@@ -87,6 +96,7 @@ def python_refusal(
         reads_later: Says whether a program after the correction may read one of some names.
         lasting: Whether what a failed program left behind lasts, and nobody checks by a replay that it wasn't needed.
         absent: Names that were not there, where the message says it in another way than the interpreter.
+        was_given: Says whether the model had been given a number before it wrote the program.
     """
     raised = exception_type(told)
     if (reason := _no_mistake(raised, told)) is not None:
@@ -108,7 +118,7 @@ def python_refusal(
         return Unwarranted.FINDING
     if raised == "ModuleNotFoundError" and not _is_misspelt_module(told, after):
         return Unwarranted.FINDING
-    if not _same_program(before, after, told):
+    if not _same_program(before, after, told, was_given):
         return Unwarranted.OTHER_PURPOSE
     if raised not in MISSING_NAME and _branches(after) > _branches(before):
         return Unwarranted.BYPASS
@@ -186,7 +196,7 @@ def _is_misspelt_module(told: str, after: ast.Module) -> bool:
     return bool(missing) and all(any(misspelt(each, other) for other in imported - missing) for each in missing)
 
 
-def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
+def _same_program(before: ast.Module, after: ast.Module, told: str, was_given: WasGiven) -> bool:
     """Return whether a program has most of the words of another, all of its values, and all of its options."""
     wanted, found = _words(before), _words(after)
     if sum((wanted & found).values()) < COVERED * sum(wanted.values()):
@@ -194,8 +204,11 @@ def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
     if _operators(before) - _operators(after):
         return False
     for name in missing_names(told):
-        if not any(_is_name_for(name, other) for other in found) and not _is_written_out(before, after, name):
-            return False
+        if not any(_is_name_for(name, other) for other in found):
+            numbers = _written_out(before, after, name)
+            # A number that nobody had given may be made up.
+            if numbers is None or not all(map(was_given, numbers)):
+                return False
     values, others = _values(before), _values(after)
     gone, come = list((values - others).elements()), list((others - values).elements())
     for each in tuple(gone):
@@ -216,17 +229,21 @@ def _is_name_for(missing: str, other: str) -> bool:
     return misspelt(missing, other) or (len(shorter) > 2 and longer.startswith(shorter))
 
 
-def _is_written_out(before: object, after: object, name: str) -> bool:
-    """Return whether two programs are the same but for numbers in the place of a variable that wasn't there."""
+def _written_out(before: object, after: object, name: str) -> list[str] | None:
+    """Return the numbers that a program has in the place of a variable that wasn't there; None if more differs."""
     if isinstance(before, ast.Name) and before.id == name:
-        return isinstance(after, ast.Constant) and isinstance(after.value, int | float)
+        is_number = isinstance(after, ast.Constant) and isinstance(after.value, int | float)
+        return [ast.unparse(after)] if is_number and isinstance(after, ast.Constant) else None
     if type(before) is not type(after):
-        return False
+        return None
     if isinstance(before, ast.AST) and isinstance(after, ast.AST):
-        return all(_is_written_out(getattr(before, each), getattr(after, each), name) for each in before._fields)
-    if isinstance(before, list) and isinstance(after, list):
-        return len(before) == len(after) and all(map(_is_written_out, before, after, [name] * len(before)))
-    return before == after
+        pairs = [(getattr(before, each), getattr(after, each)) for each in before._fields]
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = list(zip(before, after, strict=True))
+    else:
+        return [] if before == after else None
+    found = [_written_out(*pair, name) for pair in pairs]
+    return None if None in found else [number for each in found for number in each or ()]
 
 
 def _is_slip(option: str, after: ast.Module) -> bool:
