@@ -15,6 +15,7 @@ from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.texts import misspelt, same_path
+from cleaner_rl.purify.warrant.words import tells_of_change
 from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 
@@ -69,7 +70,7 @@ def test_two_paths_are_one_file_if_they_differ_by_a_slip_or_by_folders_before_it
         ("cd w && npm ci && npm run biuld", "cd w && npm run build", 'Missing script: "biuld"', OTHER),
         ("cd /srv/shopp && make", "cd /srv/shop && make", "bash: cd: /srv/shopp: No such file or directory", None),
         ("cd /ap; touch x", "cd /app; touch x", "bash: cd: /ap: No such file or directory", CHANGED),
-        ("docker compose up -d", "docker compose -f c.yml up -d", "no configuration file provided: not found", None),
+        ("docker compose up -d", "docker compose -f c.yml up -d", "no configuration file provided: not found", OTHER),
         ("docker rm w", "docker rm -f w", "cannot remove container: container is running", BYPASS),
         ("git push", "git push --force", "! [rejected] main -> main (non-fast-forward)", BYPASS),
         ("pytest -q --maxfial=1", "pytest -q --maxfail=1", "error: unrecognized arguments: --maxfial=1", None),
@@ -397,6 +398,99 @@ def test_a_list_may_stand_for_the_text_of_it(last: int, reason: Unwarranted | No
     told = "Traceback (most recent call last):\nTypeError: x must hold integers"
     failed, correction = 'import kit\nprint(kit.sum("[3, 1]"))', f"import kit\nprint(kit.sum([3, {last}]))"
     assert python_refusal(failed, correction, told, nothing_reads, lasting=False) is reason
+
+
+def given(*values: str) -> RepairContext:
+    return RepairContext(Leftovers.REPLAYED, was_given=lambda value: value in values)
+
+
+@pytest.mark.parametrize(
+    ("failed", "told", "correction", "value"),
+    [
+        (
+            "income = 48\nprint(income * rate)",
+            "NameError: name 'rate' is not defined",
+            "income = 48\nrate = 0.23\nprint(income * rate)",
+            "0.23",
+        ),
+        (
+            "def tax(a, rate): return a * rate\nprint(tax(48))",
+            "TypeError: tax() missing 1 required positional argument: 'rate'",
+            "def tax(a, rate): return a * rate\nprint(tax(48, 0.23))",
+            "0.23",
+        ),
+    ],
+)
+def test_a_value_that_a_program_lacked_has_to_be_given(failed: str, told: str, correction: str, value: str) -> None:
+    wrong = turn(failed, Status.ERROR, told, "python", CallKind.PYTHON)
+    wrong = replace(wrong, results=(ToolResult(Status.ERROR, exception=ExceptionInfo(*told.split(": ", 1))),))  # type: ignore[arg-type]
+    right = turn(correction, Status.OK, "", "python", CallKind.PYTHON)
+    assert unwarranted(wrong, right, given(value)) is None
+    assert unwarranted(wrong, right, given()) is OTHER
+
+
+def test_an_argument_that_a_tool_asks_for_has_to_be_given() -> None:
+    told, call = "Missing required field: priority (one of P1, P4)", {"summary": "slow clock"}
+    asked = {**call, "priority": "P4"}
+    assert other_refusal("create_ticket", call, asked, told, lambda value: value == "P4") is None
+    assert other_refusal("create_ticket", call, asked, told) is OTHER
+    told = "no configuration file provided: not found"
+    failed, right = "docker compose up -d", "docker compose -f c.yml up -d"
+    assert shell_refusal(failed, right, told, was_given=lambda value: value == "c.yml") is None
+    assert shell_refusal(failed, right, told) is OTHER
+
+
+def test_an_error_that_the_task_asks_for_is_a_finding() -> None:
+    failed, right = turn("lss", Status.ERROR, "bash: lss: command not found"), turn("ls", Status.OK, "a")
+    assert unwarranted(failed, right, RepairContext(task="user: List the files.")) is None
+    assert unwarranted(failed, right, RepairContext(task="user: Show me which error lss gives.")) is FINDING
+
+
+@pytest.mark.parametrize(
+    ("told", "done"),
+    [
+        ("Issue #45 was created, but adding labels failed: label 'bgu' does not exist", True),
+        ("The file /r/a.py has been edited.\nERROR: the file no longer parses", True),
+        ("No changes were applied: old_str did not appear", False),
+        ("The row could not be inserted", False),
+        ("File has been modified since it was read", False),
+        ("label 'bgu' must be created first", False),
+    ],
+)
+def test_a_tool_may_say_that_it_did_something_although_the_call_failed(told: str, done: bool) -> None:
+    assert tells_of_change(told) is done
+
+
+def test_one_place_is_no_correction_for_an_edit_of_all() -> None:
+    wide, narrow = ({"path": "/a", "old_str": old, "new_str": f"{old}0"} for old in ("n = 1", "if x:\n n = 1"))
+    told = "No replacement was performed. Multiple occurrences of old_str in lines [8, 31]."
+    assert edit_refusal(wide, narrow, told, "Raise n in f.") is None
+    assert edit_refusal(wide, narrow, told, "Raise both numbers.") is OTHER
+
+
+def test_a_value_of_a_list_that_the_tool_takes_has_to_be_like_the_wrong_one() -> None:
+    told = ['invalid argument "opened" for --state: valid values are {open|closed|all}']
+    assert renamed("gh --state opened", "gh --state open", told, CallKind.SHELL) == {"opened": "open"}
+    assert renamed("gh --state opened", "gh --state all", told, CallKind.SHELL) == {}
+    assert renamed("check --n 4", "check --n 5", ["n was 4, expected 5"], CallKind.SHELL) == {}
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "reason"),
+    [
+        ("print(2.0 ^ 3)", "print(2.0 ** 3)", "TypeError: unsupported operand type(s) for ^: 'float' and 'int'", None),
+        (
+            "print(2.0 - 'a')",
+            "print(2.0 / 'a')",
+            "TypeError: unsupported operand type(s) for -: 'float' and 'str'",
+            OTHER,
+        ),
+    ],
+)
+def test_an_operator_of_another_language_is_a_slip(
+    failed: str, correction: str, told: str, reason: Unwarranted | None
+) -> None:
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
 
 
 def test_the_same_call_again_shows_that_the_mistake_was_not_in_the_call() -> None:

@@ -113,6 +113,7 @@ def hindsight(
             leftovers=leftovers or Leftovers.UNCHECKED,
             reads_later=around.reads_after(position + len(chain)),
             was_given=around.given_before(position),
+            task=around.task,
         )
         position += len(chain)
         warrant = None if leftovers is None else _Warrant(config, context)

@@ -24,7 +24,7 @@ from cleaner_rl.purify.warrant.context import Leftovers, RepairContext, Surround
 from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.rules import REPAIR_RULES, FailedCall, RepairRules, ToolRules, rules_for
-from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
+from cleaner_rl.purify.warrant.words import ASKED_FOR, DENIAL, LIMIT, tells_of_change
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import S, Turn
 
@@ -40,6 +40,7 @@ __all__ = [
     "unwarranted",
 ]
 
+PROGRAMS = {CallKind.PYTHON, CallKind.SHELL}
 STOPPED = {Status.TIMEOUT, Status.MEMORY, Status.OUTPUT_LIMIT}
 
 
@@ -101,6 +102,10 @@ def _of_call(
     failed = FailedCall.of(call, told, correction, messages, context)
     if _is_stopped(failed):
         return Unwarranted.DENIED
+    if ASKED_FOR.search(context.task):
+        return Unwarranted.FINDING
+    if call.kind not in PROGRAMS and tells_of_change(failed.own_words):
+        return Unwarranted.CHANGED
     return rules_for(call).refusal(failed, correction)
 
 

@@ -53,7 +53,8 @@ class ShellRules(KindRules):
 
     def of_kind(self, failed: FailedCall, correction: ToolCall) -> Unwarranted | None:
         """Judge two commands."""
-        return shell_refusal(failed.call.code, correction.code, failed.told, failed.renamed)
+        was_given = failed.context.was_given
+        return shell_refusal(failed.call.code, correction.code, failed.told, failed.renamed, was_given)
 
 
 class OtherRules(KindRules):
@@ -64,13 +65,13 @@ class OtherRules(KindRules):
         if INVALID_ARGUMENTS.search(failed.own_words):
             # The arguments were wrong, and so may be the kind that they tell.
             meant = failed.as_offered()
-            return other_refusal(meant.call.name, meant.call.arguments, correction.arguments, meant.own_words)
+            return _of_arguments(meant, correction, meant.own_words)
         return super().refusal(failed, correction)
 
     def of_kind(self, failed: FailedCall, correction: ToolCall) -> Unwarranted | None:
         """Judge two calls whose arguments the tool took."""
         meant = failed.as_offered()
-        return other_refusal(meant.call.name, meant.call.arguments, correction.arguments, meant.told)
+        return _of_arguments(meant, correction, meant.told)
 
 
 class SqlRules(OtherRules):
@@ -88,4 +89,9 @@ class EditRules(OtherRules):
     def of_kind(self, failed: FailedCall, correction: ToolCall) -> Unwarranted | None:
         """Judge two edits."""
         meant = failed.as_offered()
-        return edit_refusal(meant.call.arguments, correction.arguments, meant.own_words)
+        return edit_refusal(meant.call.arguments, correction.arguments, meant.own_words, failed.context.task)
+
+
+def _of_arguments(failed: FailedCall, correction: ToolCall, told: str) -> Unwarranted | None:
+    was_given = failed.context.was_given
+    return other_refusal(failed.call.name, failed.call.arguments, correction.arguments, told, was_given)

@@ -14,6 +14,10 @@ from cleaner_rl.purify.warrant.python import ANY, WasGiven, names_read, nothing_
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import Trajectory, Turn
 
+TASK = 3_000
+"""Characters of the prompt's end that are taken for the task."""
+_THOUSANDS = re.compile(r"(?<=\d)[,_ ](?=\d{3}\b)")
+
 
 class Leftovers(StrEnum):
     """Says who looks at what a failed Python program may have left behind."""
@@ -35,7 +39,9 @@ class RepairContext:
     reads_later: ReadsLater = nothing_reads
     """Says whether a program after the correction may read one of some names."""
     was_given: WasGiven = nothing_given
-    """Says whether a number stands in what the model had read before the failed turn."""
+    """Says whether a number or a word stands in what the model had read before the failed turn."""
+    task: str = ""
+    """The last words of the prompt."""
 
 
 class Surroundings:
@@ -51,8 +57,13 @@ class Surroundings:
         return partial(self._reads, position)
 
     def given_before(self, position: int) -> WasGiven:
-        """Return a function that says whether the task or a result before this position has a number."""
+        """Return a function that says whether the task or a result before this position has a number or a word."""
         return partial(self._has, position)
+
+    @property
+    def task(self) -> str:
+        """The last words of the prompt."""
+        return str(self._trajectory.prompt.text[-TASK:])
 
     def _reads(self, position: int, names: Collection[str]) -> bool:
         if self._last is None:
@@ -66,8 +77,9 @@ class Surroundings:
         last = self._last
         return any(last.get(name, -1) >= position for name in (*names, ANY)) if names else False
 
-    def _has(self, position: int, number: str) -> bool:
+    def _has(self, position: int, value: str) -> bool:
         before = (turn.observation for turn in self._trajectory.turns[:position])
         texts = (self._trajectory.prompt.text, *(span.text for span in before if span is not None))
-        pattern = re.compile(rf"(?<![\w.]){re.escape(number)}(?!\w|\.\d)")
-        return any(pattern.search(text) for text in texts)
+        # Thousands are set apart in many ways: 48,000 is 48000.
+        pattern = re.compile(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", re.IGNORECASE)
+        return any(pattern.search(text) or pattern.search(_THOUSANDS.sub("", text)) for text in texts)

@@ -13,19 +13,30 @@ from collections.abc import Iterable, Mapping
 from cleaner_rl.purify.warrant.texts import misspelt, words
 from cleaner_rl.tools import CallKind
 
-CUE = re.compile(
+_FILLING = r"(?:\ (?:to\ (?:use|reference|call|write|run|type|import)|one\ of(?:\ these)?|instead|the\ (?:\w+\ )?))*"
+OFFER = re.compile(
     r"""\b(?:
         did\ you\ mean | do\ you\ mean | (?:perhaps|maybe)\ you\ mean[t]? | you\ (?:may|might|probably)\ have\ meant
       | (?:re|was\ )named\ to | replaced\ (?:by|with) | (?:most\ )?similar\ (?:\w+\ ){0,2}(?:is|are)\b | similar\b(?=:)
       | (?:please\ |should\ |must\ )?use\b | is\ now\ (?:called\ )?
-    )
-    (?:\ (?:to\ (?:use|reference|call|write|run|type|import)|one\ of(?:\ these)?|instead|the\ (?:\w+\ )?))*[?:,\s]*""",
+    )"""
+    + _FILLING
+    + r"[?:,\s]*",
     re.IGNORECASE | re.VERBOSE,
 )
 """Words after which a tool names what it would have taken."""
-NAME = re.compile(r"""["'`“‘]?(-{0,2}\w[\w./@:-]*\w|\w)(?:\(\))?["'`”’]?""")
-JOINT = re.compile(r"""\s*(?:,|\bor\b|\band\b|\n)(?:\ ?\bor\b)?\s*""")
-MOST = 5
+CHOICE = re.compile(
+    r"""\b(?:
+        (?:must|should)\ be(?:\ one\ of)? | (?:valid|allowed|available|possible)\ \w+\ are | choose\ from | expected
+    )[:,({\[\s]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Words after which it lists all that it takes, which is not about this call."""
+NAME = re.compile(r"""["'`“‘]?(-{0,2}[^\W\d][\w./@:-]*\w|[^\W\d])(?:\(\))?["'`”’]?""")
+JOINT = re.compile(r"""\s*(?:,|\||\bor\b|\band\b|\n)(?:\ ?\bor\b)?\s*""")
+SHORTEST = 3
+"""Letters of a beginning that two names may have in common."""
+MOST = 20
 """Names of one offer that are looked at."""
 _WORD = {CallKind.PYTHON: re.compile(r"\w+"), CallKind.SQL: re.compile(r"\w+")}
 _SHELL_WORD = re.compile(r"-{0,2}\w[\w./@-]*\w|\w")
@@ -43,13 +54,14 @@ def renamed(failed: str, correction: str, told: Iterable[str], kind: CallKind) -
     pattern = _WORD.get(kind, _SHELL_WORD)
     found: dict[str, str] = {}
     for message in told:
-        offers = _offered(message)
-        if not offers:
+        offers, choices = _names(OFFER, message), _names(CHOICE, message)
+        if not offers and not choices:
             continue
         old, new = dict.fromkeys(pattern.findall(failed)), dict.fromkeys(pattern.findall(correction))
-        gone = [each for each in old if each not in new and each not in offers and _is_named(each, message)]
-        come = [each for each in offers if each in new and each not in old]
-        if len(gone) == len(come) == 1 and (len(offers) == 1 or _shares_word(gone[0], come[0])):
+        every = [*offers, *choices]
+        gone = [each for each in old if each not in new and each not in every and _is_named(each, message)]
+        come = [each for each in dict.fromkeys(every) if each in new and each not in old]
+        if len(gone) == len(come) == 1 and (offers == come or _shares_word(gone[0], come[0])):
             found[gone[0]] = come[0]
     return found
 
@@ -70,10 +82,10 @@ def with_names(value: object, names: Mapping[str, str]) -> object:
     return [with_names(each, names) for each in value] if isinstance(value, list) else value
 
 
-def _offered(message: str) -> list[str]:
-    """Return the names that a message offers, in their order; a dotted one also by its last part."""
+def _names(cues: re.Pattern[str], message: str) -> list[str]:
+    """Return the names after such words of a message, in their order; a dotted one also by its last part."""
     names: dict[str, None] = {}
-    for cue in CUE.finditer(message):
+    for cue in cues.finditer(message):
         position = cue.end()
         for _ in range(MOST):
             name = NAME.match(message, position)
@@ -92,4 +104,7 @@ def _is_named(name: str, message: str) -> bool:
 
 
 def _shares_word(old: str, new: str) -> bool:
-    return misspelt(old, new) or bool({*words(old)} & {*words(new)})
+    """Return whether two names have a word in common, or the beginning of one (`opened`, `open`)."""
+    longer = max(old, new, key=len).lower()
+    begins = min(len(old), len(new)) >= SHORTEST and longer.startswith(min(old, new, key=len).lower())
+    return begins or misspelt(old, new) or bool({*words(old)} & {*words(new)})

@@ -35,6 +35,12 @@ COVERED = 0.6
 """Of the failed program's words, the share that has to come again."""
 SYNTAX_COVERED = 0.9
 """The same share for a program that could not be read: there a slip changes little."""
+WRONG_OPERATORS = {
+    "BitXor": re.compile(r"unsupported operand type\(s\) for \^"),
+    "Div": re.compile(r"'float' object cannot be interpreted as an integer|indices must be integers"),
+}
+INITIAL = frozenset({"0", "0.0", "1", ""})
+"""Values that a variable begins with, and which nobody has to give."""
 UNREAD = frozenset({"SyntaxError", "IndentationError", "TabError"})
 MISSING_NAME = frozenset({"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"})
 MISTAKES = frozenset(
@@ -68,6 +74,7 @@ _FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
 _FRAMES = re.compile(r'Traceback \(most recent|File "|Cell In|^-+> \d', re.MULTILINE)
 _QUOTED = re.compile(r"'([^']+)'")
+_NO_ARGUMENT = re.compile(r"missing \d+ required")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
 
@@ -201,9 +208,11 @@ def _same_program(before: ast.Module, after: ast.Module, told: str, was_given: W
     wanted, found = _words(before), _words(after)
     if sum((wanted & found).values()) < COVERED * sum(wanted.values()):
         return False
-    if _operators(before) - _operators(after):
+    if any(not _is_wrong_operator(each, told) for each in _operators(before) - _operators(after)):
         return False
-    for name in missing_names(told):
+    for name in (each for each in missing_names(told) if each in wanted):
+        if not all(map(was_given, _assigned(after, name) - {*_values(before), *INITIAL})):
+            return False
         if not any(_is_name_for(name, other) for other in found):
             numbers = _written_out(before, after, name)
             # A number that nobody had given may be made up.
@@ -218,6 +227,8 @@ def _same_program(before: ast.Module, after: ast.Module, told: str, was_given: W
             come.remove(match)
     # What is left may be the same in another type: a list for a text of it.
     if gone and words(" ".join(gone)) != words(" ".join(come)):
+        return False
+    if _NO_ARGUMENT.search(told) and not all(was_given(each) for each in come if each not in INITIAL):
         return False
     options = _options(before) - _options(after)
     return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
@@ -244,6 +255,16 @@ def _written_out(before: object, after: object, name: str) -> list[str] | None:
         return [] if before == after else None
     found = [_written_out(*pair, name) for pair in pairs]
     return None if None in found else [number for each in found for number in each or ()]
+
+
+def _assigned(program: ast.Module, name: str) -> set[str]:
+    """Return the numbers and texts of which a program makes a variable."""
+    return {
+        value
+        for statement in program.body
+        if isinstance(statement, ast.Assign) and name in bound_names(statement)
+        for value in _values(ast.Module([statement], []))
+    }
 
 
 def _is_slip(option: str, after: ast.Module) -> bool:
@@ -280,6 +301,11 @@ def _operators(tree: ast.Module) -> Counter[str]:
         elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add | ast.Mod):
             operators[type(node.op).__name__] += 1
     return operators
+
+
+def _is_wrong_operator(operator: str, told: str) -> bool:
+    """Return whether the exception is about an operator: that of another language, or one that gives another type."""
+    return operator in WRONG_OPERATORS and WRONG_OPERATORS[operator].search(_last_line(told)) is not None
 
 
 def _branches(tree: ast.Module) -> int:
