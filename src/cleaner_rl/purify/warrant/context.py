@@ -66,6 +66,8 @@ class Surroundings:
         return str(self._trajectory.prompt.text[-TASK:])
 
     def _reads(self, position: int, names: Collection[str]) -> bool:
+        if not names:
+            return False
         if self._last is None:
             self._last = {
                 name: index
@@ -75,7 +77,7 @@ class Surroundings:
                 for name in names_read(call.code)
             }
         last = self._last
-        return any(last.get(name, -1) >= position for name in (*names, ANY)) if names else False
+        return any(last.get(name, -1) >= position for name in (*names, ANY))
 
     def _has(self, position: int, value: str) -> bool:
         before = (turn.observation for turn in self._trajectory.turns[:position])

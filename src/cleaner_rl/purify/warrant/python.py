@@ -23,6 +23,7 @@ from cleaner_rl.purify.warrant.effects import (
     missing_names,
     unbound_reads,
 )
+from cleaner_rl.purify.warrant.nodes import nodes
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
@@ -196,7 +197,7 @@ def _is_misspelt_module(told: str, after: ast.Module) -> bool:
     missing = {each.partition(".")[0] for each in _NO_MODULE.findall(told)}
     imported = {
         name.partition(".")[0]
-        for node in ast.walk(after)
+        for node in nodes(after)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
     }
@@ -274,7 +275,7 @@ def _is_slip(option: str, after: ast.Module) -> bool:
 def _values(tree: ast.Module) -> Counter[str]:
     """Return the texts and numbers of a program, those aside that document it."""
     values: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and node.value is not None and not isinstance(node.value, bool):
             value = node.value
             values[value.decode("latin-1") if isinstance(value, bytes) else str(value)] += 1
@@ -289,13 +290,13 @@ def _same_value(first: str, second: str) -> bool:
 
 
 def _options(tree: ast.Module) -> set[str]:
-    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+    return {node.arg for node in nodes(tree) if isinstance(node, ast.keyword) and node.arg}
 
 
 def _operators(tree: ast.Module) -> Counter[str]:
     """Return what a program compares and computes with. (Texts are joined in more ways than by a plus.)"""
     operators: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Compare):
             operators.update(type(each).__name__ for each in node.ops)
         elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add | ast.Mod):
@@ -311,10 +312,10 @@ def _is_wrong_operator(operator: str, told: str) -> bool:
 def _branches(tree: ast.Module) -> int:
     """Return how many ways around something a program has."""
     kinds = (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.Continue, ast.Break)
-    count = sum(isinstance(node, kinds) for node in ast.walk(tree))
-    count += sum(len(node.ifs) for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    count = sum(isinstance(node, kinds) for node in nodes(tree))
+    count += sum(len(node.ifs) for node in nodes(tree) if isinstance(node, ast.comprehension))
     skips = ("get", "dropna", "fillna", "getattr", "setdefault", "isdigit", "isnumeric")
-    return count + sum(isinstance(node, ast.Attribute) and node.attr in skips for node in ast.walk(tree))
+    return count + sum(isinstance(node, ast.Attribute) and node.attr in skips for node in nodes(tree))
 
 
 def _first_line(told: str) -> int | None:
@@ -326,7 +327,7 @@ def _first_line(told: str) -> int | None:
 def _words(tree: ast.Module) -> Counter[str]:
     """Return names, attributes and constants, each as often as it comes."""
     counted: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Name):
             counted[node.id] += 1
         elif isinstance(node, ast.Attribute):
