@@ -39,7 +39,7 @@ class RepairContext:
     reads_later: ReadsLater = nothing_reads
     """Says whether a program after the correction may read one of some names."""
     was_given: WasGiven = nothing_given
-    """Says whether a number or a word stands in what the model had read before the failed turn."""
+    """Says whether a number or a word is in what the model had read before the failed turn."""
     task: str = ""
     """The last words of the prompt."""
 

@@ -29,7 +29,7 @@ from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, s
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
 
 WasGiven: TypeAlias = Callable[[str], bool]
-"""Says whether a number stands in the task or in what tools had said before."""
+"""Says whether a number or a word is in the task or in what tools had said before."""
 ANY = "*"
 """Stands for every name, where nobody knows which ones a program reads."""
 COVERED = 0.6
