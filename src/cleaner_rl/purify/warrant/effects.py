@@ -223,7 +223,7 @@ def _made_before(statement: ast.Expr | ast.Assign, missing: Collection[str]) -> 
     made: list[ast.Call] = []
 
     def evaluated(node: ast.AST) -> bool:
-        """Note the calls of an expression in their order; return whether it came to its end."""
+        """Note the calls of an expression in their order; return whether all of it was evaluated."""
         if not all(evaluated(child) for child in ast.iter_child_nodes(node)) or _called_by(node) in missing:
             return False
         if isinstance(node, ast.Call):

@@ -81,7 +81,7 @@ _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d
 
 
 def nothing_given(_: str) -> bool:
-    """Say that no number had been given: nobody knows what the model had read."""
+    """Say that a value had not been given: nobody knows what the model had read."""
     return False
 
 
