@@ -11,6 +11,7 @@ import pytest
 
 from cleaner_rl.logs import formats
 from cleaner_rl.purify import similarity
+from cleaner_rl.purify.warrant import rules
 
 
 def install(
@@ -38,4 +39,6 @@ def install(
     formats.log_format.cache_clear()
     monkeypatch.setattr(formats, "_asked", cache(formats._asked.__wrapped__))
     similarity._plugin.cache_clear()
+    rules._of_tool.cache_clear()
+    rules._others.cache_clear()
     return folder

@@ -248,7 +248,8 @@ def test_logs_of_which_no_record_can_be_read_are_an_error_in_words(tmp_path: Pat
 
 def test_a_log_that_a_row_cannot_hold_is_repaired_and_makes_none(tmp_path: Path) -> None:
     seen = openai(CASES[0])
-    seen["messages"][1]["content"] = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    seen["messages"][1]["content"] = [{"type": "text", "text": seen["messages"][1]["content"]}, picture]
     source = write_lines(tmp_path / "a.jsonl", [seen, openai(CASES[0])])
     found = cleaned(source, "--out", tmp_path / "out", "--sft", "jsonl")
     assert (found["edited"], found["sft_rows"]) == (2, 1)

@@ -110,6 +110,48 @@ def test_what_was_printed_and_the_exception_are_told_apart() -> None:
     assert result.exception == ExceptionInfo("ValueError", "bad value")
 
 
+NAME_ERROR = "NameError: name 'y' is not defined"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "status"),
+    [
+        ("print(y)", NAME_ERROR, Status.ERROR),
+        ("print(1)\nprint(y)", f"1\n{NAME_ERROR}", Status.ERROR),
+        ("print(y)", f"Error: {NAME_ERROR}", Status.ERROR),
+        ("print(y)", "Error executing code: name 'y' is not defined", Status.ERROR),
+        ("print(1 / 0)", "ZeroDivisionError: division by zero", Status.ERROR),
+        ("print((1", "SyntaxError: '(' was never closed (<string>, line 1)", Status.ERROR),
+        ("print((1", "ZeroDivisionError: division by zero", None),
+        ("print(report)", "ZeroDivisionError: division by zero", None),
+        ("print(report)", NAME_ERROR, None),
+        ("print(open('y').read())", NAME_ERROR, None),
+        ("try:\n    y\nexcept NameError as e:\n    print(f'NameError: {e}')", NAME_ERROR, None),
+        ("print('NameError: no')", "NameError: no", Status.OK),
+        ("print(y)", "3", Status.OK),
+    ],
+)
+def test_an_error_s_line_alone_is_a_failure_if_the_program_can_t_have_printed_it(
+    code: str, text: str, status: Status | None
+) -> None:
+    result = judged(text, arguments={"code": code}).result
+    assert (None if result is None else result.status) is status
+
+
+@pytest.mark.parametrize(
+    ("text", "exception"),
+    [
+        (f"1\n{NAME_ERROR}", ExceptionInfo("NameError", "name 'y' is not defined")),
+        ("1\nExecution failed: name 'y' is not defined\n", ExceptionInfo("NameError", "name 'y' is not defined")),
+        ("1\nhttpx.ConnectError: refused", ExceptionInfo("httpx.ConnectError", "refused")),
+    ],
+)
+def test_an_error_s_line_alone_is_no_output_of_a_program_that_failed(text: str, exception: ExceptionInfo) -> None:
+    result = judged(text, is_error=True).result
+    assert result == ToolResult(Status.ERROR, "1", exception=exception)
+    assert judged(text, "read_file", is_error=True).result == ToolResult(Status.ERROR, text)
+
+
 def test_a_malformed_call_is_one_unless_somebody_could_read_it() -> None:
     broken = '{"code": "print(1)'
     found = judged("Invalid JSON in tool call", arguments=broken).result

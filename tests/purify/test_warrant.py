@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
-from cleaner_rl.purify.warrant import LaterReads, Leftovers, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted
 from cleaner_rl.purify.warrant.edits import edit_refusal
+from cleaner_rl.purify.warrant.offers import renamed
 from cleaner_rl.purify.warrant.other import other_refusal
 from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.shell import shell_refusal
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.texts import misspelt, same_path
-from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import TextSpan, Turn
+from cleaner_rl.purify.warrant.words import tells_of_change
+from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
+from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 
 OTHER, CHANGED, FINDING = Unwarranted.OTHER_PURPOSE, Unwarranted.CHANGED, Unwarranted.FINDING
+REPLAYED = RepairContext(Leftovers.REPLAYED)
 DENIED, BYPASS, UNREADABLE = Unwarranted.DENIED, Unwarranted.BYPASS, Unwarranted.UNREADABLE
 
 
@@ -64,7 +70,7 @@ def test_two_paths_are_one_file_if_they_differ_by_a_slip_or_by_folders_before_it
         ("cd w && npm ci && npm run biuld", "cd w && npm run build", 'Missing script: "biuld"', OTHER),
         ("cd /srv/shopp && make", "cd /srv/shop && make", "bash: cd: /srv/shopp: No such file or directory", None),
         ("cd /ap; touch x", "cd /app; touch x", "bash: cd: /ap: No such file or directory", CHANGED),
-        ("docker compose up -d", "docker compose -f c.yml up -d", "no configuration file provided: not found", None),
+        ("docker compose up -d", "docker compose -f c.yml up -d", "no configuration file provided: not found", OTHER),
         ("docker rm w", "docker rm -f w", "cannot remove container: container is running", BYPASS),
         ("git push", "git push --force", "! [rejected] main -> main (non-fast-forward)", BYPASS),
         ("pytest -q --maxfial=1", "pytest -q --maxfail=1", "error: unrecognized arguments: --maxfial=1", None),
@@ -208,6 +214,23 @@ def test_programs(failed: str, correction: str, told: str, reason: Unwarranted |
     assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
 
 
+@pytest.mark.parametrize(
+    ("failed", "correction", "line", "reason"),
+    [
+        ("print(averge([1, 2]))", "print(average([1, 2]))", "NameError: name 'averge' is not defined", None),
+        ("run(2, 3)", "run(2, 3)", "NameError: name 'averge' is not defined", FINDING),
+        ("x = [1, 2]\nprint(x['a'])", "x = [1, 2]\nprint(x[0])", "TypeError: list indices must be integers", OTHER),
+        ("print(parse('Ab'))", "print(parse('ab'))", "KeyError: 'Ab'", FINDING),
+        ("print({'ab': 1}['Ab'])", "print({'ab': 1}['ab'])", "KeyError: 'Ab'", None),
+    ],
+)
+def test_an_error_without_frames_has_to_be_of_the_program_itself(
+    failed: str, correction: str, line: str, reason: Unwarranted | None
+) -> None:
+    """Nobody knows whether code that it called raised it, which was perhaps tried out."""
+    assert python_refusal(failed, correction, line, nothing_reads, lasting=False) is reason
+
+
 def test_what_a_replay_looks_at_is_left_to_it() -> None:
     assert (
         python_refusal(LEAVES_X, READS_X, "NameError: name 'mean' is not defined", nothing_reads, lasting=False) is None
@@ -224,11 +247,39 @@ def test_a_name_that_a_later_program_reads_is_lost() -> None:
     correction = "print(round(sum(s) + len(s) + max(s)))"
     told = "NameError: name 'Round' is not defined"
     programs = ("print(total)", "print(s)", "print(")
-    reads = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs[:2]])
-    assert python_refusal(failed, correction, told, reads.after(1), lasting=True) is None
-    assert python_refusal(failed, correction, told, reads.after(0), lasting=True) is CHANGED
-    unknown = LaterReads([turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs])
-    assert python_refusal(failed, correction, told, unknown.after(1), lasting=True) is CHANGED
+
+    def later(*programs: str) -> Surroundings:
+        turns = [turn(each, Status.OK, "", kind=CallKind.PYTHON) for each in programs]
+        return Surroundings(Trajectory(TextSpan(""), tuple(turns)))
+
+    reads = later(*programs[:2])
+    assert python_refusal(failed, correction, told, reads.reads_after(1), lasting=True) is None
+    assert python_refusal(failed, correction, told, reads.reads_after(0), lasting=True) is CHANGED
+    unknown = later(*programs)
+    assert python_refusal(failed, correction, told, unknown.reads_after(1), lasting=True) is CHANGED
+
+
+@pytest.mark.parametrize(
+    ("prompt", "result", "reason"),
+    [
+        ("What is 17 * 23?", "4", None),
+        ("What is the product?", "It has 23 rows.", None),
+        ("What is the product?", "It has 123 rows of 23.5.", OTHER),
+        ("What is the product?", "", OTHER),
+    ],
+)
+def test_a_number_for_a_missing_variable_has_to_be_one_that_was_given(
+    prompt: str, result: str, reason: Unwarranted | None
+) -> None:
+    """The model may have made up any other."""
+    around = Surroundings(Trajectory(TextSpan(prompt), (turn("ls", Status.OK, result),)))
+    failed = turn("print(17 * n)", Status.ERROR, "NameError: name 'n' is not defined", "python", CallKind.PYTHON)
+    failed = replace(
+        failed, results=(ToolResult(Status.ERROR, exception=ExceptionInfo("NameError", "name 'n' is not defined")),)
+    )
+    correction = turn("print(17 * 23)", Status.OK, "391", "python", CallKind.PYTHON)
+    assert unwarranted(failed, correction, RepairContext(was_given=around.given_before(1))) is reason
+    assert unwarranted(failed, correction) is OTHER
 
 
 @pytest.mark.parametrize(
@@ -245,11 +296,213 @@ def test_a_turn_is_judged_by_its_calls(status: Status, output: str, name: str, r
     assert unwarranted(turn("lss", status, output), turn("ls", Status.OK, "a", name)) is reason
 
 
+NO_SORT = "AttributeError: no kit.sort_of; use sort_new"
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "name"),
+    [
+        ("kit.sort_of(x)", "kit.sort_new(x)", NO_SORT, "sort_new"),
+        ("m.sqroot(2)", "m.sqrt(2)", "module 'm' has no attribute 'sqroot'. Did you mean: 'sqrt'?", "sqrt"),
+        ("df.append(d)", "df.concat(d)", "'DataFrame' has no attribute 'append'; renamed to `concat`", "concat"),
+        ("np.float(2)", "np.float64(2)", "np.float was replaced by numpy.float64", "float64"),
+        ("tool --foo 1", "tool --quux 1", "unknown option --foo; did you mean --quux?", "--quux"),
+        ("tool ls", "tool list-all", "no such command: ls; similar: list-all", "list-all"),
+        ("tool ls", "tool list", "unknown command ls. The most similar command is\n\tlist", "list"),
+        ("tool gte x", "tool get x", "no such command 'gte'. Did you mean one of these?\n\tget\n\tgot", "get"),
+        # Nobody knows which of several was meant.
+        ("tool ls", "tool status", "no such command ls. Did you mean: list, status?", None),
+        ("kit.sort_of(x)", "kit.turn_new(x)", NO_SORT, None),
+        ("kit.turn_of(x)", "kit.sort_new(x)", NO_SORT, None),
+        ("kit.sort_of(kit.sort_of(x))", "kit.sort_of(kit.sort_new(x))", NO_SORT, None),
+    ],
+)
+def test_a_name_that_an_error_offers_stands_for_the_one_that_it_names(
+    failed: str, correction: str, told: str, name: str | None
+) -> None:
+    kind = CallKind.SHELL if failed.startswith("tool") else CallKind.PYTHON
+    found = renamed(failed, correction, [told], kind)
+    assert list(found.values()) == ([] if name is None else [name])
+
+
+OFFERED = [
+    (
+        CallKind.PYTHON,
+        "import kit\nprint(kit.sort_of([2, 1]))",
+        "sort_of",
+        "turn_up",
+        "no sort_of; use turn_up",
+    ),
+    (CallKind.SHELL, "docker ls --all", "ls", "ps", "docker: unknown command: docker ls. Did you mean: ps?"),
+    (CallKind.SHELL, "tool run --quick", "--quick", "--fast", "error: unknown option '--quick', use '--fast' instead"),
+    (CallKind.SQL, "SELECT a FROM people", "people", "users", 'no such table: people. Did you mean "users"?'),
+    (CallKind.OTHER, '{"state": "done"}', "done", "closed", "invalid value 'done'. Did you mean 'closed'?"),
+]
+
+
+@pytest.mark.parametrize(("kind", "code", "old", "new", "told"), OFFERED)
+def test_a_call_with_the_offered_name_is_a_correction_if_nothing_else_differs(
+    kind: CallKind, code: str, old: str, new: str, told: str
+) -> None:
+    def call(code: str, status: Status, said: str) -> Turn[TextSpan]:
+        arguments = json.loads(code) if kind is CallKind.OTHER else {"code": code}
+        made = ToolCall("update", arguments, code, 0, 0, None, kind)
+        return Turn(TextSpan(""), TextSpan(code), TextSpan(said), (made,), (ToolResult(status, said),))
+
+    failed = call(code, Status.ERROR, told)
+    if kind is CallKind.PYTHON:
+        failed = replace(failed, results=(ToolResult(Status.ERROR, exception=ExceptionInfo("AttributeError", told)),))
+    right, other = code.replace(old, new), code.replace(old, "xyz")
+    assert unwarranted(failed, call(right, Status.OK, ""), REPLAYED) is None
+    assert unwarranted(failed, call(other, Status.OK, ""), REPLAYED) is not None
+    silent = replace(failed, observation=TextSpan(""), results=(ToolResult(Status.ERROR, "it failed"),))
+    assert unwarranted(silent, call(right, Status.OK, ""), REPLAYED) is not None
+
+
+def test_a_name_that_was_offered_between_failure_and_correction_counts() -> None:
+    programs = [
+        f"import kit\nprint(kit.sum_{one}(kit.sort_{two}([1])))"
+        for one, two in (("of", "up"), ("all", "up"), ("all", "list"))
+    ]
+    told = ["no kit.sum_of; use sum_all", "no kit.sort_up; use sort_list"]
+    first, second = (
+        replace(
+            turn(program, Status.ERROR, text, "python", CallKind.PYTHON),
+            results=(ToolResult(Status.ERROR, exception=ExceptionInfo("AttributeError", text)),),
+        )
+        for program, text in zip(programs, told, strict=False)
+    )
+    correction = turn(programs[-1], Status.OK, "1", "python", CallKind.PYTHON)
+    assert unwarranted(first, correction, REPLAYED) is OTHER
+    assert unwarranted(first, correction, replace(REPLAYED, between=(second,))) is None
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "reason"),
+    [
+        ("import kit\nprint(kit.sum_a(kit.pull()))", "import kit\nprint(kit.sum_c(kit.pull()))", None),
+        ("import kit\nprint(kit.pull(), kit.sum_a())", "import kit\nprint(kit.pull(), kit.sum_c())", CHANGED),
+        ("import kit\nkit.push()\nprint(kit.sum_a())", "import kit\nkit.push()\nprint(kit.sum_c())", CHANGED),
+    ],
+)
+def test_calls_after_a_missing_name_were_not_made(failed: str, correction: str, reason: Unwarranted | None) -> None:
+    told = "AttributeError: module 'kit' has no attribute 'sum_a'. Did you mean: 'sum_c'?"
+    names = renamed(failed, correction, [told], CallKind.PYTHON)
+    assert names == {"sum_a": "sum_c"}
+    failed, told = failed.replace("sum_a", "sum_c"), told.replace("sum_a", "sum_c")
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
+
+
+@pytest.mark.parametrize(("last", "reason"), [(1, None), (2, OTHER)])
+def test_a_list_may_stand_for_the_text_of_it(last: int, reason: Unwarranted | None) -> None:
+    told = "Traceback (most recent call last):\nTypeError: x must hold integers"
+    failed, correction = 'import kit\nprint(kit.sum("[3, 1]"))', f"import kit\nprint(kit.sum([3, {last}]))"
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=False) is reason
+
+
+def given(*values: str) -> RepairContext:
+    return RepairContext(Leftovers.REPLAYED, was_given=lambda value: value in values)
+
+
+@pytest.mark.parametrize(
+    ("failed", "told", "correction", "value"),
+    [
+        (
+            "income = 48\nprint(income * rate)",
+            "NameError: name 'rate' is not defined",
+            "income = 48\nrate = 0.23\nprint(income * rate)",
+            "0.23",
+        ),
+        (
+            "def tax(a, rate): return a * rate\nprint(tax(48))",
+            "TypeError: tax() missing 1 required positional argument: 'rate'",
+            "def tax(a, rate): return a * rate\nprint(tax(48, 0.23))",
+            "0.23",
+        ),
+    ],
+)
+def test_a_value_that_a_program_lacked_has_to_be_given(failed: str, told: str, correction: str, value: str) -> None:
+    wrong = turn(failed, Status.ERROR, told, "python", CallKind.PYTHON)
+    wrong = replace(wrong, results=(ToolResult(Status.ERROR, exception=ExceptionInfo(*told.split(": ", 1))),))  # type: ignore[arg-type]
+    right = turn(correction, Status.OK, "", "python", CallKind.PYTHON)
+    assert unwarranted(wrong, right, given(value)) is None
+    assert unwarranted(wrong, right, given()) is OTHER
+
+
+def test_an_argument_that_a_tool_asks_for_has_to_be_given() -> None:
+    told, call = "Missing required field: priority (one of P1, P4)", {"summary": "slow clock"}
+    asked = {**call, "priority": "P4"}
+    assert other_refusal("create_ticket", call, asked, told, lambda value: value == "P4") is None
+    assert other_refusal("create_ticket", call, asked, told) is OTHER
+    told = "no configuration file provided: not found"
+    failed, right = "docker compose up -d", "docker compose -f c.yml up -d"
+    assert shell_refusal(failed, right, told, was_given=lambda value: value == "c.yml") is None
+    assert shell_refusal(failed, right, told) is OTHER
+
+
+def test_an_error_that_the_task_asks_for_is_a_finding() -> None:
+    failed, right = turn("lss", Status.ERROR, "bash: lss: command not found"), turn("ls", Status.OK, "a")
+    assert unwarranted(failed, right, RepairContext(task="user: List the files.")) is None
+    assert unwarranted(failed, right, RepairContext(task="user: Show me which error lss gives.")) is FINDING
+
+
+@pytest.mark.parametrize(
+    ("told", "done"),
+    [
+        ("Issue #45 was created, but adding labels failed: label 'bgu' does not exist", True),
+        ("The file /r/a.py has been edited.\nERROR: the file no longer parses", True),
+        ("No changes were applied: old_str did not appear", False),
+        ("The row could not be inserted", False),
+        ("File has been modified since it was read", False),
+        ("label 'bgu' must be created first", False),
+    ],
+)
+def test_a_tool_may_say_that_it_did_something_although_the_call_failed(told: str, done: bool) -> None:
+    assert tells_of_change(told) is done
+
+
+def test_one_place_is_no_correction_for_an_edit_of_all() -> None:
+    wide, narrow = ({"path": "/a", "old_str": old, "new_str": f"{old}0"} for old in ("n = 1", "if x:\n n = 1"))
+    told = "No replacement was performed. Multiple occurrences of old_str in lines [8, 31]."
+    assert edit_refusal(wide, narrow, told, "Raise n in f.") is None
+    assert edit_refusal(wide, narrow, told, "Raise both numbers.") is OTHER
+
+
+def test_a_value_of_a_list_that_the_tool_takes_has_to_be_like_the_wrong_one() -> None:
+    told = ['invalid argument "opened" for --state: valid values are {open|closed|all}']
+    assert renamed("gh --state opened", "gh --state open", told, CallKind.SHELL) == {"opened": "open"}
+    assert renamed("gh --state opened", "gh --state all", told, CallKind.SHELL) == {}
+    assert renamed("check --n 4", "check --n 5", ["n was 4, expected 5"], CallKind.SHELL) == {}
+
+
+@pytest.mark.parametrize(
+    ("failed", "correction", "told", "reason"),
+    [
+        ("print(2.0 ^ 3)", "print(2.0 ** 3)", "TypeError: unsupported operand type(s) for ^: 'float' and 'int'", None),
+        (
+            "print(2.0 - 'a')",
+            "print(2.0 / 'a')",
+            "TypeError: unsupported operand type(s) for -: 'float' and 'str'",
+            OTHER,
+        ),
+    ],
+)
+def test_an_operator_of_another_language_is_a_slip(
+    failed: str, correction: str, told: str, reason: Unwarranted | None
+) -> None:
+    assert python_refusal(failed, correction, told, nothing_reads, lasting=True) is reason
+
+
+def test_the_same_call_again_shows_that_the_mistake_was_not_in_the_call() -> None:
+    told = "bash: lss: command not found"
+    assert unwarranted(turn("lss", Status.ERROR, told), turn("lss", Status.OK, "a")) is FINDING
+
+
 def test_what_a_program_printed_before_it_failed_has_to_be_printed_again() -> None:
     told = "['Rev']\nNameError: name 'lenn' is not defined"
     failed = turn("print(list(d)); print(lenn(d))", Status.ERROR, told, "python", CallKind.PYTHON)
     correction = turn("print(list(d)); print(len(d))", Status.OK, "1", "python", CallKind.PYTHON)
-    assert unwarranted(failed, correction, leftovers=Leftovers.REPLAYED) is FINDING
+    assert unwarranted(failed, correction, REPLAYED) is FINDING
 
 
 def test_words_of_the_call_in_a_message_are_not_the_tools() -> None:

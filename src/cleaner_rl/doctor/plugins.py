@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from cleaner_rl.logs import LOG_ADAPTERS
-from cleaner_rl.purify import SIMILARITY_MEASURES
+from cleaner_rl.purify import REPAIR_RULES, SIMILARITY_MEASURES
 from cleaner_rl.rollout import TOOLS
 from cleaner_rl.tasks import GRADERS, TASK_LOADERS
 from cleaner_rl.tools import CALL_FORMATS, PluginError, Plugins
 
-KINDS: tuple[Plugins[Any], ...] = (CALL_FORMATS, SIMILARITY_MEASURES, GRADERS, TASK_LOADERS, LOG_ADAPTERS, TOOLS)
+KINDS: tuple[Plugins[Any], ...] = (
+    CALL_FORMATS,
+    SIMILARITY_MEASURES,
+    REPAIR_RULES,
+    GRADERS,
+    TASK_LOADERS,
+    LOG_ADAPTERS,
+    TOOLS,
+)
 TAKEN = "the name is taken by one of ours, which is used instead; give yours another"
 
 

@@ -9,9 +9,9 @@ with an unsure result is never edited. What it goes by, after the sentences of h
 
 - **Python.** A traceback that runs to the end of the text is a failure: that is how an interpreter ends. One with more
   text behind it, or inside other text, was printed by a program that went on, cut, or wrapped by its tool: unsure. So
-  are a JSON object that tells of an error, since a program may print one; an error's line without a traceback; a
-  program that ends itself (`sys.exit`); and an empty text, because some tools show nothing of a program that failed.
-  Any other text is ok.
+  are a JSON object that tells of an error, since a program may print one; a program that ends itself (`sys.exit`); and
+  an empty text, because some tools show nothing of a program that failed. An error's line without a traceback is a
+  failure if the program can't have printed it, else unsure. Any other text is ok.
 - **Shell.** The command says which program the exit code is from. What that program prints when it fails is a failure,
   as the last lines. What a program shows that only reads (`cat`, `grep`) is ok, whatever it is about. Text that sounds
   like trouble is unsure, and so is that of programs that tell by their exit code alone (`diff`, linters). Silence is ok
@@ -47,7 +47,14 @@ from cleaner_rl.logs.sentences import (
     said,
 )
 from cleaner_rl.logs.signals import EXIT_STATUSES, NOT_ENDED, PROGRAMS, Opened, Signals, field_signals, open_text
-from cleaner_rl.logs.tracebacks import FIRST_WORDS, LAST_LINE, ending_traceback, plain
+from cleaner_rl.logs.tracebacks import (
+    FIRST_WORDS,
+    LAST_LINE,
+    ending_error,
+    ending_traceback,
+    is_of_interpreter,
+    plain,
+)
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 
 
@@ -145,14 +152,16 @@ def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error
     if status is None or (status is Status.FAULT and told.status is not Status.FAULT):
         # A fault makes the whole trajectory unusable, and words are not enough for that.
         return UNSURE
-    return Judged(worded(text if opened.signals.silent else opened.text, status), by)
+    return Judged(worded(text if opened.signals.silent else opened.text, status, call.kind), by)
 
 
-def worded(text: str, status: Status) -> ToolResult:
+def worded(text: str, status: Status, kind: CallKind) -> ToolResult:
     """Return the result behind a text: what was printed, and of a traceback the exception's own line."""
     if status is Status.OK:
         return ToolResult(status, text)
     found = ending_traceback(text)
+    if found is None and kind is CallKind.PYTHON:
+        found = ending_error(text)
     if found is None:
         return ToolResult(status, text)
     start, exception = found
@@ -217,8 +226,9 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
         return status
     if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
         return None
-    if LAST_LINE.match(last.strip()) and last not in call.code:
-        return None
+    if last not in call.code and (error := ending_error(text)) is not None:
+        known = bool(call.arguments)  # else nobody knows what ran
+        return Status.ERROR if known and is_of_interpreter(error[1], call.code) else None
     return None if DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code else Status.OK
 
 

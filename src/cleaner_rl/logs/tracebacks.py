@@ -1,10 +1,13 @@
 """Finds the traceback that a text ends with, and its exception.
 
 Python's own, with frames as `  File "…", line …`, and IPython's, with `Cell In[…]` and arrows; chained ones are one
-ending. Terminals' colours are looked through."""
+ending. Terminals' colours are looked through. Some tools show only a traceback's last line, or only its message: that
+is found by `ending_error`, and `is_of_interpreter` says whether the program itself may have printed it."""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 
 from cleaner_rl.tools import ExceptionInfo
@@ -25,6 +28,52 @@ HEAD = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$")
 """The same right behind frames, where anything that can be a name is one."""
 FRAMES = re.compile(r"^(?: |File |Cell In|Input In|-+>|\[\.\.\.|\Z)")
 """Lines between a traceback's first and last: they are indented, but for IPython's."""
+BEFORE_ERROR = re.compile(
+    r"(?:\[(?:stderr|error)\]:? *|(?:\w+ ){0,5}(?:error|failed|failure|exception)(?: \w+){0,5}[:!] *)+", re.IGNORECASE
+)
+"""What a tool may write before an exception's line: `Error: `, `Execution failed: `, `Error executing code: `."""
+MESSAGES = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("NameError", r"name '\w+' is not defined"),
+        ("ModuleNotFoundError", r"No module named '[\w.]+'"),
+        ("ImportError", r"cannot import name '\w+' from "),
+        ("AttributeError", r"(?:'[\w.]+' object|module '[\w.]+'|type object '[\w.]+') has no attribute '\w+'"),
+        ("ZeroDivisionError", r"(?:float )?(?:division|modulo|division or modulo)(?: or modulo)? by zero$"),
+        ("IndexError", r"(?:list|tuple|string|pop)(?: assignment)? (?:index|from empty)"),
+        (
+            "ValueError",
+            r"invalid literal for int\(\)|could not convert string to float|(?:too many|not enough) values to",
+        ),
+        ("FileNotFoundError", r"\[Errno 2\] No such file or directory: "),
+        (
+            "SyntaxError",
+            r"invalid syntax|'.' was never closed|unterminated .*string literal|unmatched '.'|expected ':'",
+        ),
+        ("IndentationError", r"unexpected indent|expected an indented block|unindent does not match"),
+        (
+            "TypeError",
+            r"unsupported operand type|can only concatenate|'[\w.]+' object (?:is not|cannot be) |'..?' not supported"
+            r"|[\w.]+\(\) (?:got an |missing |takes )",
+        ),
+    )
+)
+"""The interpreter's own messages, by which an exception is known whose type a tool doesn't show."""
+OTHERS_WORDS = re.compile(
+    r"\b(?:except|traceback|exc_info|suppress|exec|eval|subprocess|system|popen|Popen|open|read\w*|requests|httpx|url\w*"
+    r"|logging|logger|warn\w*|stderr|stdout|input|recv|fetch\w*|execute|\w*(?:Error|Exception)s?)\b|^\s*[!%]",
+    re.MULTILINE,
+)
+"""Words of a program that handles exceptions, or prints what others wrote: it may print an error's line itself."""
+NAMING = frozenset(
+    {
+        *("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError", "KeyError"),
+        "FileNotFoundError",
+    }
+)
+"""Exceptions whose messages name what wasn't there."""
+UNREAD = frozenset({"SyntaxError", "IndentationError", "TabError"})
+_QUOTED = re.compile(r"'([^']+)'")
 CHAINED = ("During handling of the above exception", "direct cause of the following exception")
 
 
@@ -43,6 +92,55 @@ def ending_traceback(text: str) -> tuple[int, ExceptionInfo] | None:
         start = earlier
     found = _exception(text[matches[-1].end() :].rstrip().splitlines())
     return None if found is None else (_place(coloured, start), found)
+
+
+def ending_error(text: str) -> tuple[int, ExceptionInfo] | None:
+    """Return where the last line begins, and the exception that it names without a traceback; None if it names none."""
+    stripped = plain(text).rstrip()
+    line = stripped.rpartition("\n")[2].strip()
+    start = len(text.rstrip().rpartition("\n")[0])
+    before = BEFORE_ERROR.match(line)
+    for said in (line[before.end() :], line) if before else (line,):
+        found = LAST_LINE.match(said)
+        if found and not found["type"].endswith("Warning"):
+            return start, ExceptionInfo(found["type"], found["message"] or "")
+        kind = next((kind for kind, pattern in MESSAGES if pattern.match(said)), None)
+        if kind is not None:
+            return start, ExceptionInfo(kind, said)
+    return None
+
+
+def is_of_interpreter(error: ExceptionInfo, program: str) -> bool:
+    """Return whether an error's line that ends a text is the interpreter's: the program can't have printed it.
+
+    It can't if it could not even be read. It can't either if it handles no exception, prints nothing of others, and the
+    message names a word of the program, or the program uses nothing that came from elsewhere.
+    """
+    try:
+        tree = ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return error.type in UNREAD
+    if not isinstance(getattr(builtins, error.type, None), type) or OTHERS_WORDS.search(program):
+        return False
+    if error.type in NAMING:
+        return any(re.search(rf"(?<!\w){re.escape(each)}(?!\w)", program) for each in _QUOTED.findall(error.message))
+    return _is_closed(tree)
+
+
+def _is_closed(tree: ast.Module) -> bool:
+    """Return whether a program reads no name but its own and the language's."""
+    own = set(dir(builtins))
+    read: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else own).add(node.id)
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.alias):
+            own.add((node.asname or node.name).partition(".")[0])
+    return read <= own
 
 
 def plain(text: str) -> str:

@@ -40,13 +40,24 @@ from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, Rep
 from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Measure, Similarity, similarity_measures
 from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
-from cleaner_rl.purify.warrant import Leftovers, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant import (
+    REPAIR_RULES,
+    FailedCall,
+    Leftovers,
+    RepairContext,
+    RepairRules,
+    ToolRules,
+    Unwarranted,
+    unwarranted,
+)
 from cleaner_rl.trajectory import Phase, logprob_gap
 
 __all__ = [
+    "REPAIR_RULES",
     "SIMILARITY_MEASURES",
     "Draft",
     "ExecuteCall",
+    "FailedCall",
     "Gate",
     "LeftAlone",
     "Leftovers",
@@ -59,8 +70,10 @@ __all__ = [
     "Reason",
     "RepairBudget",
     "RepairConfig",
+    "RepairContext",
     "RepairOutcome",
     "RepairResult",
+    "RepairRules",
     "Replay",
     "ReplayDifference",
     "ReplayFaultError",
@@ -69,6 +82,7 @@ __all__ = [
     "Schedule",
     "Score",
     "Similarity",
+    "ToolRules",
     "Unwarranted",
     "apply_purification",
     "code_similarity",

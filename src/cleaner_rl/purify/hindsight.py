@@ -24,7 +24,7 @@ from cleaner_rl.purify.coverage import covers
 from cleaner_rl.purify.similarity import Similarity, similarity
 from cleaner_rl.purify.splice import splices
 from cleaner_rl.purify.stale import later_mentions
-from cleaner_rl.purify.warrant import LaterReads, Leftovers, ReadsLater, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Edit, RepairMode, S, Trajectory, Turn, cut_before_repairs
 
@@ -105,12 +105,18 @@ def hindsight(
         return Purified(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
-    reads = LaterReads(trajectory.turns)
+    around = Surroundings(trajectory)
     position = 0
     while position < len(trajectory.turns):
         chain = _chain(trajectory.turns, position, borders)
+        context = RepairContext(
+            leftovers=leftovers or Leftovers.UNCHECKED,
+            reads_later=around.reads_after(position + len(chain)),
+            was_given=around.given_before(position),
+            task=around.task,
+        )
         position += len(chain)
-        warrant = None if leftovers is None else _Warrant(config, leftovers, reads.after(position))
+        warrant = None if leftovers is None else _Warrant(config, context)
         chain, reason = _repaired(chain, config, warrant)
         left += left_alone(chain, reason, len(turns))
         turns += chain
@@ -160,12 +166,11 @@ class _Warrant:
     """What a repair is judged by."""
 
     config: RepairConfig
-    leftovers: Leftovers
-    reads_later: ReadsLater
+    context: RepairContext
 
-    def refusal(self, failed: Turn[S], correction: Turn[S]) -> Unwarranted | Similarity:
+    def refusal(self, failed: Turn[S], correction: Turn[S], between: Sequence[Turn[S]]) -> Unwarranted | Similarity:
         """Return why a correction may not stand for a failed turn; their similarity if it may."""
-        if (reason := unwarranted(failed, correction, self.reads_later, self.leftovers)) is not None:
+        if (reason := unwarranted(failed, correction, replace(self.context, between=between))) is not None:
             return reason
         alike = similarity(failed.code, correction.code, self.config.measure)
         return Unwarranted.DISSIMILAR if alike.value < self.config.min_similarity else alike
@@ -183,7 +188,7 @@ def _repaired(
     alike: Similarity | None = None
     while first and covers(correction, chain[first - 1], rolled_back=False):
         if warrant is not None:
-            found = warrant.refusal(chain[first - 1], correction)
+            found = warrant.refusal(chain[first - 1], correction, chain[first:-1])
             if isinstance(found, Unwarranted):
                 reason = found
                 break

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, same_path, words
+from cleaner_rl.purify.warrant.words import EVERYWHERE
 
 WRONG_PATH = re.compile(
     r"""\b(?:
@@ -36,6 +37,9 @@ WRONG_FORM = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+SEVERAL = re.compile(
+    r"\b(?:multiple|several|[2-9]|\d\d+)\b[^.\n]{0,20}\b(?:occurrences|matches|times|places)|not unique", re.IGNORECASE
+)
 FINDING = re.compile(r"\b(?:already exists|has been modified|modified since|has not been read|stale)\b", re.IGNORECASE)
 PARTLY = re.compile(r"^(?:updated|applied|success|patched|wrote|m |a )", re.IGNORECASE | re.MULTILINE)
 WRONG_OPERATION = re.compile(r"unrecogni[sz]ed (?:command|operation)|unknown (?:command|operation)", re.IGNORECASE)
@@ -54,12 +58,16 @@ _MOVED = re.compile(r"^(?:\*\*\*|---|\+\+\+|@@|diff |index )")
 _MARKER = re.compile(r"^(?:<{5,}|={5,}|>{5,}|-{5,})(?: ?\w+)?$", re.MULTILINE)
 
 
-def edit_refusal(failed: Mapping[str, object], correction: Mapping[str, object], told: str) -> Unwarranted | None:
+def edit_refusal(
+    failed: Mapping[str, object], correction: Mapping[str, object], told: str, task: str = ""
+) -> Unwarranted | None:
     """Return why one file edit may not stand for another that failed with the words `told`; None if it may."""
     if FINDING.search(told):
         return Unwarranted.FINDING
     if any(correction.get(name) and not failed.get(name) for name in WIDER):
         return Unwarranted.BYPASS
+    if SEVERAL.search(told) and EVERYWHERE.search(task):
+        return Unwarranted.OTHER_PURPOSE  # one place of those that were meant
     wrong_path = WRONG_PATH.search(told) is not None
     if not wrong_path and not WRONG_TEXT.search(told) and not WRONG_FORM.search(told):
         return Unwarranted.CHANGED

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
+from cleaner_rl.purify.warrant.nodes import nodes
+
 ReadsLater: TypeAlias = Callable[[Collection[str]], bool]
 """Says whether a program that comes later may read one of some names."""
 PURE_MODULES = frozenset(
@@ -155,34 +157,81 @@ def effects(tree: ast.Module) -> set[str]:
     known = _Known(frozenset())
     found: set[str] = set()
     for statement in tree.body:
-        found.update(_name(call) for call in known.changing_calls(statement) if _name(call) not in MUTATORS)
-        known.learn(statement)
+        calls = list(known.changing_calls(statement))
+        found.update(_name(call) for call in calls if _name(call) not in MUTATORS)
+        known.learn(statement, bool(calls) or known.changes(statement))
     return found
 
 
-def lost_state(before: ast.Module, after: ast.Module, told: str, line: int | None, reads_later: ReadsLater) -> bool:
+def lost_state(
+    before: ast.Module, after: ast.Module, missing: Collection[str], line: int | None, reads_later: ReadsLater
+) -> bool:
     """Return whether a program may have left something behind that its correction doesn't leave again.
 
     Args:
         before: The program that failed.
         after: Its correction.
-        told: What the tool said of the failure.
+        missing: Names that turned out not to be there.
         line: The line that failed; None if nobody knows, which may be any.
         reads_later: Says whether a program after the correction may read one of some names.
     """
-    known = _Known(frozenset(missing_names(told)))
+    known = _Known(frozenset(missing))
     bound: set[str] = set()
     again = {ast.dump(statement) for statement in after.body}
     rewritten = _targets(after)
+    failing = _failing(before, missing)
     for statement in before.body:
         if line is not None and statement.lineno > line:
             break
-        if known.changes(statement) and not _comes_again(statement, again, rewritten, known):
+        if failing is not None and statement is failing:
+            # Of the statement that failed, only the calls before the missing name were made.
+            if any(not known.is_pure(call) for call in _made_before(failing, missing)):
+                return True
+            break
+        changed = known.changes(statement)
+        if changed and not _comes_again(statement, again, rewritten, known):
             return True
-        known.learn(statement)
+        known.learn(statement, changed)
         bound |= set(bound_names(statement))
     lost = bound - {name for statement in after.body for name in bound_names(statement)}
     return bool(lost & unbound_reads(after.body)) or reads_later(lost)
+
+
+def _failing(program: ast.Module, missing: Collection[str]) -> ast.Expr | ast.Assign | None:
+    """Return the statement that a missing name ended, if the program has it once, where it is evaluated once."""
+    named = [
+        (statement, node)
+        for statement in program.body
+        for node in nodes(statement)
+        if _called_by(node) in missing and isinstance(getattr(node, "ctx", None), ast.Load)
+    ]
+    if len(named) != 1:
+        return None
+    statement = named[0][0]
+    deferred = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+    if not isinstance(statement, ast.Expr | ast.Assign) or any(isinstance(each, deferred) for each in nodes(statement)):
+        return None
+    return statement
+
+
+def _called_by(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _made_before(statement: ast.Expr | ast.Assign, missing: Collection[str]) -> list[ast.Call]:
+    """Return the calls of a statement that were made before a missing name was looked up."""
+    made: list[ast.Call] = []
+
+    def evaluated(node: ast.AST) -> bool:
+        """Note the calls of an expression in their order; return whether all of it was evaluated."""
+        if not all(evaluated(child) for child in ast.iter_child_nodes(node)) or _called_by(node) in missing:
+            return False
+        if isinstance(node, ast.Call):
+            made.append(node)
+        return True
+
+    evaluated(statement.value)
+    return made
 
 
 def missing_names(told: str) -> Iterator[str]:
@@ -201,18 +250,18 @@ class _Known:
         self.own: set[str] = set()
         """Names of objects that the program has made itself, of things that only compute."""
 
-    def learn(self, statement: ast.stmt) -> None:
-        """Take note of what a statement binds."""
-        for node in ast.walk(statement):
+    def learn(self, statement: ast.stmt, changes: bool) -> None:
+        """Take note of what a statement binds; `changes` is what `changes` says of it."""
+        for node in nodes(statement):
             if isinstance(node, ast.Import):
                 self.modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PURE_MODULES:
                 self.own |= {alias.asname or alias.name for alias in node.names if alias.name not in OUTWARD}
         if isinstance(statement, _DEFINITIONS):
-            inner = (each for each in ast.walk(statement) if isinstance(each, ast.Call))
+            inner = (each for each in nodes(statement) if isinstance(each, ast.Call))
             if all(self._is_pure(each, {statement.name, *_arguments(statement)}) for each in inner):
                 self.own.add(statement.name)
-        elif not self.changes(statement) and not self._is_alias(statement):
+        elif not changes and not self._is_alias(statement):
             self.own |= set(bound_names(statement)) - self.modules.keys()
         else:
             self.own -= set(bound_names(statement))
@@ -222,7 +271,7 @@ class _Known:
         if isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom)):
             return False
         fresh = self._fresh(statement)
-        for node in ast.walk(statement):
+        for node in nodes(statement):
             if isinstance(node, ast.Delete | ast.Global | ast.Await | ast.Yield):
                 return True
             if isinstance(node, ast.AugAssign) and _root(node.target) not in fresh:
@@ -239,16 +288,20 @@ class _Known:
         if isinstance(statement, _DEFINITIONS):
             return
         fresh = self._fresh(statement)
-        for node in ast.walk(statement):
+        for node in nodes(statement):
             if isinstance(node, ast.Call) and not self._is_pure(node, fresh):
                 yield node
+
+    def is_pure(self, call: ast.Call) -> bool:
+        """Return whether a call changes nothing but the program's own objects."""
+        return self._is_pure(call, self.own)
 
     def _fresh(self, statement: ast.stmt) -> set[str]:
         """Return the names of the program's own objects, with those of a loop's or a comprehension's."""
         loops = (
-            node.target for node in ast.walk(statement) if isinstance(node, ast.For | ast.comprehension | ast.AsyncFor)
+            node.target for node in nodes(statement) if isinstance(node, ast.For | ast.comprehension | ast.AsyncFor)
         )
-        inner = {node.id for target in loops for node in ast.walk(target) if isinstance(node, ast.Name)}
+        inner = {node.id for target in loops for node in nodes(target) if isinstance(node, ast.Name)}
         return self.own | inner
 
     def _is_alias(self, statement: ast.stmt) -> bool:
@@ -256,7 +309,7 @@ class _Known:
         value = getattr(statement, "value", None)
         if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
             return _root(value) not in self.own
-        called = {_name(node) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+        called = {_name(node) for node in nodes(statement) if isinstance(node, ast.Call)}
         return bool(called & {"open", "connect", "cursor", "get", "figure"}) and not isinstance(statement, ast.For)
 
     def _is_pure(self, call: ast.Call, fresh: set[str]) -> bool:
@@ -285,9 +338,9 @@ class _Known:
 
 def _comes_again(statement: ast.stmt, again: set[str], rewritten: set[str], known: _Known) -> bool:
     """Return whether the correction does again what a statement changes, and leaves the same."""
-    if any(isinstance(node, ast.Delete | ast.Global | ast.AugAssign | ast.Await) for node in ast.walk(statement)):
+    if any(isinstance(node, ast.Delete | ast.Global | ast.AugAssign | ast.Await) for node in nodes(statement)):
         return False
-    if any(isinstance(node, ast.keyword) and node.arg == "inplace" for node in ast.walk(statement)):
+    if any(isinstance(node, ast.keyword) and node.arg == "inplace" for node in nodes(statement)):
         return False
     calls = list(known.changing_calls(statement))
     if any(_name(call) not in OVERWRITES or _appends(call) for call in calls):
@@ -302,12 +355,12 @@ def _reads_what_it_sets(statement: ast.stmt) -> bool:
     """Return whether a statement changes a thing by what it was before: done twice, it gives something else."""
     stored = {
         _place(node)
-        for node in ast.walk(statement)
+        for node in nodes(statement)
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
     }
     loaded = {
         _place(node)
-        for node in ast.walk(statement)
+        for node in nodes(statement)
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
     }
     return bool(stored & loaded)
@@ -321,7 +374,7 @@ def _targets(tree: ast.AST) -> set[str]:
     """Return the files that a program writes from their beginning."""
     return {
         _constant(call.args[0])
-        for call in ast.walk(tree)
+        for call in nodes(tree)
         if isinstance(call, ast.Call) and call.args and _name(call) in OVERWRITES and not _appends(call)
         if _constant(call.args[0]) and not (_name(call) == "open" and _is_reading(call)) and _name(call) != "write"
     }
@@ -366,19 +419,27 @@ def _root(node: ast.AST) -> str:
 
 
 def _arguments(statement: ast.stmt) -> Iterator[str]:
-    for node in ast.walk(statement):
+    for node in nodes(statement):
         if isinstance(node, ast.arg):
             yield node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
 
 
-def bound_names(statement: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement binds."""
+def bound_names(statement: ast.AST) -> list[str]:
+    """Return the names that a statement binds. They are kept with it."""
+    found: list[str] | None = getattr(statement, "_bound", None)
+    if found is None:
+        found = list(_bound_names(statement))
+        statement._bound = found  # type: ignore[attr-defined]
+    return found
+
+
+def _bound_names(statement: ast.AST) -> Iterator[str]:
     if isinstance(statement, _DEFINITIONS):
         yield statement.name
         return
-    for node in ast.walk(statement):
+    for node in nodes(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.alias):
@@ -393,9 +454,7 @@ def unbound_reads(statements: list[ast.stmt]) -> set[str]:
     read: set[str] = set()
     for statement in statements:
         used = {
-            node.id
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
+            node.id for node in nodes(statement) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
         }
         own = set(bound_names(statement))
         read |= used - bound - (own if isinstance(statement, ast.FunctionDef | ast.For | ast.With) else set())

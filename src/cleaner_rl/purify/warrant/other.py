@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
+from cleaner_rl.purify.warrant.python import WasGiven, nothing_given
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import comparisons, lost_and_new, misspelt, same_path, same_words, words
 
@@ -23,7 +24,7 @@ FORM = re.compile(
     r"""\binvalid\ (?:parameters?|request|input|type|format|date|json|enum|value|field|option|url|uri|timestamp)
       | \bmust\ be\b | \bexpect(?:ed|ing)\b | \bnot\ a\ valid\b | \bunprocessable | \b422\b | \b400\b | \bbad\ request
       | \bmalformed | \b(?:could\ not|cannot)\ parse | \bshould\ be\b | \bschema\b | \bnot\ one\ of\b | \bISO\ ?8601
-      | \bRFC\ ?3339
+      | \bRFC\ ?3339 | \bdid\ you\ mean\b
       | \bsyntax\ error | \bunknown\ enum | \bdoes\ not\ exist | \brequired\b""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -45,11 +46,16 @@ LEARNT = re.compile(
     r"sha\d*$|etag|token|cursor|revision|^version$|^ref$|nonce|transition|_?uuid$|timestamp|^ts$", re.IGNORECASE
 )
 """Arguments whose values nobody knows before a tool has told them."""
+_WORD = re.compile(r"[\w@.+-]*\w")
 EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
 def other_refusal(
-    name: str, failed: Mapping[str, object], correction: Mapping[str, object], told: str
+    name: str,
+    failed: Mapping[str, object],
+    correction: Mapping[str, object],
+    told: str,
+    was_given: WasGiven = nothing_given,
 ) -> Unwarranted | None:
     """Return why a call with these arguments may not stand for another that failed with the words `told`."""
     gone = {key: value for key, value in failed.items() if correction.get(key) != value and value not in EMPTY}
@@ -62,8 +68,6 @@ def other_refusal(
     absent = NO_SUCH_THING.search(told) is not None and READING.search(tool) is not None
     if not absent and not INVALID_ARGUMENTS.search(told) and not FORM.search(told):
         return Unwarranted.CHANGED
-    if not come and not gone:
-        return Unwarranted.OTHER_PURPOSE
     taken: set[str] = set()
     for key, value in gone.items():
         match = next(
@@ -77,7 +81,7 @@ def other_refusal(
             return Unwarranted.OTHER_PURPOSE
     return (
         None
-        if all(_is_asked_for(key, come[key], told, failed) for key in come.keys() - taken)
+        if all(_is_asked_for(key, come[key], told, failed, was_given) for key in come.keys() - taken)
         else (Unwarranted.OTHER_PURPOSE)
     )
 
@@ -94,11 +98,13 @@ def _is_split(value: object, come: Mapping[str, object]) -> bool:
     return isinstance(value, str) and len(words(value)) > 1 and {*words(value)} == parts
 
 
-def _is_asked_for(key: str, value: object, told: str, failed: Mapping[str, object]) -> bool:
-    """Return whether the tool asked for an argument, and its value isn't one that only a tool can tell."""
+def _is_asked_for(key: str, value: object, told: str, failed: Mapping[str, object], was_given: WasGiven) -> bool:
+    """Return whether the tool asked for an argument, and its value is not made up: the model had been given it."""
     if {*words(_text(value))} <= {word for other in failed.values() for word in words(_text(other))}:
         return True
-    return not LEARNT.search(key) and re.search(rf"\b{re.escape(key)}\b", told) is not None
+    if LEARNT.search(key) or re.search(rf"\b{re.escape(key)}\b", told) is None:
+        return False
+    return all(map(was_given, _WORD.findall(_text(value))))
 
 
 def _same_value(key: str, value: object, other_key: str, other: object) -> bool:

@@ -12,7 +12,6 @@ SAME_PROGRAMS = (
     {"python", "python3", "python3.10", "python3.11", "python3.12", "python3.13", "py"},
     {"pip", "pip3"},
     {"node", "nodejs"},
-    {"docker-compose", "docker"},
     {"apt", "apt-get"},
     {"vi", "vim"},
     {"egrep", "grep", "fgrep"},
@@ -31,6 +30,7 @@ READERS = frozenset(
 READING_WORDS = {
     "git": {"log", "status", "diff", "show", "branch", "rev-parse", "ls-files", "blame", "remote", "describe", "tag"},
     "pip": {"list", "show", "freeze", "index", "download", "--version"},
+    "docker-compose": {"ps", "images", "logs", "config", "ls", "top", "version"},
     "docker": {"ps", "images", "logs", "inspect", "version", "info"},
     "kubectl": {"get", "describe", "logs", "top", "explain", "version"},
     "npm": {"ls", "list", "view", "outdated", "--version"},
@@ -80,7 +80,21 @@ ALL_OR_NOTHING = frozenset(
             "gem",
             "gcc",
         ),
-        *("g++", "clang", "cc", "javac", "git", "kubectl", "docker", "terraform", "helm", "make", "cmake", "systemctl"),
+        *(
+            "g++",
+            "clang",
+            "cc",
+            "javac",
+            "git",
+            "kubectl",
+            "docker",
+            "docker-compose",
+            "terraform",
+            "helm",
+            "make",
+            "cmake",
+            "systemctl",
+        ),
         *("curl", "wget", "ssh", "scp", "rsync", "unzip", "tar", "uv", "poetry", "psql", "sqlite3", "sed", "ffmpeg"),
     }
 )
@@ -93,7 +107,18 @@ CHECKERS = frozenset(
         *("grep", "egrep", "fgrep", "rg", "ag", "diff", "cmp", "comm", "test", "[", "[[", "ping", "nc", "curl", "wget"),
         *("pgrep", "systemctl", "pg_isready", "nslookup", "dig", "which", "cargo", "go", "make", "cmake", "gcc", "g++"),
         *("clang", "javac", "mvn", "gradle", "gradlew", "npm", "yarn", "pnpm", "python", "python3", "node", "ruby"),
-        *("terraform", "ansible-playbook", "docker", "helm", "rustc", "ninja", "bazel", "dotnet", "pip-audit"),
+        *(
+            "terraform",
+            "ansible-playbook",
+            "docker",
+            "docker-compose",
+            "helm",
+            "rustc",
+            "ninja",
+            "bazel",
+            "dotnet",
+            "pip-audit",
+        ),
     }
 )
 """Programs whose exit code is about what they looked at or built. Of these a failure is a finding, unless the program

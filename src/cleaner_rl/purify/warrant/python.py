@@ -11,8 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
+from typing import TypeAlias
 
 from cleaner_rl.purify.warrant.effects import (
     ReadsLater,
@@ -22,16 +23,25 @@ from cleaner_rl.purify.warrant.effects import (
     missing_names,
     unbound_reads,
 )
+from cleaner_rl.purify.warrant.nodes import nodes
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
 
+WasGiven: TypeAlias = Callable[[str], bool]
+"""Says whether a number or a word is in the task or in what tools had said before."""
 ANY = "*"
 """Stands for every name, where nobody knows which ones a program reads."""
 COVERED = 0.6
 """Of the failed program's words, the share that has to come again."""
 SYNTAX_COVERED = 0.9
 """The same share for a program that could not be read: there a slip changes little."""
+WRONG_OPERATORS = {
+    "BitXor": re.compile(r"unsupported operand type\(s\) for \^"),
+    "Div": re.compile(r"'float' object cannot be interpreted as an integer|indices must be integers"),
+}
+INITIAL = frozenset({"0", "0.0", "1", ""})
+"""Values that a variable begins with, and which nobody has to give."""
 UNREAD = frozenset({"SyntaxError", "IndentationError", "TabError"})
 MISSING_NAME = frozenset({"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"})
 MISTAKES = frozenset(
@@ -63,13 +73,27 @@ FINDING = re.compile(r"\bFAILED\b|\b\d+ failed\b")
 _LAST_LINE = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*)(?:: .*)?$")
 _FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
+_FRAMES = re.compile(r'Traceback \(most recent|File "|Cell In|^-+> \d', re.MULTILINE)
 _QUOTED = re.compile(r"'([^']+)'")
+_NO_ARGUMENT = re.compile(r"missing \d+ required")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
 
 
+def nothing_given(_: str) -> bool:
+    """Say that a value had not been given: nobody knows what the model had read."""
+    return False
+
+
 def python_refusal(
-    failed: str, correction: str, told: str, reads_later: ReadsLater, *, lasting: bool
+    failed: str,
+    correction: str,
+    told: str,
+    reads_later: ReadsLater,
+    *,
+    lasting: bool,
+    absent: Collection[str] = (),
+    was_given: WasGiven = nothing_given,
 ) -> Unwarranted | None:
     """Return why one program may not stand for another that failed with the words `told`; None if it may.
 
@@ -79,6 +103,8 @@ def python_refusal(
         told: What the tool said of the failure.
         reads_later: Says whether a program after the correction may read one of some names.
         lasting: Whether what a failed program left behind lasts, and nobody checks by a replay that it wasn't needed.
+        absent: Names that were not there, where the message says it in another way than the interpreter.
+        was_given: Says whether the model had been given a number before it wrote the program.
     """
     raised = exception_type(told)
     if (reason := _no_mistake(raised, told)) is not None:
@@ -94,16 +120,20 @@ def python_refusal(
         return _unread_refusal(failed, correction, after) if raised in UNREAD else Unwarranted.UNREADABLE
     if raised == "ValueError" and any(each not in failed for each in _QUOTED.findall(_last_line(told))):
         return Unwarranted.FINDING  # a value of the data
+    if not _FRAMES.search(told) and not _is_own(
+        raised, before, failed, {*missing_names(told), *_NO_MODULE.findall(told), *absent}
+    ):
+        return Unwarranted.FINDING
     if raised == "ModuleNotFoundError" and not _is_misspelt_module(told, after):
         return Unwarranted.FINDING
-    if not _same_program(before, after, told):
+    if not _same_program(before, after, told, was_given):
         return Unwarranted.OTHER_PURPOSE
     if raised not in MISSING_NAME and _branches(after) > _branches(before):
         return Unwarranted.BYPASS
     done = effects(before) | set(missing_names(told))
     if any(not any(misspelt(each, other) or other.startswith(each) for other in done) for each in effects(after)):
         return Unwarranted.OTHER_PURPOSE
-    if lasting and lost_state(before, after, told, _first_line(told), reads_later):
+    if lasting and lost_state(before, after, {*missing_names(told), *absent}, _first_line(told), reads_later):
         return Unwarranted.CHANGED
     return None
 
@@ -145,6 +175,13 @@ def _no_mistake(raised: str, told: str) -> Unwarranted | None:
     return Unwarranted.FINDING if any(not _LIBRARY.search(each) for each in _FRAME.findall(told)) else None
 
 
+def _is_own(raised: str, before: ast.Module, failed: str, missing: Collection[str]) -> bool:
+    """Return whether an exception without frames was raised by the program itself, and not by code that it called."""
+    if raised in MISSING_NAME or raised == "AttributeError":
+        return bool(missing) and all(re.search(rf"\b{re.escape(each)}\b", failed) for each in missing)
+    return not effects(before)
+
+
 def _unread_refusal(failed: str, correction: str, after: ast.Module) -> Unwarranted | None:
     gone, come = lost_and_new(failed, correction)
     total = len(words(failed))
@@ -160,30 +197,40 @@ def _is_misspelt_module(told: str, after: ast.Module) -> bool:
     missing = {each.partition(".")[0] for each in _NO_MODULE.findall(told)}
     imported = {
         name.partition(".")[0]
-        for node in ast.walk(after)
+        for node in nodes(after)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
     }
     return bool(missing) and all(any(misspelt(each, other) for other in imported - missing) for each in missing)
 
 
-def _same_program(before: ast.Module, after: ast.Module, told: str) -> bool:
+def _same_program(before: ast.Module, after: ast.Module, told: str, was_given: WasGiven) -> bool:
     """Return whether a program has most of the words of another, all of its values, and all of its options."""
     wanted, found = _words(before), _words(after)
     if sum((wanted & found).values()) < COVERED * sum(wanted.values()):
         return False
-    if _operators(before) - _operators(after):
+    if any(not _is_wrong_operator(each, told) for each in _operators(before) - _operators(after)):
         return False
-    for name in missing_names(told):
-        if not any(_is_name_for(name, other) for other in found) and not _is_written_out(before, after, name):
+    for name in (each for each in missing_names(told) if each in wanted):
+        if not all(map(was_given, _assigned(after, name) - {*_values(before), *INITIAL})):
             return False
+        if not any(_is_name_for(name, other) for other in found):
+            numbers = _written_out(before, after, name)
+            # A number that nobody had given may be made up.
+            if numbers is None or not all(map(was_given, numbers)):
+                return False
     values, others = _values(before), _values(after)
-    come = list((others - values).elements())
-    for each in (values - others).elements():
+    gone, come = list((values - others).elements()), list((others - values).elements())
+    for each in tuple(gone):
         match = next((other for other in come if _same_value(each, other)), None)
-        if match is None:
-            return False
-        come.remove(match)
+        if match is not None:
+            gone.remove(each)
+            come.remove(match)
+    # What is left may be the same in another type: a list for a text of it.
+    if gone and words(" ".join(gone)) != words(" ".join(come)):
+        return False
+    if _NO_ARGUMENT.search(told) and not all(was_given(each) for each in come if each not in INITIAL):
+        return False
     options = _options(before) - _options(after)
     return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
 
@@ -194,17 +241,31 @@ def _is_name_for(missing: str, other: str) -> bool:
     return misspelt(missing, other) or (len(shorter) > 2 and longer.startswith(shorter))
 
 
-def _is_written_out(before: object, after: object, name: str) -> bool:
-    """Return whether two programs are the same but for numbers in the place of a variable that wasn't there."""
+def _written_out(before: object, after: object, name: str) -> list[str] | None:
+    """Return the numbers that a program has in the place of a variable that wasn't there; None if more differs."""
     if isinstance(before, ast.Name) and before.id == name:
-        return isinstance(after, ast.Constant) and isinstance(after.value, int | float)
+        is_number = isinstance(after, ast.Constant) and isinstance(after.value, int | float)
+        return [ast.unparse(after)] if is_number and isinstance(after, ast.Constant) else None
     if type(before) is not type(after):
-        return False
+        return None
     if isinstance(before, ast.AST) and isinstance(after, ast.AST):
-        return all(_is_written_out(getattr(before, each), getattr(after, each), name) for each in before._fields)
-    if isinstance(before, list) and isinstance(after, list):
-        return len(before) == len(after) and all(map(_is_written_out, before, after, [name] * len(before)))
-    return before == after
+        pairs = [(getattr(before, each), getattr(after, each)) for each in before._fields]
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = list(zip(before, after, strict=True))
+    else:
+        return [] if before == after else None
+    found = [_written_out(*pair, name) for pair in pairs]
+    return None if None in found else [number for each in found for number in each or ()]
+
+
+def _assigned(program: ast.Module, name: str) -> set[str]:
+    """Return the numbers and texts of which a program makes a variable."""
+    return {
+        value
+        for statement in program.body
+        if isinstance(statement, ast.Assign) and name in bound_names(statement)
+        for value in _values(ast.Module([statement], []))
+    }
 
 
 def _is_slip(option: str, after: ast.Module) -> bool:
@@ -214,7 +275,7 @@ def _is_slip(option: str, after: ast.Module) -> bool:
 def _values(tree: ast.Module) -> Counter[str]:
     """Return the texts and numbers of a program, those aside that document it."""
     values: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and node.value is not None and not isinstance(node.value, bool):
             value = node.value
             values[value.decode("latin-1") if isinstance(value, bytes) else str(value)] += 1
@@ -229,13 +290,13 @@ def _same_value(first: str, second: str) -> bool:
 
 
 def _options(tree: ast.Module) -> set[str]:
-    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+    return {node.arg for node in nodes(tree) if isinstance(node, ast.keyword) and node.arg}
 
 
 def _operators(tree: ast.Module) -> Counter[str]:
     """Return what a program compares and computes with. (Texts are joined in more ways than by a plus.)"""
     operators: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Compare):
             operators.update(type(each).__name__ for each in node.ops)
         elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add | ast.Mod):
@@ -243,13 +304,18 @@ def _operators(tree: ast.Module) -> Counter[str]:
     return operators
 
 
+def _is_wrong_operator(operator: str, told: str) -> bool:
+    """Return whether the exception is about an operator: that of another language, or one that gives another type."""
+    return operator in WRONG_OPERATORS and WRONG_OPERATORS[operator].search(_last_line(told)) is not None
+
+
 def _branches(tree: ast.Module) -> int:
     """Return how many ways around something a program has."""
     kinds = (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.Continue, ast.Break)
-    count = sum(isinstance(node, kinds) for node in ast.walk(tree))
-    count += sum(len(node.ifs) for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    count = sum(isinstance(node, kinds) for node in nodes(tree))
+    count += sum(len(node.ifs) for node in nodes(tree) if isinstance(node, ast.comprehension))
     skips = ("get", "dropna", "fillna", "getattr", "setdefault", "isdigit", "isnumeric")
-    return count + sum(isinstance(node, ast.Attribute) and node.attr in skips for node in ast.walk(tree))
+    return count + sum(isinstance(node, ast.Attribute) and node.attr in skips for node in nodes(tree))
 
 
 def _first_line(told: str) -> int | None:
@@ -261,7 +327,7 @@ def _first_line(told: str) -> int | None:
 def _words(tree: ast.Module) -> Counter[str]:
     """Return names, attributes and constants, each as often as it comes."""
     counted: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Name):
             counted[node.id] += 1
         elif isinstance(node, ast.Attribute):

@@ -9,10 +9,12 @@ command (`python -c`, a here-document, a query for `psql`) are compared as such.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
+from cleaner_rl.purify.warrant.offers import substituted
 from cleaner_rl.purify.warrant.programs import (
     ALL_OR_NOTHING,
     BYPASS,
@@ -32,7 +34,7 @@ from cleaner_rl.purify.warrant.programs import (
     SAME_PROGRAMS,
     WANTED_OPTIONS,
 )
-from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
+from cleaner_rl.purify.warrant.python import WasGiven, nothing_given, nothing_reads, python_refusal
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.sql import sql_refusal
 from cleaner_rl.purify.warrant.steps import APPENDED, OVER, Step, program_of, steps
@@ -66,8 +68,18 @@ class Pair(NamedTuple):
     """Whether the correction runs in another folder."""
 
 
-def shell_refusal(failed: str, correction: str, told: str) -> Unwarranted | None:
-    """Return why one command may not stand for another that failed and printed `told`; None if it may."""
+def shell_refusal(
+    failed: str,
+    correction: str,
+    told: str,
+    names: Mapping[str, str] = MappingProxyType({}),
+    was_given: WasGiven = nothing_given,
+) -> Unwarranted | None:
+    """Return why one command may not stand for another that failed and printed `told`; None if it may.
+
+    `names` are words of the failed command for which the program offered others (`offers`). `was_given` says whether
+    the model had been given a value before it wrote the command.
+    """
     after = steps(correction)
     if after is None:
         return Unwarranted.UNREADABLE
@@ -90,7 +102,7 @@ def shell_refusal(failed: str, correction: str, told: str) -> Unwarranted | None
         return Unwarranted.OTHER_PURPOSE
     if any(how == APPENDED for how, _ in wrong.writes) and not UNKNOWN_OPTION.search(told):
         return Unwarranted.CHANGED
-    return _step_refusal(pair, told)
+    return _step_refusal(pair, told, names, was_given)
 
 
 def bypasses(failed: str, correction: str) -> bool:
@@ -98,7 +110,7 @@ def bypasses(failed: str, correction: str) -> bool:
     if FORCED.search(correction) and not FORCED.search(failed):
         return True
     had = [match.group().split("/")[0].strip() for match in BYPASS.finditer(failed)]
-    had += [word for word in failed.split() if word.startswith("--")]
+    had += [word.partition("=")[0] for word in failed.split() if word.startswith("--")]
     new = [match.group().split("/")[0].strip() for match in BYPASS.finditer(correction)]
     return any(not any(each == other or misspelt(each.strip("-"), other.strip("-")) for other in had) for each in new)
 
@@ -160,7 +172,7 @@ def _document_refusal(pair: Pair, told: str) -> Unwarranted | None:
     return python_refusal(wrong.document, right.document, own, nothing_reads, lasting=True)
 
 
-def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
+def _step_refusal(pair: Pair, told: str, names: Mapping[str, str], was_given: WasGiven) -> Unwarranted | None:
     """Judge the step that differs."""
     wrong, right = pair.wrong, pair.right
     if len(wrong.commands) != len(right.commands) or not wrong.commands:
@@ -174,11 +186,11 @@ def _step_refusal(pair: Pair, told: str) -> Unwarranted | None:
             judged = True
             if inner.reason is not None:
                 return inner.reason
-        elif not _same_call(old, new, told):
+        elif not _same_call(old, new, told, was_given) and tuple(substituted(each, names) for each in old) != new:
             return Unwarranted.OTHER_PURPOSE
     if judged:
         return None
-    called_wrongly = any(pattern.search(told) for pattern in CALLED_WRONGLY)
+    called_wrongly = bool(names) or any(pattern.search(told) for pattern in CALLED_WRONGLY)
     if _TRACEBACK.search(told) and "can't open file" not in told:
         return Unwarranted.FINDING
     if not called_wrongly and not any(pattern.search(told) for pattern in NO_SUCH_THING):
@@ -230,7 +242,7 @@ def _inline(program: str, words: tuple[str, ...]) -> str | None:
     return _bare(words[words.index(option) + 1])
 
 
-def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str) -> bool:
+def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str, was_given: WasGiven) -> bool:
     """Return whether two simple commands run one program on the same things, but for what the program found wrong."""
     (program, words), (other, others) = program_of(old), program_of(new)
     if program != other and not any({program, other} <= each for each in SAME_PROGRAMS):
@@ -238,7 +250,7 @@ def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str) -> bool:
         # A known program that isn't installed is no slip.
         if not elsewhere and (program in KNOWN or not misspelt(program, other)):
             return False
-        return _split(words) == _split(others) or (_matched(words, others, told, program) is not None)
+        return _split(words) == _split(others) or (_matched(words, others, told, program, was_given) is not None)
     if " ".join(new) in told and old[:2] == new[:2]:
         return True  # the program itself gave the right call
     if program in LANGUAGES and SYNTAX.search(told) and f"{program}:" in told:
@@ -248,10 +260,12 @@ def _same_call(old: tuple[str, ...], new: tuple[str, ...], told: str) -> bool:
             len(each) > 2 or each.isdigit() for each in lost_and_new(*map(" ".join, (words, others)))[0]
         )
         return kept and alike(" ".join(words), " ".join(others)) >= ALIKE
-    return _matched(words, others, told, program) is not None
+    return _matched(words, others, told, program, was_given) is not None
 
 
-def _matched(words: tuple[str, ...], others: tuple[str, ...], told: str, program: str) -> bool | None:
+def _matched(
+    words: tuple[str, ...], others: tuple[str, ...], told: str, program: str, was_given: WasGiven
+) -> bool | None:
     """Return True if all words of a call come again but for slips and for what the program named; None if not."""
     (options, operands), (new_options, new_operands) = _split(words, program), _split(others, program)
     gone, come = _without_common(operands, new_operands)
@@ -265,7 +279,8 @@ def _matched(words: tuple[str, ...], others: tuple[str, ...], told: str, program
         come.remove(match)
     gone_options, come_options = _without_common(options, new_options)
     values = [each for each in come if _is_value_of(each, others, come_options)]
-    if come and not (come == values and len(come) <= 2 and LACKING.search(told)) and come != [""]:
+    asked = come == values and len(come) <= 2 and LACKING.search(told) and all(map(was_given, come))
+    if come and not asked and come != [""]:
         return None
     if not _same_options(gone_options, come_options, told, program):
         return None

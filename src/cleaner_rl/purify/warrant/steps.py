@@ -61,6 +61,8 @@ def program_of(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
             words = _after_options(rest)[1:]
         elif name in RUNNERS and (not RUNNERS[name] or rest[:1] == (RUNNERS[name],)):
             words = rest[1:] if RUNNERS[name] else rest
+        elif name == "docker" and rest[:1] == ("compose",):
+            return "docker-compose", rest[1:]
         elif re.fullmatch(r"python[\d.]*", name) and rest[:1] == ("-m",) and len(rest) > 1:
             return rest[1], rest[2:]
         else:

@@ -62,7 +62,8 @@ LACKING = re.compile(
 """The program asks for something that the call doesn't have."""
 SYNTAX = re.compile(
     r"\b(?:syntax error|unexpected (?:EOF|token|end of file)|unmatched|unterminated|parse error|invalid syntax"
-    r"|unbalanced parenthes|bad substitution|compile error|unknown option to `s'|unknown command: |SyntaxError)",
+    r"|unbalanced parenthes|bad substitution|compile error|unknown option to `s'|unknown command: |SyntaxError"
+    r"|zsh: no matches found)",
     re.IGNORECASE,
 )
 NO_SUCH_PATH = re.compile(
@@ -71,11 +72,36 @@ NO_SUCH_PATH = re.compile(
       | does\ not\ exist | file\ or\ directory\ not\ found | not\ a\ directory | is\ a\ directory | did\ not\ match\ any
       | could\ not\ (?:open|find)
       | not\ a\ git\ repository | no\ such\ (?:image|container|service|directory|path|ref|branch) | unknown\ revision
-      | exists\ on\ disk,\ but\ not\ in | repository\ \S+\ not\ found | unit\ \S+\ not\ found | is\ not\ in\ std
+      | exists\ on\ disk,\ but\ not\ in | repository\ \S+\ not\ found | is\ not\ in\ std
+      | unit\ \S+\ (?:could\ )?not\ (?:be\ )?found
       | could\ not\ resolve\ host | branch\ \S+\ not\ found | failed\ to\ read\ dockerfile
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
 NO_SUCH_PACKAGE = re.compile(
-    r"\b(?:no matching distribution|unable to locate package|404 not found - get|no packages? found)", re.IGNORECASE
+    r"\b(?:no matching (?:distribution|version)|unable to locate package|404 not found - get|no packages? found)",
+    re.IGNORECASE,
 )
+ASKED_FOR = re.compile(
+    r"""\b(?:(?:which|what)\ (?:\w+\ ){0,2}(?:error|exception|traceback)
+      | (?:show|see|tell|demonstrate)\b[^.?!\n]{0,40}\b(?:error|exception|traceback|fails?)\b
+      | (?:error|exception)\b[^.?!\n]{0,40}\b(?:gives?|raises?|throws?|happens?))\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""A task that asks for the failure itself."""
+EVERYWHERE = re.compile(r"\b(?:both|all|every\w*|each|occurrences|throughout)\b", re.IGNORECASE)
+"""A task that is about more than one place."""
+DONE = re.compile(
+    r"\b(?:was|were|is|are|been)(?: \w+ly)? (?:created|added|edited|updated|modified|changed|saved|written|sent|posted"
+    r"|deleted|removed|applied|inserted|uploaded|submitted|scheduled|started|renamed|moved|merged|published|registered|booked)\b",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[.;:!,]\s|\n|\bbut\b")
+_UNDONE = re.compile(
+    r"\b(?:no|not|nothing|none|never|could|cannot|can|must|should|if|unless|to|since)\b|n't\b", re.IGNORECASE
+)
+
+
+def tells_of_change(told: str) -> bool:
+    """Return whether a tool says that it has done something, although the call failed."""
+    return any(DONE.search(clause) and not _UNDONE.search(clause) for clause in _CLAUSE.split(told))
