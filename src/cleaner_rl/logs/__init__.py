@@ -4,7 +4,7 @@ Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, wh
 
 - `purification`: `purify` and `preview`, from paths to a result. `plans`, `names`, `work`, `jobs`, `ray_jobs`: many
   logs cut into units, and the units done in processes or on Ray. `roc`: which attempts GRPO-RoC keeps. `report`,
-  `summary`, `examples`: what was done.
+  `summary`, `examples`, `reasons`: what was done, and why some failures were left alone.
 - `formats`: how a record of each source is read and written; a short file per source, found as plug-ins.
 - `containers`, `sinks`, `places`: how records are stored in files (JSONL, JSON, Parquet, Inspect's zip), streaming both
   ways, compressed or not, on local disks or in an object store. A file can be a record.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cleaner_rl.logs.examples import EditExample, in_turns
 from cleaner_rl.logs.plans import LogFile
+from cleaner_rl.logs.reasons import REASONS
 from cleaner_rl.logs.secrets import INSTALL
 from cleaner_rl.logs.summary import ByTool, PurifySummary, Secrets
-from cleaner_rl.purify import Reason, ReplayVerdict, Unwarranted
+from cleaner_rl.purify import ReplayVerdict
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import RepairKind
 
@@ -17,16 +18,6 @@ EXAMPLES = 3
 FILES = 20
 """Logs that a dry run lists."""
 COLUMNS = ("calls", "failed", "repaired", "left alone", "unsure")
-REASONS: Mapping[str, str] = {
-    Reason.UNCORRECTED: "no working call of the same tool follows before the agent goes on or somebody speaks",
-    Reason.PARTIAL: "some calls of the turn worked, and the correction does not run them again",
-    Reason.STALE: "the correction's reasoning mentions the error (--refuse-stale)",
-    Reason.UNSUCCESSFUL: "the task was not solved (--scope successful)",
-    Reason.UNDONE: "with the repair, a replay gives other results",
-    Reason.UNPROVEN: "no replay could prove the repair (--only-proven)",
-    Reason.UNUSABLE: "the trajectory ended in a fault of the infrastructure",
-    **{each: each.words for each in Unwarranted},
-}
 VERDICTS = {
     ReplayVerdict.SAME.value: "proven: every call gives the recorded result",
     "undone": "not repaired: the calls give the recorded results only without the repairs",

@@ -19,6 +19,7 @@ from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.places import is_remote
+from cleaner_rl.logs.reasons import with_reasons
 from cleaner_rl.logs.records import OPAQUE, read_record, with_source, write_record
 from cleaner_rl.logs.secrets import SecretScanner, needed_scanner, secret_scanner
 from cleaner_rl.logs.sft import SftKind, SftWriter, UnsureTurns, sft_row
@@ -156,7 +157,7 @@ class _Outputs:
         """Write what became of a chunk, whose first trajectory has this number."""
         kept: list[tuple[int, Any]] = []
         for place, done in enumerate(cleaned):
-            trajectory = done.trajectory
+            trajectory = with_reasons(done.trajectory, done.left_alone)
             verdict = self.chosen.get(number + place)
             if verdict is not None:
                 trajectory = replace(trajectory, info=replace(trajectory.info, roc=verdict))
