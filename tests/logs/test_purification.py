@@ -130,7 +130,8 @@ def test_the_package_knows_no_command_line() -> None:
 def test_the_store_says_why_each_failed_turn_was_left_alone(log: Path, tmp_path: Path) -> None:
     summary = purify(log, tmp_path / "out").summary
     reasons: Counter[str] = Counter()
-    for trajectory in read(tmp_path / "out/store"):
+    for found in read(tmp_path / "out/store"):
+        trajectory: Any = found
         entries = (trajectory.info.log or {}).get("left_alone", [])
         assert {each["turn"] for each in entries} == {
             place for place, turn in enumerate(trajectory.turns) if turn.failed
