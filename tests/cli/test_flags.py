@@ -90,7 +90,7 @@ def test_a_shell_gets_its_script(shell: str) -> None:
     [
         (["do"], "doctor"),
         (["sandbox", "be"], "bench"),
-        (["purify", "--conv"], "--convert-only"),
+        (["purify", "--meth"], "--method"),
         (["rollout", "--prompt", "state"], "stateless"),
         (["eval", "--tasks", "aime"], "aime24"),
     ],

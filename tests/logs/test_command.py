@@ -64,7 +64,7 @@ def write_eval(path: Path) -> dict[str, Any]:
 def test_jsonl_comes_back_and_is_repaired(variant: str, tmp_path: Path) -> None:
     records = [RENDERED[variant](case) for case in CASES]
     source = write_lines(tmp_path / "some.log", records)
-    off = cleaned(source, "--out", tmp_path / "off", "--convert-only", "--same")
+    off = cleaned(source, "--out", tmp_path / "off", "--method", "mask", "--same")
     assert lines(tmp_path / "off/same/some.log") == records
     assert (off["trajectories"], off["edited"]) == (20, 0)
     on = cleaned(source, "--out", tmp_path / "on", "--same")
@@ -80,7 +80,7 @@ def test_parquet_keeps_its_columns_and_types(tmp_path: Path) -> None:
     table = pa.Table.from_pylist(rows)
     table = table.set_column(table.column_names.index("day"), "day", table["day"].cast(pa.int32()).cast(pa.date32()))
     pq.write_table(table, tmp_path / "logs.parquet", row_group_size=7)
-    cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "off", "--convert-only", "--same")
+    cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "off", "--method", "mask", "--same")
     parts = sorted((tmp_path / "off/same").iterdir())
     assert [part.name for part in parts] == ["logs-00000.parquet", "logs-00001.parquet", "logs-00002.parquet"]
     assert pa.concat_tables([pq.read_table(part) for part in parts]).equals(table)
@@ -97,7 +97,7 @@ def test_columns_that_json_has_no_words_for_are_named_where_nothing_is_left_to_r
 
 def test_an_eval_log_keeps_its_other_members(tmp_path: Path) -> None:
     members = write_eval(tmp_path / "run.eval")
-    cleaned(tmp_path / "run.eval", "--out", tmp_path / "off", "--convert-only", "--same")
+    cleaned(tmp_path / "run.eval", "--out", tmp_path / "off", "--method", "mask", "--same")
     with zipfile.ZipFile(tmp_path / "off/same/run.eval") as archive:
         assert {name: json.loads(archive.read(name)) for name in archive.namelist()} == members
     assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
@@ -164,7 +164,7 @@ def test_logs_of_one_name_are_all_written_again(tmp_path: Path) -> None:
         (tmp_path / run).mkdir()
         write_lines(tmp_path / run / "log.jsonl", [openai(CASES[number])])
     logs = tmp_path / "run1/log.jsonl", tmp_path / "run2/log.jsonl"
-    cleaned(*logs, "--out", tmp_path / "out", "--same", "--convert-only")
+    cleaned(*logs, "--out", tmp_path / "out", "--same", "--method", "mask")
     for number, run in enumerate(("run1", "run2")):
         assert lines(tmp_path / "out/same" / run / "log.jsonl") == [openai(CASES[number])]
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,8 @@ def test_a_path_or_several_and_a_result_that_says_it_all(log: Path, tmp_path: Pa
     several = purify([str(log), log], str(tmp_path / "several"))
     assert one.summary == several.summary
     files = [{"path": str(log), "size": log.stat().st_size, "format": "openai"}]
-    about = {"files": files, "skipped_files": [], "out": str(tmp_path / "one")}
+    secrets = {"scanner": "detect-secrets 1.5.0", "redacted": False, "found": {}}
+    about = {"secrets": secrets, "files": files, "skipped_files": [], "out": str(tmp_path / "one")}
     assert one.to_json() == {**one.summary.to_json(), **about}
     assert f"20 trajectories, 8 of them repaired; all written to {tmp_path}/one\n" in one.as_text()
     (tmp_path / "notes.txt").write_text("hello")
@@ -123,3 +125,23 @@ def test_the_package_knows_no_command_line() -> None:
     folder = Path(sys.modules["cleaner_rl.logs"].__path__[0])
     replay = folder.parent / "replay"
     assert not [each for each in (*folder.rglob("*.py"), *replay.rglob("*.py")) if "import click" in each.read_text()]
+
+
+def test_the_store_says_why_each_failed_turn_was_left_alone(log: Path, tmp_path: Path) -> None:
+    summary = purify(log, tmp_path / "out").summary
+    reasons: Counter[str] = Counter()
+    for found in read(tmp_path / "out/store"):
+        trajectory: Any = found
+        entries = (trajectory.info.log or {}).get("left_alone", [])
+        assert {each["turn"] for each in entries} == {
+            place for place, turn in enumerate(trajectory.turns) if turn.failed
+        }
+        assert all(each["why"] for each in entries)
+        reasons.update(each["reason"] for each in entries)
+    assert reasons == summary.left_alone
+    assert reasons
+    # Purified once more with less asked of a repair, it has the reasons of that run.
+    purify(tmp_path / "out/store", tmp_path / "again", PurifySettings(scope=PurifyScope.SUCCESSFUL))
+    again = [each for found in read(tmp_path / "again/store") for each in (found.info.log or {}).get("left_alone", [])]
+    assert {each["reason"] for each in again} <= {*reasons, "unsuccessful"}
+    assert "unsuccessful" in {each["reason"] for each in again}

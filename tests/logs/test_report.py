@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from cleaner_rl.cli import main
 from cleaner_rl.logs import PurifyResult, PurifySettings, PurifySummary, SftKind, preview, purify
 from cleaner_rl.logs.examples import EditExample
-from cleaner_rl.logs.report import REASONS, VERDICTS
+from cleaner_rl.logs.reasons import REASONS
+from cleaner_rl.logs.report import VERDICTS
 from cleaner_rl.logs.summary import total
 from cleaner_rl.purify import Reason, ReplayVerdict, Unwarranted
 from tests.logs.cases import Call, Case, Step, py, raised

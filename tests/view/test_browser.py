@@ -373,6 +373,20 @@ def test_calls_are_shown_as_what_they_run(browser: Browser, log: tuple[Library, 
         assert serious(page) == []
 
 
+def test_a_failure_that_was_left_alone_says_why(browser: Browser, log: tuple[Library, str]) -> None:
+    library, url = log
+    ids = [quote(row["id"], safe="") for row in library.page({})["rows"]]
+    with Watch(browser) as page:
+        visit(page, f"{url}#/trajectory?id={ids[4]}")
+        expect(page.locator(".left-alone")).to_have_text(
+            "Not repaired: no working call of the same tool follows before the agent goes on or somebody speaks."
+        )
+        expect(page.locator("section.turn.bad", has=page.locator(".left-alone"))).to_have_count(1)
+        assert serious(page) == []
+        visit(page, f"{url}#/trajectory?id={ids[0]}")
+        expect(page.locator(".left-alone")).to_have_count(0)
+
+
 def test_only_what_was_verified_is_called_so(browser: Browser, log: tuple[Library, str], tmp_path: Path) -> None:
     found = grafted()
     replayed = replace(found, info=RolloutInfo(replay="same"))

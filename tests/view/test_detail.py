@@ -78,3 +78,13 @@ def test_a_log_says_where_its_record_is_and_not_all_of_it() -> None:
     assert found["source"] == {"format": "openai", "file": "a.jsonl", "line": 3, "id": "r"}
     assert found["info"] == {"session": "s"}
     assert detail(grafted())["source"] is None
+
+
+@pytest.mark.parametrize("odd", [None, 3, [3], [{"turn": "0"}], [{"why": "x"}]])
+def test_a_failed_turn_says_why_it_was_left_alone(odd: object) -> None:
+    entry = {"turn": 0, "reason": "finding", "why": "the failure is a result"}
+    found = detail(replace(grafted(), info=RolloutInfo(log={**LOG, "left_alone": [entry]})))
+    assert [turn["left_alone"] for turn in found["turns"]][:1] == ["the failure is a result"]
+    assert {turn["left_alone"] for turn in found["turns"][1:]} <= {None}
+    other = detail(replace(grafted(), info=RolloutInfo(log={**LOG, "left_alone": odd})))
+    assert {turn["left_alone"] for turn in other["turns"]} == {None}

@@ -57,6 +57,7 @@ export function turnCard(found: Trajectory, index: number, link: string, tokens:
   if (tokens !== null) card.append(...tokens);
   else if (edit && isRepaired(turn) && edit.original.length > 0) card.append(edited(turn, edit, index, String(found.info.replay ?? "")));
   else card.append(...content(turn));
+  if (turn.left_alone && tokens === null) card.append(h("p", { class: "note left-alone" }, `Not repaired: ${visible(turn.left_alone)}.`));
   if (edit && tokens === null) card.append(...sampled(edit, found.source !== null));
   return card;
 }

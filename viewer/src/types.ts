@@ -49,6 +49,8 @@ export interface Edit {
 export interface Turn {
   reasoning: Text; action: Text | null; observation: Text | null; calls: Call[]; results: Result[];
   attempt: number; failed: boolean; length: number; edit: Edit | null; moved?: string[];
+  /** Why a failed turn of a log was not repaired; null if nobody says. */
+  left_alone?: string | null;
 }
 export interface LogSource { format: string | null; file: string | null; line: number | null; id: string | null }
 export interface Trajectory {

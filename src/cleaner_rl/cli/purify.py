@@ -59,7 +59,6 @@ FORMATS = click.Choice(log_format_names())
     show_default=True,
     help="Repair failed turns in hindsight; or repair nothing, and leave failed turns out of the loss of --sft rows.",
 )
-@click.option("--convert-only", is_flag=True, help="Convert the logs and repair nothing.")
 @click.option(
     "--threshold",
     type=shared.SHARE,
@@ -103,6 +102,11 @@ FORMATS = click.Choice(log_format_names())
     help="For --sft: turns with a call of which nobody can tell how it ended.",
 )
 @click.option("--same", is_flag=True, help="Also write the purified logs in the format that they came in.")
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace secrets, such as keys of APIs, by <redacted:KIND> in all that is written. Needs the extra `secrets`.",
+)
 @click.option(
     "--replay/--no-replay",
     default=None,
@@ -163,6 +167,7 @@ def purify(
       cleaner purify logs/ --dry-run
       cleaner purify logs/ --out clean --sft jsonl
       cleaner purify ~/.claude/projects --out clean --same
+      cleaner purify logs/ --out clean --sft jsonl --redact
       cleaner purify run.eval --out clean --same --only-proven --fresh
       cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
     """
@@ -204,12 +209,13 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
     return PurifySettings(
         log_format=options["form"],
         reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),
-        repair=None if options["convert_only"] or options["method"] == "mask" else repair,
+        repair=None if options["method"] == "mask" else repair,
         scope=PurifyScope(options["scope"]),
         sft=None if options["sft"] is None else SftKind(options["sft"]),
         clean_only=options["clean_only"],
         unsure=UnsureTurns(options["unsure"]),
         same=options["same"],
+        redact=options["redact"],
         roc=options["roc"],
         seed=options["seed"],
         piece_bytes=options["piece_mb"] << 20,

@@ -4,7 +4,7 @@ Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, wh
 
 - `purification`: `purify` and `preview`, from paths to a result. `plans`, `names`, `work`, `jobs`, `ray_jobs`: many
   logs cut into units, and the units done in processes or on Ray. `roc`: which attempts GRPO-RoC keeps. `report`,
-  `summary`, `examples`: what was done.
+  `summary`, `examples`, `reasons`: what was done, and why some failures were left alone.
 - `formats`: how a record of each source is read and written; a short file per source, found as plug-ins.
 - `containers`, `sinks`, `places`: how records are stored in files (JSONL, JSON, Parquet, Inspect's zip), streaming both
   ways, compressed or not, on local disks or in an object store. A file can be a record.
@@ -13,6 +13,7 @@ Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, wh
 - `entries`: logs with an entry for each thing that happens, to messages. `fences`: commands in fenced blocks.
 - `judging`: whether a logged call worked, by `signals` (exit codes and flags), `sentences` (what tools and harnesses
   say), `commands` (what a shell command runs) and `tracebacks`. A turn with an unsure result is never edited.
+- `secrets`: keys and tokens in the records, found before anything else sees them, and taken out if that is wanted.
 - `cleaning`: hindsight on a logged trajectory. `sft`: rows for supervised fine-tuning.
 
 Limits: text trajectories only, since logs have no tokens. What a format can't read is passed through as it is, and
@@ -33,8 +34,9 @@ from cleaner_rl.logs.plans import LogFile
 from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, preview, purify
 from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
+from cleaner_rl.logs.secrets import ScannerMissingError
 from cleaner_rl.logs.sft import SftKind, UnsureTurns
-from cleaner_rl.logs.summary import PurifySummary, ToolCounts
+from cleaner_rl.logs.summary import FoundSecrets, PurifySummary, ToolCounts
 from cleaner_rl.logs.work import Check, PurifySettings
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "EditExample",
     "EntriesFormat",
     "EntryKind",
+    "FoundSecrets",
     "LogError",
     "LogFile",
     "LogFormat",
@@ -63,6 +66,7 @@ __all__ = [
     "Reading",
     "Record",
     "ResultPlaces",
+    "ScannerMissingError",
     "SftKind",
     "Stage",
     "ToolCounts",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike, fspath
 from typing import Any, NamedTuple, TypeAlias
 
-from cleaner_rl.logs.containers import LogError
+from cleaner_rl.logs.containers import Kind, LogError
 from cleaner_rl.logs.jobs import UnitTask, alone, begin, run
 from cleaner_rl.logs.plans import PATHS, LogFile, LogPlan, options_of, plan
 from cleaner_rl.logs.report import as_text
+from cleaner_rl.logs.secrets import needed_scanner, secret_scanner
 from cleaner_rl.logs.summary import PurifySummary, total
 from cleaner_rl.logs.work import Check, PurifySettings
 
@@ -52,15 +54,21 @@ class PurifyResult:
     """Files that were found in a folder and are no logs, each with the reason."""
     out: str | None
     """Folder of the results; None after a preview."""
+    scanner: str | None = None
+    """What has looked for secrets, with its version. None: nothing has, because the extra `secrets` is missing."""
+    redacted: bool = False
+    """Whether secrets were replaced."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one JSON object."""
         files = [each.to_json() for each in self.files]
-        return {**self.summary.to_json(), "files": files, "skipped_files": list(self.skipped), "out": self.out}
+        summary = self.summary.to_json()
+        secrets = {"scanner": self.scanner, "redacted": self.redacted, "found": summary["secrets"]}
+        return {**summary, "secrets": secrets, "files": files, "skipped_files": list(self.skipped), "out": self.out}
 
     def as_text(self) -> str:
         """Return it in some lines for people."""
-        return as_text(self.summary, self.files, self.skipped, self.out)
+        return as_text(self.summary, self.files, self.skipped, self.out, self.scanner, redacted=self.redacted)
 
 
 def purify(
@@ -91,6 +99,7 @@ def purify(
 
     Raises:
         LogError: A log can't be read, or not a single record of all logs.
+        ScannerMissingError: `settings.redact` is set, and the extra `secrets` is not installed.
         OtherRunError: `out` holds other results, or another process writes there.
         RayError: Ray is not installed, or the cluster can't be reached.
         WorkerKilledError: A process was killed.
@@ -126,7 +135,7 @@ def purify(
         tasks = [UnitTask(unit, job.settings, folder, check) for unit in made.units if unit.number not in known]
         run_tasks = _on_ray(ray_address) if on_ray else _in_processes(jobs)
         summary = job.run(made, tasks, known.values(), jobs, run_tasks)
-    return PurifyResult(summary, made.files, made.skipped, folder)
+    return job.result(summary, made, folder)
 
 
 def preview(
@@ -148,13 +157,14 @@ def preview(
 
     Raises:
         LogError: A log can't be read, or not a single record of all logs.
+        ScannerMissingError: `settings.redact` is set, and the extra `secrets` is not installed.
         WorkerKilledError: A process was killed.
         OSError: A file can't be read.
     """
     job = _Job(_places(paths), settings or PurifySettings(), progress)
     made = job.plan(None)
     tasks = [UnitTask(unit, job.settings, None, check) for unit in made.units]
-    return PurifyResult(job.run(made, tasks, (), jobs, _in_processes(jobs)), made.files, made.skipped, None)
+    return job.result(job.run(made, tasks, (), jobs, _in_processes(jobs)), made, None)
 
 
 def _places(paths: Place | Iterable[Place]) -> list[str]:
@@ -181,7 +191,16 @@ class _Job:
 
     def plan(self, out: str | None) -> LogPlan:
         settings = self.settings
-        return plan(self.places, settings.log_format, settings.piece_bytes, self._counted(Stage.FINDING), out)
+        if settings.redact:
+            needed_scanner()
+        made = plan(self.places, settings.log_format, settings.piece_bytes, self._counted(Stage.FINDING), out)
+        stores = [each.path for each in made.files if each.format == Kind.STORE]
+        if settings.redact and stores:
+            raise LogError(
+                f"{stores[0]} is a store, and only logs can be redacted. Use --redact with the logs that it was made "
+                "from, or leave it out"
+            )
+        return made
 
     def run(
         self, made: LogPlan, tasks: list[UnitTask], known: Iterable[PurifySummary], jobs: int, run_tasks: RunTasks
@@ -209,6 +228,15 @@ class _Job:
                 "Name the format with --from if it was taken for another one, or give other logs"
             )
         return summary
+
+    def result(self, summary: PurifySummary, made: LogPlan, out: str | None) -> PurifyResult:
+        """Return what was done, without secrets if none are wanted."""
+        scanner, redact = secret_scanner(), self.settings.redact
+        skipped = made.skipped
+        if scanner is not None and redact:
+            # A reason can quote the beginning of a file.
+            skipped = tuple(scanner.redact(each, Counter()) for each in skipped)
+        return PurifyResult(summary, made.files, skipped, out, None if scanner is None else scanner.name, redact)
 
     def _counted(self, stage: Stage, total: int | None = None) -> Callable[..., None]:
         count = 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cleaner_rl.logs.examples import EditExample, in_turns
 from cleaner_rl.logs.plans import LogFile
-from cleaner_rl.logs.summary import ByTool, PurifySummary
-from cleaner_rl.purify import Reason, ReplayVerdict, Unwarranted
+from cleaner_rl.logs.reasons import REASONS
+from cleaner_rl.logs.secrets import INSTALL
+from cleaner_rl.logs.summary import ByTool, PurifySummary, Secrets
+from cleaner_rl.purify import ReplayVerdict
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import RepairKind
 
@@ -16,16 +18,6 @@ EXAMPLES = 3
 FILES = 20
 """Logs that a dry run lists."""
 COLUMNS = ("calls", "failed", "repaired", "left alone", "unsure")
-REASONS: Mapping[str, str] = {
-    Reason.UNCORRECTED: "no working call of the same tool follows before the agent goes on or somebody speaks",
-    Reason.PARTIAL: "some calls of the turn worked, and the correction does not run them again",
-    Reason.STALE: "the correction's reasoning mentions the error (--refuse-stale)",
-    Reason.UNSUCCESSFUL: "the task was not solved (--scope successful)",
-    Reason.UNDONE: "with the repair, a replay gives other results",
-    Reason.UNPROVEN: "no replay could prove the repair (--only-proven)",
-    Reason.UNUSABLE: "the trajectory ended in a fault of the infrastructure",
-    **{each: each.words for each in Unwarranted},
-}
 VERDICTS = {
     ReplayVerdict.SAME.value: "proven: every call gives the recorded result",
     "undone": "not repaired: the calls give the recorded results only without the repairs",
@@ -34,9 +26,18 @@ VERDICTS = {
 }
 
 
-def as_text(summary: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str], out: str | None) -> str:
-    """Return what was done in some lines for people."""
-    return "\n".join(_lines(summary, files, skipped, out))
+def as_text(
+    summary: PurifySummary,
+    files: Sequence[LogFile],
+    skipped: Sequence[str],
+    out: str | None,
+    scanner: str | None = None,
+    *,
+    redacted: bool = False,
+) -> str:
+    """Return what was done in some lines for people. `scanner` has looked for secrets; None: nothing has."""
+    secrets = _secrets(summary.secrets, scanner, redacted=redacted)
+    return "\n".join([*_lines(summary, files, skipped, out), *secrets])
 
 
 def _lines(made: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str], out: str | None) -> Iterator[str]:
@@ -81,6 +82,21 @@ def _lines(made: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str]
     if skipped:
         yield f"skipped      {_many(len(skipped), 'file')}, not read as logs:"
         yield from _indented(skipped)
+
+
+def _secrets(secrets: Secrets, scanner: str | None, *, redacted: bool) -> Iterator[str]:
+    if scanner is None:
+        yield f"secrets      not looked for: detect-secrets is not installed ({INSTALL})"
+        return
+    count = sum(each.count for each in secrets.values())
+    if not count:
+        yield f"secrets      none found ({scanner})"
+        return
+    done = "redacted" if redacted else "left as they are; --redact replaces them"
+    yield f"secrets      {count:,} found ({scanner}), {done}:"
+    for kind, each in secrets.items():
+        places = ", ".join(file if line is None else f"{file}:{line}" for file, line in each.places)
+        yield f"  {each.count:>7,}  {kind}, first in {places}"
 
 
 def _read(made: PurifySummary, files: Sequence[LogFile]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from cleaner_rl.logs.containers import (
     Broken,
     Chunk,
     Kind,
+    LogError,
     Piece,
     members,
     opened,
@@ -26,16 +28,20 @@ from cleaner_rl.logs.containers import (
 )
 from cleaner_rl.logs.formats.base import LINES
 from cleaner_rl.logs.places import open_file
+from cleaner_rl.logs.secrets import SecretScanner
 
 Kept = Sequence[tuple[int, Any]]
 """Of a chunk, the place of each record that is kept, and what it is now."""
 
 
 class Sink:
-    """Writes a piece of a file to a new file; a context manager."""
+    """Writes a piece of a file to a new file; a context manager.
 
-    def __init__(self, piece: Piece, path: Path) -> None:
-        self._piece, self._path = piece, path
+    A redactor takes the secrets out of what is not in the records, which have none any more.
+    """
+
+    def __init__(self, piece: Piece, path: Path, redactor: SecretScanner | None = None) -> None:
+        self._piece, self._path, self._redactor = piece, path, redactor
         self._stack = ExitStack()
 
     def write(self, chunk: Chunk, kept: Kept) -> None:
@@ -50,6 +56,13 @@ class Sink:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def _redacted(self, value: Any) -> Any:
+        return value if self._redactor is None else self._redactor.redact(value, Counter())
+
+    def _redacted_bytes(self, data: bytes) -> bytes:
+        text = data.decode(errors="surrogateescape")
+        return str(self._redacted(text)).encode(errors="surrogateescape")
 
     def _open(self) -> Any:
         file = self._stack.enter_context(self._path.open("wb"))
@@ -79,7 +92,8 @@ class _Document(Sink):
         elif isinstance(document, list):
             document = records
         elif document is not None and isinstance(document.get("samples"), list) and "eval" in document:
-            document = {**document, "samples": records}
+            others = {name: value for name, value in document.items() if name != "samples"}
+            document = {**document, **self._redacted(others), "samples": records}
         elif records:
             document = records[0]
         else:
@@ -91,9 +105,15 @@ class _Document(Sink):
 class _Columns(Sink):
     def __enter__(self) -> Self:
         super().__enter__()
-        source = self._stack.enter_context(closing(open_file(self._piece.uri)))
-        self._schema = pq.read_schema(source)
+        with closing(open_file(self._piece.uri)) as source:
+            self._schema = pq.read_schema(source)
         self._plain = plain_columns(self._schema)
+        if self._redactor is not None:
+            self._must_be_readable(self._schema)
+            metadata = self._schema.metadata or {}
+            self._schema = self._schema.with_metadata(
+                {name: self._redacted_bytes(value) for name, value in metadata.items()}
+            )
         self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, self._schema, compression="zstd"))
         return self
 
@@ -105,6 +125,17 @@ class _Columns(Sink):
         columns = [(made if name in self._plain else taken).column(name) for name in self._schema.names]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
+    def _must_be_readable(self, schema: pa.Schema) -> None:
+        """Raise an error if a column is carried over as it is that can hold text."""
+        for column in schema:
+            if column.name not in self._plain and not (
+                pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type)
+            ):
+                raise LogError(
+                    f"{self._piece.uri} has the column {column.name!r} ({column.type}), in which secrets can't be "
+                    "looked for. Use --redact without --same, or take the column out"
+                )
+
 
 class _Members(Sink):
     """A zip: members that are no samples come first, as they are."""
@@ -114,7 +145,7 @@ class _Members(Sink):
         with ExitStack() as stack, opened(self._piece.uri) as source, zipfile.ZipFile(source) as archive:
             self._zip = stack.enter_context(zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED))
             for name, data in members(archive, [each for each in archive.namelist() if not each.startswith(SAMPLES)]):
-                self._zip.writestr(name, data)
+                self._zip.writestr(name, data if self._redactor is None else self._redacted_bytes(data))
             self._stack = stack.pop_all()
         return self
 

@@ -14,6 +14,9 @@ from cleaner_rl.logs.records import OPAQUE
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import Edit, TokenSpan, Trajectory, Turn
 
+SECRET_PLACES = 3
+"""Records that are named for each kind of secret."""
+
 
 @dataclass(slots=True)
 class ToolCounts:
@@ -34,6 +37,44 @@ class ToolCounts:
     def to_json(self) -> dict[str, Any]:
         """Return it as one JSON object."""
         return {**{each.name: getattr(self, each.name) for each in fields(self)}, "left_alone": dict(self.left_alone)}
+
+
+@dataclass(slots=True)
+class FoundSecrets:
+    """Secrets of one kind; two can be added."""
+
+    count: int = 0
+    places: tuple[tuple[str, int | None], ...] = ()
+    """The first records that have one: file, and line or row from 1."""
+
+    def __add__(self, other: FoundSecrets) -> FoundSecrets:
+        places = sorted({*self.places, *other.places}, key=lambda place: (place[0], place[1] or 0))
+        return FoundSecrets(self.count + other.count, tuple(places[:SECRET_PLACES]))
+
+
+class Secrets(dict[str, FoundSecrets]):
+    """Secrets by kind; two can be added."""
+
+    def __add__(self, other: Secrets) -> Secrets:
+        kinds = sorted(self.keys() | other.keys())
+        return Secrets({kind: self.get(kind, FoundSecrets()) + other.get(kind, FoundSecrets()) for kind in kinds})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one JSON object."""
+        return {
+            kind: {"count": each.count, "places": [{"file": file, "line": line} for file, line in each.places]}
+            for kind, each in self.items()
+        }
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> Secrets:
+        """Return what `to_json` wrote."""
+        return cls(
+            {
+                kind: FoundSecrets(each["count"], tuple((place["file"], place["line"]) for place in each["places"]))
+                for kind, each in kept.items()
+            }
+        )
 
 
 class ByTool(dict[str, ToolCounts]):
@@ -89,6 +130,8 @@ class PurifySummary:
     """Records that were passed through unchanged, by reason."""
     damaged: Counter[str] = field(default_factory=Counter)
     """Files of which only the beginning could be read, by what is wrong with them."""
+    secrets: Secrets = field(default_factory=Secrets)
+    """Secrets in the records by kind, whether they were redacted or not."""
     replayed: Counter[str] = field(default_factory=Counter)
     """Repaired trajectories for which a replay was asked, by verdict."""
     not_replayable: Counter[str] = field(default_factory=Counter)
@@ -131,6 +174,10 @@ class PurifySummary:
         self.repeated_calls += repeated_calls(after)
         self.abandoned += abandoned(cleaned)
 
+    def add_secrets(self, found: Counter[str], file: str, line: int | None) -> None:
+        """Count the secrets of one record."""
+        self.secrets += Secrets({kind: FoundSecrets(count, ((file, line),)) for kind, count in found.items()})
+
     def _add_calls(self, before: Trajectory[Any], cleaned: Cleaned[Any], new: list[tuple[int, Edit[Any]]]) -> None:
         """Count the calls of a trajectory by tool."""
         for turn in before.turns:
@@ -164,7 +211,8 @@ class PurifySummary:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         plain = {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
         tools = {tool: counts.to_json() for tool, counts in self.tools.items()}
-        return {**plain, "tools": tools, "examples": [each.to_json() for each in self.examples]}
+        examples = [each.to_json() for each in self.examples]
+        return {**plain, "tools": tools, "examples": examples, "secrets": self.secrets.to_json()}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> PurifySummary:
@@ -173,6 +221,7 @@ class PurifySummary:
         for name in kept.keys() & {each.name for each in fields(cls)}:
             value = kept[name]
             setattr(made, name, Counter(value) if isinstance(value, dict) else value)
+        made.secrets = Secrets.from_json(kept.get("secrets", {}))
         counts = kept.get("tools", {}).items()
         made.tools = ByTool(
             {tool: ToolCounts(**{**each, "left_alone": Counter(each["left_alone"])}) for tool, each in counts}

@@ -6,6 +6,7 @@ it can run again after a crash or on another machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -15,14 +16,17 @@ from typing import Any, Protocol
 from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.logs.formats import Reading
+from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.places import is_remote
+from cleaner_rl.logs.reasons import with_reasons
 from cleaner_rl.logs.records import OPAQUE, read_record, with_source, write_record
+from cleaner_rl.logs.secrets import SecretScanner, needed_scanner, secret_scanner
 from cleaner_rl.logs.sft import SftKind, SftWriter, UnsureTurns, sft_row
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_alone
-from cleaner_rl.trajectory import RolloutInfo, Trajectory
+from cleaner_rl.trajectory import RolloutInfo, Trajectory, sampled_turns
 from cleaner_rl.trajectory.store import ParquetWriter, StoreError, read
 
 NUMBER_BITS = 20
@@ -52,7 +56,7 @@ class PurifySettings:
     """Name of the log format (see `log_format_names`). None: each file's format is detected by its content."""
     reading: Reading = field(default_factory=Reading)
     repair: RepairConfig | None = field(default_factory=RepairConfig)
-    """How failed turns are repaired. None: logs are converted, and nothing is repaired."""
+    """How failed turns are repaired. None (`--method mask`): logs are converted, and nothing is repaired."""
     scope: PurifyScope = PurifyScope.ALL
     sft: SftKind | None = None
     """Also write rows for supervised fine-tuning, as this kind of file."""
@@ -62,6 +66,8 @@ class PurifySettings:
     """Whether SFT rows have turns in the loss of which nobody can tell how their calls ended."""
     same: bool = False
     """Also write the purified logs in the format that they came in."""
+    redact: bool = False
+    """Replace secrets by `<redacted:KIND>` before anything else sees the records. Needs the extra `secrets`."""
     roc: int | None = None
     """Keep this many attempts of each task, chosen by GRPO-RoC, in SFT rows and in `same`. None: keep all."""
     seed: int = 0
@@ -100,6 +106,8 @@ def run_unit(
     """
     summary = PurifySummary()
     number = unit.number << NUMBER_BITS
+    scanner = needed_scanner() if settings.redact else secret_scanner()
+    redactor = scanner if settings.redact else None
     replayed = getattr(check, "replays", False)
     with ExitStack() as stack:
         store = None if folder is None else stack.enter_context(ParquetWriter(folder / "store"))
@@ -109,8 +117,11 @@ def run_unit(
         outputs = _Outputs(settings, store, sft, chosen or {}, summary)
         for piece, form in unit.pieces:
             try:
-                with _sink(piece, folder if settings.same else None) as sink:
-                    for chunk, trajectories in _read(piece, form, settings.reading, number):
+                with _sink(piece, folder if settings.same else None, redactor) as sink:
+                    for chunk in _chunks(piece):
+                        if scanner is not None:
+                            chunk = _scanned(chunk, piece, scanner, summary, redact=settings.redact)
+                        trajectories = _read(chunk, piece, form, settings.reading, number)
                         cleaned: Sequence[Cleaned[Any]] = [_clean(each, settings, replayed) for each in trajectories]
                         if check is not None:
                             cleaned = check(cleaned, summary)
@@ -126,10 +137,10 @@ def run_unit(
     return summary
 
 
-def _sink(piece: Piece, folder: Path | None) -> AbstractContextManager[Sink | None]:
+def _sink(piece: Piece, folder: Path | None, redactor: SecretScanner | None) -> AbstractContextManager[Sink | None]:
     """Return where a piece is written as it came; nowhere without a folder, or if it is a store."""
     kind = SINKS.get(piece.kind)
-    return nullcontext() if folder is None or kind is None else kind(piece, folder / "same" / piece.name)
+    return nullcontext() if folder is None or kind is None else kind(piece, folder / "same" / piece.name, redactor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +157,7 @@ class _Outputs:
         """Write what became of a chunk, whose first trajectory has this number."""
         kept: list[tuple[int, Any]] = []
         for place, done in enumerate(cleaned):
-            trajectory = done.trajectory
+            trajectory = with_reasons(done.trajectory, done.left_alone)
             verdict = self.chosen.get(number + place)
             if verdict is not None:
                 trajectory = replace(trajectory, info=replace(trajectory.info, roc=verdict))
@@ -179,26 +190,55 @@ class _Outputs:
 def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int, Trajectory[Any]]]:
     """Yield the purified trajectories of a unit with their numbers, for choosing among them."""
     number = unit.number << NUMBER_BITS
+    redactor = needed_scanner() if settings.redact else None
     for piece, form in unit.pieces:
         with suppress(DamagedError):
-            for _, trajectories in _read(piece, form, settings.reading, number):
-                for trajectory in trajectories:
+            for chunk in _chunks(piece):
+                if redactor is not None:
+                    chunk = _scanned(chunk, piece, redactor, PurifySummary(), redact=True)
+                for trajectory in _read(chunk, piece, form, settings.reading, number):
                     yield number, _clean(trajectory, settings).trajectory
                     number += 1
 
 
-def _read(piece: Piece, form: str, reading: Reading, number: int) -> Iterator[tuple[Chunk, list[Trajectory[Any]]]]:
-    if piece.kind is Kind.STORE:
-        if is_remote(piece.uri):
-            raise LogError(f"{piece.uri} is a store, and those are read from local disks only: copy it here first")
-        for some in _stored(piece.uri):
-            yield Chunk([None] * len(some)), some
+def _chunks(piece: Piece) -> Iterator[Chunk]:
+    """Yield the records of a piece; of a store, its trajectories."""
+    if piece.kind is not Kind.STORE:
+        yield from chunks_of(piece)
         return
-    for chunk in chunks_of(piece):
-        lines = chunk.lines or [None] * len(chunk.records)
-        read_all = [_trajectory(each, form, number + place, reading) for place, each in enumerate(chunk.records)]
-        yield chunk, [with_source(each, piece.uri, line) for each, line in zip(read_all, lines, strict=True)]
-        number += len(chunk.records)
+    if is_remote(piece.uri):
+        raise LogError(f"{piece.uri} is a store, and those are read from local disks only: copy it here first")
+    for some in _stored(piece.uri):
+        yield Chunk(some)
+
+
+def _scanned(chunk: Chunk, piece: Piece, scanner: SecretScanner, summary: PurifySummary, *, redact: bool) -> Chunk:
+    """Return a chunk without its secrets if that is wanted, and count them."""
+    records = list(chunk.records)
+    scanned = [_texts_of(each) for each in records] if piece.kind is Kind.STORE else records
+    for place, suspects in enumerate(scanner.suspects(scanned)):
+        if suspects:
+            found = Counter[str]()
+            redacted = scanner.redact(scanned[place], found, suspects)
+            if redact:
+                records[place] = redacted
+            summary.add_secrets(found, piece.uri, chunk.lines[place] if chunk.lines else None)
+    return replace(chunk, records=records)
+
+
+def _texts_of(trajectory: Trajectory[Any]) -> list[Any]:
+    """Return the texts of a stored trajectory, those that its edits replaced included."""
+    sampled = [each.turn.text for each in sampled_turns(trajectory)]
+    return [trajectory.prompt.text, *sampled, dict(log_of(trajectory))]
+
+
+def _read(chunk: Chunk, piece: Piece, form: str, reading: Reading, number: int) -> list[Trajectory[Any]]:
+    """Return the trajectories of a chunk, whose first record has this number."""
+    if piece.kind is Kind.STORE:
+        return list(chunk.records)
+    lines = chunk.lines or [None] * len(chunk.records)
+    read_all = [_trajectory(each, form, number + place, reading) for place, each in enumerate(chunk.records)]
+    return [with_source(each, piece.uri, line) for each, line in zip(read_all, lines, strict=True)]
 
 
 def _stored(uri: str) -> Iterator[list[Trajectory[Any]]]:

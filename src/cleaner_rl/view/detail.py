@@ -27,6 +27,7 @@ def detail(trajectory: AnyTrajectory) -> Json:
     key, info = trajectory.key, trajectory.info
     turns: tuple[Turn[Any], ...] = trajectory.turns
     moved = {(placed.turn, placed.owner.value) for placed in trajectory.placed() if placed.moved}
+    left_alone = _left_alone(info)
     return {
         "key": {"run": key.run, "phase": key.phase, "step": key.step, "task": key.task, "rollout": key.rollout},
         "reward": number(trajectory.reward),
@@ -39,7 +40,11 @@ def detail(trajectory: AnyTrajectory) -> Json:
         "unit": "tokens" if isinstance(trajectory.prompt, TokenSpan) else "characters",
         "prompt": _text(trajectory.prompt),
         "turns": [
-            {**_turn(turn, info), "moved": [owner for place, owner in sorted(moved) if place == index]}
+            {
+                **_turn(turn, info),
+                "left_alone": left_alone.get(index),
+                "moved": [owner for place, owner in sorted(moved) if place == index],
+            }
             for index, turn in enumerate(turns)
         ],
     }
@@ -66,6 +71,13 @@ def _source(info: RolloutInfo) -> Json | None:
     source = info.log.get("source")
     found = source if isinstance(source, Mapping) else {}
     return {"format": info.log.get("format"), **{name: plain(found.get(name)) for name in ("file", "line", "id")}}
+
+
+def _left_alone(info: RolloutInfo) -> dict[int, str]:
+    """Why failed turns of a log were not repaired, by turn."""
+    found = (info.log or {}).get("left_alone")
+    entries = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list | tuple) else []
+    return {each["turn"]: str(each.get("why")) for each in entries if isinstance(each.get("turn"), int)}
 
 
 def _verified(edit: Edit[Any], info: RolloutInfo) -> str | None:
