@@ -152,10 +152,11 @@ def test_what_only_looks_like_one_stays(text: str) -> None:
 
 
 def test_every_detector_is_used_or_left_out_for_a_reason() -> None:
-    plugins = {plugin.__name__ for plugin in get_mapping_from_secret_type_to_class().values()}
+    found: dict[str, type] = get_mapping_from_secret_type_to_class()
+    plugins = {plugin.__name__ for plugin in found.values()}
     assert plugins == HINTS.keys() | UNUSED.keys()
     kinds = {kind for kind, _ in SECRETS}
-    for secret_type, plugin in get_mapping_from_secret_type_to_class().items():
+    for secret_type, plugin in found.items():
         assert plugin.__name__ in UNUSED or "-".join(secret_type.lower().split()) in kinds
         assert plugin.__name__ in UNUSED or issubclass(plugin, RegexBasedDetector)
     assert {each.kind for each in OURS} <= kinds

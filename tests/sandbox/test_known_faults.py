@@ -254,6 +254,14 @@ def test_x18_no_more_interpreters_than_slots_at_once(t2: Driver) -> None:
     assert t2.wait(most()) == t2.node.config.slots
 
 
+def test_finding_no_run_chooses_its_cpus(t2: Driver) -> None:
+    """Runs that all choose one would wait for each other, and pass for starved by the machine."""
+    code = (
+        "import os\nbefore = os.sched_getaffinity(0)\nos.sched_setaffinity(0, {0})\nos.sched_getaffinity(0) == before"
+    )
+    assert t2.run(code, echo_last_expression=True).output == "True\n"
+
+
 MANY_LOCKS = """
 import fcntl, time
 file = open("file", "wb+")

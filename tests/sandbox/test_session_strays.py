@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cleaner_rl.sandbox import Limits
+from cleaner_rl.sandbox import Commit, Limits
 from cleaner_rl.sandbox.processes import descendants
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import Driver
@@ -41,7 +41,7 @@ def living(cells: Cells) -> int:
 
 def wait_until_killed(cells: Cells) -> None:
     deadline = time.monotonic() + 60
-    while living(cells) > 1:  # the first state
+    while living(cells) > 1:  # the first state, or none
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -362,6 +362,24 @@ def test_finding_memory_that_a_state_takes_when_it_goes_back_is_counted(t2: Driv
     before = cells.session.held_bytes
     cells.fail("1 / 0")
     assert cells.session.held_bytes > before + (100 << 20)
+
+
+KILL_ALL = """
+import os, signal, time
+if os.fork() == 0:
+    time.sleep(0.3)
+    os.kill(-1, signal.SIGKILL)
+"""
+
+
+def test_finding_a_session_that_is_begun_anew_shows_the_same_again(t2: Driver) -> None:
+    cells = Cells(t2)
+    first = cells.run("1 / 0", commit=Commit.ALWAYS)
+    cells.run(KILL_ALL)
+    wait_until_killed(cells)
+    assert cells.run("1").result.status is Status.CRASHED
+    assert cells.rollback(1) == 1
+    assert cells.run("1 / 0").result.exception == first.result.exception
 
 
 REAPS_BEFORE_IT_FORKS = """

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.serving import serve
 from cleaner_rl.trajectory import TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 from tests.trl.toy import BATCH, distance, prepared, rollouts, settings, trained
@@ -84,24 +83,6 @@ def test_rollouts_are_sampled_and_scored_by_the_vllm_of_the_trainer(wide: Any, t
     assert len(stored) == 3 * BATCH
     assert any(each.edits for each in stored)
     assert trainer.state.global_step == 3
-
-
-def test_rollouts_are_sampled_by_a_server(wide: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TRL sends weights over NCCL, from one GPU to another: a stand-in sends none, so there is one step."""
-    from trl.generation.vllm_client import VLLMClient
-
-    monkeypatch.setattr(VLLMClient, "init_communicator", lambda *_, **_options: None)
-    monkeypatch.setattr(VLLMClient, "update_named_params", lambda *_: None)
-    monkeypatch.setenv("VLLM_SERVER_DEV_MODE", "1")
-    folder = saved(wide, tmp_path / "model")
-    with serve(folder, tmp_path, "--logprobs-mode", "processed_logprobs", "--max-model-len", "256") as served:
-        config = settings(tmp_path, max_steps=1, use_vllm=True, vllm_mode="server", vllm_server_base_url=served.url)
-        with rollouts(wide, folder=tmp_path / "run") as made:
-            _, seen = trained(wide, made, config)
-    ((batch, known),) = seen
-    assert distance(batch, known) < 1e-5
-    assert float((batch["importance_sampling_ratio"] - 1).abs().max()) < 1e-3
-    assert any(each.edits for each in read(tmp_path / "run" / "trajectories"))
 
 
 def test_trl_refuses_to_send_weights_to_a_server_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

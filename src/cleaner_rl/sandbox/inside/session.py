@@ -218,14 +218,14 @@ class SessionSlot(Slot):
         beginning = Beginning(
             self._tree(self._states[:-1]), lambda tree, elapsed: self._judge(tree, limits, files, elapsed)[0]
         )
-        try:
+        new = None
+        with contextlib.suppress(BrokenStateError, OSError):
             new = self._start(current, in_place, request, given, beginning)
-        except (BrokenStateError, OSError):
+        for descriptor in given[1:]:
+            os.close(descriptor)
+        if new is None:  # not where the error is handled: a first state that is forked there would have it as a context
             self._not_begun(current, in_place, beginning, files)
             return
-        finally:
-            for descriptor in given[1:]:
-                os.close(descriptor)
         frozen = self._states[:-1] if in_place else self._states
         reason, ended, used = self._watch_cell(new, limits, files, beginning, frozen)
         seal(files[1:])
