@@ -345,6 +345,29 @@ def test_finding_memory_that_a_child_takes_for_a_checkpoint_is_counted(t2: Drive
     assert cells.session.held_bytes > before + (120 << 20)
 
 
+FILL_PIPES = """
+import os
+pipes = [os.pipe() for _ in range(100)]
+for _, write in pipes:
+    os.write(write, bytes(65536))
+"""
+
+
+def test_finding_what_is_in_pipes_is_counted(t2: Driver) -> None:
+    cells = Cells(t2)
+    before = cells.session.held_bytes
+    cells.show(FILL_PIPES)
+    assert cells.session.held_bytes > before + 100 * 65536
+
+
+def test_finding_no_pipe_is_made_larger(t2: Driver) -> None:
+    exception = (
+        Cells(t2).fail("import fcntl, os\nfcntl.fcntl(os.pipe()[1], fcntl.F_SETPIPE_SZ, 1 << 20)").result.exception
+    )
+    assert exception is not None
+    assert exception.type == "PermissionError"
+
+
 TAKES_ON_ITS_WAY_BACK = """
 import os
 kept = []

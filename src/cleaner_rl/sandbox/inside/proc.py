@@ -13,8 +13,7 @@ BLOCK = 512
 """What `stat` counts in."""
 MAPPING, LINK, LOCK, WATCHED, PIPE = 512, 80, 256, 256, 65_536
 """Bytes that the kernel holds for a mapping, for its link to one of each process that this one descends from, a lock on
-a file, a descriptor that an epoll watches, and a pipe: at most, but for pipes that were made larger, of which a user
-has 64 MB together."""
+a file, a descriptor that an epoll watches, and a pipe, at most."""
 MOST_MAPPINGS, LONGEST_TEXT = 65_530, 12 << 20
 MOST_LOCKS, LONGEST_LOOK = 4_096, 0.1
 """Locks of a process, of which no honest one has more than a handful, and seconds of our CPU that a look at its open

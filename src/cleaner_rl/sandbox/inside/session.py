@@ -64,6 +64,7 @@ PROCESS = 1 << wire.OBSTACLES.index("process")
 GOES_ON = PROCESS | UNKNOWN | 1 << wire.OBSTACLES.index("thread")
 OWN_PAGES = (b"Private_", b"Swap:")
 DELETED_FILE = 1 << wire.OBSTACLES.index("deleted file")
+PIPE = 1 << wire.OBSTACLES.index("pipe")
 
 
 class Beginning:
@@ -564,7 +565,7 @@ class SessionSlot(Slot):
 
     def _tell_status(self, committed: bool) -> None:
         current = self._states[-1]
-        if self._unsure or current.obstacles & (PROCESS | DELETED_FILE):
+        if self._unsure or current.obstacles & (PROCESS | DELETED_FILE | PIPE):
             self._weigh()
         status = wire.STATUS.pack(wire.KIND_STATUS, current.number, committed, self._held, current.obstacles)
         self._control.send(status)

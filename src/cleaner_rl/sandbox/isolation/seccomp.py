@@ -75,10 +75,10 @@ IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS and TIOCGWINSZ (`isatty`), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 PRCTLS = (15, 16, 3, 23, 0x53564D41)
 """Names of threads, reading two flags, naming a mapping."""
-FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 1030, 1031, 1032, 1033, 1034)
-"""Copies, flags, locks, reading the owner, sizes of pipes, seals. Not setting the owner, or the signal that the owner
-gets: that is a `kill` by other means. Not the locks of open files (36 to 38), which the kernel lists as nobody's, so
-that none could be counted."""
+FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 1030, 1032, 1033, 1034)
+"""Copies, flags, locks, reading the owner, reading the sizes of pipes, seals. Not setting the owner, or the signal that
+the owner gets: that is a `kill` by other means. Not the locks of open files (36 to 38), which the kernel lists as
+nobody's, so that none could be counted."""
 FADV_DONTNEED = 4
 """Empties the cache of files that all runs share. The others are advice on how a file is read."""
 SOCKET_OPTIONS = (1, 2, 6, 9, 10, 13, 15, 16, 18, 20, 21)
@@ -88,7 +88,7 @@ no limit on memory, and no filters, which are programs for the kernel."""
 READABLE_SOCKET_OPTIONS = (*range(1, 22), 30, 31, 38, 39, 66, 67)
 """Those that tell of a socket itself. Not its cookie or its namespace's (57, 71), which the kernel counts up for all of
 the machine."""
-F_ADD_SEALS = 1033
+F_SETPIPE_SZ, F_ADD_SEALS = 1031, 1033
 TRUNCATION_ABI = 3
 """The first version of landlock that keeps a run from emptying files which it may not write."""
 
@@ -161,6 +161,8 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
         program.add_rule(allow, "ioctl", argument(1, equal, request))
     for command in FCNTLS:
         program.add_rule(allow, "fcntl", argument(1, equal, command))
+    # Each pipe counts as large as they are made; the kernel answers so who has too many that are larger.
+    program.add_rule(pyseccomp.ERRNO(errno.EPERM), "fcntl", argument(1, equal, F_SETPIPE_SZ))
     for option in SOCKET_OPTIONS:
         program.add_rule(allow, "setsockopt", argument(2, masked, 0xFFFFFFFF, option))
     for option in PRCTLS + (SUPERVISOR_PRCTLS if supervisor else ()):
