@@ -15,7 +15,7 @@ from tests.logs.rendering import hermes
 
 def fenced(case: Case) -> dict[str, Any]:
     """Programs in fences, each with its result in a message of its own."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "?"}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "1 + 1?"}]
     for step in case.steps:
         blocks = "".join(f"\n```python\n{call.arguments['code']}\n```" for call in step.calls)
         messages.append({"role": "assistant", "content": step.said + blocks})
@@ -34,7 +34,7 @@ def test_programs_in_fences_are_calls_and_their_failures_are_repaired() -> None:
     assert write_record(trajectory) == record
     repaired = write_record(clean(trajectory, RepairConfig()).trajectory)
     assert [message["content"] for message in repaired["messages"]] == [
-        "?",
+        "1 + 1?",
         "I add.\n```python\nprint(1 + 1)\n```",
         "2",
         "The answer is 2.",

@@ -28,7 +28,6 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cleaner_rl.logs.containers import Broken, PurifyError
 from cleaner_rl.tools import read_json
@@ -243,6 +242,8 @@ class SecretScanner:
         return kept
 
     def _hinted(self, texts: Sequence[str]) -> list[bool]:
+        import pyarrow.compute as pc  # which takes longer to load than all else here
+
         try:
             array = pa.array(texts, pa.large_string())
         except UnicodeEncodeError:  # a lone surrogate, which Arrow can't hold
