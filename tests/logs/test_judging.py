@@ -375,6 +375,7 @@ USAGE = "usage: a.py [-h] --n N\na.py: error: unrecognized arguments: -x"
         ("load()", "1%\nThe kernel appears to have died. It will restart automatically.", Status.CRASHED),
         ("load()", "1%\nSegmentation fault (core dumped)", Status.CRASHED),
         ("os.system('./a')", "1%\nSegmentation fault (core dumped)", None),
+        ("print(state)", "1\nKilled", None),
         ("print('Killed')", "Killed", Status.OK),
         ("load()", "1%\nExecution timed out after 30 seconds", None),
         ("print(1 / 0)", "ZeroDivisionError('division by zero')", Status.ERROR),
@@ -447,7 +448,9 @@ def test_pages_patches_and_searches_say_how_a_call_ended(tool: str, text: str, s
 @pytest.mark.parametrize(
     ("tool", "value", "status"),
     [
-        ("calculator", {"result": {"success": False, "message": "no"}}, Status.ERROR),
+        ("calculator", {"content": {"success": False, "message": "no"}}, Status.ERROR),
+        ("calculator", {"jsonrpc": "2.0", "id": 1, "result": {"success": False}}, Status.ERROR),
+        ("get_build", {"result": {"success": False, "message": "no"}}, None),
         ("calculator", {"name": "calculator", "content": {"error": "no"}}, Status.ERROR),
         ("calculator", {"name": "calculator", "content": {"value": 3}}, Status.OK),
         ("calculator", {"name": "calculator", "content": "Error: no such function"}, Status.ERROR),

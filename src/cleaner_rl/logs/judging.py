@@ -10,15 +10,17 @@ with an unsure result is never edited. What it goes by, after the sentences of h
 - **Python.** A traceback that runs to the end of the text is a failure: that is how an interpreter ends. One with more
   text behind it, or inside other text, was printed by a program that went on, cut, or wrapped by its tool: unsure. So
   are a JSON object that tells of an error, since a program may print one; a program that ends itself (`sys.exit`); and
-  an empty text, because some tools show nothing of a program that failed. An error's line without a traceback is a
-  failure if the program can't have printed it, else unsure. Any other text is ok.
+  an empty text, because some tools show nothing of a program that failed. An error's line without a traceback, the last
+  words of `argparse` and of a kernel that died are a failure if the program can't have printed them, else unsure. Any
+  other text is ok.
 - **Shell.** The command says which program the exit code is from. What that program prints when it fails is a failure,
   as the last lines. What a program shows that only reads (`cat`, `grep`) is ok, whatever it is about. Text that sounds
   like trouble is unsure, and so is that of programs that tell by their exit code alone (`diff`, linters). Silence is ok
   of programs that are silent when all is well.
 - **File edits and SQL.** The sentences of editors and databases, at the beginning of the text.
 - **Other tools.** Text whose first or last line sounds like trouble is unsure: a page that was read may begin with
-  "Error". A short text that is nothing but an error is a failure. Any other text is ok.
+  "Error". A short text that is nothing but an error is a failure, and so is a server's error page in place of the page
+  that was asked for. Any other text is ok.
 
 A denial by a person or a policy is `Status.REFUSED`, a limit of time is `Status.TIMEOUT`: neither is an error that the
 model made in the call.
@@ -40,6 +42,7 @@ from cleaner_rl.logs.sentences import (
     DIED,
     ERROR_PAGE,
     LONGEST_PAGE,
+    MAY_HAVE_DIED,
     NO_OUTPUT,
     READERS,
     REPORTERS,
@@ -272,7 +275,7 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
         printed_repr = REPR.match(last) and (not known or SHOWS_REPR.search(call.code))
         if not printed_repr and (error := ending_error(text)) is not None:
             return Status.ERROR if known and is_of_interpreter(error[1], call.code) else None
-        if said(last, CallKind.PYTHON) is not None:
+        if MAY_HAVE_DIED.match(last) or said(last, CallKind.PYTHON) is not None:
             return None  # a harness may add it to what was printed
     return None if DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code else Status.OK
 

@@ -544,10 +544,12 @@ SILENTLY_OK = re.compile(
 
 DIED = re.compile(
     r"(?:The )?kernel (?:appears to have |has |was )?(?:died|crashed|restarted|killed)\b|Restarting (?:the )?kernel\b|"
-    r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error|Killed)(?: +\(core dumped\))?$",
+    r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error) +\(core dumped\)$",
     re.IGNORECASE,
 )
 """Last words about the interpreter itself, which no program lives to print."""
+MAY_HAVE_DIED = re.compile(r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error|Killed)$")
+"""The same, in a word that may be data."""
 STOPPED_AT = re.compile(r"^\[The command (?:timed out|has no new output) ", re.MULTILINE)
 """What OpenHands writes behind the output of a command that it waits for no longer."""
 ERROR_PAGE = re.compile(

@@ -68,7 +68,7 @@ SIGNALLING = frozenset({*EXIT_FIELDS, *FLAGS, *STOPPED, *INSIDE, "error", "statu
 OUTPUTS = ("output", "stdout", "stderr", "content", "text")
 CARRIERS = ("content", "result", "output", "response", "data")
 """Fields whose object is all that a call gave, where the others only say which call it was."""
-CALL_NAMES = frozenset({"name", "tool", "tool_name", "id", "call_id", "tool_call_id", "role", "jsonrpc"})
+CALL_NAMES = frozenset({"name", "tool", "tool_name", "call_id", "tool_call_id", "role", "jsonrpc"})
 """Fields that say which call a result is of."""
 JUPYTER_ERROR = frozenset({"ename", "evalue"})
 """What Jupyter has in the message of a cell that raised."""
@@ -218,7 +218,9 @@ def _open_envelope(text: str, stripped: str, call: ToolCall) -> Opened:
     if isinstance(carried, str) and value.get("name") == call.name:
         return open_text(carried, call)
     if isinstance(carried, dict) and (inner := _open_object(text, carried, call)).tells_of_failure:
-        return inner
+        # Where nothing says that it is the result of a call, it may be the state of a thing.
+        sure = inner.signals.exit_code is not None or "content" in value or not CALL_NAMES.isdisjoint(value)
+        return inner if sure else Opened(text, is_data=True)
     return _open_object(text, value, call)
 
 
@@ -245,7 +247,7 @@ def _open_object(text: str, value: Mapping[str, Any], call: ToolCall) -> Opened:
 
 def _carried(value: Mapping[str, Any]) -> object:
     """Return what an object holds beside the names of the call that it is the result of; None if it is no such one."""
-    names = value.keys() - CALL_NAMES
+    names = value.keys() - CALL_NAMES - {"id"}
     return value[names.pop()] if len(names) == 1 and names <= set(CARRIERS) else None
 
 
