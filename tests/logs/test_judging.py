@@ -433,7 +433,7 @@ def page(title: str, text: str = "") -> str:
         ("apply_patch", "patching file a\nHunk #1 succeeded at 3 (offset 1 line).", Status.OK),
         ("edit_file", "File a.txt is missing, so no lines were changed.", Status.ERROR),
         ("delete_file", "The file a.txt couldn't be opened and nothing was removed", Status.ERROR),
-        ("delete_file", "The file docs/no-op/not-found.md was deleted.", Status.OK),
+        ("delete_file", "The file notes/no-op/not-found.md was deleted.", Status.OK),
         ("Grep", "No files found", Status.OK),
         ("Grep", "a.py:3: raise Error\nb.py:4: # failed", Status.OK),
         ("build", "a.py:3: fatal error\nb.py:4: failed", None),
