@@ -493,6 +493,21 @@ def called(kind: CallKind) -> ToolCall:
     return ToolCall(kind, {}, "", 0, 0, kind=kind)
 
 
+LONG = {
+    "a word": "Error" * 40_000 + "(",
+    "a last word": "x\n" + "Error" * 40_000,
+    "places": "a.b:1:c.d:2:\n" * 5_000 + "x",
+    "a title": "<html><title>404" + "-" * 200_000,
+}
+
+
+@pytest.mark.parametrize("kind", CallKind)
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_long_text_is_judged_in_a_time_that_grows_with_its_length(text: str, kind: CallKind) -> None:
+    """A pattern whose time grows with the square of the length would take minutes here, and be stopped by CI."""
+    assert read_text(text, called(kind)) in (None, *Status)
+
+
 @given(st.text(), st.sampled_from(CallKind))
 def test_any_text_gets_an_answer_or_none(text: str, kind: CallKind) -> None:
     assert read_text(text, called(kind)) in (None, *Status)

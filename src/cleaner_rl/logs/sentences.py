@@ -28,7 +28,7 @@ DENIED = (
     r"Permission to \w+ .{0,2000}?(?:has been|was) denied",
     r".{0,80}?\bdenied by your permission settings",
     r"Claude requested permissions? to .{0,400}? but you haven't granted it",
-    r"\w+:?[\w ]* hook (?:error|blocked|denied)",
+    r"\w{1,60}:?[\w ]{0,60} hook (?:error|blocked|denied)",
     r"(?:Pre|Post)ToolUse:\w+ hook",
     r"\w{0,20} ?(?:command|patch|call|action|tool use|operation|edit|request)? ?(?:was |has been )?(?:rejected|"
     r"denied|declined|cancelled|canceled|refused|skipped) by (?:the )?(?:user|policy|administrator|operator|"
