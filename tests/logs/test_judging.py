@@ -173,6 +173,12 @@ def test_a_malformed_call_is_one_unless_somebody_could_read_it() -> None:
             ExceptionInfo("NameError", "name 'y' is not defined"),
         ),
         ("  Cell In[2], line 1\n    1 +\n       ^\nSyntaxError: invalid", ExceptionInfo("SyntaxError", "invalid")),
+        (
+            '  + Exception Group Traceback (most recent call last):\n  |   File "a.py", line 1, in <module>\n'
+            "  | ExceptionGroup: two (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
+            "    | ValueError: x\n    +------------------------------------",
+            ExceptionInfo("ExceptionGroup", "two (1 sub-exception)"),
+        ),
         (raised("ValueError: x") + "\nand on it goes", None),
         (raised("ValueError: x") + "\n\n1 failed", None),
         ("Traceback (most recent call last):", None),
@@ -296,6 +302,14 @@ def test_what_a_program_prints_is_no_denial() -> None:
         ("make", "Your command ran successfully and did not produce any output.", Status.OK),
         ("make", "gcc -o main main.c", Status.OK),
         ("curl -s api", '{"error": "not found"}', None),
+        ("./a --help", "usage: a [-h]", None),
+        ("a --help", "usage: a [-h]", Status.OK),
+        ("a -x", "usage: a [-h]", None),
+        ("ssh a uptime", "me@a: Permission denied (publickey).", Status.ERROR),
+        ("foo.exe", "'foo.exe' is not recognized as an internal or external command,", Status.ERROR),
+        ("Get-Item a", "Get-Item : Cannot find path 'a' because it does not exist.\nAt line:1 char:1", Status.ERROR),
+        ("git push", "remote: no error\nTo a\n   1234567..89abcde  main -> main", Status.OK),
+        ("npm install", "npm warn deprecated a@1: not supported\nadded 3 packages in 1s", Status.OK),
     ],
 )
 def test_the_command_says_whose_words_a_shell_s_text_is(command: str, text: str, status: Status | None) -> None:
@@ -348,6 +362,125 @@ def test_an_object_that_says_all_is_well_is_ok(value: dict[str, Any]) -> None:
         assert result.status is Status.OK
 
 
+USAGE = "usage: a.py [-h] --n N\na.py: error: unrecognized arguments: -x"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "status"),
+    [
+        ("parser.parse_args(['-x'])", USAGE, Status.ERROR),
+        ("subprocess.run(['./a.py', '-x'])", USAGE, None),
+        ("try:\n    main()\nexcept SystemExit:\n    pass", USAGE, None),
+        ("print(parser.format_usage())", "usage: a.py [-h] --n N", None),
+        ("load()", "1%\nThe kernel appears to have died. It will restart automatically.", Status.CRASHED),
+        ("load()", "1%\nSegmentation fault (core dumped)", Status.CRASHED),
+        ("os.system('./a')", "1%\nSegmentation fault (core dumped)", None),
+        ("print(state)", "1\nKilled", None),
+        ("print('Killed')", "Killed", Status.OK),
+        ("load()", "1%\nExecution timed out after 30 seconds", None),
+        ("print(1 / 0)", "ZeroDivisionError('division by zero')", Status.ERROR),
+        ("print({}['k'])", "KeyError('k')", Status.ERROR),
+        ("print(load())", "KeyError('k')", None),
+        ("print(repr(found))", "KeyError('k')", Status.OK),
+        ("f()", '{"output_type": "error", "ename": "KeyError", "evalue": "1", "traceback": []}', Status.ERROR),
+    ],
+)
+def test_python_may_end_without_a_traceback(code: str, text: str, status: Status | None) -> None:
+    result = judged(text, arguments={"code": code}).result
+    assert (None if result is None else result.status) is status
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("001003 (42000): SQL compilation error:\nsyntax error line 1", Status.ERROR),
+        ("('42S22', \"[42S22] [Microsoft][ODBC Driver 18 for SQL Server]Invalid column name 'a'.\")", Status.ERROR),
+        ("[TABLE_OR_VIEW_NOT_FOUND] The table or view `a` cannot be found.", Status.ERROR),
+        ("line 1:8: Column 'a' cannot be resolved", Status.ERROR),
+        ('NOTICE:  table "b" does not exist, skipping\nERROR:  syntax error at or near "x"', Status.ERROR),
+        ('NOTICE:  table "b" does not exist, skipping\nDROP TABLE', Status.OK),
+        ("UPDATE 3\nERROR:  division by zero", Status.ERROR),
+        ("Statement blocked by the gateway: writes, drops and grants need a ticket.", Status.REFUSED),
+        ("403 Access Denied: Table a: User does not have permission", Status.REFUSED),
+        ("500 The engine failed, and nobody knows why.", None),
+        ("errors\n0", Status.OK),
+        ("[12345] [67890]", Status.OK),
+        ("(1, 'SQL compilation error: a, b')", Status.OK),
+        ('{"rows": null, "error": "no such table: a"}', Status.ERROR),
+        ('{"rows": [], "error": null}', Status.OK),
+    ],
+)
+def test_databases_say_what_is_wrong_in_their_own_words(text: str, status: Status | None) -> None:
+    found = judged(text, "sql", arguments={"query": "SELECT count(*) AS errors FROM a"}).result
+    assert (None if found is None else found.status) is status
+
+
+def page(title: str, text: str = "") -> str:
+    return f"<!DOCTYPE html>\n<html><head><title>{title}</title></head><body>{text}</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "status"),
+    [
+        ("fetch", page("404 - Page not found"), Status.ERROR),
+        ("http_get", page("403 Forbidden"), Status.REFUSED),
+        ("fetch_url", page("503 Service Temporarily Unavailable"), None),
+        ("fetch", page("404 Not Found", "what it means " * 300), None),
+        ("fetch", page("500 recipes"), Status.OK),
+        ("read_file", page("404 Not Found"), None),
+        ("patch_file", "patch: **** malformed patch at line 4: x", Status.ERROR),
+        ("apply_patch", "patching file a\nHunk #1 succeeded at 3 (offset 1 line).\nHunk #2 FAILED at 9.", Status.ERROR),
+        ("apply_patch", "patching file a\nHunk #1 succeeded at 3 (offset 1 line).", Status.OK),
+        ("edit_file", "File a.txt is missing, so no lines were changed.", Status.ERROR),
+        ("delete_file", "The file a.txt couldn't be opened and nothing was removed", Status.ERROR),
+        ("delete_file", "The file notes/no-op/not-found.md was deleted.", Status.OK),
+        ("Grep", "No files found", Status.OK),
+        ("Grep", "a.py:3: raise Error\nb.py:4: # failed", Status.OK),
+        ("build", "a.py:3: fatal error\nb.py:4: failed", None),
+        ("read_file", "File not found: a.md", Status.ERROR),
+    ],
+)
+def test_pages_patches_and_searches_say_how_a_call_ended(tool: str, text: str, status: Status | None) -> None:
+    found = judged(text, tool, arguments={"path": "a"}).result
+    assert (None if found is None else found.status) is status
+
+
+@pytest.mark.parametrize(
+    ("tool", "value", "status"),
+    [
+        ("calculator", {"content": {"success": False, "message": "no"}}, Status.ERROR),
+        ("calculator", {"jsonrpc": "2.0", "id": 1, "result": {"success": False}}, Status.ERROR),
+        ("get_build", {"result": {"success": False, "message": "no"}}, None),
+        ("calculator", {"name": "calculator", "content": {"error": "no"}}, Status.ERROR),
+        ("calculator", {"name": "calculator", "content": {"value": 3}}, Status.OK),
+        ("calculator", {"name": "calculator", "content": "Error: no such function"}, Status.ERROR),
+        ("get_file", {"name": "a.md", "content": "Error: no such function"}, None),
+        ("get_job", {"result": {"job": 7, "status": "failed"}}, None),
+        ("bash", {"name": "bash", "content": {"output": "error: x", "exit_code": 0}}, Status.OK),
+        ("bash", {"name": "bash", "content": {"output": "", "exit_code": 3}}, Status.ERROR),
+        ("python", {"result": {"success": False}}, None),
+        ("http_request", {"status": 204, "headers": {}, "body": "no errors, nothing failed"}, Status.OK),
+        ("http_request", {"status": 404, "headers": {"a": "b"}, "body": "{}"}, None),
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "<tool_response>\n{}\n</tool_response>"])
+def test_a_flag_may_be_one_object_deeper(tool: str, value: dict[str, Any], status: Status | None, around: str) -> None:
+    found = judged(
+        around.replace("{}", json.dumps(value)), tool, arguments={"command": "make"} if tool == "bash" else {}
+    ).result
+    assert (None if found is None else found.status) is status
+
+
+def test_a_command_that_its_harness_stopped_waiting_for_timed_out() -> None:
+    text = (
+        "begun\n[The command has no new output after 30 seconds. You may wait longer.]\n"
+        "[Current working directory: /a]\n[Command finished with exit code -1]"
+    )
+    found = judged(text, "execute_bash", arguments={"command": "make"}).result
+    assert found is not None
+    assert found.status is Status.TIMEOUT
+
+
 def test_chained_tracebacks_are_one() -> None:
     first, second = raised("KeyError: 'x'", before="out\n"), raised("RuntimeError: y")
     text = f"{first}\n\nThe above exception was the direct cause of the following exception:\n\n{second}\n"
@@ -358,6 +491,21 @@ def test_chained_tracebacks_are_one() -> None:
 
 def called(kind: CallKind) -> ToolCall:
     return ToolCall(kind, {}, "", 0, 0, kind=kind)
+
+
+LONG = {
+    "a word": "Error" * 40_000 + "(",
+    "a last word": "x\n" + "Error" * 40_000,
+    "places": "a.b:1:c.d:2:\n" * 5_000 + "x",
+    "a title": "<html><title>404" + "-" * 200_000,
+}
+
+
+@pytest.mark.parametrize("kind", CallKind)
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_long_text_is_judged_in_a_time_that_grows_with_its_length(text: str, kind: CallKind) -> None:
+    """A pattern whose time grows with the square of the length would take minutes here, and be stopped by CI."""
+    assert read_text(text, called(kind)) in (None, *Status)
 
 
 @given(st.text(), st.sampled_from(CallKind))

@@ -10,15 +10,17 @@ with an unsure result is never edited. What it goes by, after the sentences of h
 - **Python.** A traceback that runs to the end of the text is a failure: that is how an interpreter ends. One with more
   text behind it, or inside other text, was printed by a program that went on, cut, or wrapped by its tool: unsure. So
   are a JSON object that tells of an error, since a program may print one; a program that ends itself (`sys.exit`); and
-  an empty text, because some tools show nothing of a program that failed. An error's line without a traceback is a
-  failure if the program can't have printed it, else unsure. Any other text is ok.
+  an empty text, because some tools show nothing of a program that failed. An error's line without a traceback, the last
+  words of `argparse` and of a kernel that died are a failure if the program can't have printed them, else unsure. Any
+  other text is ok.
 - **Shell.** The command says which program the exit code is from. What that program prints when it fails is a failure,
   as the last lines. What a program shows that only reads (`cat`, `grep`) is ok, whatever it is about. Text that sounds
   like trouble is unsure, and so is that of programs that tell by their exit code alone (`diff`, linters). Silence is ok
   of programs that are silent when all is well.
 - **File edits and SQL.** The sentences of editors and databases, at the beginning of the text.
 - **Other tools.** Text whose first or last line sounds like trouble is unsure: a page that was read may begin with
-  "Error". A short text that is nothing but an error is a failure. Any other text is ok.
+  "Error". A short text that is nothing but an error is a failure, and so is a server's error page in place of the page
+  that was asked for. Any other text is ok.
 
 A denial by a person or a policy is `Status.REFUSED`, a limit of time is `Status.TIMEOUT`: neither is an error that the
 model made in the call.
@@ -37,19 +39,35 @@ from typing import Any
 from cleaner_rl.logs.commands import read_command
 from cleaner_rl.logs.sentences import (
     BY_HARNESS,
+    DIED,
+    ERROR_PAGE,
+    LONGEST_PAGE,
+    MAY_HAVE_DIED,
     NO_OUTPUT,
     READERS,
     REPORTERS,
     SILENT,
     SILENTLY_OK,
+    STOPPED_AT,
     complaints,
     printed,
     said,
 )
-from cleaner_rl.logs.signals import EXIT_STATUSES, NOT_ENDED, PROGRAMS, Opened, Signals, field_signals, open_text
+from cleaner_rl.logs.signals import (
+    EXIT_STATUSES,
+    NOT_ENDED,
+    PROGRAMS,
+    Opened,
+    Signals,
+    field_signals,
+    open_text,
+    status_of_code,
+)
 from cleaner_rl.logs.tracebacks import (
     FIRST_WORDS,
     LAST_LINE,
+    OTHERS_WORDS,
+    REPR,
     ending_error,
     ending_traceback,
     is_of_interpreter,
@@ -79,9 +97,9 @@ UNSURE = Judged(None, By.NOTHING)
 DOUBT = re.compile(
     r"\b(?:error|errors|exception|traceback|failed|failure|fatal|invalid|denied|cannot|can't|unable|timed out|timeout|"
     r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
-    r"does not exist|doesn't exist|usage:|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
+    r"does not exist|doesn't exist|usage(?=:)|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
     r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
-    r"conflict|exceeded|rate limit)\b",
+    r"conflict|exceeded|rate limit|blocked|died|crashed)\b",
     re.IGNORECASE,
 )
 """Words that a text about trouble has in its first or last line."""
@@ -103,6 +121,12 @@ SQL_OK = re.compile(
     r"\(?(?:\d+|no) rows?\b|.{0,60}?\bsuccessful",
     re.IGNORECASE,
 )
+SQL_NOTICES = re.compile(r"\A(?:(?:NOTICE|INFO|WARNING|HINT|DETAIL): .*\n)+")
+"""What a database remarks before its answer."""
+SQL_DONE = re.compile(
+    r"(?:(?:INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|COPY|BEGIN|SET|MERGE)(?: [A-Z]+| \d+){0,3}\n)+ERROR: "
+)
+"""Statements that worked before one that failed."""
 ECHOES = frozenset({"echo"})
 REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bjq\b.* -\w*e")
 """Options that make a program tell by its exit code."""
@@ -110,14 +134,21 @@ HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
 """Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
 ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
+ASKS_FOR_HELP = re.compile(r"\s(?:-h|--help|help)\b")
+USAGE = re.compile(r"^usage: ", re.IGNORECASE | re.MULTILINE)
+USAGE_ERROR = re.compile(r"\S+: error: ", re.IGNORECASE)
+"""The last line of what `argparse` prints before it ends a program; the first one is `USAGE`."""
+SHOWS_REPR = re.compile(r"\brepr\(|![ra]\b")
 PRINTS_TRACEBACK = re.compile(r"\b(?:print_exc|format_exc|print_exception|print_tb|exception\()")
 ERROR_ALONE = re.compile(
-    r"(?:#+ \w+\n)?(?:(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w|"
+    r"(?:(?:\w+ )?(?:Error|Exception|Failure)(?: \d+)?:|(?:Failed|Unable|Could not|Cannot|Couldn't) \w|"
+    r"(?:File|Path|Directory|Folder) (?:not found|does not exist)\b|"
     r"Error (?:(?:process|execut|fetch|read|load|gett|creat|call|runn|pars|connect|open|writ|send|invok)ing)\b)",
     re.IGNORECASE,
 )
 NO_SUCH_THING = re.compile(
-    r"(?:Error|Failed).*(?:not found|does not exist|no such|ENOENT|EACCES|EISDIR|invalid|required|missing|unable|"
+    r"(?:\w*Error|Failed|File|Path|Directory|Folder)\b.*(?:not found|does not exist|no such|ENOENT|EACCES|"
+    r"EISDIR|invalid|required|missing|unable|"
     r"denied|status(?: code)?:? [45]\d\d|\b404\b|unknown)",
     re.IGNORECASE,
 )
@@ -125,10 +156,19 @@ SHOWS_CONTENT = re.compile(
     r"read|view|cat|log|fetch|search|grep|tail|browse|page|content|open|resource|wiki|lookup|show", re.IGNORECASE
 )
 """Names of tools that show what somebody else wrote, which may be about an error."""
-NUMBERED = re.compile(r"\s*\d+(?:\t|→)")
-"""A file's numbered lines."""
+LISTED = re.compile(r"\s*\d+(?:\t|→)|\[(?:DIR|FILE)\] ")
+"""A file's numbered lines, or the names in a folder."""
+HIT = re.compile(r"\S{1,500}?\.\w+:\d+:")
+"""A line that a search found, with its place."""
+NO_HITS = re.compile(r"No (?:files|matches|results)(?: were)? found\.?", re.IGNORECASE)
+SEARCHES = re.compile(r"grep|glob|search|find", re.IGNORECASE)
+FETCHES = re.compile(r"fetch|http|url|web|browse|scrape|crawl|download|request|navigate|curl", re.IGNORECASE)
+EDITS = re.compile(r"(?<![a-z])(?:edit|patch|replace)(?![a-z])", re.IGNORECASE)
+"""Names of tools that edit, of which no file is known."""
+HEADING = re.compile(r"\A#+ \w+\n")
 INSTEAD_OF_CONTENT = re.compile(
-    r"<tool_use_error>|\[|(?:MCP error|McpError|\w*Error\b|Failed to|HTTP|Request (?:failed|timed)|The user|User|"
+    r"<tool_use_error>|\[|(?:#+ \w+\n)?(?:MCP error|McpError|\w*Error\b|Failed to|HTTP|Request (?:failed|timed)|"
+    r"The user|User|"
     r"Permission to|Claude requested|(?:\w+ )?(?:API )?rate limit|Too many requests|Authentication|Tool|Unknown tool|"
     r"Input validation|File content \()",
     re.IGNORECASE,
@@ -192,6 +232,8 @@ def _status(call: ToolCall, opened: Opened, told: Signals, no_error_means_succes
         return _more_exactly(flag, flag, opened.text, call), by
     if flag is None and no_error_means_success and call.kind not in PROGRAMS:
         return Status.OK, By.FIELD
+    if code == NOT_ENDED and STOPPED_AT.search(opened.text):
+        return Status.TIMEOUT, By.TEXT
     status = None if opened.is_data and call.kind not in PROGRAMS else read_text(opened.text, call)
     if code == NOT_ENDED or opened.is_data:
         return (None, By.NOTHING) if status in (None, Status.OK) else (status, By.TEXT)
@@ -226,10 +268,23 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
         return status
     if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
         return None
-    if last not in call.code and (error := ending_error(text)) is not None:
+    if last not in call.code:
         known = bool(call.arguments)  # else nobody knows what ran
-        return Status.ERROR if known and is_of_interpreter(error[1], call.code) else None
+        if (status := _of_last_words(text, last)) is not None:
+            return status if known and not OTHERS_WORDS.search(call.code) else None
+        printed_repr = REPR.match(last) and (not known or SHOWS_REPR.search(call.code))
+        if not printed_repr and (error := ending_error(text)) is not None:
+            return Status.ERROR if known and is_of_interpreter(error[1], call.code) else None
+        if MAY_HAVE_DIED.match(last) or said(last, CallKind.PYTHON) is not None:
+            return None  # a harness may add it to what was printed
     return None if DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code else Status.OK
+
+
+def _of_last_words(text: str, last: str) -> Status | None:
+    """Return how a Python program ended that shows it without a traceback."""
+    if DIED.match(last):
+        return Status.CRASHED
+    return Status.ERROR if USAGE_ERROR.match(last) and USAGE.search(text) else None
 
 
 def _of_shell(text: str, call: ToolCall) -> Status | None:
@@ -258,7 +313,7 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     echoed = command.programs and command.programs[-1] & ECHOES and lines[-1] in call.code.rpartition("echo")[2]
     if command.deciding & REPORTERS and not echoed:
         return None
-    return _of_doubt(lines)
+    return _of_doubt([USAGE.sub("", line) for line in lines] if ASKS_FOR_HELP.search(call.code) else lines)
 
 
 def _of_edit(text: str, call: ToolCall) -> Status | None:
@@ -267,32 +322,45 @@ def _of_edit(text: str, call: ToolCall) -> Status | None:
     return Status.ERROR if _is_error_alone(text.splitlines(), call.name) else None
 
 
-def _of_sql(text: str, _: ToolCall) -> Status | None:
+def _of_sql(text: str, call: ToolCall) -> Status | None:
+    text = SQL_NOTICES.sub("", text).strip()
     if (status := said(text, CallKind.SQL)) is not None:
         return status
+    if SQL_DONE.match(text):
+        return Status.ERROR
     first, *others = text.splitlines()
     if any(said(line, CallKind.SQL) for line in others if DOUBT.search(line)):
         return None
-    if first[0] in ROWS or SQL_OK.match(first):
-        return Status.OK
     # A sentence is not what a table begins with.
-    return None if len(first.split()) > 4 and not re.search(r"[|\t,]", first) else _of_doubt([first])
+    sentence = len(first.split()) > 4 and (first[-1] in ".:" or not re.search(r"[|\t,]", first))
+    if sentence and DOUBT.search(NO_DOUBT.sub("", first)):
+        return None
+    if first[0] in ROWS or SQL_OK.match(first) or (others and first in call.code):
+        return Status.OK
+    return None if sentence else _of_doubt([first])
 
 
 def _of_other(text: str, call: ToolCall) -> Status | None:
+    if page := ERROR_PAGE.match(text):
+        instead = FETCHES.search(call.name) and len(text) <= LONGEST_PAGE
+        return status_of_code(int(page["code"])) if instead else None
+    if EDITS.search(call.name) and (status := said(text, CallKind.EDIT)) is not None:
+        return status
     shows = SHOWS_CONTENT.search(call.name) is not None
     if (status := said(text, CallKind.OTHER)) is not None:
         return None if shows and not INSTEAD_OF_CONTENT.match(text) else status
     if FIRST_WORDS in text:
         return None
     lines = text.splitlines()
-    if NUMBERED.match(text):
+    searches = SEARCHES.search(call.name)
+    if LISTED.match(text) or (searches and (all(map(HIT.match, lines)) or NO_HITS.fullmatch(text))):
         return Status.OK
     return Status.ERROR if _is_error_alone(lines, call.name) else _of_doubt(lines)
 
 
 def _is_error_alone(lines: list[str], name: str) -> bool:
     """Return whether a text is nothing but an error. Of a tool that shows content, only what no content says."""
+    lines = HEADING.sub("", "\n".join(lines)).splitlines()
     if not ERROR_ALONE.match("\n".join(lines)) or sum(map(len, lines)) > 1000:
         return False
     return (

@@ -16,7 +16,10 @@ from cleaner_rl.logs.commands import Command
 from cleaner_rl.logs.signals import PROGRAMS
 from cleaner_rl.tools import CallKind, Status
 
-BEFORE = r"(?:<tool_use_error>|#+ (?:Result|Error)\n|Error:|ERROR:|Tool error:|ToolError:|McpError:|\s)*"
+BEFORE = (
+    r"(?:<tool_use_error>|<error(?:_details)?>|#+ (?:Result|Error)\n|Error:|ERROR:|Tool error:|ToolError:|McpError:|"
+    r"\s)*"
+)
 """What may stand before a sentence."""
 
 DENIED = (
@@ -25,7 +28,7 @@ DENIED = (
     r"Permission to \w+ .{0,2000}?(?:has been|was) denied",
     r".{0,80}?\bdenied by your permission settings",
     r"Claude requested permissions? to .{0,400}? but you haven't granted it",
-    r"\w+:?[\w ]* hook (?:error|blocked|denied)",
+    r"\w{1,60}:?[\w ]{0,60} hook (?:error|blocked|denied)",
     r"(?:Pre|Post)ToolUse:\w+ hook",
     r"\w{0,20} ?(?:command|patch|call|action|tool use|operation|edit|request)? ?(?:was |has been )?(?:rejected|"
     r"denied|declined|cancelled|canceled|refused|skipped) by (?:the )?(?:user|policy|administrator|operator|"
@@ -37,14 +40,15 @@ DENIED = (
     r"not allowed|not permitted|disallowed)\b",
     r"(?:This |The )?(?:Command|Tool)\b.{0,200}? (?:is|was) (?:not (?:allowed|permitted)|blocked|denied|forbidden|"
     r"disallowed)\b",
+    r"Tool ['\"`]?[\w.-]+['\"`]? (?:is |was )?not (?:allowed|permitted)\b",
     r"(?:This )?(?:command|tool) (?:call )?requires (?:approval|confirmation|permission)",
     r"(?:permission )?denied by (?:policy|the user|user|rule)",
     r"failed in sandbox\b.{0,80}?\bsandbox denied\b",  # Codex
 )
 """A person or a policy said no. That is not a mistake in the call."""
 BARRED = (
-    r"(?:Action|Operation|Request|Edit)s? (?:was |has been |is )?(?:rejected|denied|blocked|declined|not approved|"
-    r"not allowed|not permitted|disallowed)\b",
+    r"(?:Action|Operation|Request|Edit|Query|Statement)s? (?:was |has been |is )?(?:rejected|denied|blocked|"
+    r"declined|not approved|not allowed|not permitted|disallowed)\b",
     r"(?:Path|Operation|Action|Access to)\b.{0,200}? (?:is|was|are) (?:not (?:allowed|permitted)|blocked|denied|"
     r"forbidden|disallowed|restricted)\b",
     r"(?:Blocked|Denied|Rejected|Disallowed|Forbidden)(?: by|:| command)",
@@ -66,6 +70,7 @@ FORBIDDEN = (
     r"(?:FATAL: +)?password authentication failed\b",
     r"(?:\w+ )?(?:operations|statements|queries) are not (?:allowed|permitted)",
     r".{0,40}?\bmust be within (?:one of )?the (?:workspace|allowed)",
+    r"403 Access Denied\b",
     r"(?:HTTP )?429 Too Many",
     r"Too Many Requests\b",
     r"(?:(?:HTTP|Request|Failed|\w*Error)\b.{0,200}? )?(?:403 Forbidden|401 Unauthori[sz]ed)",
@@ -90,6 +95,9 @@ EXPIRED = (
     r"(?:Timeout|Timed out)(?:[:.!]| (?:after|while|waiting|exceeded|reached|error|occurred|expired))",
     r"(?:ERROR: +)?canceling statement due to (?:statement|lock) timeout",
     r"(?:Maximum|Max) execution time\b",
+    r"TimeoutError: .{0,80}?\bTimeout \d+ms exceeded",  # Playwright
+    r"Code: \d+\. DB::Exception: Timeout exceeded\b",
+    r"Lock wait timeout exceeded\b",
 )
 LIMITED = (
     r"File content \(.{0,60}?\) exceeds maximum allowed",  # Claude Code
@@ -113,7 +121,7 @@ REJECTED = (
     r"Error (?:executing|calling|running|invoking) (?:tool|function|MCP tool|query)\b",  # verl, MCP servers
     r"Error (?:when|while) (?:executing|calling|running)\b",
     r"An error occurred while (?:running|executing) the tool\b",  # OpenAI's agents
-    r"Tool (?:call|execution) failed\b",
+    r"(?:The )?tool (?:call|execution) failed\b",  # Cline
     r"(?:Tool|Function) (?:raised|threw) an (?:exception|error)\b",
     r"Error in code parsing\b",  # smolagents
     r"Code execution failed\b",
@@ -152,7 +160,9 @@ EDIT_FAILED = (
     r"File (?:has not been read|has been (?:modified|unexpectedly modified)|does not exist|not found|already "
     r"exists|is not open)",
     r"(?:The )?(?:file|path|directory)\b.{0,500}? (?:does not exist|not found|already exists|is not an "
-    r"absolute path|is a directory|cannot be|is outside|is not writable|is binary)",
+    r"absolute path|is a directory|cannot be|could not be|is outside|is not writable|is binary)",
+    r".{0,200}?(?<!\S)(?:nothing|no (?:file|change|line|edit)s?) (?:was|were|has been|have been) (?:changed|deleted|"
+    r"edited|made|modified|moved|removed|replaced|written)\b",
     r"Invalid [`'\"]?(?:path|view_range|insert_line|line|context|patch|range|old_str|parameter|diff|argument|"
     r"hunk|edit|command)",
     r"(?:Missing|Parameter) [`'\"]?\w+[`'\"]? (?:is|parameter|required)",
@@ -163,7 +173,8 @@ EDIT_FAILED = (
     r"(?:apply_patch|patch) (?:verification )?(?:failed|error)",
     r"error: patch",
     r"Patch (?:failed|does not apply)",
-    r"Hunk #?\d+ FAILED",
+    r"(?:patching file .*\n|Hunk #\d+ succeeded.*\n)*Hunk #?\d+ FAILED",
+    r"(?:patching file .*\n)*patch: \*{4} ",
     r"Failed to (?:edit|find|apply|write|create|read|match|replace|insert|open|parse|save|delete|update|patch)\b",
     r"(?:#+ )?\d+ SEARCH/REPLACE blocks? failed",
     r"SearchReplaceNoExactMatch",
@@ -188,12 +199,19 @@ EDIT_FAILED = (
     r"Line (?:number )?\S+ (?:is )?(?:out of range|does not exist|beyond)",
     r"(?:PermissionError|FileNotFoundError|FileExistsError|IsADirectoryError|UnicodeDecodeError|OSError)\b",
 )
+AFFIRMED = r"(?:(?!\s(?:not|nothing|no|none|never|cannot|\w+n't)\s).)"
+"""A character that no negation begins with: "could not be found; nothing was deleted" tells of no deletion."""
 EDIT_OK = (
+    r"(?:(?:patching file|Hunk #\d+ succeeded) .*(?:\n|\Z))+\Z",
+    r"`{3,}diff\n",  # the file system server of MCP
+    r"\[File \S+ (?:created|edited|updated|written)\b",
+    r"The apply model made the following changes\b",  # Cursor
     r"(?!.{0,80}?\b(?:not|un|0) ?successfully).{0,80}?\bsuccessfully\b",
     r"\[File: ",  # SWE-agent
     r"\s*\d+(?:\t|→)",  # numbered lines
-    r"(?:The )?(?:following )?(?:file|notebook|content|change|edit|patch)s?\b.{0,500}? (?:has been|have been|was|were|"
-    r"is)(?: successfully)? (?:edited|updated|created|written|modified(?! since)|saved|deleted|applied|made)\b",
+    r"(?:The )?(?:following )?(?:file|notebook|content|change|edit|patch)s?\b" + AFFIRMED + r"{0,500}? "
+    r"(?:has been|have been|was|were|is)(?: successfully)? (?:edited|updated|created|written|modified(?! since)|saved|"
+    r"deleted|applied|made)\b",
     r"(?:New )?[Ff]ile (?:created|written|edited|updated|saved|deleted|modified)(?: successfully)?",
     r"Success(?:fully)?\b",
     r"Here(?:'s|'re| is| are) the\b",
@@ -233,7 +251,11 @@ SQL_FAILED = (
     r"ORA-\d{5}",
     r"Code: \d+\. DB::Exception",
     r"(?:FATAL|PANIC): +\S",
-    r"SQLSTATE",
+    r"\[?SQLSTATE",
+    r"\d{6} \([0-9A-Z]{5}\): ",  # Snowflake
+    r"\(?(?:['\"]\w{5}['\"], ?['\"])?\[(?-i:[0-9A-Z]{5})\] ?(?:\[[a-z]|ERROR\b)",  # ODBC
+    r"(?-i:\[[A-Z]+(?:[_.][A-Z]+)+\] [A-Z])",  # Spark
+    r"line \d+:\d+: ",  # Trino
     r"SQL error\b",
     r"SQL logic error",
     r"You have an error in your SQL syntax",
@@ -263,6 +285,22 @@ SQL_FAILED = (
     r"current transaction is aborted",
     r"missing FROM-clause",
     r"aggregate functions are not allowed",
+    r"table \S+ has \d+ columns but \d+ values were supplied",
+    r"\d+ values for \d+ columns",
+    r"(?:sub-select|row value) (?:returns \d+ columns|misused)",
+    r"(?:datatype mismatch|malformed JSON|no such savepoint|wrong number of arguments to function)\b",
+    r"Incorrect number of bindings\b",
+    r"You can only execute one statement at a time",
+    r"Deadlock (?:found|detected)\b",
+    r"Duplicate entry '",
+    r"Column count doesn't match\b",
+    r"(?:Data too long|Out of range value) for column\b",
+    r"Cannot (?:add|delete) or update a (?:parent|child) row",
+    r"Subquery returns more than\b",
+    r"(?:null value in column|value too long for type|operator does not exist|column reference \S+ is ambiguous)\b",
+    r"(?:insert or update on table|update or delete on table|new row for relation) \S+ violates\b",
+    r"Incorrect syntax near\b",
+    r"Invalid (?:object|column) name\b",
 )
 
 SQL_BEFORE = r"(?:Error:? |ERROR: +|Query failed: |\s)*?"
@@ -337,7 +375,8 @@ FAILED_LAST = (
     _printed(
         Status.ERROR, r"zsh: (?:command not found|no such file or directory|permission denied): (?P<program>\S+)$"
     ),
-    _printed(Status.ERROR, rf"(?:\S*/)?(?P<program>[\w.+-]+): (?!warning|note).*?(?:{TROUBLE})"),
+    _printed(Status.ERROR, r"'(?P<program>[^']+)' is not recognized as an internal or external command"),
+    _printed(Status.ERROR, rf"(?:\S*/)?(?P<program>[\w.+-]+) ?: (?!warning|note).*?(?:{TROUBLE})"),
     _printed(Status.ERROR, r"(?:fatal|error): |merge: \S+ - not something|No stash entries", "git"),
     _printed(
         Status.CRASHED, r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error|Killed)(?: +\(core dumped\))?$"
@@ -417,6 +456,11 @@ FAILED_TAIL = (
         r"^(?:oh no|error: )|would be reformatted|^would reformat|^ERROR: .* Imports are incorrectly",
         "black isort ruff",
     ),
+    _printed(
+        Status.ERROR,
+        r"^\S+: Permission denied \(|^Host key verification failed|^ssh: |^Connection (?:closed|reset) by ",
+        "ssh scp sftp rsync",
+    ),
     _printed(Status.ERROR, r"^gh: |^HTTP 4\d\d|GraphQL: |^could not |\bfailed: ", "gh"),
     _printed(Status.ERROR, r"^An error occurred \(\w+\)|^fatal error: |^Unable to locate credentials", "aws"),
     _printed(Status.ERROR, r"^ERROR: \(gcloud|^BadRequestException|^CommandException", "gcloud gsutil"),
@@ -436,6 +480,9 @@ OK_TAIL = (
     _printed(Status.OK, r"^ok\s+\S+\s+[\d.(]", "go"),
     _printed(Status.OK, r"^BUILD SUCCESS", "mvn gradle gradlew ant"),
     _printed(Status.OK, r"^Successfully installed|^Requirement already satisfied", "pip pip3"),
+    _printed(Status.OK, r"^ [*+ ] (?:\[new (?:branch|tag)\]|[0-9a-f]{7,}\.\.+[0-9a-f]{7,}) .*->", "git_push"),
+    _printed(Status.OK, r"^(?:added|changed|removed) \d+ packages?\b|^up to date\b", "npm"),
+    _printed(Status.OK, r"^No changes\. |^(?:Apply|Destroy) complete!", "terraform tofu"),
     _printed(Status.OK, r"^Everything up-to-date|^Already up to date|^Successfully rebased", "git"),
     _printed(
         Status.OK,
@@ -493,6 +540,28 @@ SILENTLY_OK = re.compile(
     re.IGNORECASE,
 )
 """What harnesses write where a call gave nothing and nothing went wrong."""
+
+
+DIED = re.compile(
+    r"(?:The )?kernel (?:appears to have |has |was )?(?:died|crashed|restarted|killed)\b|Restarting (?:the )?kernel\b|"
+    r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error) +\(core dumped\)$",
+    re.IGNORECASE,
+)
+"""Last words about the interpreter itself, which no program lives to print."""
+MAY_HAVE_DIED = re.compile(r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error|Killed)$")
+"""The same, in a word that may be data."""
+STOPPED_AT = re.compile(r"^\[The command (?:timed out|has no new output) ", re.MULTILINE)
+"""What OpenHands writes behind the output of a command that it waits for no longer."""
+ERROR_PAGE = re.compile(
+    r"\s*<(?:!DOCTYPE|html)\b.{0,1000}?<title>\s*(?:HTTP |Error |Status )*(?P<code>[45]\d\d)\b[\s:(-]*(?:error|"
+    r"(?:page |file )?not found|forbidden|unauthori[sz]ed|bad request|bad gateway|service (?:temporarily )?unavailable|"
+    r"gateway time-?out|request time-?out|internal server error|too many requests|gone|method not allowed)"
+    r"[!.)\d]*\s*(?:[|-][^<]*)?</title>",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The page that a server sends in place of the one that was asked for."""
+LONGEST_PAGE = 3000
+"""Characters of an error page at most. A longer one may be about that error."""
 
 
 def said(text: str, kind: CallKind, sentences: Sentences = ()) -> Status | None:

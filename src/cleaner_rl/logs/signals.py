@@ -60,13 +60,21 @@ EXIT_STATUSES = {0: Status.OK, 124: Status.TIMEOUT, 134: Status.CRASHED, 137: St
 """What an exit code says; every other one is an error. 124 is of `timeout`, those above 128 are of signals."""
 NOT_ENDED = -1
 """What OpenHands has for the exit code of a command that still runs."""
+HTTP_CODES = ("status", "status_code", "statusCode", "code", "cod")
+"""Fields that may hold a code of HTTP; the last one is OpenWeather's."""
 REFUSALS = (401, 403, 407, 429)
 """Codes of HTTP for what somebody doesn't allow, or not so often."""
 SIGNALLING = frozenset({*EXIT_FIELDS, *FLAGS, *STOPPED, *INSIDE, "error", "status"})
 OUTPUTS = ("output", "stdout", "stderr", "content", "text")
+CARRIERS = ("content", "result", "output", "response", "data")
+"""Fields whose object is all that a call gave, where the others only say which call it was."""
+CALL_NAMES = frozenset({"name", "tool", "tool_name", "call_id", "tool_call_id", "role", "jsonrpc"})
+"""Fields that say which call a result is of."""
+JUPYTER_ERROR = frozenset({"ename", "evalue"})
+"""What Jupyter has in the message of a cell that raised."""
 ENVELOPE = frozenset(
     {
-        *(*EXIT_FIELDS, *FLAGS, *STOPPED, *INSIDE, *OUTPUTS, "status", "status_code", "statusCode", "code", "error"),
+        *(*EXIT_FIELDS, *FLAGS, *STOPPED, *INSIDE, *OUTPUTS, *HTTP_CODES, "error"),
         *("errors", "message", "detail", "details", "reason", "type", "data", "hint", "request_id", "requestId"),
         *(
             "documentation_url",
@@ -156,6 +164,11 @@ class Opened(NamedTuple):
     is_data: bool = False
     """Whether it is a JSON object that tells of a failure and may be what the call was to give."""
 
+    @property
+    def tells_of_failure(self) -> bool:
+        """Return whether an object tells of a failure, or of an exit code."""
+        return self.is_data or self.signals.exit_code is not None or self.signals.status not in (None, Status.OK)
+
 
 def field_signals(fields: Mapping[str, Any]) -> Signals:
     """Return what a message's own fields say."""
@@ -201,6 +214,19 @@ def _open_envelope(text: str, stripped: str, call: ToolCall) -> Opened:
         return Opened(text)
     if not isinstance(value, dict):
         return Opened(text)
+    carried = _carried(value)
+    if isinstance(carried, str) and value.get("name") == call.name:
+        return open_text(carried, call)
+    if isinstance(carried, dict) and (inner := _open_object(text, carried, call)).tells_of_failure:
+        # Where nothing says that it is the result of a call, it may be the state of a thing.
+        sure = inner.signals.exit_code is not None or "content" in value or not CALL_NAMES.isdisjoint(value)
+        return inner if sure else Opened(text, is_data=True)
+    return _open_object(text, value, call)
+
+
+def _open_object(text: str, value: Mapping[str, Any], call: ToolCall) -> Opened:
+    if call.kind is CallKind.PYTHON and value.keys() >= JUPYTER_ERROR:
+        return Opened(f"{value['ename']}: {value['evalue']}", Signals(status=Status.ERROR))
     holds_output = any(name in value for name in OUTPUTS)
     found = field_signals(value)
     if found.exit_code is not None and holds_output:
@@ -212,10 +238,17 @@ def _open_envelope(text: str, stripped: str, call: ToolCall) -> Opened:
     inner = _output(value) if holds_output else text
     if status in (None, Status.OK):
         return Opened(inner if status and "content" in value else text, Signals(status=status))
-    own = value.keys() - {"jsonrpc", "id"} if "jsonrpc" in value else value.keys()
+    # A field that holds nothing is not a thing's own: `{"rows": null, "error": "no such table"}`.
+    own = {name for name, held in value.items() if held} - ({"jsonrpc", "id"} if "jsonrpc" in value else set())
     if program or not own <= ENVELOPE:
         return Opened(inner, is_data=True)
     return Opened(inner, Signals(status=status))
+
+
+def _carried(value: Mapping[str, Any]) -> object:
+    """Return what an object holds beside the names of the call that it is the result of; None if it is no such one."""
+    names = value.keys() - CALL_NAMES - {"id"}
+    return value[names.pop()] if len(names) == 1 and names <= set(CARRIERS) else None
 
 
 def _is_list(text: str) -> bool:
@@ -254,11 +287,18 @@ def _status(fields: Mapping[str, Any]) -> Status | None:
 
 
 def _http_status(value: Mapping[str, Any]) -> Status | None:
-    """Return what an object says that has a code of HTTP and a message."""
-    codes = (str(value.get(name)) for name in ("status", "status_code", "statusCode", "code"))
-    code = next((int(each) for each in codes if re.fullmatch(r"[45]\d\d", each)), None)
-    if code is None or "message" not in value:
+    """Return what an object says that has a code of HTTP and a message or a body."""
+    codes = (str(value.get(name)) for name in HTTP_CODES)
+    code = next((int(each) for each in codes if re.fullmatch(r"[245]\d\d", each)), None)
+    if code is None or not ("body" in value or (code >= 400 and "message" in value)):
         return None
+    return status_of_code(code)
+
+
+def status_of_code(code: int) -> Status:
+    """Return what a code of HTTP says about a call."""
+    if code < 400:
+        return Status.OK
     return Status.REFUSED if code in REFUSALS else Status.FAULT if code >= 500 else Status.ERROR
 
 

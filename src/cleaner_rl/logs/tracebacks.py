@@ -15,7 +15,7 @@ from cleaner_rl.tools import ExceptionInfo
 FIRST_WORDS = "Traceback (most recent call last)"
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 TRACEBACK = re.compile(
-    r"^(?:-{10,}\n)?(?:  [+|] )?(?:Exception Group |[A-Z]\w+ +)?Traceback \(most recent call last\).*\n?", re.MULTILINE
+    r"^(?:-{10,}\n)?(?: *[+|] )?(?:Exception Group |[A-Z]\w+ +)?Traceback \(most recent call last\).*\n?", re.MULTILINE
 )
 SYNTAX_FRAME = re.compile(r"^ *(?:File \"[^\"\n]*\"|Cell In ?\[\d+\]), line \d+\n(?: .*\n)+", re.MULTILINE)
 """What a syntax error shows: no first line, one frame."""
@@ -24,6 +24,11 @@ LAST_LINE = re.compile(
     r"(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Group|Fault|Timeout|Expired)|(?:[A-Za-z_]\w*\.)+[A-Z]\w*)"
     r"(?:: ?(?P<message>.*))?$"
 )
+REPR = re.compile(r"^(?P<type>[A-Z]\w*(?:Error|Exception|Interrupt))\((?P<message>.*)\)$")
+"""An exception as `repr` shows it: some tools return nothing else."""
+GROUP_END = re.compile(r"^ +\+-{10,}$")
+"""The last line of a traceback of an exception group, which has bars before its lines."""
+BAR = re.compile(r"^ +\| ?")
 HEAD = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$")
 """The same right behind frames, where anything that can be a name is one."""
 FRAMES = re.compile(r"^(?: |File |Cell In|Input In|-+>|\[\.\.\.|\Z)")
@@ -104,10 +109,21 @@ def ending_error(text: str) -> tuple[int, ExceptionInfo] | None:
         found = LAST_LINE.match(said)
         if found and not found["type"].endswith("Warning"):
             return start, ExceptionInfo(found["type"], found["message"] or "")
+        if found := REPR.match(said):
+            return start, ExceptionInfo(found["type"], _shown(found["type"], found["message"]))
         kind = next((kind for kind, pattern in MESSAGES if pattern.match(said)), None)
         if kind is not None:
             return start, ExceptionInfo(kind, said)
     return None
+
+
+def _shown(kind: str, arguments: str) -> str:
+    """Return the message of an exception that was made with these arguments; of a `KeyError` it is in quotes."""
+    try:
+        value = ast.literal_eval(arguments)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return arguments
+    return value if isinstance(value, str) and kind != "KeyError" else arguments
 
 
 def is_of_interpreter(error: ExceptionInfo, program: str) -> bool:
@@ -159,6 +175,10 @@ def _place(text: str, start: int) -> int:
 
 def _exception(lines: list[str]) -> ExceptionInfo | None:
     """Return the exception of a traceback that goes on with these lines, if they are all of it."""
+    if lines and GROUP_END.match(lines[-1]):
+        bare = (HEAD.match(BAR.sub("", line)) for line in lines if BAR.match(line))
+        head = next((found for found in bare if found is not None), None)
+        return None if head is None else ExceptionInfo(head["type"], head["message"] or "")
     for index, line in enumerate(lines):
         if FRAMES.match(line):
             continue
