@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, same_path, words
+from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, same_path, unmatched, words
 from cleaner_rl.purify.warrant.words import EVERYWHERE
 
 WRONG_PATH = re.compile(
@@ -94,6 +94,8 @@ def _patch_refusal(patch: str, patched: str, told: str, wrong_path: bool) -> Unw
     gone, come = lost_and_new(_after(patch), _after(patched))
     if Counter(comparisons(_after(patch))) - Counter(comparisons(_after(patched))):
         return Unwarranted.OTHER_PURPOSE
+    if _deletes_others(_before(patch), _after(patch), _before(patched), _after(patched)):
+        return Unwarranted.OTHER_PURPOSE
     context = {*words(patched)} - {*words(_after(patched))}
     return None if not gone and {*come} <= context | {*words(patch)} else Unwarranted.OTHER_PURPOSE
 
@@ -106,6 +108,28 @@ def _after(patch: str) -> str:
     return "\n".join(line[1:] for line in patch.splitlines() if line.startswith("+") and not _MOVED.match(line))
 
 
+def _before(patch: str) -> str:
+    """Return what a patch takes out of a file."""
+    sides = re.split(r"^={5,}\n", patch, maxsplit=1, flags=re.MULTILINE)
+    if len(sides) == 2:
+        return _MARKER.sub("", sides[0])
+    return "\n".join(line[1:] for line in patch.splitlines() if line.startswith("-") and not _MOVED.match(line))
+
+
+def _deletes_others(old: str, new: str, other_old: str, other_new: str) -> bool:
+    """Return whether an edit takes fewer words out of a file than the failed one was to, or more.
+
+    What was to be taken out may have been quoted wrongly, but then there are other words in its place: taken out too,
+    or one of them kept.
+    """
+    deleted, _ = lost_and_new(old, new)
+    others, _ = lost_and_new(other_old, other_new)
+    gone, come = unmatched(deleted, others)
+    wrong, instead = lost_and_new(old, other_old)
+    kept = 1 if wrong and instead else 0
+    return abs(len(gone) - len(come)) > kept
+
+
 def _same_text(failed: Mapping[str, object], correction: Mapping[str, object]) -> bool:
     """Return whether two edits put the same words at the same place of a file."""
     edits, others = failed.get("edits"), correction.get("edits")
@@ -116,9 +140,10 @@ def _same_text(failed: Mapping[str, object], correction: Mapping[str, object]) -
     new, other_new = _value(failed, NEW), _value(correction, NEW)
     if (new is None) != (other_new is None):
         return False
-    old, other_old = _value(failed, OLD) or "", _value(correction, OLD) or ""
+    old, other_old = (_LISTED.sub("", _value(each, OLD) or "") for each in (failed, correction))
     if new is not None and other_new is not None:
-        gone, come = lost_and_new(_LISTED.sub("", new), _LISTED.sub("", other_new))
+        new, other_new = _LISTED.sub("", new), _LISTED.sub("", other_new)
+        gone, come = lost_and_new(new, other_new)
         # The text to replace may have got more of its surroundings, which come again in the new one.
         if gone or not {*come} <= {*words(other_old)} | {*words(old)}:
             return False
@@ -126,6 +151,8 @@ def _same_text(failed: Mapping[str, object], correction: Mapping[str, object]) -
             return False
     elif not old and not other_old:
         return _rest(failed) == _rest(correction) or new is None  # it only shows something
+    if _deletes_others(old, new or "", other_old, other_new or ""):
+        return False
     return alike(old, other_old) >= (SAME_PLACE if new else SAME_DELETED)
 
 

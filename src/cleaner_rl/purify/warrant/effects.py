@@ -203,7 +203,7 @@ def _failing(program: ast.Module, missing: Collection[str]) -> ast.Expr | ast.As
         (statement, node)
         for statement in program.body
         for node in nodes(statement)
-        if _called_by(node) in missing and isinstance(getattr(node, "ctx", None), ast.Load)
+        if called(node) in missing and isinstance(getattr(node, "ctx", None), ast.Load)
     ]
     if len(named) != 1:
         return None
@@ -214,7 +214,8 @@ def _failing(program: ast.Module, missing: Collection[str]) -> ast.Expr | ast.As
     return statement
 
 
-def _called_by(node: ast.AST) -> str:
+def called(node: ast.AST) -> str:
+    """Return the name of a variable or an attribute; empty of anything else."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -224,7 +225,7 @@ def _made_before(statement: ast.Expr | ast.Assign, missing: Collection[str]) -> 
 
     def evaluated(node: ast.AST) -> bool:
         """Note the calls of an expression in their order; return whether all of it was evaluated."""
-        if not all(evaluated(child) for child in ast.iter_child_nodes(node)) or _called_by(node) in missing:
+        if not all(evaluated(child) for child in ast.iter_child_nodes(node)) or called(node) in missing:
             return False
         if isinstance(node, ast.Call):
             made.append(node)
@@ -324,7 +325,7 @@ class _Known:
         name, root = function.attr, _root(function)
         if name in self.missing or root in self.missing:
             return True
-        if name == "execute":
+        if name in ("execute", "sql"):
             return bool(call.args) and _READS_SQL.match(_constant(call.args[0])) is not None
         if name in OUTWARD:
             return False

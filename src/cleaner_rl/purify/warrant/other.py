@@ -25,11 +25,13 @@ FORM = re.compile(
       | \bmust\ be\b | \bexpect(?:ed|ing)\b | \bnot\ a\ valid\b | \bunprocessable | \b422\b | \b400\b | \bbad\ request
       | \bmalformed | \b(?:could\ not|cannot)\ parse | \bshould\ be\b | \bschema\b | \bnot\ one\ of\b | \bISO\ ?8601
       | \bRFC\ ?3339 | \bdid\ you\ mean\b
-      | \bsyntax\ error | \bunknown\ enum | \bdoes\ not\ exist | \brequired\b""",
+      | \b(?:syntax|parse|re\.)\ ?error | \bunterminated | \bunclosed | \bunbalanced
+      | \bunknown\ enum | \bdoes\ not\ exist | \brequired\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 NO_SUCH_THING = re.compile(
-    r"\b(?:not found|no such|does not exist|ENOENT|404|unknown (?:repo|path|file|channel|user))\b", re.IGNORECASE
+    r"\b(?:not found|no such|no matches for|does not exist|ENOENT|404|unknown (?:repo|path|file|channel|user))\b",
+    re.IGNORECASE,
 )
 FINDING = re.compile(
     r"\balready (?:exists|in use|taken)|\bconflict|\boverlap|\bnot mergeable|\barchived|\bat (?:most|least)\b"

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from cleaner_rl.purify.warrant.effects import (
     ReadsLater,
     bound_names,
+    called,
     effects,
     lost_state,
     missing_names,
@@ -42,6 +43,15 @@ WRONG_OPERATORS = {
 }
 INITIAL = frozenset({"0", "0.0", "1", ""})
 """Values that a variable begins with, and which nobody has to give."""
+CONVERSIONS = frozenset(
+    {
+        *("str", "int", "float", "bool", "list", "tuple", "dict", "bytes", "repr", "iter", "enumerate", "range", "zip"),
+        *("len", "print", "open", "read", "read_text", "read_bytes", "items", "keys", "values", "encode", "decode"),
+        *("tolist", "to_list", "to_numpy", "to_datetime", "to_numeric", "astype", "array", "asarray", "item", "copy"),
+    }
+)
+"""Calls that give the same in another form."""
+PART_OPTIONS = frozenset({"nrows", "skiprows", "usecols", "limit", "maxsplit", "where", "query", "how", "filters"})
 UNREAD = frozenset({"SyntaxError", "IndentationError", "TabError"})
 MISSING_NAME = frozenset({"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"})
 MISTAKES = frozenset(
@@ -75,7 +85,6 @@ _FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
 _FRAMES = re.compile(r'Traceback \(most recent|File "|Cell In|^-+> \d', re.MULTILINE)
 _QUOTED = re.compile(r"'([^']+)'")
-_NO_ARGUMENT = re.compile(r"missing \d+ required")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
 
@@ -135,6 +144,8 @@ def python_refusal(
         return Unwarranted.OTHER_PURPOSE
     if lasting and lost_state(before, after, {*missing_names(told), *absent}, _first_line(told), reads_later):
         return Unwarranted.CHANGED
+    if _calls_something_else(before, after, told) or _takes_a_part(after) - _takes_a_part(before):
+        return Unwarranted.OTHER_PURPOSE
     return None
 
 
@@ -226,13 +237,14 @@ def _same_program(before: ast.Module, after: ast.Module, told: str, was_given: W
         if match is not None:
             gone.remove(each)
             come.remove(match)
-    # What is left may be the same in another type: a list for a text of it.
-    if gone and words(" ".join(gone)) != words(" ".join(come)):
-        return False
-    if _NO_ARGUMENT.search(told) and not all(was_given(each) for each in come if each not in INITIAL):
-        return False
+    if gone:
+        # What is left may be the same in another type: a list for a text of it.
+        if words(" ".join(gone)) != words(" ".join(come)):
+            return False
+    elif not all(was_given(each) for each in come if each not in INITIAL and words(each)):
+        return False  # a value that nobody had given is made up, or asks for something else
     options = _options(before) - _options(after)
-    return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
+    return all(_is_mentioned(each, told) or _is_slip(each, after) for each in options)
 
 
 def _is_name_for(missing: str, other: str) -> bool:
@@ -307,6 +319,44 @@ def _operators(tree: ast.Module) -> Counter[str]:
 def _is_wrong_operator(operator: str, told: str) -> bool:
     """Return whether the exception is about an operator: that of another language, or one that gives another type."""
     return operator in WRONG_OPERATORS and WRONG_OPERATORS[operator].search(_last_line(told)) is not None
+
+
+def _calls_something_else(before: ast.Module, after: ast.Module, told: str) -> bool:
+    """Return whether a program makes other calls than one that failed, but for slips and for other forms of a value.
+
+    One more call may take a part of something (`head`) or count it in another way (`unique`). What makes a name that
+    wasn't there is free, and so is what made one that is still read.
+    """
+    kept = unbound_reads(after.body) - {name for each in after.body for name in bound_names(each)}
+    made = _calls(before.body, kept)
+    making = _calls(after.body, {*missing_names(told)})
+    lost, added = made - making, making - made
+    del lost["print"]  # a notebook shows the last value without it
+    if not all(_is_mentioned(each, told) or any(misspelt(each, other) for other in added) for each in lost):
+        return True
+    new = [each for each in added.elements() if each not in CONVERSIONS and not each[:1].isupper()]
+    return len(new) > lost.total()
+
+
+def _calls(statements: list[ast.stmt], free: Collection[str]) -> Counter[str]:
+    """Return the names of what statements call, but for those that bind one of some names."""
+    every = (node for each in statements if not {*bound_names(each)} & {*free} for node in nodes(each))
+    return Counter(called(node.func) for node in every if isinstance(node, ast.Call))
+
+
+def _takes_a_part(tree: ast.Module) -> Counter[str]:
+    """Return what in a program, beside its calls, may leave a part of the data out: slices, conditions and options."""
+    found: Counter[str] = Counter()
+    for node in nodes(tree):
+        if isinstance(node, ast.Slice | ast.Compare):
+            found[type(node).__name__] += 1
+        elif isinstance(node, ast.keyword) and node.arg in PART_OPTIONS:
+            found[node.arg] += 1
+    return found
+
+
+def _is_mentioned(name: str, told: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", told) is not None
 
 
 def _branches(tree: ast.Module) -> int:

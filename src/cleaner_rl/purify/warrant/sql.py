@@ -36,7 +36,7 @@ NO_SUCH_NAME = re.compile(
         no\ such\ (?:column|table) | unknown\ (?:column|table|database) | does\ not\ exist | doesn't\ exist
       | unrecogni[sz]ed\ (?:name|identifier) | ambiguous | invalid\ (?:identifier|column|object|reference)
       | has\ no\ column | binder\ error | catalog\ error | 42[0-9A-Z]{3} | 1054 | 1146 | could\ not\ (?:find|resolve)
-      | not\ found\ in(?:side)? | referenced\ column | table\ with\ name | column\ .*\ not\ found | not\ found:\ table
+      | must\ be\ qualified | not\ found\ in(?:side)? | referenced\ column | table\ with\ name | column\ .*\ not\ found | not\ found:\ table
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
