@@ -116,6 +116,8 @@ def test_a_program_that_a_command_writes_and_runs_is_compared_as_a_program() -> 
         ('SELECT a FROM t WHERE n = "ann"', "SELECT a FROM t WHERE n = 'ann'", 'column "ann" does not exist', None),
         ("SELECT a FROM t", "SELECT a FROM s.t", 'relation "t" does not exist', None),
         ("SELECT cust FROM t", "SELECT gross FROM t", "no such column: cust", OTHER),
+        ("SELECT n FROM read('s/*.csv)", "SELECT n FROM read('s/*.csv')", "syntax error at or near", None),
+        ("SELECT n FROM read('s/*.csv)", "SELECT n FROM read('t/*.csv')", "syntax error at or near", OTHER),
         ("DELETE FROM t WHERE a = 1 LIMIT 1", "DELETE FROM t WHERE a = 1", 'near "LIMIT": syntax error', OTHER),
         ("UPDATE t SET b = 1; UPDATE t SET bb = 2", "UPDATE t SET b = 2", "no such column: bb", CHANGED),
         ("INSERT INTO t VALUES (1)", "INSERT OR REPLACE INTO t VALUES (1)", "UNIQUE constraint failed", BYPASS),
@@ -158,6 +160,16 @@ def test_a_patch_of_several_files_may_have_been_applied_in_part() -> None:
     assert edit_refusal({"input": two}, {"input": two.replace("-x", "- x")}, "Failed to find expected lines") is CHANGED
 
 
+def test_a_patch_of_several_files_that_left_all_of_them_alone_may_be_repaired() -> None:
+    two = "*** Begin Patch\n*** Update File: d/a.py\n-x\n+y\n*** Update File: d/conf.py\n-x\n+y\n*** End Patch"
+    wrong = {"input": two.replace("conf", "cnof")}
+    told = "verification failed: d/cnof.py: No such file or directory."
+    assert edit_refusal(wrong, {"input": two}, told) is CHANGED
+    assert edit_refusal(wrong, {"input": two}, f"{told} No files were modified.") is None
+    other = {"input": two.replace("d/a.py", "d/b.py")}
+    assert edit_refusal(wrong, other, f"{told} No files were modified.") is OTHER
+
+
 def test_a_patch_takes_out_all_that_the_failed_one_was_to() -> None:
     start, end = "*** Begin Patch\n*** Update File: f.ts\n@@\n", "*** End Patch"
     told = "apply_patch verification failed: Failed to find expected lines in f.ts:\n  oldIcon: false,"
@@ -187,6 +199,8 @@ def test_an_edit_that_may_now_change_more_is_a_bypass() -> None:
         ({"path": "x"}, {"path": "x", "sha": "9a"}, "sha is required", OTHER),
         ({"repo": "a/b"}, {"owner": "a", "repo": "b"}, "owner is required", None),
         ({"text": "it failed"}, {"text": "it worked"}, "invalid request", OTHER),
+        ({"expr": "sum(rate(a[5m])"}, {"expr": "sum(rate(a[5m]))"}, "-32603: parse error: unclosed", None),
+        ({"expr": "sum(rate(a[5m])"}, {"expr": "sum(rate(a[9m]))"}, "-32603: parse error: unclosed", OTHER),
     ],
 )
 def test_arguments_of_other_tools(
@@ -458,6 +472,13 @@ def test_an_argument_that_a_tool_asks_for_has_to_be_given() -> None:
     failed, right = "docker compose up -d", "docker compose -f c.yml up -d"
     assert shell_refusal(failed, right, told, was_given=lambda value: value == "c.yml") is None
     assert shell_refusal(failed, right, told) is OTHER
+
+
+@pytest.mark.parametrize(("value", "reason"), [("e41", None), ("e42", OTHER), ("7", OTHER), ("main", OTHER)])
+def test_a_handle_that_a_tool_had_told_may_be_given_later(value: str, reason: Unwarranted | None) -> None:
+    failed, told = {"element": "Start"}, "Invalid arguments: ref: Required"
+    given = {"e41", "7", "main"}
+    assert other_refusal("click", failed, {**failed, "ref": value}, told, given.__contains__) is reason
 
 
 def test_that_a_name_of_the_task_is_not_there_is_a_finding() -> None:

@@ -42,6 +42,11 @@ SEVERAL = re.compile(
 )
 FINDING = re.compile(r"\b(?:already exists|has been modified|modified since|has not been read|stale)\b", re.IGNORECASE)
 PARTLY = re.compile(r"^(?:updated|applied|success|patched|wrote|m |a )", re.IGNORECASE | re.MULTILINE)
+UNTOUCHED = re.compile(
+    r"\bno (?:files?|changes?) (?:was|were) (?:modified|changed|written|applied|made)"
+    r"|\bnothing (?:was|has been) (?:modified|changed|written|applied)",
+    re.IGNORECASE,
+)
 WRONG_OPERATION = re.compile(r"unrecogni[sz]ed (?:command|operation)|unknown (?:command|operation)", re.IGNORECASE)
 PATHS = ("path", "file_path", "filepath", "filePath", "target_file", "filename", "file_name", "file", "notebook_path")
 OPERATIONS = ("command", "operation", "action", "mode")
@@ -86,10 +91,13 @@ def edit_refusal(
 
 def _patch_refusal(patch: str, patched: str, told: str, wrong_path: bool) -> Unwarranted | None:
     files, others = _FILES.findall(patch), _FILES.findall(patched)
-    if len({*files}) > 1 or PARTLY.search(told):
+    if PARTLY.search(told) or (len({*files}) > 1 and not UNTOUCHED.search(told)):
         # Some files of it may have been changed before one was refused.
         return Unwarranted.CHANGED
-    if {*files} != {*others} and not (wrong_path and len(files) == len(others) == 1 and same_path(files[0], others[0])):
+    different = [(one, two) for one, two in zip(files, others, strict=False) if one != two]
+    if {*files} != {*others} and not (wrong_path and len(files) == len(others) and len(different) == 1):
+        return Unwarranted.OTHER_PURPOSE
+    if not all(same_path(*pair) for pair in different):
         return Unwarranted.OTHER_PURPOSE
     gone, come = lost_and_new(_after(patch), _after(patched))
     if Counter(comparisons(_after(patch))) - Counter(comparisons(_after(patched))):

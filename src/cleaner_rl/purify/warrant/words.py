@@ -32,9 +32,10 @@ LIMIT = re.compile(
 )
 UNKNOWN_COMMAND = re.compile(
     r"""command\ not\ found | :\ not\ found\s*$ | is\ not\ recognized\ as | is\ not\ an?\ \w+\ command
-      | \bunknown\ (?:sub)?command | \bno\ such\ (?:(?:sub)?command|tool) | \binvalid\ (?:choice|command) | \bmissing\ script
-      | \bunrecogni[sz]ed\ (?:sub)?command | \bunknown\ (?:task|target) | \bno\ rule\ to\ make\ target
-      | \bno\ module\ named\ \S+\s*$ | \bfailed\ to\ spawn | \bcommand\ "[^"]+"\ not\ found | \bresource\ type\b""",
+      | \bunknown\ (?:sub)?command | \bno\ such\ (?:(?:sub)?command|tool) | \binvalid\ (?:choice|command)
+      | \bmissing\ script | \bunrecogni[sz]ed\ (?:sub)?command | \bunknown\ (?:task|target)
+      | \bno\ rule\ to\ make\ target | \bno\ module\ named\ \S+\s*$ | \bfailed\ to\ spawn
+      | \bcommand\ "[^"]+"\ not\ found | \bresource\ type\b""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 UNKNOWN_OPTION = re.compile(
