@@ -3,8 +3,8 @@
 On labelled failures of Python, shell, file-edit, SQL and MCP tools, in three sets of `benchmarks/data/log_edits`:
 
 - `dev`: written by hand, about half of them to be repaired. The rules were written with these in view. A part of them
-  (ids that begin with `f`) was written and labelled by somebody who had not seen the rules, and scored once before it
-  was used to improve them (`EARLIER`).
+  (ids that begin with `f` and with `n`) was written and labelled by somebody who had not seen the rules, and scored
+  once before it was used to improve them (`EARLIER`).
 - `blind`: written and labelled by somebody who had not seen the rules, and scored when the rules were final.
 - `review`: situations of a review of this project, ten of each with names and numbers of their own, and 21 records on
   which no edit is right.
@@ -43,17 +43,31 @@ from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 
 DATA = Path(__file__).parent / "data" / "log_edits"
 SETS = ("dev", "review", "blind")
-EARLIER = {
-    "commit": "775589a",
-    "by_tool": {
-        "edit": {"failures": 61, "repairs": 31, "edits": 21, "right": 19, "wrong": 2, "missed": 12},
-        "mcp": {"failures": 30, "repairs": 15, "edits": 10, "right": 8, "wrong": 2, "missed": 7},
-        "python": {"failures": 61, "repairs": 31, "edits": 22, "right": 20, "wrong": 2, "missed": 11},
-        "shell": {"failures": 62, "repairs": 31, "edits": 18, "right": 18, "wrong": 0, "missed": 13},
-        "sql": {"failures": 30, "repairs": 15, "edits": 12, "right": 12, "wrong": 0, "missed": 3},
+EARLIER = (
+    {
+        "ids": "f",
+        "commit": "775589a",
+        "by_tool": {
+            "edit": {"failures": 61, "repairs": 31, "edits": 21, "right": 19, "wrong": 2, "missed": 12},
+            "mcp": {"failures": 30, "repairs": 15, "edits": 10, "right": 8, "wrong": 2, "missed": 7},
+            "python": {"failures": 61, "repairs": 31, "edits": 22, "right": 20, "wrong": 2, "missed": 11},
+            "shell": {"failures": 62, "repairs": 31, "edits": 18, "right": 18, "wrong": 0, "missed": 13},
+            "sql": {"failures": 30, "repairs": 15, "edits": 12, "right": 12, "wrong": 0, "missed": 3},
+        },
     },
-}
-"""What the part of `dev` that somebody else wrote gave when it was scored for the first time, without a sandbox."""
+    {
+        "ids": "n",
+        "commit": "807d226",
+        "by_tool": {
+            "edit": {"failures": 40, "repairs": 20, "edits": 13, "right": 12, "wrong": 1, "missed": 8},
+            "mcp": {"failures": 41, "repairs": 21, "edits": 15, "right": 15, "wrong": 0, "missed": 6},
+            "python": {"failures": 41, "repairs": 21, "edits": 9, "right": 8, "wrong": 1, "missed": 13},
+            "shell": {"failures": 41, "repairs": 21, "edits": 10, "right": 10, "wrong": 0, "missed": 11},
+            "sql": {"failures": 41, "repairs": 21, "edits": 15, "right": 14, "wrong": 1, "missed": 7},
+        },
+    },
+)
+"""What the parts of `dev` that somebody else wrote gave when they were scored for the first time, without a sandbox."""
 COUNTS = ("failures", "repairs", "edits", "right", "wrong", "missed")
 CONFIDENCE = 0.95
 Labels = dict[str, dict[str, Any]]

@@ -116,6 +116,8 @@ def test_a_program_that_a_command_writes_and_runs_is_compared_as_a_program() -> 
         ('SELECT a FROM t WHERE n = "ann"', "SELECT a FROM t WHERE n = 'ann'", 'column "ann" does not exist', None),
         ("SELECT a FROM t", "SELECT a FROM s.t", 'relation "t" does not exist', None),
         ("SELECT cust FROM t", "SELECT gross FROM t", "no such column: cust", OTHER),
+        ("SELECT n FROM read('s/*.csv)", "SELECT n FROM read('s/*.csv')", "syntax error at or near", None),
+        ("SELECT n FROM read('s/*.csv)", "SELECT n FROM read('t/*.csv')", "syntax error at or near", OTHER),
         ("DELETE FROM t WHERE a = 1 LIMIT 1", "DELETE FROM t WHERE a = 1", 'near "LIMIT": syntax error', OTHER),
         ("UPDATE t SET b = 1; UPDATE t SET bb = 2", "UPDATE t SET b = 2", "no such column: bb", CHANGED),
         ("INSERT INTO t VALUES (1)", "INSERT OR REPLACE INTO t VALUES (1)", "UNIQUE constraint failed", BYPASS),
@@ -136,6 +138,9 @@ NOT_THERE = "No replacement was performed, old_str did not appear verbatim in th
         (("/a.py", "P=5", "P=20"), ("/a.py", "P = 5", "P = 10"), NOT_THERE, OTHER),
         (("/a.py", "i<n", "i <= n"), ("/a.py", "i < n", "i > n"), NOT_THERE, OTHER),
         (("/a.py", "print('x')", ""), ("/a.py", "log(y, z)", ""), NOT_THERE, OTHER),
+        (("/a.py", "x=1\nlog(yy)", "x=1"), ("/a.py", "x=1\nlog(y)", "x=1"), NOT_THERE, None),
+        (("/a.py", "x=1\nlog(yy)\nput(z)", "x=1"), ("/a.py", "x=1\nlog(y)", "x=1"), NOT_THERE, OTHER),
+        (("/a.py", "x=1\nlog(yy)", "x=1"), ("/a.py", "x=1\nlog(y)\nput(z)", "x=1"), NOT_THERE, OTHER),
         (("/a.py", "t = 1", "t = 2"), ("/a.py", "class C:\n t = 1", "class C:\n t = 2"), "2 occurrences", None),
         (("/x/i.py", "a", "b"), ("/y/i.py", "a", "b"), NOT_THERE, OTHER),
         (("x/i.py", "a", "b"), ("/x/i.py", "a", "b"), "The path x/i.py is not an absolute path", None),
@@ -153,6 +158,26 @@ def test_file_edits(
 def test_a_patch_of_several_files_may_have_been_applied_in_part() -> None:
     two = "*** Begin Patch\n*** Update File: a\n-x\n+y\n*** Update File: b\n-x\n+y\n*** End Patch"
     assert edit_refusal({"input": two}, {"input": two.replace("-x", "- x")}, "Failed to find expected lines") is CHANGED
+
+
+def test_a_patch_of_several_files_that_left_all_of_them_alone_may_be_repaired() -> None:
+    two = "*** Begin Patch\n*** Update File: d/a.py\n-x\n+y\n*** Update File: d/conf.py\n-x\n+y\n*** End Patch"
+    wrong = {"input": two.replace("conf", "cnof")}
+    told = "verification failed: d/cnof.py: No such file or directory."
+    assert edit_refusal(wrong, {"input": two}, told) is CHANGED
+    assert edit_refusal(wrong, {"input": two}, f"{told} No files were modified.") is None
+    other = {"input": two.replace("d/a.py", "d/b.py")}
+    assert edit_refusal(wrong, other, f"{told} No files were modified.") is OTHER
+
+
+def test_a_patch_takes_out_all_that_the_failed_one_was_to() -> None:
+    start, end = "*** Begin Patch\n*** Update File: f.ts\n@@\n", "*** End Patch"
+    told = "apply_patch verification failed: Failed to find expected lines in f.ts:\n  oldIcon: false,"
+    failed = {"input": f"{start}-  oldIcon: false,\n@@\n-  topNav: true,\n{end}"}
+    both = {"input": f"{start}-  oldIcons: false,\n@@\n-  topNav: true,\n{end}"}
+    one = {"input": f"{start}-  oldIcons: false,\n{end}"}
+    assert edit_refusal(failed, both, told) is None
+    assert edit_refusal(failed, one, told) is OTHER
 
 
 def test_an_edit_that_may_now_change_more_is_a_bypass() -> None:
@@ -174,6 +199,8 @@ def test_an_edit_that_may_now_change_more_is_a_bypass() -> None:
         ({"path": "x"}, {"path": "x", "sha": "9a"}, "sha is required", OTHER),
         ({"repo": "a/b"}, {"owner": "a", "repo": "b"}, "owner is required", None),
         ({"text": "it failed"}, {"text": "it worked"}, "invalid request", OTHER),
+        ({"expr": "sum(rate(a[5m])"}, {"expr": "sum(rate(a[5m]))"}, "-32603: parse error: unclosed", None),
+        ({"expr": "sum(rate(a[5m])"}, {"expr": "sum(rate(a[9m]))"}, "-32603: parse error: unclosed", OTHER),
     ],
 )
 def test_arguments_of_other_tools(
@@ -182,6 +209,7 @@ def test_arguments_of_other_tools(
     assert other_refusal("update_thing", failed, correction, told) is reason
 
 
+NO_HOTS = "AttributeError: 'DataFrame' object has no attribute 'hots'"
 LEAVES_X = "x = sorted(s)\nprint(mean(x), max(x), min(x))"
 READS_X = "from statistics import mean\nprint(mean(x), max(x), min(x))"
 
@@ -201,6 +229,11 @@ READS_X = "from statistics import mean\nprint(mean(x), max(x), min(x))"
         ("open('/a', 'a').write('x')", "open('/b', 'a').write('x')", "PermissionError: denied", DENIED),
         ("import shop", "import os\nos.system('pip install shop')\nimport shop", "No module named 'shop'", CHANGED),
         ("parse('')", "parse('a')", 'File "/app/p.py", line 4, in parse\nIndexError: string index', FINDING),
+        ("print(d.hots.nunique())", "print(d.host.nunique())", NO_HOTS, None),
+        ("print(d.hots.nunique())", "print(d.host.head().nunique())", NO_HOTS, OTHER),
+        ("print(d.hots.nunique())", "print(d.host.count())", NO_HOTS, OTHER),
+        ("print(d.hots.nunique())", "print(d.host[:9].nunique())", NO_HOTS, OTHER),
+        ("print(d.hots.nunique())", "print(d.host[d.host > ''].nunique())", NO_HOTS, OTHER),
         ("print(a > 3, nmae)", "print(a < 3, name)", "NameError: name 'nmae' is not defined", OTHER),
         (
             "x = total(s)\nprint(avrage(x))",
@@ -310,6 +343,7 @@ NO_SORT = "AttributeError: no kit.sort_of; use sort_new"
         ("tool ls", "tool list-all", "no such command: ls; similar: list-all", "list-all"),
         ("tool ls", "tool list", "unknown command ls. The most similar command is\n\tlist", "list"),
         ("tool gte x", "tool get x", "no such command 'gte'. Did you mean one of these?\n\tget\n\tgot", "get"),
+        ("read(t_2026)", "read(t_2025)", "no t_2026. Did you mean: t_2025?", None),
         # Nobody knows which of several was meant.
         ("tool ls", "tool status", "no such command ls. Did you mean: list, status?", None),
         ("kit.sort_of(x)", "kit.turn_new(x)", NO_SORT, None),
@@ -438,6 +472,22 @@ def test_an_argument_that_a_tool_asks_for_has_to_be_given() -> None:
     failed, right = "docker compose up -d", "docker compose -f c.yml up -d"
     assert shell_refusal(failed, right, told, was_given=lambda value: value == "c.yml") is None
     assert shell_refusal(failed, right, told) is OTHER
+
+
+@pytest.mark.parametrize(("value", "reason"), [("e41", None), ("e42", OTHER), ("7", OTHER), ("main", OTHER)])
+def test_a_handle_that_a_tool_had_told_may_be_given_later(value: str, reason: Unwarranted | None) -> None:
+    failed, told = {"element": "Start"}, "Invalid arguments: ref: Required"
+    given = {"e41", "7", "main"}
+    assert other_refusal("click", failed, {**failed, "ref": value}, told, given.__contains__) is reason
+
+
+def test_that_a_name_of_the_task_is_not_there_is_a_finding() -> None:
+    failed = turn("select a from eu_order", Status.ERROR, "no such table: eu_order", "sql", CallKind.SQL)
+    right = turn("select a from eu_orders", Status.OK, "1", "sql", CallKind.SQL)
+    assert unwarranted(failed, right, RepairContext(task="user: Show a of the European orders.")) is None
+    assert unwarranted(failed, right, RepairContext(task="user: Show a of eu_order.")) is FINDING
+    both = RepairContext(task="user: Show a of eu_order, now eu_orders.", was_given=lambda name: name == "eu_orders")
+    assert unwarranted(failed, right, both) is None
 
 
 def test_an_error_that_the_task_asks_for_is_a_finding() -> None:

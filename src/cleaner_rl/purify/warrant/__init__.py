@@ -17,6 +17,7 @@ Limits: English words of widely used tools. What can't be parsed or isn't known 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -24,6 +25,7 @@ from cleaner_rl.purify.warrant.context import Leftovers, RepairContext, Surround
 from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.rules import REPAIR_RULES, FailedCall, RepairRules, ToolRules, rules_for
+from cleaner_rl.purify.warrant.texts import misspelt, same_letters
 from cleaner_rl.purify.warrant.words import ASKED_FOR, DENIAL, LIMIT, tells_of_change
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import S, Turn
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 PROGRAMS = {CallKind.PYTHON, CallKind.SHELL}
+NAME = re.compile(r"[\w@#][\w@#./-]*\w")
+PLAIN_WORD = re.compile(r"[A-Za-z]?[a-z]+")
 STOPPED = {Status.TIMEOUT, Status.MEMORY, Status.OUTPUT_LIMIT}
 
 
@@ -106,7 +110,24 @@ def _of_call(
         return Unwarranted.FINDING
     if call.kind not in PROGRAMS and tells_of_change(failed.own_words):
         return Unwarranted.CHANGED
-    return rules_for(call).refusal(failed, correction)
+    reason = rules_for(call).refusal(failed, correction)
+    return Unwarranted.FINDING if reason is None and _lacks_what_was_named(failed, correction) else reason
+
+
+def _lacks_what_was_named(failed: FailedCall, correction: ToolCall) -> bool:
+    """Return whether a correction has another name for one that the task gives: that it isn't there is a finding.
+
+    A plain word of the task (`shipment`) is no name.
+    """
+    task = failed.context.task
+    old, new = ({*NAME.findall(each.code or str(each.arguments))} for each in (failed.call, correction))
+    for name in old - new:
+        if PLAIN_WORD.fullmatch(name) or re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w/-]|\.\w)", task) is None:
+            continue
+        others = (each for each in new - old if misspelt(name, each) or failed.renamed.get(name) == each)
+        if any(not same_letters(name, each) and not failed.context.was_given(each) for each in others):
+            return True
+    return False
 
 
 def _is_stopped(failed: FailedCall) -> bool:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, same_path, words
+from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, same_path, unmatched, words
 from cleaner_rl.purify.warrant.words import EVERYWHERE
 
 WRONG_PATH = re.compile(
@@ -42,6 +42,11 @@ SEVERAL = re.compile(
 )
 FINDING = re.compile(r"\b(?:already exists|has been modified|modified since|has not been read|stale)\b", re.IGNORECASE)
 PARTLY = re.compile(r"^(?:updated|applied|success|patched|wrote|m |a )", re.IGNORECASE | re.MULTILINE)
+UNTOUCHED = re.compile(
+    r"\bno (?:files?|changes?) (?:was|were) (?:modified|changed|written|applied|made)"
+    r"|\bnothing (?:was|has been) (?:modified|changed|written|applied)",
+    re.IGNORECASE,
+)
 WRONG_OPERATION = re.compile(r"unrecogni[sz]ed (?:command|operation)|unknown (?:command|operation)", re.IGNORECASE)
 PATHS = ("path", "file_path", "filepath", "filePath", "target_file", "filename", "file_name", "file", "notebook_path")
 OPERATIONS = ("command", "operation", "action", "mode")
@@ -86,13 +91,18 @@ def edit_refusal(
 
 def _patch_refusal(patch: str, patched: str, told: str, wrong_path: bool) -> Unwarranted | None:
     files, others = _FILES.findall(patch), _FILES.findall(patched)
-    if len({*files}) > 1 or PARTLY.search(told):
+    if PARTLY.search(told) or (len({*files}) > 1 and not UNTOUCHED.search(told)):
         # Some files of it may have been changed before one was refused.
         return Unwarranted.CHANGED
-    if {*files} != {*others} and not (wrong_path and len(files) == len(others) == 1 and same_path(files[0], others[0])):
+    different = [(one, two) for one, two in zip(files, others, strict=False) if one != two]
+    if {*files} != {*others} and not (wrong_path and len(files) == len(others) and len(different) == 1):
+        return Unwarranted.OTHER_PURPOSE
+    if not all(same_path(*pair) for pair in different):
         return Unwarranted.OTHER_PURPOSE
     gone, come = lost_and_new(_after(patch), _after(patched))
     if Counter(comparisons(_after(patch))) - Counter(comparisons(_after(patched))):
+        return Unwarranted.OTHER_PURPOSE
+    if _deletes_others(_before(patch), _after(patch), _before(patched), _after(patched)):
         return Unwarranted.OTHER_PURPOSE
     context = {*words(patched)} - {*words(_after(patched))}
     return None if not gone and {*come} <= context | {*words(patch)} else Unwarranted.OTHER_PURPOSE
@@ -106,6 +116,28 @@ def _after(patch: str) -> str:
     return "\n".join(line[1:] for line in patch.splitlines() if line.startswith("+") and not _MOVED.match(line))
 
 
+def _before(patch: str) -> str:
+    """Return what a patch takes out of a file."""
+    sides = re.split(r"^={5,}\n", patch, maxsplit=1, flags=re.MULTILINE)
+    if len(sides) == 2:
+        return _MARKER.sub("", sides[0])
+    return "\n".join(line[1:] for line in patch.splitlines() if line.startswith("-") and not _MOVED.match(line))
+
+
+def _deletes_others(old: str, new: str, other_old: str, other_new: str) -> bool:
+    """Return whether an edit takes fewer words out of a file than the failed one was to, or more.
+
+    What was to be taken out may have been quoted wrongly, but then there are other words in its place: taken out too,
+    or one of them kept.
+    """
+    deleted, _ = lost_and_new(old, new)
+    others, _ = lost_and_new(other_old, other_new)
+    gone, come = unmatched(deleted, others)
+    wrong, instead = lost_and_new(old, other_old)
+    kept = 1 if wrong and instead else 0
+    return abs(len(gone) - len(come)) > kept
+
+
 def _same_text(failed: Mapping[str, object], correction: Mapping[str, object]) -> bool:
     """Return whether two edits put the same words at the same place of a file."""
     edits, others = failed.get("edits"), correction.get("edits")
@@ -116,9 +148,10 @@ def _same_text(failed: Mapping[str, object], correction: Mapping[str, object]) -
     new, other_new = _value(failed, NEW), _value(correction, NEW)
     if (new is None) != (other_new is None):
         return False
-    old, other_old = _value(failed, OLD) or "", _value(correction, OLD) or ""
+    old, other_old = (_LISTED.sub("", _value(each, OLD) or "") for each in (failed, correction))
     if new is not None and other_new is not None:
-        gone, come = lost_and_new(_LISTED.sub("", new), _LISTED.sub("", other_new))
+        new, other_new = _LISTED.sub("", new), _LISTED.sub("", other_new)
+        gone, come = lost_and_new(new, other_new)
         # The text to replace may have got more of its surroundings, which come again in the new one.
         if gone or not {*come} <= {*words(other_old)} | {*words(old)}:
             return False
@@ -126,6 +159,8 @@ def _same_text(failed: Mapping[str, object], correction: Mapping[str, object]) -
             return False
     elif not old and not other_old:
         return _rest(failed) == _rest(correction) or new is None  # it only shows something
+    if _deletes_others(old, new or "", other_old, other_new or ""):
+        return False
     return alike(old, other_old) >= (SAME_PLACE if new else SAME_DELETED)
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
-from cleaner_rl.purify.warrant.nodes import nodes
+from cleaner_rl.purify.warrant.nodes import has, nodes, nodes_of
 
 ReadsLater: TypeAlias = Callable[[Collection[str]], bool]
 """Says whether a program that comes later may read one of some names."""
@@ -154,8 +154,11 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 def effects(tree: ast.Module) -> set[str]:
     """Return the names of the calls in a program that may change something outside of it."""
-    known = _Known(frozenset())
     found: set[str] = set()
+    functions = [call.func for call in nodes_of(tree, ast.Call)]
+    if all(isinstance(each, ast.Name) and each.id in _PURE_BUILTINS for each in functions):
+        return found
+    known = _Known(frozenset())
     for statement in tree.body:
         calls = list(known.changing_calls(statement))
         found.update(_name(call) for call in calls if _name(call) not in MUTATORS)
@@ -177,8 +180,6 @@ def lost_state(
     """
     known = _Known(frozenset(missing))
     bound: set[str] = set()
-    again = {ast.dump(statement) for statement in after.body}
-    rewritten = _targets(after)
     failing = _failing(before, missing)
     for statement in before.body:
         if line is not None and statement.lineno > line:
@@ -189,7 +190,7 @@ def lost_state(
                 return True
             break
         changed = known.changes(statement)
-        if changed and not _comes_again(statement, again, rewritten, known):
+        if changed and not _comes_again(statement, after, known):
             return True
         known.learn(statement, changed)
         bound |= set(bound_names(statement))
@@ -203,18 +204,19 @@ def _failing(program: ast.Module, missing: Collection[str]) -> ast.Expr | ast.As
         (statement, node)
         for statement in program.body
         for node in nodes(statement)
-        if _called_by(node) in missing and isinstance(getattr(node, "ctx", None), ast.Load)
+        if called(node) in missing and isinstance(getattr(node, "ctx", None), ast.Load)
     ]
     if len(named) != 1:
         return None
     statement = named[0][0]
     deferred = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
-    if not isinstance(statement, ast.Expr | ast.Assign) or any(isinstance(each, deferred) for each in nodes(statement)):
+    if not isinstance(statement, ast.Expr | ast.Assign) or has(statement, *deferred):
         return None
     return statement
 
 
-def _called_by(node: ast.AST) -> str:
+def called(node: ast.AST) -> str:
+    """Return the name of a variable or an attribute; empty of anything else."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -224,7 +226,7 @@ def _made_before(statement: ast.Expr | ast.Assign, missing: Collection[str]) -> 
 
     def evaluated(node: ast.AST) -> bool:
         """Note the calls of an expression in their order; return whether all of it was evaluated."""
-        if not all(evaluated(child) for child in ast.iter_child_nodes(node)) or _called_by(node) in missing:
+        if not all(evaluated(child) for child in ast.iter_child_nodes(node)) or called(node) in missing:
             return False
         if isinstance(node, ast.Call):
             made.append(node)
@@ -252,14 +254,14 @@ class _Known:
 
     def learn(self, statement: ast.stmt, changes: bool) -> None:
         """Take note of what a statement binds; `changes` is what `changes` says of it."""
-        for node in nodes(statement):
-            if isinstance(node, ast.Import):
-                self.modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PURE_MODULES:
-                self.own |= {alias.asname or alias.name for alias in node.names if alias.name not in OUTWARD}
+        for node in nodes_of(statement, ast.Import):
+            self.modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+        for source in nodes_of(statement, ast.ImportFrom):
+            if (source.module or "").partition(".")[0] in PURE_MODULES:
+                self.own |= {alias.asname or alias.name for alias in source.names if alias.name not in OUTWARD}
         if isinstance(statement, _DEFINITIONS):
-            inner = (each for each in nodes(statement) if isinstance(each, ast.Call))
-            if all(self._is_pure(each, {statement.name, *_arguments(statement)}) for each in inner):
+            inside = {statement.name, *_arguments(statement)}
+            if all(self._is_pure(each, inside) for each in nodes_of(statement, ast.Call)):
                 self.own.add(statement.name)
         elif not changes and not self._is_alias(statement):
             self.own |= set(bound_names(statement)) - self.modules.keys()
@@ -270,26 +272,22 @@ class _Known:
         """Return whether a statement may change more than the names that it binds."""
         if isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom)):
             return False
+        if has(statement, ast.Delete, ast.Global, ast.Await, ast.Yield) or _is_in_place(statement):
+            return True
         fresh = self._fresh(statement)
-        for node in nodes(statement):
-            if isinstance(node, ast.Delete | ast.Global | ast.Await | ast.Yield):
-                return True
-            if isinstance(node, ast.AugAssign) and _root(node.target) not in fresh:
-                return True
-            stores = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
-            if stores and _root(node) not in fresh:
-                return True
-            if isinstance(node, ast.keyword) and node.arg == "inplace":
-                return True
-        return any(True for _ in self.changing_calls(statement))
+        if any(_root(node.target) not in fresh for node in nodes_of(statement, ast.AugAssign)):
+            return True
+        if any(_root(node) not in fresh for node in _places(statement, ast.Store)):
+            return True
+        return any(not self._is_pure(call, fresh) for call in nodes_of(statement, ast.Call))
 
     def changing_calls(self, statement: ast.stmt) -> Iterator[ast.Call]:
         """Yield the calls in a statement that may change something."""
         if isinstance(statement, _DEFINITIONS):
             return
         fresh = self._fresh(statement)
-        for node in nodes(statement):
-            if isinstance(node, ast.Call) and not self._is_pure(node, fresh):
+        for node in nodes_of(statement, ast.Call):
+            if not self._is_pure(node, fresh):
                 yield node
 
     def is_pure(self, call: ast.Call) -> bool:
@@ -298,18 +296,17 @@ class _Known:
 
     def _fresh(self, statement: ast.stmt) -> set[str]:
         """Return the names of the program's own objects, with those of a loop's or a comprehension's."""
-        loops = (
-            node.target for node in nodes(statement) if isinstance(node, ast.For | ast.comprehension | ast.AsyncFor)
-        )
-        inner = {node.id for target in loops for node in nodes(target) if isinstance(node, ast.Name)}
-        return self.own | inner
+        targets = [loop.target for loop in nodes_of(statement, ast.comprehension)]
+        targets += [loop.target for loop in nodes_of(statement, ast.For)]
+        targets += [loop.target for loop in nodes_of(statement, ast.AsyncFor)]
+        return self.own.union(*([node.id for node in nodes_of(target, ast.Name)] for target in targets))
 
     def _is_alias(self, statement: ast.stmt) -> bool:
         """Return whether a statement gives another name to an object that is not the program's own, or opens a file."""
         value = getattr(statement, "value", None)
         if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
             return _root(value) not in self.own
-        called = {_name(node) for node in nodes(statement) if isinstance(node, ast.Call)}
+        called = {_name(node) for node in nodes_of(statement, ast.Call)}
         return bool(called & {"open", "connect", "cursor", "get", "figure"}) and not isinstance(statement, ast.For)
 
     def _is_pure(self, call: ast.Call, fresh: set[str]) -> bool:
@@ -324,7 +321,7 @@ class _Known:
         name, root = function.attr, _root(function)
         if name in self.missing or root in self.missing:
             return True
-        if name == "execute":
+        if name in ("execute", "sql"):
             return bool(call.args) and _READS_SQL.match(_constant(call.args[0])) is not None
         if name in OUTWARD:
             return False
@@ -336,46 +333,42 @@ class _Known:
         return root in fresh or name in LOOKING or isinstance(function.value, ast.Constant | ast.JoinedStr)
 
 
-def _comes_again(statement: ast.stmt, again: set[str], rewritten: set[str], known: _Known) -> bool:
+def _comes_again(statement: ast.stmt, after: ast.Module, known: _Known) -> bool:
     """Return whether the correction does again what a statement changes, and leaves the same."""
-    if any(isinstance(node, ast.Delete | ast.Global | ast.AugAssign | ast.Await) for node in nodes(statement)):
-        return False
-    if any(isinstance(node, ast.keyword) and node.arg == "inplace" for node in nodes(statement)):
+    if has(statement, ast.Delete, ast.Global, ast.AugAssign, ast.Await) or _is_in_place(statement):
         return False
     calls = list(known.changing_calls(statement))
     if any(_name(call) not in OVERWRITES or _appends(call) for call in calls):
         return False
-    if ast.dump(statement) in again:
+    if any(ast.dump(statement) == ast.dump(each) for each in after.body):
         return not _reads_what_it_sets(statement)
     targets = _targets(statement)
-    return bool(calls) and bool(targets) and targets <= rewritten
+    return bool(calls) and bool(targets) and targets <= _targets(after)
 
 
 def _reads_what_it_sets(statement: ast.stmt) -> bool:
     """Return whether a statement changes a thing by what it was before: done twice, it gives something else."""
-    stored = {
-        _place(node)
-        for node in nodes(statement)
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
-    }
-    loaded = {
-        _place(node)
-        for node in nodes(statement)
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
-    }
-    return bool(stored & loaded)
+    stored = {ast.unparse(node) for node in _places(statement, ast.Store)}
+    return any(ast.unparse(node) in stored for node in _places(statement, ast.Load))
 
 
-def _place(node: ast.AST) -> str:
-    return ast.unparse(node)
+def _places(statement: ast.stmt, context: type[ast.expr_context]) -> list[ast.Attribute | ast.Subscript]:
+    """Return the attributes and items that a statement sets or reads."""
+    every: list[ast.Attribute | ast.Subscript] = [*nodes_of(statement, ast.Attribute)]
+    every += nodes_of(statement, ast.Subscript)
+    return [node for node in every if isinstance(node.ctx, context)]
+
+
+def _is_in_place(statement: ast.stmt) -> bool:
+    return any(node.arg == "inplace" for node in nodes_of(statement, ast.keyword))
 
 
 def _targets(tree: ast.AST) -> set[str]:
     """Return the files that a program writes from their beginning."""
     return {
         _constant(call.args[0])
-        for call in nodes(tree)
-        if isinstance(call, ast.Call) and call.args and _name(call) in OVERWRITES and not _appends(call)
+        for call in nodes_of(tree, ast.Call)
+        if call.args and _name(call) in OVERWRITES and not _appends(call)
         if _constant(call.args[0]) and not (_name(call) == "open" and _is_reading(call)) and _name(call) != "write"
     }
 
@@ -419,11 +412,8 @@ def _root(node: ast.AST) -> str:
 
 
 def _arguments(statement: ast.stmt) -> Iterator[str]:
-    for node in nodes(statement):
-        if isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+    yield from (node.arg for node in nodes_of(statement, ast.arg))
+    yield from (node.id for node in nodes_of(statement, ast.Name) if isinstance(node.ctx, ast.Store))
 
 
 def bound_names(statement: ast.AST) -> list[str]:
@@ -439,13 +429,11 @@ def _bound_names(statement: ast.AST) -> Iterator[str]:
     if isinstance(statement, _DEFINITIONS):
         yield statement.name
         return
-    for node in nodes(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, _DEFINITIONS):
-            yield node.name
+    yield from (node.id for node in nodes_of(statement, ast.Name) if isinstance(node.ctx, ast.Store))
+    yield from ((node.asname or node.name).partition(".")[0] for node in nodes_of(statement, ast.alias))
+    yield from (node.name for node in nodes_of(statement, ast.FunctionDef))
+    yield from (node.name for node in nodes_of(statement, ast.AsyncFunctionDef))
+    yield from (node.name for node in nodes_of(statement, ast.ClassDef))
 
 
 def unbound_reads(statements: list[ast.stmt]) -> set[str]:
@@ -453,9 +441,7 @@ def unbound_reads(statements: list[ast.stmt]) -> set[str]:
     bound: set[str] = set()
     read: set[str] = set()
     for statement in statements:
-        used = {
-            node.id for node in nodes(statement) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
-        }
+        used = {node.id for node in nodes_of(statement, ast.Name) if not isinstance(node.ctx, ast.Store)}
         own = set(bound_names(statement))
         read |= used - bound - (own if isinstance(statement, ast.FunctionDef | ast.For | ast.With) else set())
         bound |= own

@@ -2,7 +2,8 @@
 
 A call that has the offered name, and is the failed one otherwise, does the same thing: the tool itself says so. So the
 failed call is compared as if it had been made with that name. Where several names are offered, the new one has to have
-a word of the old one, because nobody knows which of them was meant.
+a word of the old one, because nobody knows which of them was meant. A name with another number is another thing: that
+`orders_2026` isn't there is a finding, although the tool offers `orders_2025`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ SHORTEST = 3
 MOST = 20
 """Names of one offer that are looked at."""
 _WORD = {CallKind.PYTHON: re.compile(r"\w+"), CallKind.SQL: re.compile(r"\w+")}
+_NUMBER = re.compile(r"\d+")
 _SHELL_WORD = re.compile(r"-{0,2}\w[\w./@-]*\w|\w")
 
 
@@ -61,7 +63,9 @@ def renamed(failed: str, correction: str, told: Iterable[str], kind: CallKind) -
         every = [*offers, *choices]
         gone = [each for each in old if each not in new and each not in every and _is_named(each, message)]
         come = [each for each in dict.fromkeys(every) if each in new and each not in old]
-        if len(gone) == len(come) == 1 and (offers == come or _shares_word(gone[0], come[0])):
+        if len(gone) != 1 or len(come) != 1 or not _same_numbers(gone[0], come[0]):
+            continue
+        if offers == come or _shares_word(gone[0], come[0]):
             found[gone[0]] = come[0]
     return found
 
@@ -101,6 +105,12 @@ def _names(cues: re.Pattern[str], message: str) -> list[str]:
 
 def _is_named(name: str, message: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) is not None
+
+
+def _same_numbers(old: str, new: str) -> bool:
+    """Return whether a name keeps the numbers that it has: `orders_2025` is no slip for `orders_2026`."""
+    numbers = _NUMBER.findall(old)
+    return not numbers or numbers == _NUMBER.findall(new)
 
 
 def _shares_word(old: str, new: str) -> bool:

@@ -25,17 +25,21 @@ FORM = re.compile(
       | \bmust\ be\b | \bexpect(?:ed|ing)\b | \bnot\ a\ valid\b | \bunprocessable | \b422\b | \b400\b | \bbad\ request
       | \bmalformed | \b(?:could\ not|cannot)\ parse | \bshould\ be\b | \bschema\b | \bnot\ one\ of\b | \bISO\ ?8601
       | \bRFC\ ?3339 | \bdid\ you\ mean\b
-      | \bsyntax\ error | \bunknown\ enum | \bdoes\ not\ exist | \brequired\b""",
+      | \b(?:syntax|parse|re\.)\ ?error | \bunterminated | \bunclosed | \bunbalanced
+      | \bunknown\ enum | \bdoes\ not\ exist | \brequired\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 NO_SUCH_THING = re.compile(
-    r"\b(?:not found|no such|does not exist|ENOENT|404|unknown (?:repo|path|file|channel|user))\b", re.IGNORECASE
+    r"\b(?:not found|no such|no matches for|does not exist|ENOENT|404|unknown (?:repo|path|file|channel|user))\b",
+    re.IGNORECASE,
 )
 FINDING = re.compile(
     r"\balready (?:exists|in use|taken)|\bconflict|\boverlap|\bnot mergeable|\barchived|\bat (?:most|least)\b"
     r"|\bexceed|\bmaximum\b|\btoo (?:long|large|many)\b|\bconfirm|\bduplicate|\binternal error|-32603",
     re.IGNORECASE,
 )
+UNREAD = re.compile(r"\b(?:syntax|parse) error|\bunterminated|\bunclosed|\bunbalanced", re.IGNORECASE)
+"""A pattern or a query among the arguments could not be read."""
 READING = re.compile(r"(?:^|_)(?:get|list|read|search|find|fetch|show|describe|query|lookup|view|stat|count)(?:_|$)")
 BYPASS = re.compile(
     r"force|skip|ignore|overr?ide|overwrite|bypass|no_?verify|admin|sudo|dangerous|unsafe|disable|confirm|approve"
@@ -46,6 +50,7 @@ LEARNT = re.compile(
     r"sha\d*$|etag|token|cursor|revision|^version$|^ref$|nonce|transition|_?uuid$|timestamp|^ts$", re.IGNORECASE
 )
 """Arguments whose values nobody knows before a tool has told them."""
+_HANDLE = re.compile(r"(?=\w*[^\W\d_])(?=\w*\d)\w{3,}")
 _WORD = re.compile(r"[\w@.+-]*\w")
 EMPTY: tuple[object, ...] = (None, "", [], {})
 
@@ -62,7 +67,7 @@ def other_refusal(
     come = {key: value for key, value in correction.items() if failed.get(key) != value and value not in EMPTY}
     if any(BYPASS.search(key) and value for key, value in come.items()):
         return Unwarranted.BYPASS
-    if FINDING.search(told):
+    if FINDING.search(told) and not UNREAD.search(told):
         return Unwarranted.FINDING
     tool = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     absent = NO_SUCH_THING.search(told) is not None and READING.search(tool) is not None
@@ -102,8 +107,10 @@ def _is_asked_for(key: str, value: object, told: str, failed: Mapping[str, objec
     """Return whether the tool asked for an argument, and its value is not made up: the model had been given it."""
     if {*words(_text(value))} <= {word for other in failed.values() for word in words(_text(other))}:
         return True
-    if LEARNT.search(key) or re.search(rf"\b{re.escape(key)}\b", told) is None:
+    if re.search(rf"\b{re.escape(key)}\b", told) is None:
         return False
+    if LEARNT.search(key) and not _HANDLE.fullmatch(_text(value)):
+        return False  # a plain word or number is found in many texts that are not about it
     return all(map(was_given, _WORD.findall(_text(value))))
 
 

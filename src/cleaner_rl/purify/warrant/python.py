@@ -18,12 +18,13 @@ from typing import TypeAlias
 from cleaner_rl.purify.warrant.effects import (
     ReadsLater,
     bound_names,
+    called,
     effects,
     lost_state,
     missing_names,
     unbound_reads,
 )
-from cleaner_rl.purify.warrant.nodes import nodes
+from cleaner_rl.purify.warrant.nodes import nodes, nodes_of
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
@@ -42,6 +43,15 @@ WRONG_OPERATORS = {
 }
 INITIAL = frozenset({"0", "0.0", "1", ""})
 """Values that a variable begins with, and which nobody has to give."""
+CONVERSIONS = frozenset(
+    {
+        *("str", "int", "float", "bool", "list", "tuple", "dict", "bytes", "repr", "iter", "enumerate", "range", "zip"),
+        *("len", "print", "open", "read", "read_text", "read_bytes", "items", "keys", "values", "encode", "decode"),
+        *("tolist", "to_list", "to_numpy", "to_datetime", "to_numeric", "astype", "array", "asarray", "item", "copy"),
+    }
+)
+"""Calls that give the same in another form."""
+PART_OPTIONS = frozenset({"nrows", "skiprows", "usecols", "limit", "maxsplit", "where", "query", "how", "filters"})
 UNREAD = frozenset({"SyntaxError", "IndentationError", "TabError"})
 MISSING_NAME = frozenset({"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"})
 MISTAKES = frozenset(
@@ -75,7 +85,6 @@ _FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^/tmp/|ipykernel|<frozen|^/usr/lib/")
 _FRAMES = re.compile(r'Traceback \(most recent|File "|Cell In|^-+> \d', re.MULTILINE)
 _QUOTED = re.compile(r"'([^']+)'")
-_NO_ARGUMENT = re.compile(r"missing \d+ required")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _OWN_LINE = re.compile(r'File "<[^>\n]*>", line (\d+)|Cell In\[?\d*\]?, line (\d+)|^-+> (\d+) ', re.MULTILINE)
 
@@ -130,12 +139,19 @@ def python_refusal(
         return Unwarranted.OTHER_PURPOSE
     if raised not in MISSING_NAME and _branches(after) > _branches(before):
         return Unwarranted.BYPASS
-    done = effects(before) | set(missing_names(told))
-    if any(not any(misspelt(each, other) or other.startswith(each) for other in done) for each in effects(after)):
+    if (doing := effects(after)) and not _did(before, told, doing):
         return Unwarranted.OTHER_PURPOSE
     if lasting and lost_state(before, after, {*missing_names(told), *absent}, _first_line(told), reads_later):
         return Unwarranted.CHANGED
+    if _calls_something_else(before, after, told) or _takes_a_part(after) - _takes_a_part(before):
+        return Unwarranted.OTHER_PURPOSE
     return None
+
+
+def _did(before: ast.Module, told: str, doing: Collection[str]) -> bool:
+    """Return whether a program was to change what its correction changes, but for slips."""
+    done = {*effects(before), *missing_names(told)}
+    return all(any(misspelt(each, other) or other.startswith(each) for other in done) for each in doing)
 
 
 def nothing_reads(_: Collection[str]) -> bool:
@@ -211,28 +227,29 @@ def _same_program(before: ast.Module, after: ast.Module, told: str, was_given: W
         return False
     if any(not _is_wrong_operator(each, told) for each in _operators(before) - _operators(after)):
         return False
-    for name in (each for each in missing_names(told) if each in wanted):
-        if not all(map(was_given, _assigned(after, name) - {*_values(before), *INITIAL})):
+    values, others = _values(before), _values(after)
+    for name in (each for each in {*missing_names(told)} if each in wanted):
+        if not all(map(was_given, _assigned(after, name) - {*values, *INITIAL})):
             return False
         if not any(_is_name_for(name, other) for other in found):
             numbers = _written_out(before, after, name)
             # A number that nobody had given may be made up.
             if numbers is None or not all(map(was_given, numbers)):
                 return False
-    values, others = _values(before), _values(after)
     gone, come = list((values - others).elements()), list((others - values).elements())
     for each in tuple(gone):
         match = next((other for other in come if _same_value(each, other)), None)
         if match is not None:
             gone.remove(each)
             come.remove(match)
-    # What is left may be the same in another type: a list for a text of it.
-    if gone and words(" ".join(gone)) != words(" ".join(come)):
-        return False
-    if _NO_ARGUMENT.search(told) and not all(was_given(each) for each in come if each not in INITIAL):
-        return False
+    if gone:
+        # What is left may be the same in another type: a list for a text of it.
+        if words(" ".join(gone)) != words(" ".join(come)):
+            return False
+    elif not all(was_given(each) for each in come if each not in INITIAL and words(each)):
+        return False  # a value that nobody had given is made up, or asks for something else
     options = _options(before) - _options(after)
-    return all(re.search(rf"\b{re.escape(each)}\b", told) or _is_slip(each, after) for each in options)
+    return all(_is_mentioned(each, told) or _is_slip(each, after) for each in options)
 
 
 def _is_name_for(missing: str, other: str) -> bool:
@@ -275,8 +292,8 @@ def _is_slip(option: str, after: ast.Module) -> bool:
 def _values(tree: ast.Module) -> Counter[str]:
     """Return the texts and numbers of a program, those aside that document it."""
     values: Counter[str] = Counter()
-    for node in nodes(tree):
-        if isinstance(node, ast.Constant) and node.value is not None and not isinstance(node.value, bool):
+    for node in nodes_of(tree, ast.Constant):
+        if node.value is not None and not isinstance(node.value, bool):
             value = node.value
             values[value.decode("latin-1") if isinstance(value, bytes) else str(value)] += 1
     return values
@@ -290,16 +307,16 @@ def _same_value(first: str, second: str) -> bool:
 
 
 def _options(tree: ast.Module) -> set[str]:
-    return {node.arg for node in nodes(tree) if isinstance(node, ast.keyword) and node.arg}
+    return {node.arg for node in nodes_of(tree, ast.keyword) if node.arg}
 
 
 def _operators(tree: ast.Module) -> Counter[str]:
     """Return what a program compares and computes with. (Texts are joined in more ways than by a plus.)"""
     operators: Counter[str] = Counter()
-    for node in nodes(tree):
-        if isinstance(node, ast.Compare):
-            operators.update(type(each).__name__ for each in node.ops)
-        elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add | ast.Mod):
+    for comparison in nodes_of(tree, ast.Compare):
+        operators.update(type(each).__name__ for each in comparison.ops)
+    for node in nodes_of(tree, ast.BinOp):
+        if not isinstance(node.op, ast.Add | ast.Mod):
             operators[type(node.op).__name__] += 1
     return operators
 
@@ -309,13 +326,47 @@ def _is_wrong_operator(operator: str, told: str) -> bool:
     return operator in WRONG_OPERATORS and WRONG_OPERATORS[operator].search(_last_line(told)) is not None
 
 
+def _calls_something_else(before: ast.Module, after: ast.Module, told: str) -> bool:
+    """Return whether a program makes other calls than one that failed, but for slips and for other forms of a value.
+
+    One more call may take a part of something (`head`) or count it in another way (`unique`). What makes a name that
+    wasn't there is free, and so is what made one that is still read.
+    """
+    kept = unbound_reads(after.body) - {name for each in after.body for name in bound_names(each)}
+    made = _calls(before.body, kept)
+    making = _calls(after.body, {*missing_names(told)})
+    lost, added = made - making, making - made
+    del lost["print"]  # a notebook shows the last value without it
+    if not all(_is_mentioned(each, told) or any(misspelt(each, other) for other in added) for each in lost):
+        return True
+    new = [each for each in added.elements() if each not in CONVERSIONS and not each[:1].isupper()]
+    return len(new) > lost.total()
+
+
+def _calls(statements: list[ast.stmt], free: Collection[str]) -> Counter[str]:
+    """Return the names of what statements call, but for those that bind one of some names."""
+    some = (each for each in statements if not {*bound_names(each)} & {*free})
+    return Counter(called(call.func) for each in some for call in nodes_of(each, ast.Call))
+
+
+def _takes_a_part(tree: ast.Module) -> Counter[str]:
+    """Return what in a program, beside its calls, may leave a part of the data out: slices, conditions and options."""
+    options = (node.arg for node in nodes_of(tree, ast.keyword) if node.arg in PART_OPTIONS)
+    signs = {kind.__name__: len(nodes_of(tree, kind)) for kind in (ast.Slice, ast.Compare)}
+    return Counter(map(str, options)) + Counter(signs)
+
+
+def _is_mentioned(name: str, told: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", told) is not None
+
+
 def _branches(tree: ast.Module) -> int:
     """Return how many ways around something a program has."""
     kinds = (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.Continue, ast.Break)
-    count = sum(isinstance(node, kinds) for node in nodes(tree))
-    count += sum(len(node.ifs) for node in nodes(tree) if isinstance(node, ast.comprehension))
+    count = sum(len(nodes_of(tree, kind)) for kind in kinds)
+    count += sum(len(node.ifs) for node in nodes_of(tree, ast.comprehension))
     skips = ("get", "dropna", "fillna", "getattr", "setdefault", "isdigit", "isnumeric")
-    return count + sum(isinstance(node, ast.Attribute) and node.attr in skips for node in nodes(tree))
+    return count + sum(node.attr in skips for node in nodes_of(tree, ast.Attribute))
 
 
 def _first_line(told: str) -> int | None:
@@ -326,16 +377,11 @@ def _first_line(told: str) -> int | None:
 
 def _words(tree: ast.Module) -> Counter[str]:
     """Return names, attributes and constants, each as often as it comes."""
-    counted: Counter[str] = Counter()
-    for node in nodes(tree):
-        if isinstance(node, ast.Name):
-            counted[node.id] += 1
-        elif isinstance(node, ast.Attribute):
-            counted[node.attr] += 1
-        elif isinstance(node, ast.Constant):
-            counted[repr(node.value)] += 1
-        elif isinstance(node, ast.ImportFrom | ast.Import):
-            counted.update(bound_names(node))
+    counted = Counter([node.id for node in nodes_of(tree, ast.Name)])
+    counted.update([node.attr for node in nodes_of(tree, ast.Attribute)])
+    counted.update([repr(node.value) for node in nodes_of(tree, ast.Constant)])
+    for kind in (ast.ImportFrom, ast.Import):
+        counted.update(name for node in nodes_of(tree, kind) for name in bound_names(node))
     return counted
 
 

@@ -36,6 +36,7 @@ NO_SUCH_NAME = re.compile(
         no\ such\ (?:column|table) | unknown\ (?:column|table|database) | does\ not\ exist | doesn't\ exist
       | unrecogni[sz]ed\ (?:name|identifier) | ambiguous | invalid\ (?:identifier|column|object|reference)
       | has\ no\ column | binder\ error | catalog\ error | 42[0-9A-Z]{3} | 1054 | 1146 | could\ not\ (?:find|resolve)
+      | must\ be\ qualified
       | not\ found\ in(?:side)? | referenced\ column | table\ with\ name | column\ .*\ not\ found | not\ found:\ table
     )""",
     re.IGNORECASE | re.VERBOSE,
@@ -54,6 +55,7 @@ BYPASS = re.compile(
 )
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\d+(?:\.\d+)?|\w+|::|[^\s\w]")
 _DOTTED = re.compile(r"[\"`][\w.-]+[\"`]")
+_WORDS = re.compile(r"\w+|[^\w\s'();]")
 _PART = re.compile(r"\w+")
 _NAME = re.compile(r"[^\W\d]\w*")
 COMPARISONS = "<>!"
@@ -90,6 +92,9 @@ def sql_refusal(failed: str, correction: str, told: str) -> Unwarranted | None:
 
 def _same(failed: str, correction: str, told: str, syntax: bool) -> bool:
     """Return whether both are of one kind, with the same values, and with the same names but for slips."""
+    if syntax and failed.count("'") % 2 and not correction.count("'") % 2:
+        # A quote that is not closed takes in what follows it.
+        return _WORDS.findall(failed.lower()) == _WORDS.findall(correction.lower())
     old, new = _tokens(failed), _tokens(correction)
     if not old or not new or unmatched(old[:1], new[:1])[0]:
         return False

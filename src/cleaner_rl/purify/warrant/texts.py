@@ -69,10 +69,15 @@ def unmatched(before: Iterable[str], after: Iterable[str]) -> tuple[list[str], l
 
 def same_words(first: str, second: str) -> bool:
     """Return whether two texts have the same words and numbers, but for slips and for what is between them."""
-    if _plain(first) == _plain(second):
+    if same_letters(first, second):
         return True
     gone, come = lost_and_new(first, second)
     return not gone and not come
+
+
+def same_letters(first: str, second: str) -> bool:
+    """Return whether two names differ in nothing but case and signs: `user_id`, `userId`."""
+    return _plain(first) == _plain(second)
 
 
 def comparisons(text: str) -> list[str]:
@@ -103,7 +108,7 @@ def _is_within(shorter: list[str], longer: list[str]) -> bool:
 
 
 def _same_name(first: str, second: str) -> bool:
-    if _plain(first) == _plain(second):
+    if same_letters(first, second):
         return True
     (stem, ending), (other, other_ending) = posixpath.splitext(first), posixpath.splitext(second)
     if stem == other:

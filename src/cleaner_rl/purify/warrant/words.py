@@ -32,9 +32,10 @@ LIMIT = re.compile(
 )
 UNKNOWN_COMMAND = re.compile(
     r"""command\ not\ found | :\ not\ found\s*$ | is\ not\ recognized\ as | is\ not\ an?\ \w+\ command
-      | \bunknown\ (?:sub)?command | \bno\ such\ (?:sub)?command | \binvalid\ (?:choice|command) | \bmissing\ script
-      | \bunrecogni[sz]ed\ (?:sub)?command | \bunknown\ (?:task|target) | \bno\ rule\ to\ make\ target
-      | \bno\ module\ named\ \S+\s*$ | \bfailed\ to\ spawn | \bcommand\ "[^"]+"\ not\ found | \bresource\ type\b""",
+      | \bunknown\ (?:sub)?command | \bno\ such\ (?:(?:sub)?command|tool) | \binvalid\ (?:choice|command)
+      | \bmissing\ script | \bunrecogni[sz]ed\ (?:sub)?command | \bunknown\ (?:task|target)
+      | \bno\ rule\ to\ make\ target | \bno\ module\ named\ \S+\s*$ | \bfailed\ to\ spawn
+      | \bcommand\ "[^"]+"\ not\ found | \bresource\ type\b""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 UNKNOWN_OPTION = re.compile(
@@ -49,7 +50,7 @@ UNKNOWN_OPTION = re.compile(
       | flag\ provided\ but\ not\ defined | not\ specified;\ omitting | paths\ must\ precede | failed\ to\ parse
       | must\ (?:specify|provide|be\ specified|include) | (?:has|have)\ no\ upstream | argument\ not
       | no\ configuration\ file\ provided | not\ in\ gzip\ format | unsupported\ scheme | option\ not\ found
-      | expects\ \\\ followed\ by
+      | expects\ \\\ followed\ by | could\ not\ find\ an\ option | flags?\ parsing\ error
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
