@@ -39,6 +39,6 @@ def install(
     formats.log_format.cache_clear()
     monkeypatch.setattr(formats, "_asked", cache(formats._asked.__wrapped__))
     similarity._plugin.cache_clear()
-    rules._of_tool.cache_clear()
-    rules._others.cache_clear()
+    for name in ("_of_tool", "_others"):
+        monkeypatch.setattr(rules, name, cache(getattr(rules, name).__wrapped__))
     return folder
