@@ -385,12 +385,17 @@ def _words(tree: ast.Module) -> Counter[str]:
     return counted
 
 
-@lru_cache(512)
 def _tree(program: str) -> ast.Module | None:
     try:
-        return ast.parse(program)
+        return _parsed(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+@lru_cache(512)
+def _parsed(program: str) -> ast.Module:
+    """Errors are not kept: what is too deep, or too large, depends on who asks."""
+    return ast.parse(program)
 
 
 def _plain(text: str) -> str:
