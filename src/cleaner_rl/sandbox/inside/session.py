@@ -171,10 +171,10 @@ class SessionSlot(Slot):
         pause = BUSY_LOOK if self._states[-1].obstacles & GOES_ON else IDLE_LOOK
         while not select.select([self._control], [], [], pause)[0]:
             self._drop_woken(self._states[:-1])
-            _, held, _ = tree.look()
+            cpu, held, _ = tree.look()
             with contextlib.suppress(OSError):  # it is dead
                 self._count_taken(self._states[-1])
-            if self._exceeds(tree):
+            if self._exceeds(tree, cpu, held):
                 self._end_current()
             elif held > told + UNSURE or self._unsure:
                 self._weigh()
@@ -192,9 +192,8 @@ class SessionSlot(Slot):
         for each in [each for each in frozen if not stands_still(self._proc, each)]:
             self._drop(self._states.index(each))
 
-    def _exceeds(self, tree: Tree) -> bool:
-        """Whether processes have used more CPU time, or hold more memory, than they may."""
-        cpu, held, _ = tree.look()
+    def _exceeds(self, tree: Tree, cpu: float, held: int) -> bool:
+        """Whether processes have used more CPU time, or hold more memory, than they may, by a look at them."""
         if cpu > self._settings["cpu_seconds"]:
             return True
         return self._holds_too_much(tree, held, self._settings["session_limits"][0])
@@ -203,7 +202,7 @@ class SessionSlot(Slot):
         """Whether the current state, which goes back, keeps to the limits of a cell from now on."""
         tree = self._tree(keep=self._states[:-1])
         tree.begin()
-        return lambda: not self._exceeds(tree)
+        return lambda: not self._exceeds(tree, *tree.look()[:2])
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
