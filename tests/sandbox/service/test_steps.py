@@ -58,9 +58,11 @@ MANY = 140_000
         ("/v1/run", b'{"code":"","fetch":[' + b'"\\\\",' * 2 * MANY + b'""]}'),
         ("/run/batch", b'{"submissions":[' + b'{"type":"python","solution":""},' * MANY + b"{}]}"),
         ("/run_jupyter", b'{"cells":[' + b'"",' * MANY + b'""]}'),
-        ("/v1/run", b'{"code":"' + b" " * 33_554_432 + b'"}'),
+        ("/v1/run", b'{"code":"' + b" " * http.MOST_JSON + b'"}'),
+        ("/v1/run", b'{"code":"' + b"\\n" * (http.MOST_ESCAPES + 1) + b'"}'),
+        ("/v1/run", b'{"code":"' + b" " * http.MOST_WIDE_JSON + "\N{GRINNING FACE}".encode() + b'"}'),
     ],
-    ids=["calls", "files", "fetch", "submissions", "cells", "code"],
+    ids=["calls", "files", "fetch", "submissions", "cells", "code", "escapes", "rare characters"],
 )
 @asynchronous
 async def test_finding_event_loop_a_body_of_too_much_is_refused_before_it_is_decoded(
@@ -97,7 +99,7 @@ async def test_a_long_program_full_of_quotes_is_no_body_of_many_strings() -> Non
 async def test_finding_event_loop_bodies_are_looked_at_in_steps() -> None:
     body = b'{"code":"' + b"x" * 8_000_000 + b'"}'
     async with counted() as turns:
-        assert await http._strings_of(body) == (2, False)
+        assert await http._weighed(body) == (2, 0, False)
     assert turns.count >= 8_000_000 // http.STEP - 1
 
 
@@ -247,6 +249,7 @@ def test_finding_event_loop_only_the_head_of_a_long_program_is_searched_for_impo
     split = "#" * (preload.SCANNED_CHARS - 10) + "\nimport numpy"
     assert preload.choose(split, (BARE, SCIENCE)) is SCIENCE
     assert max(searched) <= preload.SCANNED_CHARS
+    assert preload.choose(" " * (preload.SEARCHED_CHARS + 1), (BARE, SCIENCE)) is SCIENCE
 
 
 @pytest.mark.parametrize("ends", ["caller leaves", "drain"])

@@ -68,6 +68,8 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
     """Give up everything that a run must not have."""
     layers: frozenset[str] = settings["layers"]
     _setsid()
+    if (nice := os.nice(0)) < 0:
+        os.nice(-nice)
     uid = settings["run_uid"]
     if "mount" in layers:
         for path in settings["folders"]:

@@ -53,6 +53,8 @@ sympy.simplify((x**2 - 1) / (x - 1)), sympy.factor(x**4 - 1), sympy.Matrix([[1, 
 
 SCANNED_CHARS = 32_768
 """Of a program that are searched for import statements."""
+SEARCHED_CHARS = 1_048_576
+"""Of a program that are searched for names of modules."""
 
 _IMPORT = re.compile(r"(?:^|[;:])[ \t]*(import|from)[ \t]+([^#\n;]+)", re.MULTILINE)
 
@@ -82,8 +84,11 @@ def choose(code: str, sets: Sequence[PreloadSet]) -> PreloadSet:
     """The first set that has all that the program may import; or else, that it does; the last, the largest, if none.
 
     A module that is named and not imported only costs the larger set. Behind the first `SCANNED_CHARS` of a program, a
-    name counts wherever it occurs: to look for statements there would hold up everybody.
+    name counts wherever it occurs: to look for statements there would hold up everybody. A program that is longer than
+    `SEARCHED_CHARS` gets the largest set without a search.
     """
+    if len(code) > SEARCHED_CHARS:
+        return sets[-1]
     end = len(code) if len(code) <= SCANNED_CHARS else code.rfind("\n", 0, SCANNED_CHARS) + 1
     head = code[:end]
     imported = imports_of(head)

@@ -20,6 +20,7 @@ import msgspec
 import uvicorn
 import uvloop
 
+from cleaner_rl.sandbox.inside import kernel
 from cleaner_rl.sandbox.isolation.tiers import TierError
 from cleaner_rl.sandbox.node.config import connections_held
 from cleaner_rl.sandbox.node.node import Node
@@ -35,6 +36,9 @@ from cleaner_rl.sandbox.service.runs import add_runs
 from cleaner_rl.sandbox.service.sessions import add_sessions
 from cleaner_rl.sandbox.service.supervisor import BACKLOG, BROKEN, UNUSABLE, ServiceConfig
 from cleaner_rl.sandbox.service.tenants import Tenants
+
+NICE = -10
+"""What the event loop and the zygotes do for all calls is short, and every call waits for it."""
 
 
 def build(config: ServiceConfig, node: Node, connections: int, log: CallLog) -> App:
@@ -104,6 +108,7 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     listening = socket.socket(fileno=int(arguments[0]))
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    kernel.go_first(NICE)
     try:
         config = msgspec.json.decode(arguments[1], type=ServiceConfig)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
