@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner_rl.sandbox import BARE, SCIENCE, RunOutcome, RunRequest
 from cleaner_rl.sandbox.node import preload, verdict
@@ -93,6 +95,16 @@ async def test_a_long_program_full_of_quotes_is_no_body_of_many_strings() -> Non
         body = io.BytesIO(json.dumps({"code": code}).encode())
         async with caller.http.post("/v1/run", data=body) as response:
             assert (await response.json())["output"] == "1000000\n"
+
+
+@given(texts=st.lists(st.text(st.sampled_from('a"\\\n,:u[') | st.characters(codec="utf-8"), max_size=9), max_size=40))
+def test_at_least_half_of_a_body_s_strings_are_counted_and_every_backslash(texts: list[str]) -> None:
+    for ascii_only in (True, False):
+        body = json.dumps(texts, ensure_ascii=ascii_only).encode()
+        strings, escapes, wide = asyncio.run(http._weighed(body))
+        assert 2 * strings + 1 >= len(texts)
+        assert escapes == body.count(b"\\")
+        assert wide or "".join(texts).isascii()
 
 
 @asynchronous
