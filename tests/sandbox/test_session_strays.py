@@ -360,6 +360,44 @@ def test_finding_what_is_in_pipes_is_counted(t2: Driver) -> None:
     assert cells.session.held_bytes > before + 100 * 65536
 
 
+FOLDERS_OPEN = """
+import os
+os.mkdir("d")
+for number in range(1000):
+    os.symlink("x", f"d/{number:04}" + "n" * 250)
+held = []
+for number in range(200):
+    os.symlink("x", "d/new")
+    os.unlink("d/new")
+    held.append(os.open("d", os.O_RDONLY))
+    os.listdir(held[-1])
+for name in os.listdir("d"):
+    os.unlink(f"d/{name}")
+"""
+
+
+def test_finding_lists_of_names_of_open_folders_are_counted(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(memory_mb=1024))
+    before = cells.session.held_bytes
+    cells.show(FOLDERS_OPEN)
+    assert cells.session.held_bytes > before + (140 << 20)
+
+
+HALF_AN_END = """
+import ctypes, os
+os.write(4, b"E")
+ctypes.CDLL(None).syscall({recvmsg}, 4, ctypes.create_string_buffer(256), 0)
+"""
+
+
+def test_finding_half_an_end_ends_no_session(t2: Driver) -> None:
+    cells = Cells(t2)
+    cells.show("x = 1")
+    recvmsg = {"x86_64": 47, "aarch64": 212}[platform.machine()]
+    assert not cells.fail(HALF_AN_END.format(recvmsg=recvmsg)).result.faulty
+    assert cells.show("print(x)") == "1\n"
+
+
 def test_finding_no_pipe_is_made_larger(t2: Driver) -> None:
     exception = (
         Cells(t2).fail("import fcntl, os\nfcntl.fcntl(os.pipe()[1], fcntl.F_SETPIPE_SZ, 1 << 20)").result.exception

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner_rl.sandbox.inside import watch
 from cleaner_rl.sandbox.inside.proc import Proc
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -172,6 +173,35 @@ def test_finding_swapped_pages_are_held_like_resident_ones(tmp_path: Path) -> No
         assert tree.held_exactly() == (1024 + 8) << 10
     finally:
         os.close(folder)
+
+
+def test_finding_processes_that_sleep_are_looked_at_exactly_for_a_tenth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, exact_looks, faults = Machine(), [0], [0]
+    machine.processes = {"2": ("S", 0.0, 0.0)}
+    monkeypatch.setattr(time, "monotonic", lambda: machine.now)
+    monkeypatch.setattr(machine, "stat", lambda _: [b"S", *[b"0"] * 6, b"%d" % faults[0], *[b"0"] * 23], raising=False)
+
+    def held_exactly(_: Tree) -> int:
+        machine.now += 0.02
+        exact_looks[0] += 1
+        return 1000 * exact_looks[0]
+
+    monkeypatch.setattr(Tree, "held_exactly", held_exactly)
+    tree = Tree(machine, machine.now)
+    for _ in range(80):
+        machine.now += LOOK
+        tree.look()
+        assert tree.held_lately() == 1000 * exact_looks[0]
+    assert exact_looks[0] in range(7, 11)
+    before = exact_looks[0]
+    for _ in range(10):
+        machine.now += LOOK
+        faults[0] += watch.LITTLE // watch.PAGE
+        tree.look()
+        tree.held_lately()
+    assert exact_looks[0] == before + 10
 
 
 class Relay(Proc):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 BLOCK = 512
 """What `stat` counts in."""
-MAPPING, LINK, LOCK, WATCHED, PIPE = 512, 80, 256, 256, 65_536
+MAPPING, LINK, LOCK, WATCHED, NAME, PIPE = 512, 80, 256, 256, 768, 65_536
 """Bytes that the kernel holds for a mapping, for its link to one of each process that this one descends from, a lock on
-a file, a descriptor that an epoll watches, and a pipe, at most."""
+a file, a descriptor that an epoll watches, a name in the list of an overlay's folder, and a pipe, at most."""
 MOST_MAPPINGS, LONGEST_TEXT = 65_530, 12 << 20
 MOST_LOCKS, LONGEST_LOOK = 4_096, 0.1
 """Locks of a process, of which no honest one has more than a handful, and seconds of our CPU that a look at its open
@@ -49,6 +50,8 @@ class Proc:
 
     def __init__(self, descriptor: int) -> None:
         self._folder = descriptor
+        self.names_in_folder = 0
+        """Names in a folder of the processes, at most, if the kernel keeps a list of them for each that is open."""
 
     def pids(self) -> list[str]:
         """All processes in it."""
@@ -129,6 +132,10 @@ class Proc:
     def is_null(self, path: str) -> bool:
         """Whether a link leads to the null device."""
         return os.stat(path, dir_fd=self._folder).st_rdev == NULL
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a link leads to a folder."""
+        return stat.S_ISDIR(os.stat(path, dir_fd=self._folder).st_mode)
 
     def signals(self, pid: str) -> tuple[int, int]:
         """Signals that a process blocks, and those that were sent to it and wait, as bits."""
@@ -217,14 +224,14 @@ class Proc:
         return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
 
     def kernel_objects(self, pid: str) -> tuple[int, frozenset[str]]:
-        """Bytes that the kernel holds for a process's mappings, locks and epolls, and the pipes that it has open.
+        """Bytes that the kernel holds for a process's mappings, locks, epolls and folders, and the pipes it has open.
 
         Slower than all else here: it reads the list of mappings and looks at each open file. Of each: anything that can
         be opened can be locked. What would take longer than a run may go unwatched is endless.
         """
         maps = self.maps(pid)
         mappings = MOST_MAPPINGS if maps is None else maps.count(b"\n")
-        locks = watched = 0
+        locks = watched = folders = 0
         pipes: set[str] = set()
         left, until = LONGEST_TEXT, time.thread_time() + LONGEST_LOOK
         for number in self.names(f"{pid}/fd"):
@@ -238,10 +245,13 @@ class Proc:
                 path = self.short_link(f"{pid}/fd/{number}") or ""
                 if path.startswith("pipe:"):
                     pipes.add(path)
+                # Each open one can hold a list of its own, with names that are gone since.
+                folders += bool(self.names_in_folder) and self.is_folder(f"{pid}/fd/{number}")
         if locks > MOST_LOCKS:
             return ENDLESS, frozenset()
         of_mappings = mappings * (MAPPING + LINK * self._ancestors(pid))
-        return of_mappings + locks * LOCK + watched * WATCHED, frozenset(pipes)
+        of_files = locks * LOCK + watched * WATCHED + folders * self.names_in_folder * NAME
+        return of_mappings + of_files, frozenset(pipes)
 
     def _ancestors(self, pid: str) -> int:
         """How many processes a process descends from, as far as they live."""

@@ -114,6 +114,7 @@ class SessionSlot(Slot):
         self._limit_for_good()
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
         self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc)
+        self._proc.names_in_folder = settings["inodes"]
         settings["folders"] = ()  # they are in the first layer
         settings["filter"] = settings.get("session_filter")
         bound = [os.fsencode(path) + b"/" for path, kind in settings["layout"] if kind == "bind"]
@@ -427,7 +428,8 @@ class SessionSlot(Slot):
             pause = LOOK_EVERY
             if said and waits(self._proc, cell.pid):
                 said = (said + drained(cell.channel))[-2:]
-                status = (said[1] if said[:1] == state.ENDED else 1) << 8
+                # An end is two bytes; a program can write anything.
+                status = (said[1] if len(said) == 2 and said[:1] == state.ENDED else 1) << 8
             elif cell.pidfd in ready:
                 status = self._status_of_dead(cell.pid)
                 reason = wire.GONE if os.WIFEXITED(status) else wire.EXITED
@@ -564,7 +566,7 @@ class SessionSlot(Slot):
 
     def _tell_status(self, committed: bool) -> None:
         current = self._states[-1]
-        if self._unsure or current.obstacles & (PROCESS | DELETED_FILE | PIPE):
+        if self._unsure or current.has_folders or current.obstacles & (PROCESS | DELETED_FILE | PIPE):
             self._weigh()
         status = wire.STATUS.pack(wire.KIND_STATUS, current.number, committed, self._held, current.obstacles)
         self._control.send(status)
@@ -622,6 +624,7 @@ class SessionSlot(Slot):
         """
         pid = str(new.pid)
         new.opened, found = self._proc.opened(pid, HARNESS_FDS, self._box)
+        new.has_folders = any(self._proc.is_folder(f"{pid}/fd/{number}") for number, *_ in new.opened)
         if not all(self._proc.is_null(f"{pid}/fd/{each}") for each in state.CELL_FDS):
             found.add("descriptor")
         new.folder = self._proc.short_link(f"{pid}/cwd") or ""

@@ -236,7 +236,7 @@ class Slot:
         left: int = limit - self._in_sockets
         # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
         base: int = self._settings["base_held"]
-        return left < 0 or (held > left + base and tree.held_exactly() > left)
+        return left < 0 or (held > left + base and tree.held_lately() > left)
 
     @property
     def _in_sockets(self) -> int:

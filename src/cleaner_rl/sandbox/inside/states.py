@@ -64,6 +64,8 @@ class State:
         """Whether the cells after it may have written to that one."""
         self.folder = ""
         self.opened: Opened = []
+        self.has_folders = False
+        """Whether folders are among them."""
         self.obstacles = 0
         self.frozen = False
         """Whether it was stopped, as a checkpoint."""

@@ -34,6 +34,11 @@ PAGE_TABLES, SWAPPED = b"VmPTE:", b"VmSwap:"
 """What a process holds and isn't resident. Pages of zeros have page tables, too."""
 OWN_PARTS = (b"Pss:", b"SwapPss:")
 """Of the pages that it shares with others."""
+EXACT_SHARE = 0.1
+"""Of a supervisor's time that exact looks may take, for as long as the processes take little: who sleeps with much
+memory in many processes would make it look all the time."""
+LITTLE = 64 << 20
+"""Bytes of memory, and of pages that were shared, that processes may take before they are looked at again."""
 UNSEEN: tuple[float, int, frozenset[str]] = (0.0, 0, frozenset())
 
 
@@ -60,6 +65,10 @@ class Tree:
         self._closed: set[tuple[str, bytes]] = set()
         """Processes that could not be looked into."""
         self._surveys: dict[str, tuple[float, int, frozenset[str]]] = {}
+        self._taken = 0
+        """Bytes that the living processes hold or had copied for them."""
+        self._exact: tuple[float, int, int] = (0.0, 0, 0)
+        """The last exact look: until when it will do, what had been taken, what it gave."""
 
     def pids(self) -> list[str]:
         """The run's processes."""
@@ -84,7 +93,7 @@ class Tree:
         return cpu, held, waited
 
     def _look(self) -> tuple[float, float, int, float]:
-        held, with_children, new_ones = 0, 0.0, 0.0
+        held, faults, with_children, new_ones = 0, 0, 0.0, 0.0
         times: dict[str, tuple[int, int]] = {}
         states: dict[str, bytes] = {}
         for pid in self.pids():
@@ -94,6 +103,7 @@ class Tree:
                 threads = self._proc.threads(pid)
             except OSError:  # it ended while we looked
                 continue
+            faults += int(fields[7])
             ticks, waited_for = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
             # The second is finer, and knows only the threads that still live.
             own = max(ticks * TICK, sum(ran for ran, _ in threads.values()) / 1e9)
@@ -108,6 +118,7 @@ class Tree:
             self._survey(states)
         self._estimated += min(new_ones, CPUS) * (time.monotonic() - self._looked)
         held = min(held + self._in_kernel, ENDLESS)
+        self._taken = held + faults * PAGE
         return sum(self._cpu.values()), with_children, held, self._count_waiting(times, states)
 
     def count_objects(self) -> None:
@@ -124,6 +135,17 @@ class Tree:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 held += self._held_exactly(pid)
         return min(held, ENDLESS)
+
+    def held_lately(self) -> int:
+        """What an exact look gives, or gave a short while ago if little was taken since."""
+        until, taken, held = self._exact
+        begun = time.monotonic()
+        if begun < until and self._taken < taken + LITTLE:
+            return held
+        held = self.held_exactly()
+        now = time.monotonic()
+        self._exact = now + (now - begun) / EXACT_SHARE, self._taken, held
+        return held
 
     def _held(self, pid: str, fields: list[bytes]) -> int:
         """Bytes that a process holds, shared ones included, by its fields of `stat`."""
