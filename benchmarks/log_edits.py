@@ -1,11 +1,12 @@
 """Measures how often `cleaner purify` repairs a logged failure wrongly: `python -m benchmarks.log_edits --json`.
 
-On labelled failures of Python, shell, file-edit, SQL and MCP tools, in three sets of `benchmarks/data/log_edits`:
+On labelled failures of Python, shell, file-edit, SQL and MCP tools, in four sets of `benchmarks/data/log_edits`:
 
 - `dev`: written by hand, about half of them to be repaired. The rules were written with these in view. A part of them
   (ids that begin with `f` and with `n`) was written and labelled by somebody who had not seen the rules, and scored
   once before it was used to improve them (`EARLIER`).
-- `blind`: written and labelled by somebody who had not seen the rules, and scored when the rules were final.
+- `blind` and `unseen`: each written and labelled by somebody who had not seen the rules, and scored once: `blind`
+  before the last changes to the rules, `unseen` after them.
 - `review`: situations of a review of this project, ten of each with names and numbers of their own, and 21 records on
   which no edit is right.
 
@@ -42,7 +43,7 @@ from cleaner_rl.replay import checker
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 
 DATA = Path(__file__).parent / "data" / "log_edits"
-SETS = ("dev", "review", "blind")
+SETS = ("dev", "review", "blind", "unseen")
 EARLIER = (
     {
         "ids": "f",

@@ -108,7 +108,7 @@ def _names(words: Sequence[str]) -> frozenset[str]:
         word = rest.pop(0)
         program = _last_part(word)
         names.append(program)
-        if word.startswith(("./", "../")) or program.endswith(".sh"):
+        if ("/" in word and "bin/" not in word) or program.endswith(".sh"):
             names.append(OWN)
         if PYTHON.fullmatch(program):
             return frozenset([*names, "python", *_of_python(rest)])

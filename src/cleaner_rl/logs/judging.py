@@ -103,6 +103,14 @@ DOUBT = re.compile(
     re.IGNORECASE,
 )
 """Words that a text about trouble has in its first or last line."""
+OF_THE_TOOL = re.compile(
+    r"\b(?:unavailable|disconnected|terminated|restarted|closed|lost|not running|not approved|no capacity|must be|"
+    r"error_code|exit (?:code|status) [1-9]\d*)\b|_error\"",
+    re.IGNORECASE,
+)
+"""Words of a harness that has no result to show."""
+SHORT = 300
+"""Characters of a text that may be a harness's word in place of the result."""
 NEGATION = re.compile(r"\b(?:no|not|nothing|none|never|already|\w+n't)\b", re.IGNORECASE)
 """Words by which a tool may say that it did nothing."""
 NO_DOUBT = re.compile(
@@ -128,7 +136,7 @@ SQL_DONE = re.compile(
 )
 """Statements that worked before one that failed."""
 ECHOES = frozenset({"echo"})
-REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bjq\b.* -\w*e")
+REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bdiff\b.* --quiet\b|\bjq\b.* -\w*e|\$\$")
 """Options that make a program tell by its exit code."""
 HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
 """Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
@@ -255,8 +263,8 @@ def _of_silence(call: ToolCall) -> Status | None:
     """Return what it means that there is no text."""
     if call.kind is CallKind.SQL:
         return Status.OK
-    if call.kind is CallKind.SHELL and read_command(call.code).runs_only(SILENT) and not HIDES_ERRORS.search(call.code):
-        return Status.OK
+    if call.kind is CallKind.SHELL and read_command(call.code).runs_only(SILENT):
+        return None if HIDES_ERRORS.search(call.code) or REPORTS.search(call.code) else Status.OK
     return None
 
 
@@ -277,7 +285,18 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
             return Status.ERROR if known and is_of_interpreter(error[1], call.code) else None
         if MAY_HAVE_DIED.match(last) or said(last, CallKind.PYTHON) is not None:
             return None  # a harness may add it to what was printed
-    return None if DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code else Status.OK
+    if ERROR_PAGE.match(text) or (DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code):
+        return None
+    return None if _may_be_no_output(text, call) else Status.OK
+
+
+def _may_be_no_output(text: str, call: ToolCall) -> bool:
+    """Return whether a text is a line of trouble that the call itself doesn't speak of: it may stand for the output."""
+    if len(text) > SHORT or "\n" in text:
+        return False
+    words = NO_DOUBT.sub("", text)
+    found = DOUBT.search(words) or OF_THE_TOOL.search(words)
+    return found is not None and found[0].lower() not in call.code.lower()
 
 
 def _of_last_words(text: str, last: str) -> Status | None:
@@ -303,7 +322,10 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     if lines[-1] == "0" and "grep" in command.deciding:
         return None  # `grep -c` counts nothing, and fails
     if only_reads:
-        return Status.OK
+        asked = ASKS_FOR_HELP.search(call.code) or not USAGE.match(lines[0])
+        return Status.OK if asked and not _may_be_no_output(text, call) else None
+    if ENDS_ITSELF.search(call.code) or OF_THE_TOOL.search(lines[-1]):
+        return None
     if ending_traceback(text) is not None:
         return None if last_reads else Status.ERROR
     if LAST_LINE.match(lines[0].strip()) or LAST_LINE.match(lines[-1].strip()):
@@ -325,7 +347,7 @@ def _of_edit(text: str, call: ToolCall) -> Status | None:
 def _of_sql(text: str, call: ToolCall) -> Status | None:
     text = SQL_NOTICES.sub("", text).strip()
     if (status := said(text, CallKind.SQL)) is not None:
-        return status
+        return None if text in call.code else status
     if SQL_DONE.match(text):
         return Status.ERROR
     first, *others = text.splitlines()
@@ -371,7 +393,7 @@ def _is_error_alone(lines: list[str], name: str) -> bool:
 def _of_doubt(lines: list[str]) -> Status | None:
     """Return None if the first or the last line sounds like trouble."""
     ends = NO_DOUBT.sub("", f"{lines[0][:200]}\n{lines[-1][-200:]}")
-    return None if DOUBT.search(ends) or NEGATION.search(ends) else Status.OK
+    return None if any(words.search(ends) for words in (DOUBT, OF_THE_TOOL, NEGATION)) else Status.OK
 
 
 READ: Mapping[CallKind, Callable[[str, ToolCall], Status | None]] = {

@@ -425,7 +425,8 @@ FAILED_TAIL = (
     _printed(Status.ERROR, r"^Found [1-9]\d* errors? in ", "tsc"),
     _printed(
         Status.ERROR,
-        r"^=*\s*(?:\d+ \w+, )*[1-9]\d* (?:failed|errors?)\b.* in [\d.]+s|^=*\s*no tests ran in |^ERROR: ",
+        r"^=*\s*(?:\d+ \w+, )*[1-9]\d* (?:failed|errors?)\b.* in [\d.]+s|"
+        r"^=*\s*(?:no tests ran|\d+ deselected) in |^ERROR: ",
         PYTEST,
     ),
     _printed(Status.ERROR, r"^FAILED \((?:\w+=\d+(?:, )?)+\)$|^NO TESTS RAN$", "python unittest manage.py"),
