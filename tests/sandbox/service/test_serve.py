@@ -20,6 +20,8 @@ from typing import IO, Any
 
 import pytest
 
+from cleaner_rl.sandbox.processes import descendants
+from cleaner_rl.sandbox.service.server import NICE
 from tests.restricted import NO_USER_NAMESPACES, cleaner
 
 CLEANER = [sys.executable, "-c", "from cleaner_rl.cli import main; main()"]
@@ -45,9 +47,9 @@ def serving(
         process.stdout.close()
 
 
-def call(url: str, body: object, token: str | None = None) -> Any:
+def call(url: str, body: object, token: str | None = None, path: str = "/v1/run") -> Any:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    request = urllib.request.Request(f"{url}/v1/run", json.dumps(body).encode(), headers)
+    request = urllib.request.Request(f"{url}{path}", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=SECONDS) as response:
         return json.load(response)
 
@@ -100,6 +102,36 @@ def test_the_server_comes_back_by_itself_on_the_same_address_and_nobody_cries(tm
         assert call(url, {"code": "print(2)"})["output"] == "2\n"
         assert children(process.pid) != [server]
         assert (tmp_path / "stderr").read_text() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's node goes before others")
+def test_the_server_and_its_zygotes_go_before_runs_and_sessions() -> None:
+    def nice(pid: int) -> int:
+        return os.getpriority(os.PRIO_PROCESS, pid)
+
+    def sleepers(above: int) -> list[int]:
+        return [pid for pid in descendants([above]) if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
+
+    with serving("--min-tier", "T2") as (process, url, _), ThreadPoolExecutor(1) as pool:
+        (server,) = children(process.pid)
+        assert {nice(pid) for pid in (server, *children(server))} == {NICE}
+        code = "import subprocess\nprocess = subprocess.Popen(['sleep', '600'])"
+        session = call(url, {}, path="/v1/sessions")["session"]
+        call(url, {"code": code}, path=f"/v1/sessions/{session}/run")
+        (sleeper,) = sleepers(server)
+        state = parent(sleeper)
+        assert [nice(pid) for pid in (sleeper, state, parent(state))] == [0, 0, 0]
+        run = pool.submit(call, url, {"code": f"{code}\nprocess.wait()", "limits": {"wall_seconds": 10}})
+        while len(found := set(sleepers(server)) - {sleeper}) < 1:
+            assert not run.done()
+        (sleeper,) = found
+        assert [nice(pid) for pid in (sleeper, parent(sleeper))] == [0, 0]
+        os.kill(sleeper, signal.SIGKILL)
+        assert run.result()["status"] == "ok"
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_killed_supervisor_takes_everything_along() -> None:

@@ -64,12 +64,17 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
         os._exit(1)  # this is a fork of the supervisor: nothing that is raised here may reach the supervisor's own code
 
 
-def shut_in(settings: dict[str, Any], files: list[int]) -> None:
-    """Give up everything that a run must not have."""
-    layers: frozenset[str] = settings["layers"]
+def take_own_share() -> None:
+    """Leave the zygote's session and priority for a share of the CPUs of one's own, as large as any other's."""
     _setsid()
     if (nice := os.nice(0)) < 0:
         os.nice(-nice)
+
+
+def shut_in(settings: dict[str, Any], files: list[int]) -> None:
+    """Give up everything that a run must not have."""
+    layers: frozenset[str] = settings["layers"]
+    take_own_share()
     uid = settings["run_uid"]
     if "mount" in layers:
         for path in settings["folders"]:

@@ -45,6 +45,8 @@ from cleaner_rl.sandbox.inside.watch import PAGE_TABLES, Tree
 
 IDLE_LOOK, BUSY_LOOK = 1.0, 0.1
 """Seconds between looks at a state that waits, and at one that goes on by threads or processes that it left."""
+IDLE_SHARE = 0.05
+"""Of its time that a supervisor looks, at most, while its session is idle."""
 SOON = 40
 MOST_BROKEN = 2
 """States that are gone back to in vain, each of which may take long to be given up, before all is begun anew."""
@@ -109,6 +111,7 @@ class SessionSlot(Slot):
     def serve(self) -> NoReturn:
         """Start the first state, then run cells and go back as the node asks."""
         settings = self._settings
+        run.take_own_share()  # it works for its session alone, also while nobody waits for that
         # A fork copies what is written since page by page anyway, and `Taken` counts pages by faults.
         kernel.prctl(kernel.PR_SET_THP_DISABLE, 1)
         self._limit_for_good()
@@ -169,8 +172,9 @@ class SessionSlot(Slot):
         tree = self._tree(keep=self._states[:-1])
         tree.begin()
         told = tree.look()[1]
-        pause = BUSY_LOOK if self._states[-1].obstacles & GOES_ON else IDLE_LOOK
+        pause = usual = BUSY_LOOK if self._states[-1].obstacles & GOES_ON else IDLE_LOOK
         while not select.select([self._control], [], [], pause)[0]:
+            begun = time.monotonic()
             self._drop_woken(self._states[:-1])
             cpu, held, _ = tree.look()
             with contextlib.suppress(OSError):  # it is dead
@@ -181,6 +185,7 @@ class SessionSlot(Slot):
                 self._weigh()
                 self._control.send(wire.HELD.pack(wire.KIND_HELD, self._held))
                 told = held
+            pause = max(usual, (time.monotonic() - begun) / IDLE_SHARE)
 
     def _end_current(self) -> None:
         """Kill the current state with all that it left: the next cell will find it so."""
