@@ -62,9 +62,10 @@ MANY = 140_000
         ("/run_jupyter", b'{"cells":[' + b'"",' * MANY + b'""]}'),
         ("/v1/run", b'{"code":"' + b" " * http.MOST_JSON + b'"}'),
         ("/v1/run", b'{"code":"' + b"\\n" * (http.MOST_ESCAPES + 1) + b'"}'),
+        ("/run_code", b'{"code":"","x":[' + b"1," * (http.MOST_COMMAS + 1) + b"1]}"),
         ("/v1/run", b'{"code":"' + b" " * http.MOST_WIDE_JSON + "\N{GRINNING FACE}".encode() + b'"}'),
     ],
-    ids=["calls", "files", "fetch", "submissions", "cells", "code", "escapes", "rare characters"],
+    ids=["calls", "files", "fetch", "submissions", "cells", "code", "escapes", "commas", "rare characters"],
 )
 @asynchronous
 async def test_finding_event_loop_a_body_of_too_much_is_refused_before_it_is_decoded(
@@ -101,17 +102,17 @@ async def test_a_long_program_full_of_quotes_is_no_body_of_many_strings() -> Non
 def test_at_least_half_of_a_body_s_strings_are_counted_and_every_backslash(texts: list[str]) -> None:
     for ascii_only in (True, False):
         body = json.dumps(texts, ensure_ascii=ascii_only).encode()
-        strings, escapes, wide = asyncio.run(http._weighed(body))
-        assert 2 * strings + 1 >= len(texts)
-        assert escapes == body.count(b"\\")
-        assert wide or "".join(texts).isascii()
+        weight = asyncio.run(http._weighed(body))
+        assert 2 * weight.strings + 1 >= len(texts)
+        assert (weight.escapes, weight.commas) == (body.count(b"\\"), body.count(b","))
+        assert weight.wide or "".join(texts).isascii()
 
 
 @asynchronous
 async def test_finding_event_loop_bodies_are_looked_at_in_steps() -> None:
     body = b'{"code":"' + b"x" * 8_000_000 + b'"}'
     async with counted() as turns:
-        assert await http._weighed(body) == (2, 0, False)
+        assert await http._weighed(body) == (2, 0, 0, False)
     assert turns.count >= 8_000_000 // http.STEP - 1
 
 

@@ -132,12 +132,23 @@ def prctl(option: int, argument: int) -> None:
     _check(_prctl(option, argument, 0, 0, 0), "prctl")
 
 
+GROUP = "/proc/{}/autogroup"
+"""The group of a session's processes, which the scheduler gives one share of the CPUs."""
+
+
+def nice_of_group(pid: int) -> int:
+    """How much a process's group gives way to others; 0 if the kernel has no such groups."""
+    try:
+        with open(GROUP.format(pid)) as group:
+            return int(group.read().rpartition("nice")[2])
+    except OSError:
+        return 0
+
+
 def go_first(nice: int) -> None:
-    """Have this process, and its session's group in the scheduler, served before those of the runs; root's to ask."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, nice)
-        with open("/proc/self/autogroup", "w") as group:
-            group.write(str(nice))
+    """Have this process's group served before those of the runs; root's to ask."""
+    with contextlib.suppress(OSError), open(GROUP.format("self"), "w") as group:
+        group.write(str(nice))
 
 
 def block_signals() -> None:

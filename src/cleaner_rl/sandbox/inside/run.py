@@ -35,8 +35,9 @@ SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_S
 ZYGOTE_SEED = 0
 """What zygotes seed the generators with, so that most runs needn't."""
 FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
-_setsid = os.setsid
-"""Of the operating system: see `stay_in_session`."""
+leave_session = os.setsid
+"""Begin a session of one's own, which has a share of the CPUs of its own and not the zygote's priority.
+`stay_in_session` hides it from programs."""
 
 
 def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
@@ -64,17 +65,10 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
         os._exit(1)  # this is a fork of the supervisor: nothing that is raised here may reach the supervisor's own code
 
 
-def take_own_share() -> None:
-    """Leave the zygote's session and priority for a share of the CPUs of one's own, as large as any other's."""
-    _setsid()
-    if (nice := os.nice(0)) < 0:
-        os.nice(-nice)
-
-
 def shut_in(settings: dict[str, Any], files: list[int]) -> None:
     """Give up everything that a run must not have."""
     layers: frozenset[str] = settings["layers"]
-    take_own_share()
+    leave_session()
     uid = settings["run_uid"]
     if "mount" in layers:
         for path in settings["folders"]:

@@ -111,7 +111,7 @@ class SessionSlot(Slot):
     def serve(self) -> NoReturn:
         """Start the first state, then run cells and go back as the node asks."""
         settings = self._settings
-        run.take_own_share()  # it works for its session alone, also while nobody waits for that
+        run.leave_session()  # it works for its session alone, also while nobody waits for that
         # A fork copies what is written since page by page anyway, and `Taken` counts pages by faults.
         kernel.prctl(kernel.PR_SET_THP_DISABLE, 1)
         self._limit_for_good()

@@ -37,8 +37,7 @@ def main(channel: int) -> NoReturn:
     """Preload, then fork a slot for each message."""
     control = socket.socket(fileno=channel)
     settings: dict[str, Any] = wire.unpack(channel)
-    if (nice := os.nice(0)) < 0:  # the server's; a session of its own has a group of its own
-        kernel.go_first(nice)
+    kernel.go_first(kernel.nice_of_group(os.getppid()))
     try:
         preload(settings["modules"], settings["paths"], settings["warm_up"])
         if "mount" in settings["layers"]:

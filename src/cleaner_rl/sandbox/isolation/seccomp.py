@@ -67,7 +67,7 @@ ADVICE = (*range(20), *range(22, 25), 102, 103)
 REFUSED_ADVICE = (20, 21, 25)
 _SUPERVISORS = """
 mount umount2 setresuid setresgid chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
-pidfd_send_signal sendmsg setpriority
+pidfd_send_signal sendmsg
 """
 SUPERVISOR_PRCTLS = (1, 4, 22)
 """Death with the parent, whether others may look at its memory, seccomp."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,12 +29,14 @@ T = TypeVar("T")
 BODY_SECONDS = 60.0
 """A body that takes longer to arrive is given up: a slow sender must not hold memory for ever."""
 MOST_JSON: Final = 16_777_216
-"""Bytes of a JSON body. It is decoded in one go, and nobody is served meanwhile: this and the next three bounds keep
-that to some 30 ms. Files that are put may be larger."""
+"""Bytes of a JSON body. It is decoded in one go, and nobody is served meanwhile: this and the next four bounds keep
+that to some 40 ms. Files that are put may be larger."""
 MOST_WIDE_JSON: Final = 8_388_608
 """Bytes of a JSON body that isn't ASCII: these are decoded at a quarter of the speed."""
 MOST_ESCAPES: Final = 4_194_304
 """Escapes such as the one of a line break in the strings of a JSON body: each is decoded by itself."""
+MOST_COMMAS: Final = 2_097_152
+"""Commas of a JSON body: what they separate is decoded one by one, also in a field that nobody asked for."""
 MOST_STRINGS: Final = 131_072
 """Strings of a JSON body, names of fields included: each becomes an object, and no call does without one."""
 STEP: Final = 196_608
@@ -129,17 +131,19 @@ class Exchange:
     async def json(self, decoder: msgspec.json.Decoder[T]) -> T:
         """The body, decoded and checked."""
         body = await self.body(MOST_JSON)
-        strings, escapes, wide = await _weighed(body)
+        weight = await _weighed(body)
         problem = None
-        if strings > MOST_STRINGS:
+        if weight.strings > MOST_STRINGS:
             problem = f"more than {MOST_STRINGS} strings (names of fields included)"
-        elif escapes > MOST_ESCAPES:
+        elif weight.escapes > MOST_ESCAPES:
             problem = f"more than {MOST_ESCAPES} backslashes"
-        elif wide and len(body) > MOST_WIDE_JSON:
+        elif weight.commas > MOST_COMMAS:
+            problem = f"more than {MOST_COMMAS} commas"
+        elif weight.wide and len(body) > MOST_WIDE_JSON:
             problem = f"characters beyond ASCII and more than {MOST_WIDE_JSON} bytes"
         if problem is not None:
             raise HttpError(413, "too_large", f"The request's body holds {problem}; send several.")
-        if wide:
+        if weight.wide:
             self.size *= WIDEST
         try:
             return decoder.decode(body)
@@ -211,26 +215,37 @@ WIDEST: Final = 4
 """Bytes per character of a text that holds a rare one: a megabyte with one emoji takes four."""
 
 
-_NEITHER: Final = bytes(byte for byte in range(256) if byte not in b'"\\')
+_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b'"\\,')
 
 
-async def _weighed(body: bytes) -> tuple[int, int, bool]:
-    """How many strings a JSON body holds, or at least half of them; how many backslashes; whether its strings may take
-    more memory than it does. Counts no further than to what is too much."""
-    quotes, escapes, wide = 0, 0, False
+class Weight(NamedTuple):
+    """What decoding a JSON body takes."""
+
+    strings: int
+    """At least half of its strings."""
+    escapes: int
+    commas: int
+    wide: bool
+    """Whether its strings may take more memory than it does."""
+
+
+async def _weighed(body: bytes) -> Weight:
+    """What is in a body, counted no further than to what is too much."""
+    quotes, escapes, commas, wide = 0, 0, 0, False
     for start in range(0, len(body), STEP):
         if start:
             await asyncio.sleep(0)
         step = body[start : start + STEP]
         # The quote that opens a string never follows a backslash, not even when all other characters are left out; of
         # those that close one, some do.
-        marks = step.translate(None, _NEITHER)
+        marks = step.translate(None, _OTHERS)
         quotes += marks.count(b'"') - marks.count(b'\\"')
         escapes += marks.count(b"\\")
+        commas += marks.count(b",")
         wide = wide or (b"\\" in marks and b"\\u" in step)
-        if quotes // 2 > MOST_STRINGS or escapes > MOST_ESCAPES:
+        if quotes // 2 > MOST_STRINGS or escapes > MOST_ESCAPES or commas > MOST_COMMAS:
             break
-    return quotes // 2, escapes, wide or not body.isascii()
+    return Weight(quotes // 2, escapes, commas, wide or not body.isascii())
 
 
 async def encode_in_steps(value: msgspec.Struct) -> list[bytes]:
