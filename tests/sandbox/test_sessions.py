@@ -254,6 +254,14 @@ def test_cells_that_are_undone_take_none_of_the_sessions_disk(t2: Driver, before
     t2.wait(cells.session.close())
 
 
+def test_finding_files_asked_of_a_cell_that_never_began_are_none(cells: Cells) -> None:
+    cells.show("x = 1")
+    cells.show("import os; os.chmod('.', 0)")
+    outcome = cells.run("print(1)", fetch=("f",))
+    assert (outcome.result.failed, outcome.result.faulty, outcome.run.files) == (True, False, {})
+    assert cells.show("print(x)") == "1\n"
+
+
 @pytest.mark.parametrize("fetch", [(), ("0",)])
 def test_a_cell_that_makes_as_many_files_as_there_can_be_is_undone_like_any_other(
     cells: Cells, fetch: tuple[str, ...]

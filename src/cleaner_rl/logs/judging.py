@@ -99,7 +99,7 @@ DOUBT = re.compile(
     r"no such|not found|not recognized|not supported|not allowed|not permitted|not available|not installed|"
     r"does not exist|doesn't exist|usage(?=:)|abort|aborted|aborting|killed|refused|rejected|forbidden|unauthorized|"
     r"cancelled|canceled|unexpected|unsupported|undefined|unrecognized|unknown|missing|panic|could not|couldn't|"
-    r"conflict|exceeded|rate limit|blocked|died|crashed)\b",
+    r"conflict|exceeded|rate limit|blocked|died|crashed|ERR_\w+)\b",
     re.IGNORECASE,
 )
 """Words that a text about trouble has in its first or last line."""
@@ -122,6 +122,8 @@ LINE_OF_TROUBLE = re.compile(
     r"^(?:[\w./-]+: )?(?:fatal|error|panic|exception|failed|traceback|abort\w*|ERR!)\b[:\[( ]",
     re.IGNORECASE | re.MULTILINE,
 )
+ERROR_CODE = re.compile(r'\{\s*"(?:status|code|status_?code)": ?"?[45]\d\d\b', re.IGNORECASE)
+"""The beginning of an object with HTTP's number of an error."""
 ROWS = "[(|+{0123456789"
 """What rows of a table begin with."""
 SQL_OK = re.compile(
@@ -140,7 +142,7 @@ REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bdiff\b.* 
 """Options that make a program tell by its exit code."""
 HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
 """Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
-ENDS_ITSELF = re.compile(r"\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
+ENDS_ITSELF = re.compile(r"\bexitCode\b|\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
 ASKS_FOR_HELP = re.compile(r"\s(?:-h|--help|help)\b")
 USAGE = re.compile(r"^usage: ", re.IGNORECASE | re.MULTILINE)
@@ -271,10 +273,12 @@ def _of_silence(call: ToolCall) -> Status | None:
 def _of_python(text: str, call: ToolCall) -> Status | None:
     first, *_, last = [*text.splitlines(), text.splitlines()[-1]]
     if ending_traceback(text) is not None:
-        return None if PRINTS_TRACEBACK.search(call.code) else Status.ERROR
+        return None if PRINTS_TRACEBACK.search(call.code) or FIRST_WORDS in call.code else Status.ERROR
     if (status := said(text, CallKind.PYTHON)) is not None and first not in call.code:
         return status
     if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
+        return None
+    if LAST_LINE.match(first) and first not in call.code:
         return None
     if last not in call.code:
         known = bool(call.arguments)  # else nobody knows what ran
@@ -317,7 +321,7 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     if found := printed(lines, command):
         return found[0] if len(found) == 1 else None
     last_reads = not command.programs or bool(command.programs[-1] & READERS)
-    if complaints(text, command) or REPORTS.search(call.code):
+    if complaints(text, command) or REPORTS.search(call.code) or ERROR_PAGE.match(text):
         return None
     if lines[-1] == "0" and "grep" in command.deciding:
         return None  # `grep -c` counts nothing, and fails
@@ -357,6 +361,8 @@ def _of_sql(text: str, call: ToolCall) -> Status | None:
     sentence = len(first.split()) > 4 and (first[-1] in ".:" or not re.search(r"[|\t,]", first))
     if sentence and DOUBT.search(NO_DOUBT.sub("", first)):
         return None
+    if first[0] == "{" and (ERROR_CODE.match(text) or DOUBT.search(NO_DOUBT.sub("", text[:SHORT]))):
+        return None
     if first[0] in ROWS or SQL_OK.match(first) or (others and first in call.code):
         return Status.OK
     return None if sentence else _of_doubt([first])
@@ -371,7 +377,7 @@ def _of_other(text: str, call: ToolCall) -> Status | None:
     shows = SHOWS_CONTENT.search(call.name) is not None
     if (status := said(text, CallKind.OTHER)) is not None:
         return None if shows and not INSTEAD_OF_CONTENT.match(text) else status
-    if FIRST_WORDS in text:
+    if FIRST_WORDS in text or ERROR_CODE.match(text):
         return None
     lines = text.splitlines()
     searches = SEARCHES.search(call.name)

@@ -385,6 +385,8 @@ FAILED_LAST = (
 )
 """First or last lines. The program that they name is one that the exit code can be from."""
 FAILED_TAIL = (
+    _printed(Status.ERROR, r"^Expecting .* \(char \d+\)$|^Extra data: .* \(char \d+\)$", "python"),
+    _printed(Status.ERROR, r"^not ok \d+|^# fail [1-9]", f"{NODE} prove"),
     _printed(Status.ERROR, r"^(?:fatal|error): |^ ! \[rejected\]|^CONFLICT \(|^Automatic merge failed", "git"),
     _printed(Status.ERROR, r"^(?:nothing (?:added )?to commit|no changes added to commit)", "git_commit"),
     _printed(

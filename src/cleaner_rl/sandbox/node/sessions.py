@@ -261,9 +261,11 @@ class Session:
         self._status = status or self._status._replace(committed=False)
         try:
             result = await result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)
-            found = await fetched(files[3], cell.fetch, terms.fetch_bytes) if cell.fetch else {}
-        except asyncio.CancelledError:
-            self.end("a cell was cancelled")
+            # There is no folder of a cell that never began.
+            found = await fetched(files[3], cell.fetch, terms.fetch_bytes) if cell.fetch and len(files) > 3 else {}
+        except BaseException as error:  # the supervisor has gone on, and nobody knows to where
+            cancelled = isinstance(error, asyncio.CancelledError)
+            self.end("a cell was cancelled" if cancelled else "the answer to a cell could not be read")
             raise
         finally:
             for output in files[:3]:
