@@ -20,17 +20,20 @@ from cleaner_rl.trajectory import undo
 from cleaner_rl.trajectory.store import read
 from tests.logs.agents import AGENTS
 from tests.logs.cases import CASES
-from tests.logs.rendering import Record, openai
+from tests.logs.rendering import RENDERED, Record, openai
 
 SAMPLES = Path(__file__).parent / "data/samples"
 SAME = PurifySettings(same=True, sft=SftKind.JSONL)
 FORMS = {
     "agents-sdk.json": ("responses", ["get_weather"], [True]),
+    "atif-trajectory.json": ("atif", ["bash_command"], None),
     "claude-code.jsonl": ("claude-code", ["Bash", "Bash"], [True, False]),
+    "inspect.json": ("inspect", ["addition", "addition"], [True, False]),
     "langfuse.jsonl": ("langfuse", ["get_weather"], [False]),
     "langsmith.jsonl": ("langsmith", ["get_weather"], [True]),
     "mini-v1.traj.json": ("mini-swe-agent", ["bash", "bash"], None),
     "mini-v2.traj.json": ("mini-swe-agent", ["bash"], [True]),
+    "openai.jsonl": ("openai", ["get_weather"], [False]),
     "openhands-v0.json": ("openhands", ["execute_bash"], [True]),
     "openhands-v1.json": ("openhands", ["terminal", "terminal"], [True, False]),
     "otel.jsonl": ("otel", ["get_weather"], [False]),
@@ -43,6 +46,8 @@ FORMS = {
     "swe-agent.traj": ("swe-agent", ["bash"], None),
     "trajectory-swe-agent.jsonl": ("trajectory", ["bash"], None),
     "trajectory.jsonl": ("trajectory", ["execute_bash"], None),
+    "verifiers-results.jsonl": ("verifiers", ["line_count"], [False]),
+    "verl-rollout.jsonl": ("verl", ["code_interpreter", "code_interpreter"], [True, False]),
 }
 """The format of each sample, its calls, and whether they failed; None if that is for `judging` to say."""
 
@@ -99,11 +104,12 @@ def test_one_folder_of_all_of_them_in_one_call(logs: Path, tmp_path: Path) -> No
             file = logs / variant.replace(", ", "-") / f"{number}.json{'l' * ('lines' in record)}"
             file.parent.mkdir(exist_ok=True)
             file.write_text(json.dumps(record)) if "lines" not in record else write_file(file, record)
-    (logs / "openai.jsonl").write_text("".join(json.dumps(openai(case)) + "\n" for case in CASES))
+    for variant, render in RENDERED.items():
+        (logs / f"{variant}.jsonl").write_text("".join(json.dumps(render(case)) + "\n" for case in CASES))
     (logs / "settings.json").write_text('{"a": 1}')
     done = purify(logs, tmp_path / "out", SAME)
     found = done.summary
-    assert found.trajectories == len(FORMS) + len(CASES) * (len(AGENTS) + 1)
+    assert found.trajectories == len(FORMS) + len(CASES) * (len(AGENTS) + len(RENDERED))
     assert found.not_read == {}
     assert found.edits["graft"] >= 8 * len(AGENTS)
     assert [each.partition(" ")[0] for each in done.skipped] == [str(logs / "settings.json")]
@@ -114,6 +120,8 @@ def test_one_folder_of_all_of_them_in_one_call(logs: Path, tmp_path: Path) -> No
         source = Path((trajectory.info.log or {})["source"]["file"])
         kept = write_record(trajectory)
         whole = values(source)
+        if "samples" in whole:  # Inspect's, of which each is a record
+            whole = whole["samples"]
         assert kept.get("lines", kept) == whole or kept in whole, source
     written = purify(tmp_path / "out/same", tmp_path / "again", PurifySettings(repair=None)).summary
     assert (written.trajectories, written.not_read) == (found.trajectories, {})
@@ -215,6 +223,17 @@ def test_a_damaged_session_goes_through_as_it_is_and_is_counted(variant: str, lo
     found = purify(logs, logs.with_name("out"), SAME).summary
     assert found.not_read == {"a file with a line that is not valid JSON": 1}
     assert (logs.with_name("out") / "same/bad.jsonl").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("variant", RENDERED)
+def test_a_damaged_record_is_counted_and_the_others_are_read(variant: str, logs: Path) -> None:
+    lines = [json.dumps(RENDERED[variant](case)) for case in CASES[:3]]
+    lines[1] = lines[1][:-9]
+    (logs / "log.jsonl").write_text("\n".join(lines) + "\n")
+    out = logs.with_name("out")
+    assert purify(logs, out, SAME).summary.not_read == {"text that is not valid JSON": 1}
+    assert len(list(read(out / "store"))) == 2
+    assert (out / "same/log.jsonl").read_text().splitlines()[1] == lines[1]
 
 
 def test_a_file_that_is_one_record_is_bounded(tmp_path: Path) -> None:

@@ -278,8 +278,6 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
         return status
     if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
         return None
-    if LAST_LINE.match(first) and first not in call.code:
-        return None
     if last not in call.code:
         known = bool(call.arguments)  # else nobody knows what ran
         if (status := _of_last_words(text, last)) is not None:
@@ -289,7 +287,8 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
             return Status.ERROR if known and is_of_interpreter(error[1], call.code) else None
         if MAY_HAVE_DIED.match(last) or said(last, CallKind.PYTHON) is not None:
             return None  # a harness may add it to what was printed
-    if ERROR_PAGE.match(text) or (DOUBT.match(NO_DOUBT.sub("", text)) and first not in call.code):
+    troubled = LAST_LINE.match(first) or DOUBT.match(NO_DOUBT.sub("", text))
+    if ERROR_PAGE.match(text) or (troubled and first not in call.code):
         return None
     return None if _may_be_no_output(text, call) else Status.OK
 
