@@ -232,7 +232,7 @@ def test_a_damaged_record_is_counted_and_the_others_are_read(variant: str, logs:
     (logs / "log.jsonl").write_text("\n".join(lines) + "\n")
     out = logs.with_name("out")
     assert purify(logs, out, SAME).summary.not_read == {"text that is not valid JSON": 1}
-    assert len(list(read(out / "store"))) == 2
+    assert sorted(len(each.turns) > 0 for each in read(out / "store")) == [False, True, True]
     assert (out / "same/log.jsonl").read_text().splitlines()[1] == lines[1]
 
 

@@ -65,10 +65,12 @@ class Tree:
         self._closed: set[tuple[str, bytes]] = set()
         """Processes that could not be looked into."""
         self._surveys: dict[str, tuple[float, int, frozenset[str]]] = {}
+        self._taken_by: dict[tuple[str, bytes], int] = {}
+        """Bytes that each process held, or had copied for it, when it was last seen."""
         self._taken = 0
-        """Bytes that the living processes hold or had copied for them."""
+        """What all of them took, whatever they gave back since."""
         self._exact: tuple[float, int, int] = (0.0, 0, 0)
-        """The last exact look: until when it will do, what had been taken, what it gave."""
+        """The last exact look: until when it will do, what had been taken, the bytes of pages that it found."""
 
     def pids(self) -> list[str]:
         """The run's processes."""
@@ -93,17 +95,20 @@ class Tree:
         return cpu, held, waited
 
     def _look(self) -> tuple[float, float, int, float]:
-        held, faults, with_children, new_ones = 0, 0, 0.0, 0.0
+        held, with_children, new_ones = 0, 0.0, 0.0
         times: dict[str, tuple[int, int]] = {}
         states: dict[str, bytes] = {}
         for pid in self.pids():
             try:
                 fields = self._proc.stat(pid)
-                held += self._held(pid, fields)
+                its_own = self._held(pid, fields)
+                held += its_own
                 threads = self._proc.threads(pid)
             except OSError:  # it ended while we looked
                 continue
-            faults += int(fields[7])
+            taken = its_own + int(fields[7]) * PAGE
+            self._taken += max(0, taken - self._taken_by.get((pid, fields[19]), 0))
+            self._taken_by[pid, fields[19]] = taken
             ticks, waited_for = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
             # The second is finer, and knows only the threads that still live.
             own = max(ticks * TICK, sum(ran for ran, _ in threads.values()) / 1e9)
@@ -118,7 +123,6 @@ class Tree:
             self._survey(states)
         self._estimated += min(new_ones, CPUS) * (time.monotonic() - self._looked)
         held = min(held + self._in_kernel, ENDLESS)
-        self._taken = held + faults * PAGE
         return sum(self._cpu.values()), with_children, held, self._count_waiting(times, states)
 
     def count_objects(self) -> None:
@@ -138,14 +142,13 @@ class Tree:
 
     def held_lately(self) -> int:
         """What an exact look gives, or gave a short while ago if little was taken since."""
-        until, taken, held = self._exact
+        until, taken, pages = self._exact
         begun = time.monotonic()
-        if begun < until and self._taken < taken + LITTLE:
-            return held
-        held = self.held_exactly()
-        now = time.monotonic()
-        self._exact = now + (now - begun) / EXACT_SHARE, self._taken, held
-        return held
+        if begun >= until or self._taken >= taken + LITTLE:
+            pages = self.held_exactly() - self._in_kernel
+            now = time.monotonic()
+            self._exact = now + (now - begun) / EXACT_SHARE, self._taken, pages
+        return min(pages + self._in_kernel, ENDLESS)
 
     def _held(self, pid: str, fields: list[bytes]) -> int:
         """Bytes that a process holds, shared ones included, by its fields of `stat`."""
