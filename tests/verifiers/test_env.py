@@ -1,0 +1,142 @@
+"""Episodes of a real environment of verifiers, with a scripted server in the place of vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.rollout.scripted import call, logprobs_of
+from tests.verifiers.serving import BREAKS, ScriptedServer, serving
+
+RIGHT, WRONG = call("print(0 + 42)"), call("print(0 + fourty)")
+REPAIRED = [WRONG, RIGHT, "The answer is 42"]
+CLEAN = [RIGHT, "The answer is 42"]
+FALSE = [RIGHT, "The answer is 7"]
+FAILED = [WRONG, "The answer is 7"]
+pytestmark = pytest.mark.timeout(120)
+
+
+def played(model: str, scripts: Sequence[Sequence[str]], sampling: Any = None, **settings: Any) -> Any:
+    """Play one episode; return it, and the server that was asked."""
+    import verifiers.v1 as vf
+
+    async def play() -> Any:
+        served = {key: settings.pop(key) for key in ("scores",) if key in settings}
+        async with serving(model, scripts, **served) as server:
+            config = vf.resolve_env_config(
+                {
+                    "taskset": {"id": "cleaner-sums"},
+                    "agent": {"runtime": {"type": "subprocess"}},
+                    **settings,
+                }
+            )
+            env = vf.load_environment(config)
+            client = vf.TrainClientConfig(base_url=server.url, renderer={"name": "qwen3"}, api_key_var="NO_KEY")
+            context = vf.ModelContext(model, client, vf.Sampling(**(sampling or {})))
+            async with env.serving():
+                return await env.run_episode(next(iter(env.taskset)), context), server
+
+    return asyncio.run(play())
+
+
+def check_rows(episode: Any) -> None:
+    """Every trained token has the log-prob that the server gives it after the tokens that now precede it."""
+    for trace in episode.traces:
+        if not trace.agent.trainable:
+            continue
+        (branch,) = trace.branches
+        ids, mask = np.array(branch.token_ids, np.int32), np.array(branch.sampled_mask)
+        expected = np.concatenate([[0.0], logprobs_of(ids[:1], ids[1:])])
+        assert len(mask) == len(ids) == len(branch.logprobs)
+        np.testing.assert_allclose(np.array(branch.logprobs)[mask], expected[mask], rtol=1e-6)
+
+
+def session(server: ScriptedServer, trace: Any) -> list[int]:
+    return server.seen[trace.id][-1]
+
+
+def test_a_rollout_is_repaired_in_finalize(model: str) -> None:
+    episode, server = played(model, [REPAIRED], stateless=True)
+    assert episode.ok, episode.errors
+    (trace,) = episode.traces
+    assert trace.metrics["cleaner_repairs"] == 1
+    assert server.scored > 0
+    check_rows(episode)
+    assert [node.message.role for node in trace.nodes] == ["user", "assistant", "tool", "assistant"]
+    assert "fourty" not in trace.nodes[1].message.tool_calls[0].arguments
+    assert trace.num_branches == 1
+    # What was sampled is kept, and the calls point at the nodes that are there.
+    raw = trace.info["cleaner_rl"]["raw_nodes"]
+    assert [token for node in raw for token in node["token_ids"]] == session(server, trace)
+    assert [each.node for each in trace.calls] == [None, 1, 3]
+
+
+def test_a_clean_rollout_stays_as_it_was_sampled(model: str) -> None:
+    episode, server = played(model, [CLEAN])
+    (trace,) = episode.traces
+    assert trace.branches[0].token_ids == session(server, trace)
+    assert trace.metrics["cleaner_repairs"] == 0
+    assert "cleaner_rl" not in trace.info
+    assert trace.branches[0].advantages is None  # the trainer compares episodes
+    check_rows(episode)
+
+
+def test_roc_keeps_the_cleanest_successes(model: str) -> None:
+    scripts = [REPAIRED, CLEAN, FALSE, CLEAN, FAILED, REPAIRED]
+    episode, _ = played(model, scripts, method="roc", rollouts=4, roc={"sample": 6})
+    assert episode.ok, episode.errors
+    kept = [trace.agent.trainable for trace in episode.traces]
+    assert [kept[1], kept[3]] == [True, True]
+    assert sum(kept) == 4
+    assert [bool(trace.branches[0].advantages) for trace in episode.traces] == kept
+    check_rows(episode)
+
+
+def test_a_fault_is_in_no_statistic(model: str) -> None:
+    episode, _ = played(model, [REPAIRED, [BREAKS], FALSE, CLEAN], rollouts=4, stateless=True)
+    broken = episode.traces[1]
+    assert broken.errors
+    assert not broken.agent.trainable
+    advantages = [max(trace.branches[0].advantages, key=abs) for trace in episode.traces if trace is not broken]
+    assert advantages == pytest.approx([0.57735, -1.1547, 0.57735], abs=1e-4)
+    check_rows(episode)
+
+
+def test_a_repair_that_can_not_be_rescored_is_a_fault(model: str) -> None:
+    episode, _ = played(model, [REPAIRED, FALSE, CLEAN], rollouts=3, stateless=True, scores=False)
+    assert [trace.agent.trainable for trace in episode.traces] == [False, True, True]
+
+
+def test_failed_turns_are_masked_where_they_would_be_reinforced(model: str) -> None:
+    episode, server = played(model, [REPAIRED, FAILED], method="mask", rollouts=2)
+    right, wrong = episode.traces
+    assert not any(right.nodes[1].mask)
+    assert right.branches[0].token_ids == session(server, right)
+    assert any(wrong.nodes[1].mask)
+    check_rows(episode)
+
+
+def test_sampling_that_can_not_be_rescored_is_refused(model: str) -> None:
+    episode, _ = played(model, [CLEAN], sampling={"temperature": 0.7})
+    assert "temperature=0.7" in episode.errors[0].message
+
+
+def test_the_store_and_the_traces_are_read(model: str, tmp_path: Path) -> None:
+    from cleaner_rl.logs import Reading, read_record
+    from cleaner_rl.trajectory.store import read
+    from cleaner_rl.view import export
+
+    episode, _ = played(model, [REPAIRED], stateless=True, folder=str(tmp_path / "run"))
+    (stored,) = read(tmp_path / "run" / "trajectories")
+    assert stored.ids().tolist() == episode.traces[0].branches[0].token_ids
+    assert len(stored.edits) == 1
+    export(tmp_path / "run", tmp_path / "page.html")
+    assert "fourty" in (tmp_path / "page.html").read_text()
+    record = json.loads(json.dumps(episode.to_record()))
+    assert len(read_record(record, "verifiers", 0, Reading()).turns) == 2
