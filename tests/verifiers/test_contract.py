@@ -23,9 +23,10 @@ class TestVerifiers(TrainerContract):
 
 def _trained(group: Sequence[Rollout]) -> list[Trained]:
     import verifiers.v1 as vf
-    from cleaner_sums import CleanerEnv
 
-    class Given(CleanerEnv):
+    from cleaner_rl.train.verifiers import CleanerEnv
+
+    class Given(CleanerEnv):  # type: ignore[misc]
         """Is given finished rollouts in the place of those that it reads from traces."""
 
         async def _finished(self, trace: Any, key: Any) -> Rollout:

@@ -22,7 +22,9 @@ FAILED = [WRONG, "The answer is 7"]
 pytestmark = pytest.mark.timeout(120)
 
 
-def played(model: str, scripts: Sequence[Sequence[str]], sampling: Any = None, **settings: Any) -> Any:
+def played(
+    model: str, scripts: Sequence[Sequence[str]], sampling: Any = None, env_class: Any = None, **settings: Any
+) -> Any:
     """Play one episode; return it, and the server that was asked."""
     import verifiers.v1 as vf
 
@@ -36,7 +38,7 @@ def played(model: str, scripts: Sequence[Sequence[str]], sampling: Any = None, *
                     **settings,
                 }
             )
-            env = vf.load_environment(config)
+            env = env_class(config) if env_class is not None else vf.load_environment(config)
             client = vf.TrainClientConfig(base_url=server.url, renderer={"name": "qwen3"}, api_key_var="NO_KEY")
             context = vf.ModelContext(model, client, vf.Sampling(**(sampling or {})))
             async with env.serving():
@@ -75,6 +77,68 @@ def test_a_rollout_is_repaired_in_finalize(model: str) -> None:
     raw = trace.info["cleaner_rl"]["raw_nodes"]
     assert [token for node in raw for token in node["token_ids"]] == session(server, trace)
     assert [each.node for each in trace.calls] == [None, 1, 3]
+
+
+REWRITTEN = call("import math\nnumbers = [0, 42]\nprint(math.fsum(numbers))", "I try another way.\n")
+THINKING = call("print(0 + 42)", "<think>\nThe name is wrong.\n</think>\n\n")
+TWO = f"{RIGHT}\n{call('print(1)', '')}"
+
+
+@pytest.mark.parametrize(
+    ("script", "repairs", "roles"),
+    [
+        ([WRONG, REWRITTEN, "The answer is 42"], 1, "uata"),  # a replacement
+        ([WRONG, WRONG, RIGHT, "The answer is 42"], 1, "uata"),
+        ([WRONG, RIGHT, WRONG, RIGHT, "The answer is 42"], 2, "uatata"),
+        ([WRONG, THINKING, "<think>\nSo.\n</think>\n\nThe answer is 42"], 1, "uata"),
+        ([TWO, WRONG, TWO, "The answer is 42"], 1, "uattatta"),  # two calls in a turn
+        ([WRONG, "The answer is 42"], 0, "uata"),  # never corrected
+    ],
+)
+def test_repairs_keep_tokens_and_messages_together(model: str, script: Sequence[str], repairs: int, roles: str) -> None:
+    episode, server = played(model, [script], stateless=True)
+    assert episode.ok, episode.errors
+    (trace,) = episode.traces
+    assert trace.metrics["cleaner_repairs"] == repairs
+    assert "".join(node.message.role[0] for node in trace.nodes) == roles
+    check_rows(episode)
+    for node in trace.nodes:
+        text = server.tokenizer.decode(
+            [each for each, sampled in zip(node.token_ids, node.mask, strict=True) if sampled]
+        )
+        for made in getattr(node.message, "tool_calls", None) or ():
+            assert json.dumps(json.loads(made.arguments)["code"]) in text
+        assert len(node.is_content) == len(node.token_ids)
+
+
+def test_without_the_word_of_the_user_a_repair_needs_a_warrant(model: str) -> None:
+    typo = [call("print(int('42')"), call("print(int('42'))"), "The answer is 42"]
+    other = [call("import os\nos.mkdir('/tmp/verifiers-test/a/b')"), RIGHT, "The answer is 42"]
+    episode, _ = played(model, [typo, other], rollouts=2)
+    assert [trace.metrics["cleaner_repairs"] for trace in episode.traces] == [1, 0]
+    assert [trace.metrics["cleaner_failed_turns"] for trace in episode.traces] == [0, 1]
+
+
+def test_a_call_that_is_no_json_is_left_alone(model: str) -> None:
+    episode, server = played(model, [["<tool_call>\n{no json\n</tool_call>", "The answer is 42"]], stateless=True)
+    (trace,) = episode.traces
+    assert trace.metrics["cleaner_repairs"] == 0
+    assert trace.branches[0].token_ids == session(server, trace)
+
+
+def test_a_trace_with_branches_is_left_out_with_words(model: str) -> None:
+    from cleaner_rl.train.verifiers import CleanerEnv
+
+    class Branching(CleanerEnv):  # type: ignore[misc]
+        async def finalize(self, task: Any, episode: Any) -> None:
+            for trace in episode.traces[:1]:
+                trace.nodes[-1].parent = 0
+            await super().finalize(task, episode)
+
+    episode, _ = played(model, [CLEAN, CLEAN, FALSE], env_class=Branching, rollouts=3)
+    assert [trace.agent.trainable for trace in episode.traces] == [False, True, True]
+    episode, _ = played(model, [CLEAN], env_class=Branching)
+    assert "branches" in episode.errors[0].message
 
 
 def test_a_clean_rollout_stays_as_it_was_sampled(model: str) -> None:
@@ -133,6 +197,7 @@ def test_the_store_and_the_traces_are_read(model: str, tmp_path: Path) -> None:
     from cleaner_rl.view import export
 
     episode, _ = played(model, [REPAIRED], stateless=True, folder=str(tmp_path / "run"))
+    stored: Any
     (stored,) = read(tmp_path / "run" / "trajectories")
     assert stored.ids().tolist() == episode.traces[0].branches[0].token_ids
     assert len(stored.edits) == 1
@@ -140,3 +205,31 @@ def test_the_store_and_the_traces_are_read(model: str, tmp_path: Path) -> None:
     assert "fourty" in (tmp_path / "page.html").read_text()
     record = json.loads(json.dumps(episode.to_record()))
     assert len(read_record(record, "verifiers", 0, Reading()).turns) == 2
+
+
+def test_an_evaluation_repairs_nothing(model: str) -> None:
+    import verifiers.v1 as vf
+
+    env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": "cleaner-sums"}}))
+    task = next(iter(env.taskset))
+    described = vf.TraceTask(type="SumTask", data=task.data, key=task.key)
+    agent = vf.AgentConfig(client=vf.EvalClientConfig(api_key_var="NO_KEY"), model="none")
+    episode = vf.Episode(task=described, traces=[vf.Trace(task=described, agent=vf.AgentInfo(config=agent))])
+    before = episode.model_dump()
+    asyncio.run(env.finalize(task, episode))
+    assert episode.model_dump() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "saar"}, "doesn't run on verifiers"),
+        ({"method": "roc"}, "rollouts=1 has none"),
+        ({"method": "roc", "rollouts": 8, "roc": {"sample": 4}}, "fewer than the rollouts=8"),
+    ],
+)
+def test_settings_are_refused_in_words(settings: dict[str, Any], words: str) -> None:
+    import verifiers.v1 as vf
+
+    with pytest.raises(ValueError, match=words):
+        vf.resolve_env_config({"taskset": {"id": "cleaner-sums"}, **settings})

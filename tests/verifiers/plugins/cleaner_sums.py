@@ -52,11 +52,11 @@ class PythonHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         messages: list[Any] = [{"role": "user", "content": data.prompt}]
         async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0) as client:
             for _ in range(6):
-                answer = await client.chat.completions.create(model=ctx.model, messages=messages, tools=[TOOL])  # type: ignore[list-item]
+                answer = await client.chat.completions.create(model=ctx.model, messages=messages, tools=[TOOL])
                 reply = answer.choices[0].message
                 messages.append(reply.model_dump(exclude_none=True))
                 for call in reply.tool_calls or ():
-                    code = json.loads(call.function.arguments)["code"]  # type: ignore[union-attr]
+                    code = json.loads(call.function.arguments)["code"]
                     ran = await runtime.run([sys.executable, "-c", code], {})
                     messages.append({"role": "tool", "tool_call_id": call.id, "content": ran.stdout + ran.stderr})
                 if not reply.tool_calls:

@@ -33,9 +33,9 @@ from cleaner_rl.trajectory import (
     Ids,
     Key,
     RepairMode,
+    RolloutInfo,
     Scores,
     StopReason,
-    TokenSpan,
     Trajectory,
     Vocabulary,
     token_span,
@@ -44,6 +44,7 @@ from cleaner_rl.trajectory import (
 OFFERED = (Method.GRPO, Method.MASK, Method.HINDSIGHT, Method.ROC, Method.HINDSIGHT_ROC)
 """Methods that run here. SAAR repairs while a rollout runs, and in verifiers the harness owns that loop."""
 EXACT = {"temperature": (None, 1.0), "top_p": (None, 1.0), "top_k": (None, 0, -1), "min_p": (None, 0.0)}
+EXACT |= {"repetition_penalty": (None, 1.0), "presence_penalty": (None, 0.0), "frequency_penalty": (None, 0.0)}
 """Sampling settings, each with the values at which tokens are sampled from the model's own distribution."""
 
 
@@ -133,6 +134,8 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
         self._episodes[task.key] += 1
         keys = [Key(self.config.name, step, task.key, number) for number in range(len(traces))]
         group = await asyncio.gather(*map(self._finished, traces, keys))
+        if all(each.stop_reason is StopReason.DROPPED for each in group):
+            raise UnreadableTraceError(group[0].info.grade)
         if self.config.rollouts == 1:
             rows = [to_row(each) for each in group]
         else:
@@ -140,9 +143,9 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
             group = with_verdicts(group, made, config)
             by_key = {row.key: row for row in made.rows}
             rows = [by_key.get(each.key) for each in group]
-        self._record.write(group)
+        await asyncio.to_thread(self._record.write, group)
         for trace, trajectory, row in zip(traces, group, rows, strict=True):
-            trace.agent.trainable = row is not None
+            trace.agent.trainable = trace.agent.trainable and row is not None
             if row is not None:
                 write_row(trace, trajectory, row)
             trace.record_metrics(
@@ -166,8 +169,8 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
             reader = await self._reader(trace.agent.config)
             rollout = reader.read(trace, key, self.config.threshold)
         except UnreadableTraceError as error:
-            info = replace(_nothing(key).info, grade=f"left out: {error}", session=trace.id)
-            return replace(_nothing(key), stop_reason=StopReason.DROPPED, info=info)
+            info = RolloutInfo(grade=str(error), session=trace.id)
+            return Trajectory(token_span("", ()), key=key, stop_reason=StopReason.DROPPED, info=info)
         if self.config.method.hindsight and rollout.usable and rollout.stop_reason is not StopReason.TIME_LIMIT:
             rollout = await self._rescored(self._purified(rollout), trace.agent.config.client)
         return replace(rollout, info=replace(rollout.info, log=None))
@@ -227,15 +230,11 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
         return group_rows(group, RowConfig(config, self.config.seed, mask_failed=self.config.method.masks)), config
 
 
-def _nothing(key: Key) -> Trajectory[TokenSpan]:
-    return Trajectory(token_span("", ()), key=key)
-
-
 def _check_sampling(sampling: Any) -> None:
     given = sampling.model_dump()
     wrong = [f"{name}={given[name]}" for name, allowed in EXACT.items() if given.get(name) not in allowed]
     if wrong:
         raise ValueError(
-            f"{', '.join(wrong)}: moved tokens are scored at temperature 1 over all tokens, so rollouts must be sampled "
-            "so; leave out temperature, top_p, top_k and min_p, or set method = 'grpo'"
+            f"{', '.join(wrong)}: moved tokens are scored at temperature 1 over all tokens, so rollouts must be "
+            "sampled so; leave these settings out, or set method = 'grpo'"
         )
