@@ -14,7 +14,7 @@ import pytest
 from tests.rollout.scripted import call, logprobs_of
 from tests.verifiers.serving import BREAKS, ScriptedServer, serving
 
-RIGHT, WRONG = call("print(0 + 42)"), call("print(0 + fourty)")
+RIGHT, WRONG = call("print(0 + 42)"), call("print(0 + fourty)", "First the sum.\n")
 REPAIRED = [WRONG, RIGHT, "The answer is 42"]
 CLEAN = [RIGHT, "The answer is 42"]
 FALSE = [RIGHT, "The answer is 7"]
@@ -106,6 +106,7 @@ def test_repairs_keep_tokens_and_messages_together(model: str, script: Sequence[
         text = server.tokenizer.decode(
             [each for each, sampled in zip(node.token_ids, node.mask, strict=True) if sampled]
         )
+        assert not node.sampled or (node.message.content or "").strip() in text
         for made in getattr(node.message, "tool_calls", None) or ():
             assert json.dumps(json.loads(made.arguments)["code"]) in text
         assert len(node.is_content) == len(node.token_ids)
