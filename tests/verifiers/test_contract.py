@@ -36,7 +36,7 @@ def _trained(group: Sequence[Rollout]) -> list[Trained]:
     task = next(iter(env.taskset))
     described = vf.TraceTask(type="SumTask", data=task.data, key=task.key)
     agent = vf.AgentConfig(client=vf.TrainClientConfig(api_key_var="NO_KEY"), model="none")
-    traces = [vf.Trace(task=described, agent=vf.AgentInfo(config=agent), nodes=_nodes(each)) for each in group]
+    traces = [vf.Trace(task=described, agent=vf.AgentInfo(config=agent), nodes=_nodes(each), ok=True) for each in group]
     episode = vf.Episode(task=described, traces=traces)
     asyncio.run(env.finalize(task, episode))
     return [_row(trace) for trace in episode.traces if trace.agent.trainable]

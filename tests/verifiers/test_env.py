@@ -25,8 +25,12 @@ pytestmark = pytest.mark.timeout(120)
 def played(
     model: str, scripts: Sequence[Sequence[str]], sampling: Any = None, env_class: Any = None, **settings: Any
 ) -> Any:
-    """Play one episode; return it, and the server that was asked."""
+    """Play one episode; return it as a trainer gets it, from an environment server, and the model's server.
+
+    With `env_class` the episode is the environment's own.
+    """
     import verifiers.v1 as vf
+    from verifiers.v1.serve import EnvClient, EnvServer
 
     async def play() -> Any:
         served = {key: settings.pop(key) for key in ("scores",) if key in settings}
@@ -38,11 +42,22 @@ def played(
                     **settings,
                 }
             )
-            env = env_class(config) if env_class is not None else vf.load_environment(config)
             client = vf.TrainClientConfig(base_url=server.url, renderer={"name": "qwen3"}, api_key_var="NO_KEY")
             context = vf.ModelContext(model, client, vf.Sampling(**(sampling or {})))
-            async with env.serving():
-                return await env.run_episode(next(iter(env.taskset)), context), server
+            if env_class is not None:
+                env = env_class(config)
+                async with env.serving():
+                    return await env.run_episode(next(iter(env.taskset)), context), server
+            served_env = EnvServer(config, "tcp://127.0.0.1:0")
+            serves = asyncio.create_task(served_env.run())
+            trainer = EnvClient(served_env.address)
+            data = next(iter(served_env.env.taskset)).data.model_dump(mode="json")
+            try:
+                return await trainer.run(client, model, context.sampling, data), server
+            finally:
+                await trainer.close()
+                serves.cancel()
+                await asyncio.gather(serves, return_exceptions=True)
 
     return asyncio.run(play())
 
@@ -60,7 +75,8 @@ def check_rows(episode: Any) -> None:
 
 
 def session(server: ScriptedServer, trace: Any) -> list[int]:
-    return server.seen[trace.id][-1]
+    """The tokens that were sampled last in a trace, with all before them."""
+    return server.seen[trace.info.get("cleaner_rl", {}).get("trace", trace.id)][-1]
 
 
 def test_a_rollout_is_repaired_in_finalize(model: str) -> None:
@@ -165,12 +181,18 @@ def test_roc_keeps_the_cleanest_successes(model: str) -> None:
 
 def test_a_fault_is_in_no_statistic(model: str) -> None:
     episode, _ = played(model, [REPAIRED, [BREAKS], FALSE, CLEAN], rollouts=4, stateless=True)
-    broken = episode.traces[1]
-    assert broken.errors
-    assert not broken.agent.trainable
-    advantages = [max(trace.branches[0].advantages, key=abs) for trace in episode.traces if trace is not broken]
+    assert episode.ok
+    assert [error.type for error in episode.errors] == ["ProviderError"]
+    assert all(trace.agent.trainable for trace in episode.traces)
+    advantages = [max(trace.branches[0].advantages, key=abs) for trace in episode.traces]
     assert advantages == pytest.approx([0.57735, -1.1547, 0.57735], abs=1e-4)
     check_rows(episode)
+
+
+def test_an_episode_that_broke_as_a_whole_has_failed(model: str) -> None:
+    episode, _ = played(model, [[BREAKS], [BREAKS]], rollouts=2)
+    assert not episode.ok
+    assert not any(trace.agent.trainable for trace in episode.traces)
 
 
 def test_a_repair_that_can_not_be_rescored_is_a_fault(model: str) -> None:

@@ -1,8 +1,8 @@
 """An environment of verifiers whose `finalize` purifies, compares and selects the rollouts of a task.
 
 An episode has one rollout, which is purified and left to the trainer to compare; or a whole group, as in verifiers' own
-`best-of-n`, whose rows and advantages are those of `train.rows`. A rollout that broke, or that GRPO-RoC dropped, is
-marked as not trainable, and is in no mean and no deviation.
+`best-of-n`, whose rows and advantages are those of `train.rows`. A rollout that GRPO-RoC dropped is marked as not
+trainable. One that broke is taken out of its group, in whose errors its own are; it is in no mean and no deviation.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
                 group.create_task(agents.agent.run(task))
 
     async def finalize(self, task: Any, episode: Any) -> None:
-        """Purify the rollouts of a task, compare them, and write what is trained on into their traces."""
+        """Purify the rollouts of a task, compare them, and put traces with the rows into the episode."""
         traces = list(episode.traces)
         if not isinstance(traces[0].agent.config.client, vf.TrainClientConfig):
             return
@@ -144,10 +144,8 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
             by_key = {row.key: row for row in made.rows}
             rows = [by_key.get(each.key) for each in group]
         await asyncio.to_thread(self._record.write, group)
-        for trace, trajectory, row in zip(traces, group, rows, strict=True):
+        for place, (trace, trajectory, row) in enumerate(zip(traces, group, rows, strict=True)):
             trace.agent.trainable = trace.agent.trainable and row is not None
-            if row is not None:
-                write_row(trace, trajectory, row)
             trace.record_metrics(
                 {
                     "cleaner_failed_turns": sum(turn.failed for turn in trajectory.turns),
@@ -155,11 +153,13 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
                     "cleaner_trained": row is not None,
                 }
             )
-
-    def complete(self, episode: Any) -> bool:
-        """Return whether an episode is a result to keep: a group is one if some of its rollouts can be trained on."""
-        trained = self.config.rollouts > 1 and any(trace.agent.trainable for trace in episode.traces)
-        return bool(episode.ok or (trained and not episode.errors))
+            if row is not None:
+                episode.traces[place] = write_row(trace, trajectory, row)
+        # verifiers calls an episode failed if one of its traces is, and prime-rl then trains on none of them.
+        complete = [trace for trace in episode.traces if trace.ok]
+        if complete:
+            episode.errors += [error for trace in episode.traces if not trace.ok for error in trace.errors]
+            episode.traces[:] = complete
 
     # ---- ours
 

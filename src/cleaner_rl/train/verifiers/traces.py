@@ -1,14 +1,18 @@
-"""Reads a trace of verifiers as a trajectory with tokens, and writes a row back into the nodes of the trace.
+"""Reads a trace of verifiers as a trajectory with tokens, and writes a row as the trace that a trainer takes.
 
 The ids, masks and log-probs are those that verifiers recorded in the nodes: a node holds the tokens that its message
 added, and the node of a sampled message begins with the tokens of the generation prompt. Calls and results are read
 from the messages, by the same reader as `traces.jsonl` (`cleaner_rl.logs`).
+
+A row is written into a copy of the trace, under an id of its own. verifiers streams the nodes of a trace while it grows
+and never sends a node again, so a node that changes afterwards would not reach a trainer in another process.
 
 Limits: a trace is a chain of messages. Branches (subagents, compaction) are refused.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +37,8 @@ from cleaner_rl.trajectory import (
 )
 
 KEPT = "cleaner_rl"
-"""Where a repaired trace keeps its nodes as they were sampled: `trace.info["cleaner_rl"]["raw_nodes"]`."""
+"""Where a written trace keeps what was sampled: `trace.info["cleaner_rl"]` has the id of the sampled trace, and, of a
+repaired one, its nodes as `raw_nodes`."""
 RAW_FIELDS = {"routed_experts", "sampling_mask", "renderer_token_ids"}
 """Fields of a node that are not kept of the raw trace: arrays that are no JSON."""
 LIMITS = {
@@ -145,14 +150,15 @@ class TraceReader:
         return replace(span, text=self.vocabulary.decode(span.ids).text)
 
 
-def write_row(trace: Any, trajectory: Graded, row: TrainRow) -> None:
-    """Write a row into the nodes of the trace that its trajectory was read from.
+def write_row(trace: Any, trajectory: Graded, row: TrainRow) -> Any:
+    """Return the trace with a row in its nodes: the trace itself if it holds the row already, else a copy.
 
-    A trainer that joins the nodes of the trace then has the row's ids, loss mask, log-probs and advantage. If the
-    trajectory is repaired, the trace keeps the sampled nodes in `trace.info["cleaner_rl"]["raw_nodes"]`.
+    A trainer that joins the nodes then has the row's ids, loss mask, log-probs and advantage. A copy has an id of its
+    own, and names the sampled trace in `info["cleaner_rl"]["trace"]`. If the trajectory is repaired, the sampled nodes
+    are in `info["cleaner_rl"]["raw_nodes"]`.
 
     Args:
-        trace: The trace; it is changed.
+        trace: The trace that the trajectory was read from; it is not changed.
         trajectory: What was read from it, repaired or not.
         row: The row of the trajectory.
     """
@@ -160,22 +166,18 @@ def write_row(trace: Any, trajectory: Graded, row: TrainRow) -> None:
     mask = np.concatenate([np.zeros(len(row.prompt_ids), np.bool_), row.loss_mask])
     logprobs = np.concatenate([np.zeros(len(row.prompt_ids), np.float32), row.logprobs])
     edited = any(edit.commits for _, edit in trajectory.edits)
-    if edited:
-        raw = [
-            node.model_dump(mode="json", exclude=RAW_FIELDS, context={"float_decimals": None}) for node in trace.nodes
-        ]
-        trace.info[KEPT] = {"raw_nodes": raw}
     nodes: list[Any] = []
     moved_to: dict[int, int] = {}
-    start = 0
+    start, masked = 0, False
     for index, message, length, opening in _pieces(trace.nodes, trajectory):
         old, part = trace.nodes[index], slice(start, start + length)
         start += length
-        changes: dict[str, Any] = {"advantages": None}
+        fields: dict[str, Any] = {"advantages": None}
         if row.advantage is not None and mask[part].any():
-            changes["advantages"] = [row.advantage] * int(mask[part].sum())
+            fields["advantages"] = [row.advantage] * int(mask[part].sum())
         if edited or mask[part].tolist() != old.mask:
-            changes |= {
+            masked = True
+            fields |= {
                 "token_ids": ids[part].tolist(),
                 "mask": mask[part].tolist(),
                 "logprobs": logprobs[part][mask[part]].tolist(),
@@ -185,15 +187,27 @@ def write_row(trace: Any, trajectory: Graded, row: TrainRow) -> None:
             }
         if edited:
             # The experts were chosen in another context.
-            changes |= {"parent": len(nodes) - 1 if nodes else None, "message": message, "routed_experts": None}
+            fields |= {"parent": len(nodes) - 1 if nodes else None, "message": message, "routed_experts": None}
         moved_to[index] = len(nodes)
-        nodes.append(old.model_copy(update=changes))
+        nodes.append(old.model_copy(update=fields))
     if start != len(ids):
         raise ValueError(f"{start} tokens of a trace can't hold a row of {len(ids)}; give the trajectory read from it")
-    trace.nodes = nodes
-    trace._head_index = {}  # verifiers makes it again
-    for call in trace.calls:
-        call.node = moved_to.get(call.node)
+    if not edited and not masked and row.advantage is None:
+        return trace
+    kept: dict[str, Any] = {"trace": trace.id}
+    if edited:
+        kept["raw_nodes"] = [
+            node.model_dump(mode="json", exclude=RAW_FIELDS, context={"float_decimals": None}) for node in trace.nodes
+        ]
+    changes = {
+        "id": uuid.uuid4().hex,
+        "nodes": nodes,
+        "calls": [call.model_copy(update={"node": moved_to.get(call.node)}) for call in trace.calls],
+        "info": {**trace.info, KEPT: kept},
+    }
+    written = trace.model_copy(update=changes)
+    written._head_index = {}  # of the sampled nodes; verifiers makes it again
+    return written
 
 
 def _pieces(nodes: Sequence[Any], trajectory: Graded) -> list[tuple[int, Any, int, int]]:
