@@ -13,6 +13,7 @@ import pytest
 
 from cleaner_rl.contracts.trainers import ROLLOUTS, Rollout, Trained, TrainerContract
 from cleaner_rl.train.rows import recovery_view
+from cleaner_rl.trajectory import Key
 
 
 @pytest.mark.timeout(120)
@@ -26,10 +27,10 @@ def _trained(group: Sequence[Rollout]) -> list[Trained]:
 
     from cleaner_rl.train.verifiers import CleanerEnv
 
-    class Given(CleanerEnv):  # type: ignore[misc]
+    class Given(CleanerEnv):
         """Is given finished rollouts in the place of those that it reads from traces."""
 
-        async def _finished(self, trace: Any, key: Any) -> Rollout:
+        async def _finished(self, trace: Any, key: Key) -> Rollout:
             return group[key.rollout]
 
     env = Given(vf.resolve_env_config({"taskset": {"id": "cleaner-sums"}, "rollouts": ROLLOUTS}))

@@ -146,7 +146,7 @@ def test_a_call_that_is_no_json_is_left_alone(model: str) -> None:
 def test_a_trace_with_branches_is_left_out_with_words(model: str) -> None:
     from cleaner_rl.train.verifiers import CleanerEnv
 
-    class Branching(CleanerEnv):  # type: ignore[misc]
+    class Branching(CleanerEnv):
         async def finalize(self, task: Any, episode: Any) -> None:
             for trace in episode.traces[:1]:
                 trace.nodes[-1].parent = 0
