@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes an environment in which TRL trains without a GPU: bash deploy/trl/install.sh FOLDER
+# Makes an environment in which TRL trains without a GPU, with verifiers beside it: bash deploy/trl/install.sh FOLDER
 #
 # Python 3.11 on Linux. torch's CPU build must be there first and stay, or something pulls several GB of CUDA packages.
 # On a machine with a GPU, `pip install 'cleaner-rl[trl]'` is enough.
@@ -16,6 +16,6 @@ if [ -e "$stamp" ]; then
 fi
 [ -x "$folder/bin/python" ] || python3.11 -m venv "$folder"
 install "torch==$(version torch)"
-install peft pytest pytest-timeout hypothesis --editable '.[trl]'
+install peft pytest pytest-timeout hypothesis --editable '.[trl,verifiers,view]'
 rm -f "$folder"/made-from-*
 touch "$stamp"

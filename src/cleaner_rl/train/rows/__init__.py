@@ -6,7 +6,7 @@
 - `views`: the clean and the recovery view of a repaired rollout.
 - `overlong`: DAPO's soft penalty on the reward of an overlong response.
 
-An adapter for a trainer (`train.verl`, `train.trl`) gives the trainer these rows and nothing else.
+An adapter for a trainer (`train.verl`, `train.trl`, `train.verifiers`) gives the trainer these rows and nothing else.
 `cleaner_rl.contracts.trainers` tests that it does.
 """
 
