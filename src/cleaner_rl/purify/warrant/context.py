@@ -22,7 +22,7 @@ MentionedLater: TypeAlias = Callable[[str, str], bool]
 _THOUSANDS = re.compile(r"(?<=\d)[,_ ](?=\d{3}\b)")
 
 
-def nothing_mentions(told: str, call: str) -> bool:
+def nothing_mentions(_told: str, _call: str) -> bool:
     """Return False: nothing is known of later words."""
     return False
 

@@ -29,12 +29,13 @@ from cleaner_rl.tools import CallKind, ToolCall
 from cleaner_rl.trajectory import Trajectory, Turn
 
 _TOKEN = re.compile(r"\d+(?:[.,_]\d+)*|[^\W\d]\w*(?:[.-]\w+)*")
+_DOT = re.compile(r"[.-]")
 _PART = re.compile(r"[^\W\d_]+|\d+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAME = re.compile(r"\w*(?:[a-z][A-Z]|[^\W_]_[^\W_]|[^\W\d_]\d)\w*|\w{2,}(?:\.\w{2,})+")
 _QUOTED = re.compile(r"""["'`‘“]([^\W\d]\w+)["'`’”]""")
 _SENTENCE = re.compile(r"[.!?;]\s|\n")
-_PROSE = re.compile(r"(?<!\w)(?:[^\W\d_]+(?:['’][a-z]+)?,? ){3}[^\W\d_]{2,}")
+_PROSE = re.compile(r"(?<!\w)[^\W\d_]+(?:['’][a-z]+)?,? (?:[^\W_]+(?:['’][a-z]+)?,? ){2}[^\W\d_]{2,}")
 _FRAME = re.compile(
     r"^(?:Traceback \(.*|[ \t]*(?:File \"|Cell In\b).*|[ \t]+at .*|exit (?:code|status):? \d+)$",
     re.IGNORECASE | re.MULTILINE,
@@ -139,7 +140,7 @@ class LaterWords:
 
     def _look(self) -> None:
         """Note where each token is written first by the model, and where a prompt or a result that stays has it."""
-        self._written = {token: -1 for token in _tokens(self._prompt)}
+        self._written = dict.fromkeys(_tokens(self._prompt), -1)
         for index, turn in enumerate(self._turns):
             if turn.failed:
                 continue
@@ -184,7 +185,7 @@ def _leaves(value: object) -> Iterator[str]:
 def _details(text: str) -> set[str]:
     """Return the numbers and the names of a text: `62`, `KeyError`, `old_str`. A plain word is none."""
     found = set()
-    for token in set(_TOKEN.findall(text)):
+    for token in _named(text):
         if token[0].isdigit():
             if sum(map(str.isdigit, token)) >= DIGITS:
                 found.add(_number(token))
@@ -196,14 +197,21 @@ def _details(text: str) -> set[str]:
 def _words(text: str) -> set[str]:
     """Return the words of a text that say something, without their endings."""
     words = {_stem(part) for part in _PART.findall(_HUMP.sub(" ", text)) if len(part) >= SHORTEST}
-    return {word for word in words - GRAMMAR if not word.isdigit()}
+    return {word for word in words if not word.isdigit() and not GRAMMAR.fullmatch(word)}
 
 
 def _tokens(text: str) -> set[str]:
     """Return the numbers, names and words of a text in the forms in which they are looked for."""
+    named = _named(text)
+    found = {_number(token) if token[0].isdigit() else token.lower() for token in named}
+    return found | {_stem(part) for part in _PART.findall(_HUMP.sub(" ", " ".join(named)))}
+
+
+def _named(text: str) -> set[str]:
+    """Return the numbers and names of a text; a dotted name also by its parts."""
     whole = set(_TOKEN.findall(text))
-    found = {_number(token) if token[0].isdigit() else token.lower() for token in whole}
-    return found | {_stem(part) for part in _PART.findall(_HUMP.sub(" ", " ".join(whole)))}
+    dotted = (each for each in whole if not each[0].isdigit() and ("." in each or "-" in each))
+    return whole.union(*(filter(None, _DOT.split(each)) for each in dotted))
 
 
 def _stem(word: str) -> str:

@@ -96,17 +96,19 @@ ATTEMPT = re.compile(
     r"""\b(?:
         (?:first|initial|earlier|one|my)\ (?:\w+\ )?
         (?:attempt|try|edit|call|command|query|patch|replacement|statement|invocation)s?\b[^.;\n]{0,40}?
-        \b(?:fail|miss|error|didn['’]t|did\ not|could(?:n['’]t|\ not)|crash|broke|had\ an?\ (?:typo|mistake|error|slip|wrong)
-        |used\ (?:the|an?)\ wrong|was\ (?:wrong|rejected|refused|invalid|malformed|not\ accepted))
-      | (?:failed|fails|errored|crashed|did(?:n['’]t|\ not)\ (?:work|match|apply|run)|was\ (?:rejected|refused))\ (?:\w+\ )?
-        (?:at\ first|the\ first\ time|initially|on\ (?:the|my)\ first)
+        \b(?:fail|miss|error|didn['’]t|did\ not|could(?:n['’]t|\ not)|crash|broke
+        |had\ an?\ (?:typo|mistake|error|slip|wrong)|used\ (?:the|an?)\ wrong
+        |was\ (?:wrong|rejected|refused|invalid|malformed|not\ accepted))
+      | (?:failed|fails|errored|crashed|did(?:n['’]t|\ not)\ (?:work|match|apply|run)|was\ (?:rejected|refused))
+        \ (?:\w+\ )?(?:at\ first|the\ first\ time|initially|on\ (?:the|my)\ first)
       | (?:at\ first|initially),?\ (?:it|this|that|I|the\ \w+)\ (?:\w+\ )?
         (?:fail|miss|error|did(?:n['’]t|\ not)|could(?:n['’]t|\ not)|got\ an?\ )
       | I\ (?:first|initially|originally|mistakenly|wrongly)\ (?:tried|typed|used|wrote|ran|called|passed|gave|mis)
       | I\ (?:mistyped|misspel|misnamed|retried|tried\ again|had\ to\ (?:retry|try\ again|repeat\ (?:it|the)))
       | (?:on|in|at|with)\ (?:the|my|a)\ (?:second|third)\ (?:attempt|try)\b
       | (?:took|needed)\ (?:me\ )?(?:two|three|several|a\ few|a\ second)\ (?:attempt|tr(?:y|ies))
-      | (?:after|with|despite)\ (?:an?|one|two|some|the|my)\ (?:failed|wrong|unsuccessful)\ (?:attempt|try|call|edit|command)
+      | (?:after|with|despite)\ (?:an?|one|two|some|the|my)\ (?:failed|wrong|unsuccessful)
+        \ (?:attempt|try|call|edit|command)
       | my\ (?:own\ )?(?:typo|mistake|slip|misspelling)s?\b
     )""",
     re.IGNORECASE | re.VERBOSE,
@@ -114,19 +116,21 @@ ATTEMPT = re.compile(
 """Words that speak of an attempt that failed, whatever it was."""
 CLAIM = re.compile(
     r"""\b(?:
-        fail\w* | errors? | errored | exceptions? | traceback | reject\w* | refus\w* | complain\w* | crash\w* | broke | breaks?
-      | miss(?:ed|es|ing) | wrong\w* | invalid | illegal | unknown | unsupported | unrecogni[sz]ed | unexpected | undefined
-      | typos? | mistakes? | misspel\w* | impossible | unable | cannot | not | no | never | nothing | without | instead
+        fail\w* | errors? | errored | exceptions? | traceback | reject\w* | refus\w* | complain\w* | crash\w*
+      | broke | breaks? | miss(?:ed|es|ing) | wrong\w* | invalid | illegal | unknown | unsupported | unrecogni[sz]ed
+      | unexpected | undefined | typos? | mistakes? | misspel\w* | impossible | unable
+      | cannot | not | no | never | nothing | without | instead
     )\b | n['’]t\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 """Words that say of something that it failed, isn't there or can't be done."""
-GRAMMAR = frozenset(
-    """the and for are was were has have had not but with from that this these those there then than when where which
-    who what why how did doe done can could should would will must may might been being you your our their
-    into onto over under after before also only just any all each some such more most less very here out off via per
-    use used using see try run let get got make made one two first last recent call line file error traceback exit code
-    it thi wa ha""".split()
+GRAMMAR = re.compile(
+    r"""a(?:nd|re|ll|ny|lso|fter) | b(?:ut|een|eing|efore) | c(?:an|all|ode|ould) | d(?:id|oe|one) | e(?:ach|rror|xit)
+      | f(?:or|rom|ile|irst) | g(?:et|ot) | h(?:a|ad|ave|ere|ow) | i(?:t|nto) | just | l(?:et|ast|ess|ine)
+      | m(?:ay|ust|ade|ake|ore|ost|ight) | not | o(?:ut|ff|ur|ne|nly|nto|ver) | per | r(?:un|ecent)
+      | s(?:ee|ome|uch|hould) | t(?:he|hat|hi|hese|hose|here|heir|hen|han|ry|wo|raceback) | u(?:se|sed|sing|nder)
+      | v(?:ia|ery) | w(?:a|ere|ith|hen|here|hich|ho|hat|hy|ould|ill) | you(?:r)?""",
+    re.VERBOSE,
 )
 """Words of which every error is made, without their last s: they don't say which error it was."""
 DONE = re.compile(
