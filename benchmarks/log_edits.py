@@ -5,8 +5,9 @@ On labelled failures of Python, shell, file-edit, SQL and MCP tools, in four set
 - `dev`: written by hand, about half of them to be repaired. The rules were written with these in view. A part of them
   (ids that begin with `f` and with `n`) was written and labelled by somebody who had not seen the rules, and scored
   once before it was used to improve them (`EARLIER`).
-- `blind` and `unseen`: each written and labelled by somebody who had not seen the rules, and scored once: `blind`
-  before the last changes to the rules, `unseen` after them.
+- `blind`: written and labelled by somebody who had not seen the rules. Its four wrong edits (`EARLIER`), which later
+  words of the agent referred to, are what the last rule is about.
+- `unseen`: written and labelled by somebody who had not seen the rules, and never used to change them.
 - `review`: situations of a review of this project, ten of each with names and numbers of their own, and 21 records on
   which no edit is right.
 
@@ -67,8 +68,19 @@ EARLIER = (
             "sql": {"failures": 41, "repairs": 21, "edits": 15, "right": 14, "wrong": 1, "missed": 7},
         },
     },
+    {
+        "ids": "blind",
+        "commit": "4c19922",
+        "by_tool": {
+            "edit": {"failures": 56, "repairs": 26, "edits": 19, "right": 17, "wrong": 2, "missed": 9},
+            "mcp": {"failures": 48, "repairs": 21, "edits": 12, "right": 12, "wrong": 0, "missed": 9},
+            "python": {"failures": 88, "repairs": 40, "edits": 18, "right": 17, "wrong": 1, "missed": 23},
+            "shell": {"failures": 124, "repairs": 57, "edits": 18, "right": 17, "wrong": 1, "missed": 40},
+            "sql": {"failures": 58, "repairs": 26, "edits": 8, "right": 8, "wrong": 0, "missed": 18},
+        },
+    },
 )
-"""What the parts of `dev` that somebody else wrote gave when they were scored for the first time, without a sandbox."""
+"""What `blind`, and the parts of `dev` that somebody else wrote, gave before they were used, without a sandbox."""
 COUNTS = ("failures", "repairs", "edits", "right", "wrong", "missed")
 CONFIDENCE = 0.95
 Labels = dict[str, dict[str, Any]]
