@@ -37,6 +37,7 @@ NAMES: Mapping[CallKind, Iterable[str]] = {
         *("execute_ipython_cell", "execute_python", "execute_python_code", "python_code_interpreter"),
         *("python_exec", "python_execute", "python_executor", "python_interpreter", "python_repl", "python_tool"),
         *("run_ipython", "run_python", "run_python_code", "stateful_python_code_exec"),
+        *("run_cell", "exec_cell", "execute_cell", "jupyter_cell", "notebook_cell", "run_notebook_cell"),
     ),
     CallKind.SHELL: (
         *("bash", "sh", "zsh", "shell", "powershell", "terminal", "exec", "cmd"),
