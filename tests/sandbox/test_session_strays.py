@@ -362,6 +362,34 @@ def test_finding_what_is_in_pipes_is_counted(t2: Driver) -> None:
     assert cells.session.held_bytes > before + 100 * 65536
 
 
+FILLS_LATER = """
+import os, socket, time
+if os.fork() == 0:
+    time.sleep(0.5)
+    pairs = [socket.socketpair() for _ in range(100)]
+    for pair in pairs:
+        for each in pair:
+            each.setblocking(False)
+            try:
+                while True:
+                    each.send(bytes(1000))
+            except BlockingIOError:
+                pass
+    open("later", "wb").write(bytes(40 << 20))
+    time.sleep(600)
+"""
+
+
+def test_finding_sockets_and_files_that_fill_between_cells_are_told(t2: Driver) -> None:
+    cells = Cells(t2, limits=Limits(memory_mb=1024))
+    cells.show(FILLS_LATER)
+    before = cells.session.held_bytes
+    deadline = time.monotonic() + 60
+    while cells.session.held_bytes < before + (40 << 20):
+        assert time.monotonic() < deadline
+        cells.driver.wait(asyncio.sleep(0.1))
+
+
 FOLDERS_OPEN = """
 import os
 os.mkdir("d")

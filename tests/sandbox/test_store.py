@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from cleaner_rl.sandbox import (
     SessionRequest,
     Tier,
 )
-from cleaner_rl.sandbox.node.store import LEAST_OPEN_FILES, NoRoomError
+from cleaner_rl.sandbox.node.store import LEAST_OPEN_FILES, STARTING, NoRoomError, SessionStore
 from cleaner_rl.tools import Status
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import Caller, asynchronous, opened, until
@@ -220,8 +221,49 @@ async def test_finding_states_of_one_owner_end_no_session_of_another() -> None:
         assert (await bob.run("x")).result.output == "42\n"
         # What is below its share is given to it at the cost of the others.
         assert (await bob.run(FILL.format(1, 90))).committed
-        assert all(session.lost for session in alice)
+        await until(lambda: all(session.lost for session in alice))
         assert (await bob.run("x[:1]")).result.output == "b'1'\n"
+
+
+@asynchronous
+async def test_finding_who_holds_little_does_not_wait_while_others_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shed, never = Session.shed, asyncio.Event()
+
+    async def endless(session: Session, most: int) -> None:
+        await never.wait()
+        await shed(session, most)
+
+    monkeypatch.setattr(Session, "shed", endless)
+    config = NodeConfig(slots=2, preload=(BARE,), session_memory_mb=80)
+    async with Node(config) as node:
+        hoarder = await node.open_session(REQUEST, "hoarder")
+        await hoarder.run(Cell("x = bytearray(b'x') * (30 << 20)"))
+        work = asyncio.ensure_future(hoarder.run(Cell("y = bytearray(b'x') * (60 << 20)")))
+        await until(lambda: hoarder.held_bytes > 80 << 20)
+        neighbour = await node.open_session(REQUEST, "neighbour")
+        assert (await neighbour.run(Cell("print(1)"))).result.output == "1\n"
+        never.set()
+        await work
+
+
+@asynchronous
+async def test_finding_few_sessions_of_one_owner_are_started_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, now, most = SessionStore._start, [0], [0]
+
+    async def counted(*arguments: Any) -> Session:
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        try:
+            return await start(*arguments)
+        finally:
+            now[0] -= 1
+
+    monkeypatch.setattr(SessionStore, "_start", counted)
+    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=8)) as node:
+        await asyncio.gather(*(node.open_session(REQUEST) for _ in range(6)))
+    assert most == [STARTING]
 
 
 @asynchronous

@@ -6,11 +6,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from cleaner_rl.sandbox.inside import watch
+from cleaner_rl.sandbox.inside import watch, wire
 from cleaner_rl.sandbox.inside.proc import Proc
+from cleaner_rl.sandbox.inside.slot import Slot
 from cleaner_rl.sandbox.inside.watch import Tree
 
 LOOK = 0.025
@@ -254,3 +257,15 @@ def test_finding_a_process_whose_threads_end_while_they_are_read_has_ended(monke
     monkeypatch.setattr(Proc, "read", gone)
     with pytest.raises(ProcessLookupError):
         Proc(-1).threads("2")
+
+
+@pytest.mark.parametrize(("elapsed", "reason"), [(9.0, wire.EXITED), (11.0, wire.STARVED)])
+def test_finding_a_short_wall_limit_is_no_short_way_to_a_fault(
+    elapsed: float, reason: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short processes of its own, which are too few to be estimated, keep a program waiting."""
+    monkeypatch.setattr("cleaner_rl.sandbox.inside.slot.flooded", lambda *_: False)
+    slot = SimpleNamespace(_layers={"watch"}, _holds_too_much=lambda *_: False)
+    tree = SimpleNamespace(look=lambda: (0.3, 0, elapsed))
+    start = (0, 1.0, 0.012, 1 << 30, 1 << 20, 0)
+    assert Slot._judge(cast(Slot, slot), cast(Tree, tree), start, [], elapsed) == (reason, elapsed)

@@ -109,6 +109,13 @@ def test_at_least_half_of_a_body_s_strings_are_counted_and_every_backslash(texts
 
 
 @asynchronous
+async def test_finding_an_escape_between_two_steps_is_seen() -> None:
+    body = b'{"code":"' + b"x" * (http.STEP - 10) + b'\\u4e2d"}'
+    assert body.index(b"\\") == http.STEP - 1
+    assert (await http._weighed(body)).wide
+
+
+@asynchronous
 async def test_finding_event_loop_bodies_are_looked_at_in_steps() -> None:
     body = b'{"code":"' + b"x" * 8_000_000 + b'"}'
     async with counted() as turns:

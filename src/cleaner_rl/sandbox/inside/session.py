@@ -171,7 +171,7 @@ class SessionSlot(Slot):
         of a cell. Above them all of it is killed: the next cell will find it so."""
         tree = self._tree(keep=self._states[:-1])
         tree.begin()
-        told = tree.look()[1]
+        told = tree.look()[1] + self._beside
         pause = usual = BUSY_LOOK if self._states[-1].obstacles & GOES_ON else IDLE_LOOK
         while not select.select([self._control], [], [], pause)[0]:
             begun = time.monotonic()
@@ -181,10 +181,10 @@ class SessionSlot(Slot):
                 self._count_taken(self._states[-1])
             if self._exceeds(tree, cpu, held):
                 self._end_current()
-            elif held > told + UNSURE or self._unsure:
+            elif held + self._beside > told + UNSURE or self._unsure:
                 self._weigh()
                 self._control.send(wire.HELD.pack(wire.KIND_HELD, self._held))
-                told = held
+                told = held + self._beside
             pause = max(usual, (time.monotonic() - begun) / IDLE_SHARE)
 
     def _end_current(self) -> None:
@@ -582,10 +582,14 @@ class SessionSlot(Slot):
 
     @property
     def _held(self) -> int:
-        """Bytes of all states and of the session's files."""
+        """Bytes of all states, files and sockets."""
+        return int(min(self._weighed + self._grown + self._beside, ENDLESS))
+
+    @property
+    def _beside(self) -> int:
+        """Bytes of the session's files and sockets, which are no process's."""
         files = os.statvfs(self._settings["layers_folder"])
-        stored = (files.f_blocks - files.f_bfree) * files.f_frsize
-        return int(min(self._weighed + self._grown + stored + self._in_sockets, ENDLESS))
+        return (files.f_blocks - files.f_bfree) * files.f_frsize + self._in_sockets
 
     def _count(self, new: State) -> None:
         """Note what the cell of a state made."""

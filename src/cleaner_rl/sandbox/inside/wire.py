@@ -53,8 +53,9 @@ KIND_HELD, KIND_GIVEN_UP = 9, 10
 # Why a slot ended a run.
 EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)
 
-STARVED_FACTOR = 20
-"""A run whose wall cap, waiting not counted, isn't reached in this many times it got too little CPU to be judged."""
+STARVED_FACTOR, STARVED_SECONDS = 20, 10.0
+"""A run whose wall cap, waiting not counted, isn't reached in this many times it, and in so many seconds, got too
+little CPU to be judged. In less time a program's own short processes could keep it waiting, and not be seen."""
 
 CHUNK = 65_536
 FIRST_READ = 4_096

@@ -248,7 +248,7 @@ class Session:
         )
         stdin = encoded(cell.stdin) if isinstance(cell.stdin, str) else cell.stdin
         request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
-        patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + 30
+        patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + wire.STARVED_SECONDS + 30
         try:
             run_exit, files, status = await self._link.cell(start, request, patience)
         except SlotDiedError:

@@ -21,6 +21,8 @@ from cleaner_rl.tools import Status
 REMEMBERED_LOSSES = 1024
 FULL_SHARE = 0.9
 """Of the memory for sessions, above which none is opened: the rest is for those that are open to grow into."""
+STARTING = 2
+"""Sessions of one owner that are started at the same time: to start one takes the CPU from everybody's runs."""
 LEAST_OPEN_FILES = 10
 """Of a session: five that its interpreter always has, and five that come with each cell."""
 
@@ -38,6 +40,7 @@ class SessionStore:
         self._lost: dict[str, str] = {}
         self._opening: Counter[str] = Counter()
         """Sessions of each owner that have their place and no interpreter yet."""
+        self._starting: dict[str, asyncio.Semaphore] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._freeing = asyncio.Lock()
         self._at_work: set[asyncio.Future[None]] = set()
@@ -60,7 +63,8 @@ class SessionStore:
         await self._make_room(owner, owners)
         self._opening[owner] += 1
         try:
-            session = await self._start(request, pool, owner)
+            async with self._starting.setdefault(owner, asyncio.Semaphore(STARTING)):
+                session = await self._start(request, pool, owner)
         except SlotDiedError:
             raise SessionLostError("session lost: its supervisor died before it had begun; open a new one") from None
         finally:
@@ -155,13 +159,18 @@ class SessionStore:
 
     async def _free_memory(self, most: float, owner: str, ran: Session | None = None) -> None:
         """Have owners that hold more than their share give some of it up, `owner` first, until all hold no more than
-        `most` bytes together: kept states, which can be made again, and then sessions that were idle for longest."""
-        if self._held() > most:
+        `most` bytes together: kept states, which can be made again, and then sessions that were idle for longest.
+
+        An owner that holds no more than its part doesn't wait for that: what others hold can take long to look at.
+        """
+        waits = self._held(owner) > most / self._tenants(owner)
+        if self._held() > most and (waits or not self._at_work):
             # Not given up with the caller: other sessions are told to drop states, and their answers have to be read.
-            work = asyncio.ensure_future(self._free(most, owner, ran))
+            work = asyncio.ensure_future(self._free(most, owner, ran if waits else None))
             self._at_work.add(work)
             work.add_done_callback(self._at_work.discard)
-            await asyncio.shield(work)
+            if waits:
+                await asyncio.shield(work)
 
     async def _free(self, most: float, owner: str, ran: Session | None) -> None:
         async with self._freeing:
