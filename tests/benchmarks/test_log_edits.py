@@ -41,6 +41,12 @@ def test_no_edit_that_the_rules_make_is_wrong_and_most_repairs_are_made(name: st
         assert counted(each for each in found if each.tool == tool)["recall"] >= 0.6, tool
 
 
+def test_a_failure_that_later_words_refer_to_is_left_alone() -> None:
+    found = [each for one in purified(records("blind"), sandbox=False) for each in outcomes(one)]
+    assert [each.name for each in found if each.edited and not each.right] == []
+    assert sum(each.reason == "mentioned" for each in found) >= 4
+
+
 def test_an_edit_of_a_call_that_had_worked_is_wrong() -> None:
     found = counted([Outcome("a", "shell", "openai", "ok", True, False, "", "")])
     assert (found["edits"], found["wrong"], found["failures"]) == (1, 1, 0)

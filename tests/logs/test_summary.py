@@ -8,7 +8,7 @@ from cleaner_rl.logs.cleaning import Cleaned, clean
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.records import read_record
 from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.purify import RepairConfig
+from cleaner_rl.purify import LeftAlone, RepairConfig, Unwarranted
 from cleaner_rl.purify.hindsight import Reason, left_alone
 from cleaner_rl.trajectory import TextSpan, Trajectory
 from tests.logs.cases import ANSWER, CASES, SLIP, Case, Step, py
@@ -53,11 +53,10 @@ def test_a_mended_failure_that_was_left_alone_is_not_abandoned() -> None:
     assert summed(raw, Cleaned(raw, left_alone(raw.turns, Reason.UNSUCCESSFUL))).abandoned == 0
 
 
-def test_what_is_said_of_an_error_after_somebody_spoke_is_noted_too() -> None:
+def test_a_failure_that_is_spoken_of_after_somebody_spoke_is_left_alone() -> None:
     fix = Step("Now right.", (py("print(1 + 1)", "2"),), then="Why?")
-    told = Case("told", (SLIP, fix, Step("There was a NameError."), ANSWER), ())
-    ((_, edit),) = clean(imported(told), RepairConfig()).trajectory.edits
-    assert edit.stale == ("NameError",)
+    told = clean(imported(Case("told", (SLIP, fix, Step("There was a NameError."), ANSWER), ())), RepairConfig())
+    assert told.left_alone == (LeftAlone(0, Unwarranted.MENTIONED),)
     untold = Case("untold", (SLIP, fix, ANSWER), ())
     ((_, edit),) = clean(imported(untold), RepairConfig()).trajectory.edits
     assert edit.stale == ()

@@ -4,7 +4,8 @@
 - `hindsight`: our own method, after the rollout, with the correction that the trajectory already holds.
 - `splice`: makes the turn that replaces a failure, by one rule for both methods: a graft of the action if the code is
   similar, else a replacement of reasoning and action.
-- `warrant`: whether a repair is warranted: the same purpose, nothing lost, a mistake of form, no bypass.
+- `warrant`: whether a repair is warranted: the same purpose, nothing lost, a mistake of form, no bypass, no later
+  words that refer to it.
 - `coverage`: what a correction must do again, so that nothing is lost with a removed turn.
 - `similarity`: how similar the failed and the verified code are.
 - `rescore`: log-probs in the repaired context, and how far they are from those of the lookahead.

@@ -114,6 +114,7 @@ def hindsight(
             reads_later=around.reads_after(position + len(chain)),
             was_given=around.given_before(position),
             task=around.task,
+            mentioned_later=around.mentioned_after(position, position + len(chain) - 1),
         )
         position += len(chain)
         warrant = None if leftovers is None else _Warrant(config, context)

@@ -11,6 +11,7 @@ speaks against it:
 - **A mistake.** The failure was one of form. A failing test, a search without a match and a reproduced bug are results;
   a denial and a limit are somebody's decision.
 - **No bypass.** The correction switches no safeguard off.
+- **No later words.** What the agent says or writes later doesn't refer to the failure (`mentions`).
 
 Limits: English words of widely used tools. What can't be parsed or isn't known is left alone.
 """
@@ -80,7 +81,8 @@ def unwarranted(
             return reasons[0]
         if call.kind is CallKind.PYTHON and not printed.issuperset(_lines(result.output)):
             return Unwarranted.FINDING  # what it printed before it failed may have been used
-    return None
+    told = "\n".join(words_of(result) for result in failed.results if result.failed)
+    return Unwarranted.MENTIONED if context.mentioned_later(told, failed.code) else None
 
 
 def _of_call(

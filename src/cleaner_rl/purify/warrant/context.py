@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from cleaner_rl.purify.warrant.effects import ReadsLater
+from cleaner_rl.purify.warrant.mentions import LaterWords, Lost
 from cleaner_rl.purify.warrant.python import ANY, WasGiven, names_read, nothing_given, nothing_reads
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import Trajectory, Turn
 
 TASK = 3_000
 """Characters of the prompt's end that are taken for the task."""
+MentionedLater: TypeAlias = Callable[[str, str], bool]
+"""Says of what a tool said and of the call that failed whether later words of the agent refer to them."""
 _THOUSANDS = re.compile(r"(?<=\d)[,_ ](?=\d{3}\b)")
+
+
+def nothing_mentions(_told: str, _call: str) -> bool:
+    """Return False: nothing is known of later words."""
+    return False
 
 
 class Leftovers(StrEnum):
@@ -42,6 +50,8 @@ class RepairContext:
     """Says whether a number or a word is in what the model had read before the failed turn."""
     task: str = ""
     """The last words of the prompt."""
+    mentioned_later: MentionedLater = nothing_mentions
+    """Says whether words after the correction refer to the failure."""
 
 
 class Surroundings:
@@ -51,6 +61,7 @@ class Surroundings:
         self._trajectory = trajectory
         self._last: dict[str, int] | None = None
         """By name the last turn that reads it; by `ANY` the last one that can't be parsed."""
+        self._later: LaterWords | None = None
 
     def reads_after(self, position: int) -> ReadsLater:
         """Return a function that says whether a turn at this position or later may read one of some names."""
@@ -59,6 +70,10 @@ class Surroundings:
     def given_before(self, position: int) -> WasGiven:
         """Return a function that says whether the task or a result before this position has a number or a word."""
         return partial(self._has, position)
+
+    def mentioned_after(self, failed: int, correction: int) -> MentionedLater:
+        """Return a function that says whether turns after the correction refer to the first of the failed turns."""
+        return partial(self._mentioned, failed, correction)
 
     @property
     def task(self) -> str:
@@ -78,6 +93,13 @@ class Surroundings:
             }
         last = self._last
         return any(last.get(name, -1) >= position for name in (*names, ANY))
+
+    def _mentioned(self, failed: int, correction: int, told: str, call: str) -> bool:
+        if correction + 1 >= len(self._trajectory.turns):
+            return False
+        if self._later is None:
+            self._later = LaterWords(self._trajectory)
+        return self._later.mention(Lost(told, call, failed, correction))
 
     def _has(self, position: int, value: str) -> bool:
         before = (turn.observation for turn in self._trajectory.turns[:position])

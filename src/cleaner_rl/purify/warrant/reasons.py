@@ -20,6 +20,8 @@ class Unwarranted(StrEnum):
     """A person, a policy or a limit stopped the call."""
     BYPASS = "bypass"
     """The later call gets around a safeguard that the failed one respected."""
+    MENTIONED = "mentioned"
+    """What the agent says or writes later refers to the failure."""
     UNREADABLE = "unreadable"
     """One of the two can't be parsed, so nothing can be shown."""
 
@@ -36,5 +38,6 @@ _WORDS = {
     Unwarranted.FINDING: "the failure is a result, such as a failing test or a search without a match",
     Unwarranted.DENIED: "a person, a policy or a limit stopped the call",
     Unwarranted.BYPASS: "the later call gets around a safeguard",
+    Unwarranted.MENTIONED: "a later text of the agent, such as its answer or a note, refers to the failure",
     Unwarranted.UNREADABLE: "one of the two calls can't be parsed",
 }

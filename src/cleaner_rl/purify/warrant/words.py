@@ -92,6 +92,47 @@ ASKED_FOR = re.compile(
 """A task that asks for the failure itself."""
 EVERYWHERE = re.compile(r"\b(?:both|all|every\w*|each|occurrences|throughout)\b", re.IGNORECASE)
 """A task that is about more than one place."""
+ATTEMPT = re.compile(
+    r"""\b(?:
+        (?:first|initial|earlier|one|my)\ (?:\w+\ )?
+        (?:attempt|try|edit|call|command|query|patch|replacement|statement|invocation)s?\b[^.;\n]{0,40}?
+        \b(?:fail|miss|error|didn['’]t|did\ not|could(?:n['’]t|\ not)|crash|broke
+        |had\ an?\ (?:typo|mistake|error|slip|wrong)|used\ (?:the|an?)\ wrong
+        |was\ (?:wrong|rejected|refused|invalid|malformed|not\ accepted))
+      | (?:failed|fails|errored|crashed|did(?:n['’]t|\ not)\ (?:work|match|apply|run)|was\ (?:rejected|refused))
+        \ (?:\w+\ )?(?:at\ first|the\ first\ time|initially|on\ (?:the|my)\ first)
+      | (?:at\ first|initially),?\ (?:it|this|that|I|the\ \w+)\ (?:\w+\ )?
+        (?:fail|miss|error|did(?:n['’]t|\ not)|could(?:n['’]t|\ not)|got\ an?\ )
+      | I\ (?:first|initially|originally|mistakenly|wrongly)\ (?:tried|typed|used|wrote|ran|called|passed|gave|mis)
+      | I\ (?:mistyped|misspel|misnamed|retried|tried\ again|had\ to\ (?:retry|try\ again|repeat\ (?:it|the)))
+      | (?:on|in|at|with)\ (?:the|my|a)\ (?:second|third)\ (?:attempt|try)\b
+      | (?:took|needed)\ (?:me\ )?(?:two|three|several|a\ few|a\ second)\ (?:attempt|tr(?:y|ies))
+      | (?:after|with|despite)\ (?:an?|one|two|some|the|my)\ (?:failed|wrong|unsuccessful)
+        \ (?:attempt|try|call|edit|command)
+      | my\ (?:own\ )?(?:typo|mistake|slip|misspelling)s?\b
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Words that speak of an attempt that failed, whatever it was."""
+CLAIM = re.compile(
+    r"""\b(?:
+        fail\w* | errors? | errored | exceptions? | traceback | reject\w* | refus\w* | complain\w* | crash\w*
+      | broke | breaks? | miss(?:ed|es|ing) | wrong\w* | invalid | illegal | unknown | unsupported | unrecogni[sz]ed
+      | unexpected | undefined | typos? | mistakes? | misspel\w* | impossible | unable
+      | cannot | not | no | never | nothing | without | instead
+    )\b | n['’]t\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Words that say of something that it failed, isn't there or can't be done."""
+GRAMMAR = re.compile(
+    r"""a(?:nd|re|ll|ny|lso|fter) | b(?:ut|een|eing|efore) | c(?:an|all|ode|ould) | d(?:id|oe|one) | e(?:ach|rror|xit)
+      | f(?:or|rom|ile|irst) | g(?:et|ot) | h(?:a|ad|ave|ere|ow) | i(?:t|nto) | just | l(?:et|ast|ess|ine)
+      | m(?:ay|ust|ade|ake|ore|ost|ight) | not | o(?:ut|ff|ur|ne|nly|nto|ver) | per | r(?:un|ecent)
+      | s(?:ee|ome|uch|hould) | t(?:he|hat|hi|hese|hose|here|heir|hen|han|ry|wo|raceback) | u(?:se|sed|sing|nder)
+      | v(?:ia|ery) | w(?:a|ere|ith|hen|here|hich|ho|hat|hy|ould|ill) | you(?:r)?""",
+    re.VERBOSE,
+)
+"""Words of which every error is made, without their last s: they don't say which error it was."""
 DONE = re.compile(
     r"\b(?:was|were|is|are|been)(?: \w+ly)? (?:created|added|edited|updated|modified|changed|saved|written|sent|posted"
     r"|deleted|removed|applied|inserted|uploaded|submitted|scheduled|started|renamed|moved|merged|published|registered|booked)\b",
