@@ -97,8 +97,8 @@ class Surroundings:
     def _mentioned(self, failed: int, correction: int, told: str, call: str) -> bool:
         if correction + 1 >= len(self._trajectory.turns):
             return False
-        if self._later is None:
-            self._later = LaterWords(self._trajectory)
+        if self._later is None or self._later.start > correction + 1:  # corrections are asked about in their order
+            self._later = LaterWords(self._trajectory, correction + 1)
         return self._later.mention(Lost(told, call, failed, correction))
 
     def _has(self, position: int, value: str) -> bool:

@@ -64,9 +64,15 @@ class Lost(NamedTuple):
 
 
 class LaterWords:
-    """Answers whether later words of a trajectory mention a failure. It looks at each turn once."""
+    """Answers whether later words of a trajectory mention a failure. It looks at each turn once.
 
-    def __init__(self, trajectory: Trajectory[Any]) -> None:
+    Args:
+        trajectory: The trajectory.
+        start: The first turn whose words are looked at. Only corrections before it can be asked about.
+    """
+
+    def __init__(self, trajectory: Trajectory[Any], start: int = 0) -> None:
+        self.start = start
         self._turns = trajectory.turns
         self._attempt = -1
         """The last turn that speaks of a failed attempt."""
@@ -76,7 +82,7 @@ class LaterWords:
         """The turn of each such sentence."""
         self._details: dict[str, list[int]] = defaultdict(list)
         """By number or name the turns whose prose has it."""
-        for index, turn in enumerate(self._turns):
+        for index, turn in enumerate(self._turns[start:], start):
             self._read(index, turn)
         self._prompt: str = trajectory.prompt.text
         self._written: dict[str, int] | None = None
@@ -93,13 +99,14 @@ class LaterWords:
     def _read(self, index: int, turn: Turn[Any]) -> None:
         answers = index > 0 and self._turns[index - 1].failed
         for text in _prose(turn):
-            if not answers and ATTEMPT.search(text):
+            lowered = text.lower()
+            if not answers and ATTEMPT.search(lowered):
                 self._attempt = index
             for detail in _details(text):
                 if self._details[detail][-1:] != [index]:
                     self._details[detail].append(index)
-            for sentence in _SENTENCE.split(text):
-                if CLAIM.search(sentence):
+            for sentence in _SENTENCE.split(text) if CLAIM.search(lowered) else ():
+                if CLAIM.search(sentence.lower()):
                     for word in _words(sentence):
                         self._claims[word].append(len(self._claimed))
                     self._claimed.append(index)
@@ -189,9 +196,14 @@ def _details(text: str) -> set[str]:
         if token[0].isdigit():
             if sum(map(str.isdigit, token)) >= DIGITS:
                 found.add(_number(token))
-        elif len(token) > SHORTEST and _NAME.fullmatch(token):
+        elif len(token) > SHORTEST and not _is_plain(token) and _NAME.fullmatch(token):
             found.add(token.lower())
     return found
+
+
+def _is_plain(token: str) -> bool:
+    """Return whether a token is a word in small letters, as nearly all are."""
+    return token.islower() and token.isalpha()
 
 
 def _words(text: str) -> set[str]:
