@@ -346,6 +346,7 @@ def _plain(escaped: re.Match[str]) -> str:
 def _texts(value: Any) -> set[str]:
     """Return the texts of a value of JSON that are long enough to hold a secret."""
     found: set[str] = set()
+    names: set[Any] = set()
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -354,11 +355,12 @@ def _texts(value: Any) -> set[str]:
                 found.add(each)
         elif isinstance(each, dict):
             waiting += each.values()
-            waiting += each
+            names.update(each)  # most are the same in all objects
         elif isinstance(each, list):
             waiting += each
         elif isinstance(each, Broken):
             found.add(each.text)
+    found.update(each for each in names if isinstance(each, str) and len(each) >= SHORTEST)
     return found
 
 
