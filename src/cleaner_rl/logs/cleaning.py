@@ -95,7 +95,7 @@ def abandoned(cleaned: Cleaned[Any]) -> int:
 def _with_scores(turns: Sequence[Turn[S]], before: Sequence[Turn[S]]) -> list[Turn[S]]:
     """Return the turns with the log-probs of earlier re-scorings up to the first new edit: nothing moved there."""
     same = takewhile(lambda pair: _replaced(pair[0]) is _replaced(pair[1]), zip(turns, before, strict=False))
-    kept = [replace(scored, edit=turn.edit) for turn, scored in same]
+    kept = [scored if scored.edit is turn.edit else replace(scored, edit=turn.edit) for turn, scored in same]
     return [*kept, *turns[len(kept) :]]
 
 
