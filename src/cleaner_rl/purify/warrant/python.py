@@ -170,8 +170,8 @@ def exception_type(told: str) -> str:
     """Return the type of the exception that the last line names, without its module; empty if it names none."""
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     found = _LAST_LINE.match(lines[-1]) if lines else None
-    named = next((line for line in reversed(lines) if re.match(r"[\w.]*(?:Error|Exception|Schema)\b", line)), "")
     if found is None or (not found.group(1)[0].isupper() and found.group(1) != "error"):
+        named = next((line for line in reversed(lines) if re.match(r"[\w.]*(?:Error|Exception|Schema)\b", line)), "")
         found = _LAST_LINE.match(named)
     return found.group(1) if found else ""
 
