@@ -99,14 +99,13 @@ class LaterWords:
     def _read(self, index: int, turn: Turn[Any]) -> None:
         answers = index > 0 and self._turns[index - 1].failed
         for text in _prose(turn):
-            lowered = text.lower()
-            if not answers and ATTEMPT.search(lowered):
+            if not answers and ATTEMPT.search(text):
                 self._attempt = index
             for detail in _details(text):
                 if self._details[detail][-1:] != [index]:
                     self._details[detail].append(index)
-            for sentence in _SENTENCE.split(text) if CLAIM.search(lowered) else ():
-                if CLAIM.search(sentence.lower()):
+            for sentence in _SENTENCE.split(text) if CLAIM.search(text) else ():
+                if CLAIM.search(sentence):
                     for word in _words(sentence):
                         self._claims[word].append(len(self._claimed))
                     self._claimed.append(index)
