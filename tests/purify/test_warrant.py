@@ -573,4 +573,5 @@ def test_words_of_any_case_are_written_in_small_letters() -> None:
     assert len(patterns) > 10
     for name, pattern in patterns.items():
         assert re.sub(r"\\[A-Z]", "", pattern).islower(), name
-    assert words.SYNTAX.search("SyntaxError") and words.DENIAL.search("PERMISSION DENIED")
+    assert words.SYNTAX.search("SyntaxError")
+    assert words.DENIAL.search("PERMISSION DENIED")
