@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.purify import Leftovers, RepairConfig, Unwarranted, hindsight
+from cleaner_rl.purify.warrant import Surroundings
 from cleaner_rl.purify.warrant.mentions import LaterWords, Lost
 from cleaner_rl.purify.warrant.words import ATTEMPT, CLAIM
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
@@ -196,6 +197,13 @@ def test_hindsight_leaves_such_a_failure_alone_on_logs_and_says_why() -> None:
     assert left_alone(says("Two commits.")) == []
     assert left_alone(says("Two commits. There is no command lgo.")) == ["mentioned"]
     assert "refers to the failure" in Unwarranted.MENTIONED.words
+
+
+def test_failures_may_be_asked_about_in_any_order() -> None:
+    turns = (FAILED, CORRECTION, says("It took two attempts."), FAILED, CORRECTION, says("Done."))
+    around = Surroundings(Trajectory(TextSpan(""), turns))
+    asked = [around.mentioned_after(first, first + 1)(FAILED.results[0].output, FAILED.code) for first in (3, 0, 3)]
+    assert asked == [False, True, False]
 
 
 def test_training_takes_every_verified_correction() -> None:

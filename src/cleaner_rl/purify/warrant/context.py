@@ -97,7 +97,7 @@ class Surroundings:
     def _mentioned(self, failed: int, correction: int, told: str, call: str) -> bool:
         if correction + 1 >= len(self._trajectory.turns):
             return False
-        if self._later is None or self._later.start > correction + 1:  # corrections are asked about in their order
+        if self._later is None or self._later.first > correction + 1:
             self._later = LaterWords(self._trajectory, correction + 1)
         return self._later.mention(Lost(told, call, failed, correction))
 

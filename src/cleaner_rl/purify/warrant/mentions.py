@@ -68,11 +68,11 @@ class LaterWords:
 
     Args:
         trajectory: The trajectory.
-        start: The first turn whose words are looked at. Only corrections before it can be asked about.
+        first: The first turn whose words are looked at: no correction that is asked about comes before it.
     """
 
-    def __init__(self, trajectory: Trajectory[Any], start: int = 0) -> None:
-        self.start = start
+    def __init__(self, trajectory: Trajectory[Any], first: int = 0) -> None:
+        self.first = first
         self._turns = trajectory.turns
         self._attempt = -1
         """The last turn that speaks of a failed attempt."""
@@ -82,7 +82,7 @@ class LaterWords:
         """The turn of each such sentence."""
         self._details: dict[str, list[int]] = defaultdict(list)
         """By number or name the turns whose prose has it."""
-        for index, turn in enumerate(self._turns[start:], start):
+        for index, turn in enumerate(self._turns[first:], first):
             self._read(index, turn)
         self._prompt: str = trajectory.prompt.text
         self._written: dict[str, int] | None = None
@@ -93,6 +93,8 @@ class LaterWords:
         after = lost.correction + 1
         if self._attempt >= after:
             return True
+        if not self._details and not self._claimed:
+            return False
         told = _FRAME.sub("", lost.told[:LONGEST])
         return any(self._mentioned_details(told, lost)) or self._is_claimed(told, lost)
 
@@ -111,7 +113,7 @@ class LaterWords:
                     self._claimed.append(index)
 
     def _mentioned_details(self, told: str, lost: Lost) -> Iterator[bool]:
-        for detail in _details(told):
+        for detail in _details(told) if self._details else ():
             place = _first(self._details.get(detail, ()), lost.correction + 1)
             if place is not None:
                 yield self._is_lost(detail, place, lost)
