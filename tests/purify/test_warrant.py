@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.purify.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted
+from cleaner_rl.purify.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted, words
 from cleaner_rl.purify.warrant.edits import edit_refusal
 from cleaner_rl.purify.warrant.offers import renamed
 from cleaner_rl.purify.warrant.other import other_refusal
@@ -565,3 +566,12 @@ def test_words_of_the_call_in_a_message_are_not_the_tools() -> None:
         for call, status, text in zip(calls, (Status.ERROR, Status.OK), (told, "edited"), strict=True)
     )
     assert unwarranted(failed, correction) is None
+
+
+def test_words_of_any_case_are_written_in_small_letters() -> None:
+    patterns = {name: each.pattern for name, each in vars(words).items() if isinstance(each, words.AnyCase)}
+    assert len(patterns) > 10
+    for name, pattern in patterns.items():
+        assert re.sub(r"\\[A-Z]", "", pattern).islower(), name
+    assert words.SYNTAX.search("SyntaxError")
+    assert words.DENIAL.search("PERMISSION DENIED")

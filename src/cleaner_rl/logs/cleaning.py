@@ -12,7 +12,7 @@ It also counts calls that were made before with the same result, and failures th
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
@@ -76,12 +76,18 @@ def clean_to_replay(trajectory: Trajectory[S], config: RepairConfig) -> Cleaned[
 
 def repeated_calls(trajectory: Trajectory[Any]) -> int:
     """Count the turns whose calls were all made before in one turn, with the same results."""
-    seen: Counter[str] = Counter()
+    by_output: dict[tuple[str, ...], list[Turn[Any]]] = defaultdict(list)
     for turn in trajectory.turns:
         if turn.results:
-            calls = [(call.name, call.arguments) for call in turn.calls]
-            seen[_canonical([calls, [result.observed for result in turn.results]])] += 1
-    return sum(seen.values()) - len(seen)
+            by_output[tuple(result.output for result in turn.results)].append(turn)
+    # Nearly all outputs differ, and comparing all else takes far longer.
+    return sum(len(turns) - len(set(map(_made, turns))) for turns in by_output.values() if len(turns) > 1)
+
+
+def _made(turn: Turn[Any]) -> str:
+    """Return the calls of a turn and their results as text that is the same for the same ones."""
+    calls = [(call.name, call.arguments) for call in turn.calls]
+    return _canonical([calls, [result.observed for result in turn.results]])
 
 
 def abandoned(cleaned: Cleaned[Any]) -> int:
@@ -95,7 +101,7 @@ def abandoned(cleaned: Cleaned[Any]) -> int:
 def _with_scores(turns: Sequence[Turn[S]], before: Sequence[Turn[S]]) -> list[Turn[S]]:
     """Return the turns with the log-probs of earlier re-scorings up to the first new edit: nothing moved there."""
     same = takewhile(lambda pair: _replaced(pair[0]) is _replaced(pair[1]), zip(turns, before, strict=False))
-    kept = [replace(scored, edit=turn.edit) for turn, scored in same]
+    kept = [scored if scored.edit is turn.edit else replace(scored, edit=turn.edit) for turn, scored in same]
     return [*kept, *turns[len(kept) :]]
 
 

@@ -144,6 +144,8 @@ HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
 """Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
 ENDS_ITSELF = re.compile(r"\bexitCode\b|\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
 """Python that may end with an exit code and no traceback."""
+ENDINGS = ("exit", "Exit", "quit", "abort", "kill")
+"""Words of which each match of `ENDS_ITSELF` has one: most programs have none, which is found out much faster."""
 ASKS_FOR_HELP = re.compile(r"\s(?:-h|--help|help)\b")
 USAGE = re.compile(r"^usage: ", re.IGNORECASE | re.MULTILINE)
 USAGE_ERROR = re.compile(r"\S+: error: ", re.IGNORECASE)
@@ -271,12 +273,14 @@ def _of_silence(call: ToolCall) -> Status | None:
 
 
 def _of_python(text: str, call: ToolCall) -> Status | None:
-    first, *_, last = [*text.splitlines(), text.splitlines()[-1]]
+    lines = text.splitlines()
+    first, last = lines[0], lines[-1]
     if ending_traceback(text) is not None:
         return None if PRINTS_TRACEBACK.search(call.code) or FIRST_WORDS in call.code else Status.ERROR
-    if (status := said(text, CallKind.PYTHON)) is not None and first not in call.code:
-        return status
-    if FIRST_WORDS in text or ENDS_ITSELF.search(call.code):
+    sentence = said(text, CallKind.PYTHON)
+    if sentence is not None and first not in call.code:
+        return sentence
+    if FIRST_WORDS in text or _ends_itself(call.code):
         return None
     if last not in call.code:
         known = bool(call.arguments)  # else nobody knows what ran
@@ -285,12 +289,17 @@ def _of_python(text: str, call: ToolCall) -> Status | None:
         printed_repr = REPR.match(last) and (not known or SHOWS_REPR.search(call.code))
         if not printed_repr and (error := ending_error(text)) is not None:
             return Status.ERROR if known and is_of_interpreter(error[1], call.code) else None
-        if MAY_HAVE_DIED.match(last) or said(last, CallKind.PYTHON) is not None:
+        last_sentence = sentence if last == text else said(last, CallKind.PYTHON)
+        if MAY_HAVE_DIED.match(last) or last_sentence is not None:
             return None  # a harness may add it to what was printed
     troubled = LAST_LINE.match(first) or DOUBT.match(NO_DOUBT.sub("", text))
     if ERROR_PAGE.match(text) or (troubled and first not in call.code):
         return None
     return None if _may_be_no_output(text, call) else Status.OK
+
+
+def _ends_itself(program: str) -> bool:
+    return any(word in program for word in ENDINGS) and ENDS_ITSELF.search(program) is not None
 
 
 def _may_be_no_output(text: str, call: ToolCall) -> bool:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from itertools import compress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -192,19 +193,19 @@ class SecretScanner:
     def suspects(self, values: Sequence[Any]) -> list[set[str]]:
         """Return for each value its texts with a hint of a secret."""
         found: list[set[str]] = [set() for _ in values]
-        texts: list[str] = []
-        owners: list[int] = []
+        texts: list[set[str]] = []
         size = 0
         for place, value in enumerate(values):
-            for text in _texts(value):
-                texts.append(text)
-                owners.append(place)
-                size += len(text)
+            texts.append(_texts(value))
+            size += sum(map(len, texts[-1]))
             if size >= BATCH or place == len(values) - 1:
-                for owner, text, hinted in zip(owners, texts, self._hinted(texts), strict=True):
+                first = place + 1 - len(texts)
+                # All texts of a value at once, which nearly always have no hint; else each of them.
+                for owner, hinted in enumerate(self._hinted(["\n".join(each) for each in texts])):
                     if hinted:
-                        found[owner].add(text)
-                texts, owners, size = [], [], 0
+                        some = list(texts[owner])
+                        found[first + owner].update(compress(some, self._hinted(some)))
+                texts, size = [], 0
         return found
 
     def redact(self, value: Any, found: Counter[str], suspects: set[str] | None = None) -> Any:
@@ -342,21 +343,25 @@ def _plain(escaped: re.Match[str]) -> str:
     return f"{letter}{blanks}{chr(10) if name == 'n' else ' '}"
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts of a value of JSON that are long enough to hold a secret."""
+def _texts(value: Any) -> set[str]:
+    """Return the texts of a value of JSON that are long enough to hold a secret."""
+    found: set[str] = set()
+    names: set[Any] = set()
     waiting = [value]
     while waiting:
         each = waiting.pop()
         if isinstance(each, str):
             if len(each) >= SHORTEST:
-                yield each
+                found.add(each)
         elif isinstance(each, dict):
             waiting += each.values()
-            waiting += each.keys()
+            names.update(each)  # most are the same in all objects
         elif isinstance(each, list):
             waiting += each
         elif isinstance(each, Broken):
-            yield each.text
+            found.add(each.text)
+    found.update(each for each in names if isinstance(each, str) and len(each) >= SHORTEST)
+    return found
 
 
 def _windows(text: str, hint: re.Pattern[str]) -> Iterator[tuple[int, str]]:

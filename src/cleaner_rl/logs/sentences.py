@@ -532,6 +532,7 @@ HARNESS_WORDS = (
     *("edit",),
 )
 """Words of which each sentence of a harness has one in its first `BEGINNING` characters."""
+_HARNESS_WORD = re.compile("|".join(map(re.escape, HARNESS_WORDS)))
 TAIL_LINES = 8
 """Lines at the end of a shell's text that `FAILED_TAIL` and `OK_TAIL` are looked for in."""
 NO_OUTPUT = re.compile(r"[(\[<]?(?:no (?:output|content|stdout)|empty output|empty)[)\]>.]?", re.IGNORECASE)
@@ -574,7 +575,7 @@ def said(text: str, kind: CallKind, sentences: Sentences = ()) -> Status | None:
     """
     if kind in PROGRAMS:
         beginning = text[:BEGINNING].lower()
-        if not any(word in beginning for word in HARNESS_WORDS):
+        if not _HARNESS_WORD.search(beginning):
             return None  # nearly all texts of programs
     return next((status for status, pattern in sentences or BY_KIND[kind] if pattern.match(text)), None)
 
@@ -607,7 +608,13 @@ def _is_of(line: Printed, found: re.Match[str], command: Command) -> bool:
     return name in command.deciding or name == "-c" or name.startswith("syntax error")
 
 
+_SHELL_LINE = re.compile(f"^{SHELL}", re.MULTILINE)
+
+
 def complaints(text: str, command: Command) -> bool:
     """Return whether the shell, or a program by its name, complains in some line of a text."""
-    names = "|".join(re.escape(name) for program in command.programs for name in program)
+    programs = [name for program in command.programs for name in program]
+    if not _SHELL_LINE.search(text) and not any(f"\n{name}: " in f"\n{text}" for name in programs):
+        return False  # nearly all texts, without a regular expression for each command
+    names = "|".join(map(re.escape, programs))
     return re.search(rf"^(?:{SHELL}|(?:{names or SHELL}): )(?!.*binary file matches)", text, re.MULTILINE) is not None

@@ -109,6 +109,10 @@ def hindsight(
     position = 0
     while position < len(trajectory.turns):
         chain = _chain(trajectory.turns, position, borders)
+        if not chain[0].failed:  # it is alone
+            turns += chain
+            position += 1
+            continue
         context = RepairContext(
             leftovers=leftovers or Leftovers.UNCHECKED,
             reads_later=around.reads_after(position + len(chain)),

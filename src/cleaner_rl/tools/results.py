@@ -75,7 +75,7 @@ class ToolResult:
     @property
     def failed(self) -> bool:
         """Return whether this is the model's failure; a fault is not."""
-        return self.status.blame is Blame.MODEL
+        return self.status is not Status.OK and self.status.blame is Blame.MODEL  # most are ok
 
     @property
     def faulty(self) -> bool:

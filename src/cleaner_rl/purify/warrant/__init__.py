@@ -138,7 +138,7 @@ def _is_stopped(failed: FailedCall) -> bool:
         return False  # a program can print any word, and its exception says it
     if failed.call.kind is not CallKind.SHELL and INVALID_ARGUMENTS.search(failed.own_words):
         return False  # it did not take the call at all
-    return DENIAL.search(failed.own_words) is not None or LIMIT.search(failed.own_words) is not None
+    return DENIAL.search(failed.own_words) or LIMIT.search(failed.own_words)
 
 
 def _messages(result: ToolResult) -> list[str]:

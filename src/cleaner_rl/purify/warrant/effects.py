@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
-from cleaner_rl.purify.warrant.nodes import has, nodes, nodes_of
+from cleaner_rl.purify.warrant.nodes import has, kept, nodes, nodes_of
 
 ReadsLater: TypeAlias = Callable[[Collection[str]], bool]
 """Says whether a program that comes later may read one of some names."""
@@ -150,8 +150,14 @@ _READS_SQL = re.compile(r"\s*(?:select|with|pragma\s+table_info|explain|show|des
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined|has no attribute '(\w+)'|cannot import name '(\w+)'")
 _PURE_BUILTINS = frozenset(dir(builtins)) - OUTWARD - {"open"}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_CHANGING = (
+    *(ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.AugAssign),
+    *(ast.Delete, ast.Global, ast.Await, ast.Yield),
+)
+"""Nodes without one of which a statement changes nothing but the names that it binds."""
 
 
+@kept
 def effects(tree: ast.Module) -> set[str]:
     """Return the names of the calls in a program that may change something outside of it."""
     found: set[str] = set()
@@ -194,21 +200,20 @@ def lost_state(
             return True
         known.learn(statement, changed)
         bound |= set(bound_names(statement))
-    lost = bound - {name for statement in after.body for name in bound_names(statement)}
-    return bool(lost & unbound_reads(after.body)) or reads_later(lost)
+    lost = bound - all_bound_names(after)
+    return bool(lost & unbound_reads(after)) or reads_later(lost)
 
 
 def _failing(program: ast.Module, missing: Collection[str]) -> ast.Expr | ast.Assign | None:
     """Return the statement that a missing name ended, if the program has it once, where it is evaluated once."""
     named = [
-        (statement, node)
-        for statement in program.body
-        for node in nodes(statement)
-        if called(node) in missing and isinstance(getattr(node, "ctx", None), ast.Load)
+        *((each, node.ctx) for each in program.body for node in nodes_of(each, ast.Name) if node.id in missing),
+        *((each, node.ctx) for each in program.body for node in nodes_of(each, ast.Attribute) if node.attr in missing),
     ]
-    if len(named) != 1:
+    read = [statement for statement, context in named if isinstance(context, ast.Load)]
+    if len(read) != 1:
         return None
-    statement = named[0][0]
+    statement = read[0]
     deferred = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
     if not isinstance(statement, ast.Expr | ast.Assign) or has(statement, *deferred):
         return None
@@ -270,7 +275,7 @@ class _Known:
 
     def changes(self, statement: ast.stmt) -> bool:
         """Return whether a statement may change more than the names that it binds."""
-        if isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom)):
+        if isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom)) or not has(statement, *_CHANGING):
             return False
         if has(statement, ast.Delete, ast.Global, ast.Await, ast.Yield) or _is_in_place(statement):
             return True
@@ -416,31 +421,30 @@ def _arguments(statement: ast.stmt) -> Iterator[str]:
     yield from (node.id for node in nodes_of(statement, ast.Name) if isinstance(node.ctx, ast.Store))
 
 
+@kept
 def bound_names(statement: ast.AST) -> list[str]:
     """Return the names that a statement binds. They are kept with it."""
-    found: list[str] | None = getattr(statement, "_bound", None)
-    if found is None:
-        found = list(_bound_names(statement))
-        statement._bound = found  # type: ignore[attr-defined]
+    if isinstance(statement, _DEFINITIONS):
+        return [statement.name]
+    found = [node.id for node in nodes_of(statement, ast.Name) if isinstance(node.ctx, ast.Store)]
+    found += [(node.asname or node.name).partition(".")[0] for node in nodes_of(statement, ast.alias)]
+    if has(statement, *_DEFINITIONS):
+        found += [node.name for node in nodes(statement) if isinstance(node, _DEFINITIONS)]
     return found
 
 
-def _bound_names(statement: ast.AST) -> Iterator[str]:
-    if isinstance(statement, _DEFINITIONS):
-        yield statement.name
-        return
-    yield from (node.id for node in nodes_of(statement, ast.Name) if isinstance(node.ctx, ast.Store))
-    yield from ((node.asname or node.name).partition(".")[0] for node in nodes_of(statement, ast.alias))
-    yield from (node.name for node in nodes_of(statement, ast.FunctionDef))
-    yield from (node.name for node in nodes_of(statement, ast.AsyncFunctionDef))
-    yield from (node.name for node in nodes_of(statement, ast.ClassDef))
+@kept
+def all_bound_names(program: ast.Module) -> set[str]:
+    """Return the names that a program binds. They are kept with it."""
+    return {name for statement in program.body for name in bound_names(statement)}
 
 
-def unbound_reads(statements: list[ast.stmt]) -> set[str]:
-    """Return the names that are read before the program itself has bound them."""
+@kept
+def unbound_reads(program: ast.Module) -> set[str]:
+    """Return the names that are read before the program itself has bound them. They are kept with it."""
     bound: set[str] = set()
     read: set[str] = set()
-    for statement in statements:
+    for statement in program.body:
         used = {node.id for node in nodes_of(statement, ast.Name) if not isinstance(node.ctx, ast.Store)}
         own = set(bound_names(statement))
         read |= used - bound - (own if isinstance(statement, ast.FunctionDef | ast.For | ast.With) else set())

@@ -106,7 +106,7 @@ class LaterWords:
             for detail in _details(text):
                 if self._details[detail][-1:] != [index]:
                     self._details[detail].append(index)
-            for sentence in _SENTENCE.split(text):
+            for sentence in _SENTENCE.split(text) if CLAIM.search(text) else ():
                 if CLAIM.search(sentence):
                     for word in _words(sentence):
                         self._claims[word].append(len(self._claimed))
@@ -197,9 +197,14 @@ def _details(text: str) -> set[str]:
         if token[0].isdigit():
             if sum(map(str.isdigit, token)) >= DIGITS:
                 found.add(_number(token))
-        elif len(token) > SHORTEST and _NAME.fullmatch(token):
+        elif len(token) > SHORTEST and not _is_plain(token) and _NAME.fullmatch(token):
             found.add(token.lower())
     return found
+
+
+def _is_plain(token: str) -> bool:
+    """Return whether a token is a word in small letters, as nearly all are."""
+    return token.islower() and token.isalpha()
 
 
 def _words(text: str) -> set[str]:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from cleaner_rl.purify.warrant.effects import (
     ReadsLater,
+    all_bound_names,
     bound_names,
     called,
     effects,
@@ -24,7 +25,7 @@ from cleaner_rl.purify.warrant.effects import (
     missing_names,
     unbound_reads,
 )
-from cleaner_rl.purify.warrant.nodes import nodes, nodes_of
+from cleaner_rl.purify.warrant.nodes import kept, nodes, nodes_of
 from cleaner_rl.purify.warrant.reasons import Unwarranted
 from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
 from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
@@ -162,15 +163,15 @@ def nothing_reads(_: Collection[str]) -> bool:
 def names_read(program: str) -> Collection[str]:
     """Return the names that a program reads before it has bound them; `ANY` if it can't be parsed."""
     tree = _tree(program)
-    return (ANY,) if tree is None else unbound_reads(tree.body)
+    return (ANY,) if tree is None else unbound_reads(tree)
 
 
 def exception_type(told: str) -> str:
     """Return the type of the exception that the last line names, without its module; empty if it names none."""
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     found = _LAST_LINE.match(lines[-1]) if lines else None
-    named = next((line for line in reversed(lines) if re.match(r"[\w.]*(?:Error|Exception|Schema)\b", line)), "")
     if found is None or (not found.group(1)[0].isupper() and found.group(1) != "error"):
+        named = next((line for line in reversed(lines) if re.match(r"[\w.]*(?:Error|Exception|Schema)\b", line)), "")
         found = _LAST_LINE.match(named)
     return found.group(1) if found else ""
 
@@ -281,7 +282,7 @@ def _assigned(program: ast.Module, name: str) -> set[str]:
         value
         for statement in program.body
         if isinstance(statement, ast.Assign) and name in bound_names(statement)
-        for value in _values(ast.Module([statement], []))
+        for value in _values(statement)
     }
 
 
@@ -289,7 +290,8 @@ def _is_slip(option: str, after: ast.Module) -> bool:
     return any(misspelt(option, other) for other in _options(after))
 
 
-def _values(tree: ast.Module) -> Counter[str]:
+@kept
+def _values(tree: ast.AST) -> Counter[str]:
     """Return the texts and numbers of a program, those aside that document it."""
     values: Counter[str] = Counter()
     for node in nodes_of(tree, ast.Constant):
@@ -306,10 +308,12 @@ def _same_value(first: str, second: str) -> bool:
     return same_words(first, second) or ("/" in first + second and same_path(first, second))
 
 
+@kept
 def _options(tree: ast.Module) -> set[str]:
     return {node.arg for node in nodes_of(tree, ast.keyword) if node.arg}
 
 
+@kept
 def _operators(tree: ast.Module) -> Counter[str]:
     """Return what a program compares and computes with. (Texts are joined in more ways than by a plus.)"""
     operators: Counter[str] = Counter()
@@ -332,8 +336,7 @@ def _calls_something_else(before: ast.Module, after: ast.Module, told: str) -> b
     One more call may take a part of something (`head`) or count it in another way (`unique`). What makes a name that
     wasn't there is free, and so is what made one that is still read.
     """
-    kept = unbound_reads(after.body) - {name for each in after.body for name in bound_names(each)}
-    made = _calls(before.body, kept)
+    made = _calls(before.body, unbound_reads(after) - all_bound_names(after))
     making = _calls(after.body, {*missing_names(told)})
     lost, added = made - making, making - made
     del lost["print"]  # a notebook shows the last value without it
@@ -349,6 +352,7 @@ def _calls(statements: list[ast.stmt], free: Collection[str]) -> Counter[str]:
     return Counter(called(call.func) for each in some for call in nodes_of(each, ast.Call))
 
 
+@kept
 def _takes_a_part(tree: ast.Module) -> Counter[str]:
     """Return what in a program, beside its calls, may leave a part of the data out: slices, conditions and options."""
     options = (node.arg for node in nodes_of(tree, ast.keyword) if node.arg in PART_OPTIONS)
@@ -360,6 +364,7 @@ def _is_mentioned(name: str, told: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", told) is not None
 
 
+@kept
 def _branches(tree: ast.Module) -> int:
     """Return how many ways around something a program has."""
     kinds = (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.Continue, ast.Break)
@@ -375,6 +380,7 @@ def _first_line(told: str) -> int | None:
     return lines[0] if lines else None
 
 
+@kept
 def _words(tree: ast.Module) -> Counter[str]:
     """Return names, attributes and constants, each as often as it comes."""
     counted = Counter([node.id for node in nodes_of(tree, ast.Name)])

@@ -7,7 +7,6 @@ they take the place of ours.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -121,9 +120,27 @@ def _without_own_words(told: str, call: ToolCall) -> str:
     """Return what a tool said without the lines of the call that it repeats: these are not its own words."""
     lines = {line.strip() for value in call.arguments.values() if isinstance(value, str) for line in value.splitlines()}
     for line in sorted(lines, key=len, reverse=True):
-        if len(line) >= QUOTED and line in told:
-            told = re.sub(rf"(?<!\w){re.escape(line)}(?!\w)", "…", told)
+        if len(line) >= QUOTED:
+            told = _without(line, told)
     return told
+
+
+def _without(line: str, told: str) -> str:
+    """Return a text with "…" for a line of a call, where no word goes on before or after it."""
+    parts, position = [], 0
+    start = told.find(line)
+    while start >= 0:
+        end = start + len(line)
+        if _is_in_word(told[start - 1 : start]) or _is_in_word(told[end : end + 1]):
+            start = told.find(line, start + 1)
+        else:
+            parts += [told[position:start], "…"]
+            position, start = end, told.find(line, end)
+    return "".join((*parts, told[position:])) if parts else told
+
+
+def _is_in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def _same(old: str, new: str, failed: FailedCall) -> bool:

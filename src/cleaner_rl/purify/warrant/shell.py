@@ -289,7 +289,7 @@ def _matched(
 
 def _same_options(gone: list[str], come: list[str], told: str, program: str) -> bool:
     """Return whether the options of a call come again, but for those that the program didn't know or asked for."""
-    unknown = UNKNOWN_OPTION.search(told) is not None
+    unknown = UNKNOWN_OPTION.search(told)
     for each in gone:
         name = each.strip("-")
         match = next((one for one in come if misspelt(name, one.strip("-"))), None)
@@ -298,7 +298,7 @@ def _same_options(gone: list[str], come: list[str], told: str, program: str) -> 
         if match is None:
             return False
         come.remove(match)
-    asked = LACKING.search(told) is not None
+    asked = LACKING.search(told)
     return all(asked or _is_named(each, told) or each in WANTED_OPTIONS.get(program, ()) for each in come)
 
 

@@ -8,7 +8,23 @@ from __future__ import annotations
 
 import re
 
-DENIAL = re.compile(
+
+class AnyCase:
+    """A pattern in small letters that is looked for in texts of any case.
+
+    Lower-casing the text takes a third of the time of `re.IGNORECASE`, which gives up most of what makes `re` fast.
+    """
+
+    def __init__(self, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> None:
+        self.pattern = pattern
+        self._compiled = re.compile(pattern, flags)
+
+    def search(self, text: str) -> bool:
+        """Return whether a text has it."""
+        return self._compiled.search(text.lower()) is not None
+
+
+DENIAL = AnyCase(
     r"""\b(?:
         permission\ denied | access\ (?:is\ )?denied | denied\ by | (?:has|have|was|been)\ denied | not\ permitted
       | operation\ not\ permitted | not\ allowed(?!\ when) | forbidden | unauthori[sz]ed
@@ -19,26 +35,26 @@ DENIAL = re.compile(
       | 401 | 403 | protected\ branch | pre-commit | hook\ (?:id|declined|failed)
       | insufficient\ privileges? | row-level\ security
     )\b""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
-LIMIT = re.compile(
+LIMIT = AnyCase(
     r"""\b(?:
         timed?\ ?out | deadline\ exceeded | rate\ limit | too\ many\ requests | 429 | quota | out\ of\ memory | oom
       | killed | resource\ temporarily\ unavailable | no\ space\ left | limit\ (?:exceeded|reached) | disk\ full
       | connection\ (?:refused|reset|aborted) | could\ not\ connect | couldn't\ connect
       | temporary\ failure | network\ is\ unreachable | service\ unavailable | 50[0234]
     )\b""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
-UNKNOWN_COMMAND = re.compile(
+UNKNOWN_COMMAND = AnyCase(
     r"""command\ not\ found | :\ not\ found\s*$ | is\ not\ recognized\ as | is\ not\ an?\ \w+\ command
       | \bunknown\ (?:sub)?command | \bno\ such\ (?:(?:sub)?command|tool) | \binvalid\ (?:choice|command)
       | \bmissing\ script | \bunrecogni[sz]ed\ (?:sub)?command | \bunknown\ (?:task|target)
       | \bno\ rule\ to\ make\ target | \bno\ module\ named\ \S+\s*$ | \bfailed\ to\ spawn
       | \bcommand\ "[^"]+"\ not\ found | \bresource\ type\b""",
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+    re.MULTILINE | re.VERBOSE,
 )
-UNKNOWN_OPTION = re.compile(
+UNKNOWN_OPTION = AnyCase(
     r"""\b(?:
         unrecogni[sz]ed\ (?:\w+\ )?(?:arguments?|options?|flags?|type|parameters?)
       | unknown\ (?:\w+\ )?(?:options?|flag|switch|argument|parameter|predicate|primary)
@@ -52,22 +68,21 @@ UNKNOWN_OPTION = re.compile(
       | no\ configuration\ file\ provided | not\ in\ gzip\ format | unsupported\ scheme | option\ not\ found
       | expects\ \\\ followed\ by | could\ not\ find\ an\ option | flags?\ parsing\ error
     )""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 """The program did not take its options, or lacks one."""
-LACKING = re.compile(
+LACKING = AnyCase(
     r"""\b(?:no\ configuration\ file\ provided | must\ (?:be\ specified|provide|specify) | is\ required | are\ required
       | (?:has|have)\ no\ upstream | failed\ to\ read\ dockerfile)""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 """The program asks for something that the call doesn't have."""
-SYNTAX = re.compile(
-    r"\b(?:syntax error|unexpected (?:EOF|token|end of file)|unmatched|unterminated|parse error|invalid syntax"
-    r"|unbalanced parenthes|bad substitution|compile error|unknown option to `s'|unknown command: |SyntaxError"
+SYNTAX = AnyCase(
+    r"\b(?:syntax error|unexpected (?:eof|token|end of file)|unmatched|unterminated|parse error|invalid syntax"
+    r"|unbalanced parenthes|bad substitution|compile error|unknown option to `s'|unknown command: |syntaxerror"
     r"|zsh: no matches found)",
-    re.IGNORECASE,
 )
-NO_SUCH_PATH = re.compile(
+NO_SUCH_PATH = AnyCase(
     r"""\b(?:
         no\ such\ file\ or\ directory | cannot\ (?:access|open|find|statx?) | can't\ (?:open|find|cd|read)
       | does\ not\ exist | file\ or\ directory\ not\ found | not\ a\ directory | is\ a\ directory | did\ not\ match\ any
@@ -77,22 +92,21 @@ NO_SUCH_PATH = re.compile(
       | unit\ \S+\ (?:could\ )?not\ (?:be\ )?found
       | could\ not\ resolve\ host | branch\ \S+\ not\ found | failed\ to\ read\ dockerfile
     )""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
-NO_SUCH_PACKAGE = re.compile(
+NO_SUCH_PACKAGE = AnyCase(
     r"\b(?:no matching (?:distribution|version)|unable to locate package|404 not found - get|no packages? found)",
-    re.IGNORECASE,
 )
-ASKED_FOR = re.compile(
+ASKED_FOR = AnyCase(
     r"""\b(?:(?:which|what)\ (?:\w+\ ){0,2}(?:error|exception|traceback)
       | (?:show|see|tell|demonstrate)\b[^.?!\n]{0,40}\b(?:error|exception|traceback|fails?)\b
       | (?:error|exception)\b[^.?!\n]{0,40}\b(?:gives?|raises?|throws?|happens?))\b""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 """A task that asks for the failure itself."""
-EVERYWHERE = re.compile(r"\b(?:both|all|every\w*|each|occurrences|throughout)\b", re.IGNORECASE)
+EVERYWHERE = AnyCase(r"\b(?:both|all|every\w*|each|occurrences|throughout)\b")
 """A task that is about more than one place."""
-ATTEMPT = re.compile(
+ATTEMPT = AnyCase(
     r"""\b(?:
         (?:first|initial|earlier|one|my)\ (?:\w+\ )?
         (?:attempt|try|edit|call|command|query|patch|replacement|statement|invocation)s?\b[^.;\n]{0,40}?
@@ -101,27 +115,27 @@ ATTEMPT = re.compile(
         |was\ (?:wrong|rejected|refused|invalid|malformed|not\ accepted))
       | (?:failed|fails|errored|crashed|did(?:n['’]t|\ not)\ (?:work|match|apply|run)|was\ (?:rejected|refused))
         \ (?:\w+\ )?(?:at\ first|the\ first\ time|initially|on\ (?:the|my)\ first)
-      | (?:at\ first|initially),?\ (?:it|this|that|I|the\ \w+)\ (?:\w+\ )?
+      | (?:at\ first|initially),?\ (?:it|this|that|i|the\ \w+)\ (?:\w+\ )?
         (?:fail|miss|error|did(?:n['’]t|\ not)|could(?:n['’]t|\ not)|got\ an?\ )
-      | I\ (?:first|initially|originally|mistakenly|wrongly)\ (?:tried|typed|used|wrote|ran|called|passed|gave|mis)
-      | I\ (?:mistyped|misspel|misnamed|retried|tried\ again|had\ to\ (?:retry|try\ again|repeat\ (?:it|the)))
+      | i\ (?:first|initially|originally|mistakenly|wrongly)\ (?:tried|typed|used|wrote|ran|called|passed|gave|mis)
+      | i\ (?:mistyped|misspel|misnamed|retried|tried\ again|had\ to\ (?:retry|try\ again|repeat\ (?:it|the)))
       | (?:on|in|at|with)\ (?:the|my|a)\ (?:second|third)\ (?:attempt|try)\b
       | (?:took|needed)\ (?:me\ )?(?:two|three|several|a\ few|a\ second)\ (?:attempt|tr(?:y|ies))
       | (?:after|with|despite)\ (?:an?|one|two|some|the|my)\ (?:failed|wrong|unsuccessful)
         \ (?:attempt|try|call|edit|command)
       | my\ (?:own\ )?(?:typo|mistake|slip|misspelling)s?\b
     )""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 """Words that speak of an attempt that failed, whatever it was."""
-CLAIM = re.compile(
+CLAIM = AnyCase(
     r"""\b(?:
         fail\w* | errors? | errored | exceptions? | traceback | reject\w* | refus\w* | complain\w* | crash\w*
       | broke | breaks? | miss(?:ed|es|ing) | wrong\w* | invalid | illegal | unknown | unsupported | unrecogni[sz]ed
       | unexpected | undefined | typos? | mistakes? | misspel\w* | impossible | unable
       | cannot | not | no | never | nothing | without | instead
     )\b | n['’]t\b""",
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 """Words that say of something that it failed, isn't there or can't be done."""
 GRAMMAR = re.compile(
@@ -133,15 +147,12 @@ GRAMMAR = re.compile(
     re.VERBOSE,
 )
 """Words of which every error is made, without their last s: they don't say which error it was."""
-DONE = re.compile(
+DONE = AnyCase(
     r"\b(?:was|were|is|are|been)(?: \w+ly)? (?:created|added|edited|updated|modified|changed|saved|written|sent|posted"
     r"|deleted|removed|applied|inserted|uploaded|submitted|scheduled|started|renamed|moved|merged|published|registered|booked)\b",
-    re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[.;:!,]\s|\n|\bbut\b")
-_UNDONE = re.compile(
-    r"\b(?:no|not|nothing|none|never|could|cannot|can|must|should|if|unless|to|since)\b|n't\b", re.IGNORECASE
-)
+_UNDONE = AnyCase(r"\b(?:no|not|nothing|none|never|could|cannot|can|must|should|if|unless|to|since)\b|n't\b")
 
 
 def tells_of_change(told: str) -> bool:
