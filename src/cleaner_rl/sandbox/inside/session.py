@@ -45,8 +45,9 @@ from cleaner_rl.sandbox.inside.watch import PAGE_TABLES, Tree
 
 IDLE_LOOK, BUSY_LOOK = 1.0, 0.1
 """Seconds between looks at a state that waits, and at one that goes on by threads or processes that it left."""
-IDLE_SHARE = 0.05
-"""Of its time that a supervisor looks, at most, while its session is idle."""
+IDLE_SHARE, LONGEST_PAUSE = 0.05, 0.5
+"""Of its time that a supervisor looks while its session is idle; but it pauses no longer than so many seconds after a
+look that took long, in which processes could take what they like."""
 SOON = 40
 MOST_BROKEN = 2
 """States that are gone back to in vain, each of which may take long to be given up, before all is begun anew."""
@@ -185,7 +186,7 @@ class SessionSlot(Slot):
                 self._weigh()
                 self._control.send(wire.HELD.pack(wire.KIND_HELD, self._held))
                 told = held + self._beside
-            pause = max(usual, (time.monotonic() - begun) / IDLE_SHARE)
+            pause = max(usual, min((time.monotonic() - begun) / IDLE_SHARE, LONGEST_PAUSE))
 
     def _end_current(self) -> None:
         """Kill the current state with all that it left: the next cell will find it so."""

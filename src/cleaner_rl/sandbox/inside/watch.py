@@ -107,7 +107,8 @@ class Tree:
             except OSError:  # it ended while we looked
                 continue
             taken = its_own + int(fields[7]) * PAGE
-            self._taken += max(0, taken - self._taken_by.get((pid, fields[19]), 0))
+            # What a new one holds is its parent's, but for the pages that it was given since.
+            self._taken += max(0, taken - self._taken_by.get((pid, fields[19]), its_own))
             self._taken_by[pid, fields[19]] = taken
             ticks, waited_for = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
             # The second is finer, and knows only the threads that still live.
