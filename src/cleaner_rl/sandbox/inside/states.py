@@ -145,11 +145,21 @@ def stop(proc: Proc, checkpoint: State, within_limits: Check) -> None:
     if len(proc.names(f"{checkpoint.pid}/task")) > 1:
         raise BrokenStateError
     signal.pidfd_send_signal(checkpoint.pidfd, signal.SIGSTOP)
-    while proc.stat(str(checkpoint.pid))[0] != STOPPED:
+    while not _has_stopped(proc, str(checkpoint.pid)):
         if time.monotonic() > deadline:
             raise BrokenStateError
         time.sleep(MOMENT)
     checkpoint.ran, checkpoint.frozen = proc.ran(str(checkpoint.pid)), True
+
+
+def _has_stopped(proc: Proc, pid: str) -> bool:
+    """Whether a process is stopped and has left its CPU: only then has the kernel added up how long it ran."""
+    if proc.stat(pid)[0] != STOPPED:
+        return False
+    try:
+        return proc.read(f"{pid}/syscall") != b"running\n"
+    except PermissionError:  # not everywhere is this shown
+        return True
 
 
 def wait_for(proc: Proc, waiting: State, within_limits: Check) -> None:
