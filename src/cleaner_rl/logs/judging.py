@@ -139,11 +139,11 @@ SQL_DONE = re.compile(
 """Statements that worked before one that failed."""
 ECHOES = frozenset({"echo"})
 REPORTS = re.compile(r"--exit-(?:code|status)\b|--check\b|--verify\b|\bdiff\b.* --quiet\b|\bjq\b.* -\w*e|\$\$")
-"""Options that make a program tell by its exit code."""
+"""Options that make a program tell by its exit code, and the number of the shell itself, which a command may end."""
 HIDES_ERRORS = re.compile(r"2> ?(?!&)|&>|2>&1 ?>|> ?\S+ 2>&1|\btimeout\b")
 """Where a command can fail in silence: its complaints go to a file or nowhere, or it is stopped."""
 ENDS_ITSELF = re.compile(r"\bexitCode\b|\b(?:_?exit|quit)\((?!\s*0?\s*\))|\bSystemExit\b(?!\(0?\))|\b(?:abort|kill)\(")
-"""Python that may end with an exit code and no traceback."""
+"""Programs that may end with an exit code and say nothing of it."""
 ENDINGS = ("exit", "Exit", "quit", "abort", "kill")
 """Words of which each match of `ENDS_ITSELF` has one: most programs have none, which is found out much faster."""
 ASKS_FOR_HELP = re.compile(r"\s(?:-h|--help|help)\b")
@@ -336,7 +336,7 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     if only_reads:
         asked = ASKS_FOR_HELP.search(call.code) or not USAGE.match(lines[0])
         return Status.OK if asked and not _may_be_no_output(text, call) else None
-    if ENDS_ITSELF.search(call.code) or OF_THE_TOOL.search(lines[-1]):
+    if _ends_itself(call.code) or OF_THE_TOOL.search(lines[-1]):
         return None
     if ending_traceback(text) is not None:
         return None if last_reads else Status.ERROR

@@ -224,7 +224,7 @@ class Slot:
             return wire.CPU, waited
         if elapsed - waited > wall_limit:
             return wire.WALL, waited
-        if elapsed > max(wall_limit * wire.STARVED_FACTOR, wire.STARVED_SECONDS):
+        if elapsed > wire.starved_after(wall_limit):
             # Who waits while its own others run is not kept waiting by the machine.
             return (wire.STARVED if 4 * cpu < elapsed else wire.WALL), waited
         if self._holds_too_much(tree, held, memory_limit):

@@ -56,6 +56,19 @@ EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)
 STARVED_FACTOR, STARVED_SECONDS = 20, 10.0
 """A run whose wall cap, waiting not counted, isn't reached in this many times it, and in so many seconds, got too
 little CPU to be judged. In less time a program's own short processes could keep it waiting, and not be seen."""
+LATE_SECONDS = 30.0
+"""Within which a supervisor answers after that, or it is taken for dead."""
+
+
+def starved_after(wall_limit: float) -> float:
+    """Seconds after which a run that has kept waiting is given up."""
+    return max(wall_limit * STARVED_FACTOR, STARVED_SECONDS)
+
+
+def patience(wall_limit: float) -> float:
+    """Seconds after which a supervisor must have answered a run."""
+    return wall_limit * (STARVED_FACTOR + 1) + STARVED_SECONDS + LATE_SECONDS
+
 
 CHUNK = 65_536
 FIRST_READ = 4_096

@@ -200,7 +200,7 @@ class Node:
             disk=wire.DISK.pack(wire.KIND_DISK, limits.disk_mb << 20, limits.files) if resized else None,
             inside=(sizes[0], sizes[2], limits.disk_mb << 20, limits.processes, limits.open_files),
             held_bytes=(limits.memory_mb + limits.disk_mb << 20) + 2 * limits.output_bytes,
-            patience=limits.wall_seconds * (wire.STARVED_FACTOR + 1) + wire.STARVED_SECONDS + 30,
+            patience=wire.patience(limits.wall_seconds),
         )
 
     async def _run(self, request: RunRequest, terms: Terms, pool: Pool) -> RunOutcome:

@@ -248,9 +248,8 @@ class Session:
         )
         stdin = encoded(cell.stdin) if isinstance(cell.stdin, str) else cell.stdin
         request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
-        patience = limits.wall_seconds * (wire.STARVED_FACTOR + 1) + wire.STARVED_SECONDS + 30
         try:
-            run_exit, files, status = await self._link.cell(start, request, patience)
+            run_exit, files, status = await self._link.cell(start, request, wire.patience(limits.wall_seconds))
         except SlotDiedError:
             raise self._end("its supervisor died") from None
         except asyncio.CancelledError:

@@ -8,7 +8,7 @@
 
 Limits: no TLS (put a proxy in front); one server process per node, so about ten cores of short runs each: use more
 nodes on larger machines. A JSON body is decoded in one go, so a caller with a token can hold up the others for up to
-about 40 ms with a body of 16 MB.
+about 0.1 s with a body of 16 MB.
 """
 
 from cleaner_rl.sandbox.service.supervisor import ServiceConfig, Supervisor, UnsafeBindError, bind

@@ -30,7 +30,7 @@ BODY_SECONDS = 60.0
 """A body that takes longer to arrive is given up: a slow sender must not hold memory for ever."""
 MOST_JSON: Final = 16_777_216
 """Bytes of a JSON body. It is decoded in one go, and nobody is served meanwhile: this and the next four bounds keep
-that to some 40 ms (90 ms for a number of 16 million digits). Files that are put may be larger."""
+that below about 0.1 s, which is for a number of 16 million digits. Files that are put may be larger."""
 MOST_WIDE_JSON: Final = 8_388_608
 """Bytes of a JSON body that isn't ASCII: these are decoded at a quarter of the speed."""
 MOST_ESCAPES: Final = 4_194_304
