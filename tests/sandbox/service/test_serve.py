@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pytest
 
-from cleaner_rl.sandbox.inside.kernel import nice_of_group
+from cleaner_rl.sandbox.inside import kernel
 from cleaner_rl.sandbox.processes import descendants
 from cleaner_rl.sandbox.service.server import NICE
 from tests.restricted import NO_USER_NAMESPACES, cleaner
@@ -105,6 +105,13 @@ def test_the_server_comes_back_by_itself_on_the_same_address_and_nobody_cries(tm
         assert (tmp_path / "stderr").read_text() == ""
 
 
+def test_a_process_in_no_group_gives_way_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel shows an empty line of init and of what it starts before anything begins a session."""
+    (tmp_path / "1").touch()
+    monkeypatch.setattr(kernel, "GROUP", f"{tmp_path}/{{}}")
+    assert kernel.nice_of_group(1) == kernel.nice_of_group(2) == 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/self/autogroup").exists(), reason="nothing goes first here")
 def test_the_server_and_its_zygotes_go_before_runs_and_sessions() -> None:
     def sleepers(above: int) -> list[int]:
@@ -112,18 +119,18 @@ def test_the_server_and_its_zygotes_go_before_runs_and_sessions() -> None:
 
     with serving("--min-tier", "T2") as (process, url, _), ThreadPoolExecutor(1) as pool:
         (server,) = children(process.pid)
-        assert {nice_of_group(pid) for pid in (server, *children(server))} == {NICE}
+        assert {kernel.nice_of_group(pid) for pid in (server, *children(server))} == {NICE}
         code = "import subprocess\nprocess = subprocess.Popen(['sleep', '600'])"
         session = call(url, {}, path="/v1/sessions")["session"]
         call(url, {"code": code}, path=f"/v1/sessions/{session}/run")
         (sleeper,) = sleepers(server)
         state = parent(sleeper)
-        assert [nice_of_group(pid) for pid in (sleeper, state, parent(state))] == [0, 0, 0]
+        assert [kernel.nice_of_group(pid) for pid in (sleeper, state, parent(state))] == [0, 0, 0]
         run = pool.submit(call, url, {"code": f"{code}\nprocess.wait()", "limits": {"wall_seconds": 10}})
         while len(found := set(sleepers(server)) - {sleeper}) < 1:
             assert not run.done()
         (sleeper,) = found
-        assert [nice_of_group(pid) for pid in (sleeper, parent(sleeper))] == [0, 0]
+        assert [kernel.nice_of_group(pid) for pid in (sleeper, parent(sleeper))] == [0, 0]
         os.kill(sleeper, signal.SIGKILL)
         assert run.result()["status"] == "ok"
 

@@ -137,10 +137,10 @@ GROUP = "/proc/{}/autogroup"
 
 
 def nice_of_group(pid: int) -> int:
-    """How much a process's group gives way to others; 0 if the kernel has no such groups."""
+    """How much a process's group gives way to others; 0 if it has none, as init's first children haven't."""
     try:
         with open(GROUP.format(pid)) as group:
-            return int(group.read().rpartition("nice")[2])
+            return int(group.read().rpartition("nice")[2] or 0)
     except OSError:
         return 0
 
