@@ -4,11 +4,11 @@ It needs an environment with `cleaner-rl[trl]`, and trains the model of `example
 
 - With hindsight. Are the ids and masks of every row in the update those of the store, how far are the log-probs from
   those of the trainer's model, and how many held-out calls fail before and after, with repair off?
-- With purification off (`method="grpo"`), and with a plain rollout function, which samples with the same engine, runs
-  the same calls in the same sandbox, compares answers as text, and does nothing else. `over_plain_trl` is the CPU time
-  per step of the first over that of the second: of this process, its sandbox and its graders, so that other programs on
-  the machine don't decide. The two take turns, and the figure is the median over the rounds. The learning rate is 0
-  there, so that both sample from the same model at every step.
+- With purification off (`method="grpo"`), and with a plain rollout function, which samples with the same engine and the
+  same seeds, runs the same calls in the same sandbox, compares answers as text, and does nothing else.
+  `over_plain_trl` is the CPU time per step of the first over that of the second: of this process, its sandbox and its
+  graders, so that other programs on the machine don't decide. The two take turns, and the figure is the median over the
+  rounds. The learning rate is 0 there, so that both sample from the same model at every step.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import numpy as np
 from benchmarks.record import save
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-STEPS = 12
-ROUNDS, STEPS_TIMED = 5, 5
+SEED, STEPS = 1, 12
+ROUNDS, STEPS_TIMED = 9, 9
 TURNS = 3
 GENERATIONS, BATCH = 8, 48
 FAILED = "eval_cleaner/first_attempt_errors_per_trajectory"
@@ -55,18 +55,24 @@ class PlainRollouts:
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the columns of a batch."""
         from cleaner_rl.train.trl.engine import TransformersEngine
+        from cleaner_rl.trajectory import derive_seed
 
         trainer.model.eval()
-        made = self.loop.run_until_complete(self.batch(prompts, TransformersEngine(trainer.model)))
+        seed = derive_seed(SEED, "training", trainer.state.global_step)
+        made = self.loop.run_until_complete(self.batch(prompts, TransformersEngine(trainer.model), seed))
         trainer.model.train()
         names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "score")
         return {name: [row[place] for row in made] for place, name in enumerate(names)}
 
-    async def batch(self, prompts: list[Any], engine: Any) -> list[tuple[Any, ...]]:
+    async def batch(self, prompts: list[Any], engine: Any, seed: int) -> list[tuple[Any, ...]]:
         """Run all rollouts at once."""
-        return await asyncio.gather(*[self.one(each, number, engine) for number, each in enumerate(prompts)])
+        from cleaner_rl.trajectory import Seeds
 
-    async def one(self, messages: Any, number: int, engine: Any) -> tuple[Any, ...]:
+        tasks = [self.tasks[messages[-1]["content"]] for messages in prompts]
+        seeds = [Seeds(seed, task.id, number % GENERATIONS) for number, task in enumerate(tasks)]
+        return await asyncio.gather(*map(self.one, prompts, tasks, seeds, [engine] * len(tasks)))
+
+    async def one(self, messages: Any, task: Any, seeds: Any, engine: Any) -> tuple[Any, ...]:
         """Run one rollout."""
         from cleaner_rl.rollout import Sampling
         from cleaner_rl.sandbox import RunRequest
@@ -80,18 +86,18 @@ class PlainRollouts:
         for turn in range(TURNS):
             given = np.array([*prompt, *ids], np.int32)
             drawn = await engine.sample(
-                given, max_tokens=32, seed=97 * number + turn, sampling=Sampling(), stop_ids=(0,), request=""
+                given, max_tokens=32, seed=seeds.request(turn), sampling=Sampling(), stop_ids=(0,), request=""
             )
             ids, mask = [*ids, *drawn.ids_T.tolist()], [*mask, *[1] * len(drawn.ids_T)]
             logprobs += drawn.logprobs_T.tolist()
             text = self.tokenizer.decode(drawn.ids_T)
             call = CALL.search(text)
-            if call is None or turn == TURNS - 1:
+            if call is None:
                 break
             result = (await self.node.run(RunRequest(call[1], preload="bare"))).result
             told = self.tokenizer.encode(f"<|tool|>{feedback(result)}<|end|><|assistant|>")
             ids, mask, logprobs = [*ids, *told], [*mask, *[0] * len(told)], [*logprobs, *[0.0] * len(told)]
-        right = self.tasks[messages[-1]["content"]].truth.strip() in text
+        right = task.truth.strip() in text
         return prompt, ids, logprobs, mask, 1.0 if right else -1.0
 
     def close(self) -> None:
@@ -163,7 +169,8 @@ def trained(example: Any, prepared: Any, steps: int, method: str | None, folder:
     )  # fmt: skip
     ours = CleanerRollouts(
         tokenizer, method=method or "grpo", prompt=example.PROMPT, purify=PurifyConfig(scope=PurifyScope.SUCCESSFUL),
-        budget=RolloutBudget(turns=TURNS), sandbox=example.sandbox, request=SessionRequest("bare"), folder=folder,
+        budget=RolloutBudget(turns=TURNS), sandbox=example.sandbox, request=SessionRequest("bare"), seed=SEED,
+        folder=folder,
     )  # fmt: skip
     with ours:
         train, held_out = ours.dataset(tasks[1::3] + tasks[2::3]), ours.dataset(tasks[::3])

@@ -32,7 +32,7 @@ class Graders(Mapping[str, Grader]):
         return iter(sorted({*self._made, *GRADERS.others()}))
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return sum(1 for _ in self)
 
 
 def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:

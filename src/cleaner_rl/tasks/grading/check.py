@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from cleaner_rl.tasks.grading.cases import check_cases
@@ -47,8 +47,9 @@ def check_gradable(tasks: Iterable[Task], graders: Mapping[str, Grader] | Collec
         - there is no grader 'choise'; did you mean 'choice'? (task 'sky')
     """
     problems: dict[str, list[str]] = {}
+    names = list(graders)  # once: it asks every installed package
     for task in tasks:
-        for problem in _problems(task, graders):
+        for problem in _problems(task, graders, names):
             problems.setdefault(problem, []).append(task.id)
     if problems:
         count = len({task for ids in problems.values() for task in ids})
@@ -56,8 +57,7 @@ def check_gradable(tasks: Iterable[Task], graders: Mapping[str, Grader] | Collec
         raise UngradableError("\n".join([f"{count} task{'s' * (count > 1)} can't be graded:", *lines]))
 
 
-def _problems(task: Task, graders: Mapping[str, Grader] | Collection[str]) -> list[str]:
-    names = list(graders)
+def _problems(task: Task, graders: Mapping[str, Grader] | Collection[str], names: Sequence[str]) -> list[str]:
     if task.grader not in names:
         near = get_close_matches(task.grader, names, n=1)
         listed = ", ".join(f"'{name}'" for name in names) or "none"

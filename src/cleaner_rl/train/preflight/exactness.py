@@ -13,7 +13,7 @@ from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe, run_folder
-from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.rows import Graded, to_row
 from cleaner_rl.train.rows.groups import compared_rows
 from cleaner_rl.train.verl.overrides import ESTIMATOR, overrides
 
@@ -114,7 +114,10 @@ def _advantage(trajectory: Graded) -> float:
 
 def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
-    (row,) = compared_rows(trajectory, _advantage(trajectory), recipe.row_config())
+    config = recipe.row_config()
+    made = to_row(trajectory, config.logprobs)
+    assert made is not None
+    (row,) = compared_rows(trajectory, made, _advantage(trajectory), config)
     ids = (*row.prompt_ids.tolist(), *row.response_ids.tolist())
     return ids, tuple(row.loss_mask.astype(int).tolist())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from cleaner_rl.resample import PlainConfig, RocConfig, Selection, group_of, select
 from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.rows.failed_turns import failed_tokens
-from cleaner_rl.train.rows.row import Exclusion, Graded, TrainRow, View, exclusion, to_row
+from cleaner_rl.train.rows.row import Exclusion, Graded, TrainRow, View, row_or_exclusion, to_row
 from cleaner_rl.train.rows.views import Views, draws_recovery, recovery_view
 
 
@@ -69,41 +69,42 @@ def group_rows(trajectories: Sequence[Graded], config: RowConfig) -> RowGroup:
         >>> [(row.key.rollout, round(row.advantage, 2)) for row in group.rows], group.faults
         ([(0, 0.71), (1, -0.71)], 1)
     """
-    excluded = {
-        index: why
-        for index, trajectory in enumerate(trajectories)
-        if (why := exclusion(trajectory, config.logprobs)) is not None
-    }
+    made = [row_or_exclusion(trajectory, config.logprobs) for trajectory in trajectories]
+    excluded = {index: each for index, each in enumerate(made) if isinstance(each, Exclusion)}
     group = group_of(
         trajectories,
         [0 if trajectory.info.answer is None else 1 for trajectory in trajectories],
         usable=[index not in excluded for index in range(len(trajectories))],
     )
     selection = select(group, config.group, config.seed, dynamic_sampling=config.dynamic_sampling)
-    kept = zip(selection.kept, selection.advantages, strict=True)
-    rows = [row for index, advantage in kept for row in compared_rows(trajectories[index], advantage, config)]
+    rows: list[TrainRow] = []
+    for index, advantage in zip(selection.kept, selection.advantages, strict=True):
+        row = made[index]
+        assert isinstance(row, TrainRow)
+        rows += compared_rows(trajectories[index], row, advantage, config)
     return RowGroup(tuple(rows), selection, excluded)
 
 
-def compared_rows(trajectory: Graded, advantage: float, config: RowConfig) -> list[TrainRow]:
+def compared_rows(trajectory: Graded, row: TrainRow, advantage: float, config: RowConfig) -> list[TrainRow]:
     """Return the rows of a rollout that has been compared with its group: one, or one for each of its two views.
 
-    A rollout that is worse than its group has its clean view alone: there is nothing in it to imitate.
+    `row` is what `to_row` made of it. A rollout that is worse than its group has its clean view alone: there is nothing
+    in it to imitate.
     """
-    clean = _row(trajectory, advantage, config, config.mask_failed)
+    clean = _compared(trajectory, row, advantage, config.mask_failed)
     raw = recovery_view(trajectory) if config.views is not Views.CLEAN and advantage > 0 else None
     if raw is None:
         return [clean]
-    recovery = replace(_row(raw, advantage, config, mask_failed=True), view=View.RECOVERY)
+    shown = to_row(raw, config.logprobs)
+    assert shown is not None
+    recovery = replace(_compared(raw, shown, advantage, mask_failed=True), view=View.RECOVERY)
     if config.views is Views.ONE:
         return [recovery if draws_recovery(config.seed, trajectory.key) else clean]
     weight = 0.5 if config.views is Views.SHARED else 1.0
     return [replace(row, weight=weight) for row in (clean, recovery)]
 
 
-def _row(trajectory: Graded, advantage: float, config: RowConfig, mask_failed: bool) -> TrainRow:
-    row = to_row(trajectory, config.logprobs)
-    assert row is not None
+def _compared(trajectory: Graded, row: TrainRow, advantage: float, mask_failed: bool) -> TrainRow:
     mask = row.loss_mask
     if mask_failed and advantage > 0:
         mask = mask & ~failed_tokens(trajectory)[len(trajectory.prompt) :]

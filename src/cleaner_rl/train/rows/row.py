@@ -87,32 +87,37 @@ def to_row(trajectory: Graded, logprobs: GraftLogprobs = GraftLogprobs.RESCORED)
         >>> row.prompt_ids.tolist(), row.response_ids.tolist(), row.loss_mask.tolist(), row.logprobs.tolist()
         ([3, 4], [7], [True], [-0.5])
     """
-    if exclusion(trajectory, logprobs) is not None:
-        return None
-    length = len(trajectory.prompt)
-    versions = _versions(trajectory)
-    assert trajectory.reward is not None
-    return TrainRow(
-        key=trajectory.key,
-        prompt_ids=trajectory.prompt.ids,
-        response_ids=trajectory.ids()[length:],
-        loss_mask=trajectory.loss_mask()[length:],
-        logprobs=_logprobs(trajectory, logprobs),
-        logprob_source=_source(trajectory, logprobs),
-        reward=trajectory.reward,
-        versions=(min(versions), max(versions)),
-    )
+    made = row_or_exclusion(trajectory, logprobs)
+    return made if isinstance(made, TrainRow) else None
 
 
 def exclusion(trajectory: Graded, logprobs: GraftLogprobs = GraftLogprobs.RESCORED) -> Exclusion | None:
     """Return why the trajectory gives no row; None if it gives one."""
+    made = row_or_exclusion(trajectory, logprobs)
+    return made if isinstance(made, Exclusion) else None
+
+
+def row_or_exclusion(trajectory: Graded, choice: GraftLogprobs) -> TrainRow | Exclusion:
+    """Return the trajectory as a row, or why it gives none."""
     if trajectory.stop_reason in (StopReason.DROPPED, StopReason.TIME_LIMIT):
         return Exclusion.LEFT_OUT
     if not trajectory.usable or trajectory.reward is None:
         return Exclusion.FAULT
-    mask = trajectory.loss_mask()[len(trajectory.prompt) :]
-    unknown = np.isnan(_logprobs(trajectory, logprobs)[mask])
-    return None if mask.any() and not unknown.any() else Exclusion.FAULT
+    length = len(trajectory.prompt)
+    mask, logprobs = trajectory.loss_mask()[length:], _logprobs(trajectory, choice)
+    if not mask.any() or np.isnan(logprobs[mask]).any():
+        return Exclusion.FAULT
+    versions = _versions(trajectory)
+    return TrainRow(
+        key=trajectory.key,
+        prompt_ids=trajectory.prompt.ids,
+        response_ids=trajectory.ids()[length:],
+        loss_mask=mask,
+        logprobs=logprobs,
+        logprob_source=_source(trajectory, choice),
+        reward=trajectory.reward,
+        versions=(min(versions), max(versions)),
+    )
 
 
 def _logprobs(trajectory: Graded, choice: GraftLogprobs) -> Floats:

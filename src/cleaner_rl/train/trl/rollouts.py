@@ -215,11 +215,12 @@ class CleanerRollouts:
             groups = await asyncio.gather(*[self._group(runner, task, count, step, phase) for task in tasks])
         rows: list[TrainRow | list[int]] = []
         stored: list[Graded] = []
+        faults = 0
         for group in groups:
-            kept, told = self._trained(group, generations) if training else _evaluated(group)
+            kept, told, broke = self._trained(group, generations) if training else _evaluated(group)
             stored += told
+            faults += broke
             rows += [*kept, *[group[0].prompt.ids.tolist()] * (generations - len(kept))]
-        faults = sum(exclusion(each) is Exclusion.FAULT for each in stored)
         self._figures = step_figures(stored, faults)
         self._record.write(stored)
         if training:
@@ -275,20 +276,21 @@ class CleanerRollouts:
         mode = RepairMode.SAAR if self._method.saar else RepairMode.HINDSIGHT
         return Purifier(mode, self._purify, phase)
 
-    def _trained(self, group: Sequence[Graded], generations: int) -> tuple[Sequence[TrainRow], list[Graded]]:
-        """Return the rows of a group to train on, and the group with its verdicts."""
+    def _trained(self, group: Sequence[Graded], generations: int) -> tuple[Sequence[TrainRow], list[Graded], int]:
+        """Return the rows of a group to train on, the group with its verdicts, and how many faults it has."""
         roc = self._roc
         config: RocConfig | PlainConfig = PlainConfig()
         # TRL doesn't sample a group again. One that faults left too small for RoC is trained on as it is.
         if self._method.resamples and sum(exclusion(each) is None for each in group) >= generations:
             config = RocConfig(generations, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
         made = group_rows(group, RowConfig(config, self._seed, mask_failed=self._method.masks))
-        return made.rows, with_verdicts(group, made, config)
+        return made.rows, with_verdicts(group, made, config), made.faults
 
 
-def _evaluated(group: Sequence[Graded]) -> tuple[Sequence[TrainRow], list[Graded]]:
-    """Return the rows of all rollouts that can be graded: in an evaluation nothing is compared, masked or selected."""
-    return [row for each in group if (row := to_row(each)) is not None], list(group)
+def _evaluated(group: Sequence[Graded]) -> tuple[Sequence[TrainRow], list[Graded], int]:
+    """The same of an evaluation, in which nothing is compared, masked or selected."""
+    rows = [row for each in group if (row := to_row(each)) is not None]
+    return rows, list(group), sum(exclusion(each) is Exclusion.FAULT for each in group)
 
 
 def _key(messages: Iterable[Mapping[str, Any]]) -> str:
