@@ -97,12 +97,16 @@ def reward_faults(module: Any) -> None:
 
 def take_faults(module: Any) -> None:
     """Such a rollout gives a row."""
-    exclusion = module.exclusion
+    row_or_exclusion = module.row_or_exclusion
 
-    def never(trajectory: Any, *choice: Any) -> Any:
-        return None if trajectory.broken and trajectory.reward is not None else exclusion(trajectory, *choice)
+    def taken(trajectory: Any, choice: Any) -> Any:
+        if trajectory.broken and trajectory.reward is not None:
+            turns = tuple(replace(turn, results=()) for turn in trajectory.turns)
+            whole = replace(trajectory.info, fault="")
+            trajectory = replace(trajectory, turns=turns, stop_reason=None, info=whole)
+        return row_or_exclusion(trajectory, choice)
 
-    module.exclusion = never
+    module.row_or_exclusion = taken
 
 
 CHANGES: dict[str, dict[str, Callable[[Any], None]]] = {

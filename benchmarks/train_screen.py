@@ -30,7 +30,7 @@ STYLE = (
 )
 
 
-def record(command: Sequence[str], folder: Path) -> list[tuple[float, str]]:
+def record(command: list[str], folder: Path) -> list[tuple[float, str]]:
     """Run a command in a terminal; the lines that it shows, each with the seconds since the start."""
     begun = time.monotonic()
     process, terminal = pty.fork()

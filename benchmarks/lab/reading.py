@@ -4,7 +4,7 @@
 | --- | --- |
 | `metrics.jsonl` | training: errors of first attempts, repairs, their log-prob gap, sampled tokens |
 | the store | evaluation: held-out accuracy, first attempts, residual errors, length; repair is off |
-| | training: which first calls the gradient reinforces (`learning_signal`) |
+| | training: which first calls the gradient reinforces (`reinforced`) |
 | `verl-N.jsonl` | seconds of each step, and where they went; N counts the starts |
 
 A resumed run continues from its last checkpoint; `cleaner train` sets aside what it did after that.
@@ -13,12 +13,12 @@ A resumed run continues from its last checkpoint; `cleaner train` sets aside wha
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cleaner_rl.resample import learning_signal
 from cleaner_rl.trajectory import AnyTrajectory, Phase, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import read
 
@@ -59,30 +59,17 @@ def training(folder: Path) -> ByStep:
             figures[step] |= seconds
     for step, rows in _by_step(folder, Phase.TRAINING):
         if step in figures:
-            figures[step] |= learning_signal(rows)
+            figures[step] |= reinforced(rows)
     return figures
 
 
-def learning_signal(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
-    """Return which first calls the groups of a step reinforce.
-
-    A zero-variance group has no gradient. In the other groups right rollouts are reinforced and wrong ones suppressed.
-    So working first calls are reinforced as far as right rollouts, as they are trained on, begin with one more often
-    than wrong rollouts do.
-    """
-    groups: dict[str, list[AnyTrajectory]] = defaultdict(list)
-    for each in trajectories:
-        if each.usable and each.success is not None:
-            groups[each.key.task].append(each)
-    mixed = [group for group in groups.values() if len({each.success for each in group}) > 1]
-    begun = {
-        success: [float(not each.turns[0].failed) for group in mixed for each in group if each.success is success]
-        for success in (True, False)
-    }
+def reinforced(trajectories: Iterable[AnyTrajectory]) -> dict[str, float]:
+    """Return which first calls the groups of a step reinforce."""
+    found = learning_signal(trajectories)
     return {
-        "zero_variance_groups": 1 - len(mixed) / len(groups),
-        "works_if_right": _mean(begun[True]),
-        "works_if_wrong": _mean(begun[False]),
+        "zero_variance_groups": found.zero_variance,
+        "works_if_right": found.works_if_right,
+        "works_if_wrong": found.works_if_wrong,
     }
 
 

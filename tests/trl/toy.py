@@ -38,10 +38,9 @@ def rollouts(toy: Any, **options: Any) -> Any:
     example, _, tokenizer, _ = toy
     return CleanerRollouts(
         tokenizer,
-        **{"method": "hindsight", **options},
+        **{"method": "hindsight", "budget": RolloutBudget(turns=3), **options},
         prompt=example.PROMPT,
         purify=PurifyConfig(scope=PurifyScope.SUCCESSFUL),
-        budget=RolloutBudget(turns=3),
         sandbox=example.sandbox,
         request=SessionRequest("bare"),
     )

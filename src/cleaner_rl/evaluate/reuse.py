@@ -16,17 +16,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cleaner_rl.evaluate.prefilled import PrefilledModel
-from cleaner_rl.purify import Draft, SampleRequest
-from cleaner_rl.rollout import Model
-from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory, Turn
+from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory
 
 REUSED, REUSED_TURNS = "reused", "reused_turns"
-
-
-def first_failure(alone: Trajectory[Any]) -> int | None:
-    """The number of the first turn with a failed call; None if there is none."""
-    return next((number for number, turn in enumerate(alone.turns) if turn.failed), None)
 
 
 def reused(alone: Trajectory[Any], key: Key) -> Trajectory[Any]:
@@ -40,18 +32,6 @@ def is_reused(trajectory: AnyTrajectory) -> bool:
     return REUSED in trajectory.info.other and REUSED_TURNS not in trajectory.info.other
 
 
-def with_turns(model: Model[Any], turns: tuple[Turn[Any], ...]) -> PrefilledModel[Any]:
-    """The model, with these turns given as long as tools answer to them as they did."""
-
-    def given(request: SampleRequest[Any]) -> Draft[Any] | None:
-        number = len(request.context.turns)
-        if request.attempt or number >= len(turns) or _shown(request.context.turns) != _shown(turns[:number]):
-            return None
-        return Draft(replace(turns[number], results=(), observation=None))
-
-    return PrefilledModel(model, given)
-
-
 def with_time(made: Trajectory[Any], alone: Trajectory[Any], turns: int) -> Trajectory[Any]:
     """The rollout with the time that its given turns took, and with a mark that they were given."""
     lengths = [len(turn.text) for turn in alone.turns]
@@ -60,7 +40,3 @@ def with_time(made: Trajectory[Any], alone: Trajectory[Any], turns: int) -> Traj
     seconds = None if made.info.seconds is None else round(made.info.seconds + thinking, 3)
     other = {**made.info.other, REUSED: str(alone.key), REUSED_TURNS: turns}
     return replace(made, info=replace(made.info, seconds=seconds, other=other))
-
-
-def _shown(turns: tuple[Turn[Any], ...]) -> list[str | None]:
-    return [None if turn.observation is None else turn.observation.text for turn in turns]

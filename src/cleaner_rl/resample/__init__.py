@@ -3,6 +3,7 @@
 - `quality`: how clean a rollout is, from the results of its calls and its edits.
 - `roc`: the cleanest successes and a fair sample of the failures, at an exact size.
 - `groups`: excludes faults, checks size and variance, applies RoC, computes advantages, fills batches of whole groups.
+- `learning_signal`: what the groups of a step can teach about the first call.
 - `roc_verdicts`: why each rollout was kept or not, in words, for the store and the viewer.
 - `draws`: one random number per rollout, which does not depend on the order of arrival.
 
@@ -24,6 +25,7 @@ from cleaner_rl.resample.groups import (
     is_positive,
     select,
 )
+from cleaner_rl.resample.learning_signal import LearningSignal, learning_signal
 from cleaner_rl.resample.quality import Quality, QualityOf, assess, format_penalty
 from cleaner_rl.resample.roc import PositiveSelection, RocConfig, resample
 from cleaner_rl.resample.roc_verdicts import REFILL_MESSAGES, RocVerdict, verdicts
@@ -32,6 +34,7 @@ from cleaner_rl.trajectory import Tally
 __all__ = [
     "REFILL_MESSAGES",
     "GroupBatch",
+    "LearningSignal",
     "PlainConfig",
     "PositiveSelection",
     "Quality",
@@ -48,6 +51,7 @@ __all__ = [
     "format_penalty",
     "group_of",
     "is_positive",
+    "learning_signal",
     "resample",
     "select",
     "verdicts",

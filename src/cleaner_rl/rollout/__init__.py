@@ -2,6 +2,7 @@
 
 - `runner`: `RolloutRunner`, the one object that commands, trainers and examples use; begin here.
 - `loop`: one rollout: sample, parse, execute, repair, observe · `grading`: grade, purify, re-score.
+- `rescue`: a right rollout for a group that is all wrong · `prefilled`: a model of which some turns are given.
 - `run_folder`: rollouts of many tasks into a folder · `journal`: the growing store of such a folder.
 - `engine`: what serves the model, ids in and out · `chat_renderer`: the chat template as ids · `model`: both as one.
 - `tool_env`: where calls run · `tool_plugins`: which environment a prompt's tool names, and tools of other packages.
@@ -29,6 +30,7 @@ from cleaner_rl.rollout.grading import answer, calls_of, grade_and_purify
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model, RescoringRefusedError, TokenModel
+from cleaner_rl.rollout.rescue import RescueConfig
 from cleaner_rl.rollout.run_folder import RolloutSummary, begin, collect
 from cleaner_rl.rollout.runner import RolloutRunner, finished, open_runner
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
@@ -51,6 +53,7 @@ __all__ = [
     "PlainProcesses",
     "Purifier",
     "RescoringRefusedError",
+    "RescueConfig",
     "RolloutBudget",
     "RolloutRunner",
     "RolloutSummary",

@@ -62,11 +62,13 @@ async def rollout(
     seeds: Seeds,
     budget: RolloutBudget = RolloutBudget(),  # noqa: B008 - frozen
     purifier: Purifier | None = None,
+    repair_only: int | None = None,
 ) -> Trajectory[S]:
     """Run one rollout and return its trajectory, not graded yet.
 
     Faults of the engine or of a tool are stop reasons of the trajectory; they are not raised. `RolloutRunner` calls
-    this function for many tasks, and grades and purifies what it returns.
+    this function for many tasks, and grades and purifies what it returns. With `repair_only`, SAAR repairs the turn of
+    this number alone.
 
     Examples:
         >>> import asyncio
@@ -127,7 +129,7 @@ async def rollout(
                     break
                 turn = await run(draft.turn)
                 repaired = RepairResult(RepairOutcome.FAULT if turn.faulty else RepairOutcome.UNREPAIRED, (turn,), 0)
-                if turn.failed and saar is not None:
+                if turn.failed and saar is not None and repair_only in (None, len(trajectory.turns)):
                     repaired = await repair(
                         trajectory,
                         turn,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,6 +18,8 @@ from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.rollout.grading import grade_rollout, purify_graded
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model
+from cleaner_rl.rollout.prefilled import with_turns
+from cleaner_rl.rollout.rescue import RescueConfig, is_rescue, rescue_budget, rescue_purifier, rescue_start, with_start
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv
 from cleaner_rl.rollout.tool_plugins import tool_env_of
@@ -64,6 +66,8 @@ class RolloutRunner(Generic[S]):
     """How often a rollout is sampled again after a fault of the engine or a tool."""
     concurrency: int = 64
     """Rollouts that run at the same time."""
+    rescue: RescueConfig | None = None
+    """How groups are rescued in which every rollout is wrong; None: not at all."""
 
     async def run(
         self, tasks: Iterable[Task], samples: int = 1, *, run: str = "rollout", step: int = 0
@@ -93,9 +97,33 @@ class RolloutRunner(Generic[S]):
     async def run_group(
         self, task: Task, samples: int = 8, *, run: str = "rollout", step: int = 0
     ) -> list[Trajectory[S]]:
-        """Run one task `samples` times, and return the group in the order of its rollouts."""
+        """Run one task `samples` times, and return the group in the order of its rollouts; a rescue comes last."""
         group = [trajectory async for trajectory in self.run([task], samples, run=run, step=step)]
-        return sorted(group, key=lambda trajectory: trajectory.key.rollout)
+        group.sort(key=lambda trajectory: trajectory.key.rollout)
+        rescued = await self.rescued(task, group)
+        return group if rescued is None else [*group, rescued]
+
+    async def rescued(self, task: Task, group: Sequence[Trajectory[S]]) -> Trajectory[S] | None:
+        """Return a right rollout for a group in which every rollout is wrong; None if it needs or finds none."""
+        start = None if self.rescue is None else rescue_start(group, self.seed)
+        if self.rescue is None or start is None:
+            return None
+        key = replace(group[0].key, rollout=1 + max(each.key.rollout for each in group))
+        made = await rollout(
+            task,
+            key,
+            prompt=self.prompt,
+            model=with_turns(self.model, start.turns),
+            tool_env=self.tool_env,
+            seeds=Seeds(self.seed, key.task, key.rollout),
+            budget=rescue_budget(self.rescue, self.budget, group, start, self.model.unit),
+            purifier=rescue_purifier(self.rescue, self.purifier),
+            repair_only=len(start.turns) - 1,
+        )
+        if not is_rescue(made, start):
+            return None
+        graded = await grade_rollout(made, task, model=self.model, graders=self.graders, scale=self.scale)
+        return with_start(graded, start) if graded.usable and graded.success else None
 
     async def run_one(self, task: Task, key: Key) -> Trajectory[S]:
         """Run one rollout. A fault of the engine or a tool that stays is its stop reason, never a failure of the model.
@@ -171,6 +199,7 @@ async def open_runner(
     seed: int = 0,
     retries: int = 2,
     concurrency: int = 64,
+    rescue: RescueConfig | None = None,
 ) -> AsyncIterator[RolloutRunner[Any]]:
     """Open a runner: connect to the model, find the prompt's tool, and start the graders.
 
@@ -186,6 +215,7 @@ async def open_runner(
         seed: Seed of all random choices.
         retries: How often a rollout is sampled again after a fault of the engine or a tool.
         concurrency: Rollouts that run at the same time.
+        rescue: How `run_group` rescues groups in which every rollout is wrong; None: not at all.
 
     Raises:
         RescoringRefusedError: The purifier re-scores, and the model doesn't sample from its own distribution.
@@ -226,6 +256,7 @@ async def open_runner(
             seed,
             retries,
             concurrency,
+            rescue,
         )
 
 

@@ -39,6 +39,8 @@ class RolloutInfo:
     """The penalty on the reward of an overlong response."""
     roc: Mapping[str, Any] | None = None
     """Whether resampling kept the rollout, and why: a `cleaner_rl.resample.RocVerdict`."""
+    rescued: Mapping[str, Any] | None = None
+    """For a rescue: the wrong rollout that it began with (`of`), and its first failed turn (`turn`)."""
     log: Mapping[str, Any] | None = None
     """What an imported log's record holds beside the turns."""
     session: str | None = None
@@ -76,7 +78,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("seconds", "overlong"), (int, float)),
     **dict.fromkeys(("lookahead", "sampled"), (int,)),
     **dict.fromkeys(("stateful",), (bool,)),
-    **dict.fromkeys(("limits", "tool", "roc", "log"), (dict,)),
+    **dict.fromkeys(("limits", "tool", "roc", "rescued", "log"), (dict,)),
     **dict.fromkeys(("messages", "tools"), (list,)),
     **dict.fromkeys(("fault", "answer", "grade", "replay", "session", "injected", "asked"), (str,)),
 }

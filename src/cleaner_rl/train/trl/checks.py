@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cleaner_rl.train.recipe.enums import Method
+from cleaner_rl.train.rows import Views
 
 OFFERED = (
     Method.GRPO,
@@ -38,6 +39,14 @@ def check_method(method: Method) -> None:
     """Raise `TrlRefusedError` for a method that TRL can't train with."""
     if method not in OFFERED:
         raise TrlRefusedError(f"method={method.value!r} doesn't run on TRL; take one of {', '.join(OFFERED)}")
+
+
+def check_views(views: Views) -> None:
+    """Raise `TrlRefusedError` for views that give a rollout more than one row."""
+    if views not in (Views.CLEAN, Views.ONE):
+        raise TrlRefusedError(
+            f"views={views.value!r} gives a rollout two rows, and TRL takes one: take 'one' or 'clean'"
+        )
 
 
 def check_trainer(trainer: Any, reward: Callable[..., Any]) -> None:

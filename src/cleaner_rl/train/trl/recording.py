@@ -8,26 +8,42 @@ from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
-from cleaner_rl.resample import PlainConfig, RocConfig, verdicts
+from cleaner_rl.resample import PlainConfig, RocConfig, RocVerdict, verdicts
 from cleaner_rl.train.launch.rewind import METRICS
-from cleaner_rl.train.rows import Graded, RowGroup
-from cleaner_rl.train.verl.step_record import figures_of
+from cleaner_rl.train.rows import Graded, RowGroup, View
+from cleaner_rl.train.verl.step_record import figures_of, group_figures
 from cleaner_rl.trajectory.store import ParquetWriter
 
 
 def with_verdicts(group: Sequence[Graded], made: RowGroup, config: RocConfig | PlainConfig) -> list[Graded]:
-    """Return a group's rollouts, each with whether it is trained on, why, and its advantage."""
+    """Return a group's rollouts, each with whether it is trained on, why, its advantage, and the view if not clean."""
     told = verdicts(made.selection, config)
+    views = {row.key: {"view": row.view.value} for row in made.rows if row.view is not View.CLEAN}
     return [
-        replace(rollout, info=replace(rollout.info, roc=dict(verdict)))
+        replace(rollout, info=replace(rollout.info, roc={**verdict, **views.get(rollout.key, {})}))
         for rollout, verdict in zip(group, told, strict=True)
     ]
 
 
-def step_figures(rollouts: Sequence[Graded], faults: int) -> dict[str, float]:
+def replaced_by_rescue(group: Sequence[Graded]) -> list[Graded]:
+    """Return the rollout whose place its rescue takes, with this verdict; none if there is no rescue.
+
+    TRL takes as many rows of a group as it asked for, and no more.
+    """
+    sources = {each.info.rescued["of"] for each in group if each.info.rescued is not None}
+    verdict = RocVerdict(kept=False, why="its rescue takes its place", penalty=None, advantage=None)
+    return [replace(each, info=replace(each.info, roc=dict(verdict))) for each in group if each.key.rollout in sources]
+
+
+def step_figures(rollouts: Sequence[Graded], faults: int, training: bool) -> dict[str, float]:
     """Return the figures of a batch of rollouts, by the names of docs/reference/metrics.md."""
-    usable = [rollout for rollout in rollouts if rollout.usable and rollout.reward is not None]
-    figures = figures_of(usable) | {"faults": float(faults), "fault_share": faults / max(1, len(rollouts))}
+    rescues = [rollout for rollout in rollouts if rollout.info.rescued is not None]
+    drawn = [rollout for rollout in rollouts if rollout.info.rescued is None]
+    usable = [rollout for rollout in drawn if rollout.usable and rollout.reward is not None]
+    figures = figures_of(usable) | {"faults": float(faults), "fault_share": faults / max(1, len(drawn))}
+    if training:
+        tokens = sum(each.info.sampled or 0 for each in rescues)
+        figures |= group_figures(usable) | {"rescues": float(len(rescues)), "rescue_tokens": float(tokens)}
     return {name: value for name, value in figures.items() if isfinite(value)}
 
 

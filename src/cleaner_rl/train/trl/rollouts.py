@@ -19,6 +19,7 @@ from cleaner_rl.resample import PlainConfig, RocConfig
 from cleaner_rl.rollout import (
     Engine,
     Purifier,
+    RescueConfig,
     RolloutBudget,
     RolloutRunner,
     Sampling,
@@ -30,9 +31,9 @@ from cleaner_rl.sandbox import SessionRequest, open_sandbox
 from cleaner_rl.tasks import Grader, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
-from cleaner_rl.train.rows import Exclusion, Graded, RowConfig, TrainRow, exclusion, group_rows, to_row
-from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer
-from cleaner_rl.train.trl.recording import RunFolder, step_figures, with_verdicts
+from cleaner_rl.train.rows import Exclusion, Graded, RowConfig, TrainRow, Views, exclusion, group_rows, to_row
+from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer, check_views
+from cleaner_rl.train.trl.recording import RunFolder, replaced_by_rescue, step_figures, with_verdicts
 from cleaner_rl.train.trl.serving import Source, source_of
 from cleaner_rl.train.verl.step_record import TooManyFaultsError
 from cleaner_rl.trajectory import Key, Phase, RepairMode, TokenSpan, derive_seed
@@ -70,6 +71,8 @@ class CleanerRollouts:
         prompt: Prompt | str | Path = "stateless",
         purify: PurifyConfig | None = None,
         roc: RocSettings | None = None,
+        views: Views | str = Views.CLEAN,
+        rescue: RescueConfig | None = None,
         budget: RolloutBudget | None = None,
         sandbox: OpenSandbox = open_sandbox,
         request: SessionRequest | None = None,
@@ -89,6 +92,10 @@ class CleanerRollouts:
             prompt: The prompt that describes the tool, or its name or file.
             purify: Settings of SAAR and hindsight; None: the paper's.
             roc: Settings of GRPO-RoC, which keeps `num_generations` of `roc.sample` rollouts.
+            views: Which view of a right rollout that was repaired in hindsight is trained on: the clean one (`clean`),
+                or one of the two, drawn by seed (`one`).
+            rescue: How groups are rescued in which every rollout is wrong; None: not at all. A rescue takes the place
+                of the rollout that it began with.
             budget: What one rollout may use.
             sandbox: Opens the sandbox, for instance `lambda: open_sandbox(["http://host:8089"])`; by default a node is
                 started on this machine.
@@ -106,6 +113,8 @@ class CleanerRollouts:
         """
         self._method = Method(method)
         check_method(self._method)
+        self._views, self._rescue = Views(views), rescue
+        check_views(self._views)
         self._prompt = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
         self._purify = PurifyConfig() if purify is None else purify
         self._roc = RocSettings() if roc is None else roc
@@ -221,7 +230,7 @@ class CleanerRollouts:
             stored += told
             faults += broke
             rows += [*kept, *[group[0].prompt.ids.tolist()] * (generations - len(kept))]
-        self._figures = step_figures(stored, faults)
+        self._figures = step_figures(stored, faults, training)
         self._record.write(stored)
         if training:
             self._record.note(step + 1, self._figures)
@@ -237,11 +246,13 @@ class CleanerRollouts:
         self, runner: RolloutRunner[TokenSpan], task: Task, count: int, step: int, phase: Phase
     ) -> list[Graded]:
         first = self._drawn[phase, step, task.id]
-        self._drawn[phase, step, task.id] += count
+        self._drawn[phase, step, task.id] += count + (self._rescue is not None)
         # TRL counts the steps that are over; in a store a step has the number of its update.
         number = step + 1 if phase is Phase.TRAINING else step
         keys = [Key(self._name, number, task.id, first + place, phase) for place in range(count)]
-        return list(await asyncio.gather(*[runner.run_one(task, key) for key in keys]))
+        group = list(await asyncio.gather(*[runner.run_one(task, key) for key in keys]))
+        rescued = await runner.rescued(task, group)
+        return group if rescued is None else [*group, rescued]
 
     async def _runner_for(self, engine: Engine, window: int, step: int, phase: Phase) -> RolloutRunner[TokenSpan]:
         """Return a runner on the present weights. The first call opens what all of them share."""
@@ -257,6 +268,7 @@ class CleanerRollouts:
             model=shared.served_by(engine, Sampling(), window),
             budget=self._budget,
             purifier=self._purifier(phase),
+            rescue=self._rescue if phase is Phase.TRAINING else None,
             seed=derive_seed(self._seed, phase, *drawn),
         )
 
@@ -283,8 +295,11 @@ class CleanerRollouts:
         # TRL doesn't sample a group again. One that faults left too small for RoC is trained on as it is.
         if self._method.resamples and sum(exclusion(each) is None for each in group) >= generations:
             config = RocConfig(generations, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
-        made = group_rows(group, RowConfig(config, self._seed, mask_failed=self._method.masks))
-        return made.rows, with_verdicts(group, made, config), made.faults
+        replaced = [] if isinstance(config, RocConfig) else replaced_by_rescue(group)
+        compared = [each for each in group if each.key not in {other.key for other in replaced}]
+        chosen = RowConfig(config, self._seed, mask_failed=self._method.masks, views=self._views)
+        made = group_rows(compared, chosen)
+        return made.rows, with_verdicts(compared, made, config) + replaced, made.faults
 
 
 def _evaluated(group: Sequence[Graded]) -> tuple[Sequence[TrainRow], list[Graded], int]:

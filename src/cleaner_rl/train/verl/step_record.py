@@ -13,7 +13,15 @@ from math import isfinite
 from pathlib import Path
 
 from cleaner_rl.purify import logprob_gap
-from cleaner_rl.resample import REFILL_MESSAGES, PlainConfig, RefillReason, RocConfig, Selection, verdicts
+from cleaner_rl.resample import (
+    REFILL_MESSAGES,
+    PlainConfig,
+    RefillReason,
+    RocConfig,
+    Selection,
+    learning_signal,
+    verdicts,
+)
 from cleaner_rl.train.launch.rewind import ABANDONED, METRICS
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
@@ -163,11 +171,15 @@ class StepRecord:
             return {}
         if not whole:
             return {}
-        figures = figures_of(self._rows) | {
-            f"roc/{name}_{side}": value
-            for side, side_rows in (("kept", self._kept), ("drawn", self._rows))
-            for name, value in _quality(side_rows).items()
-        }
+        figures = (
+            figures_of(self._rows)
+            | group_figures(self._rows)
+            | {
+                f"roc/{name}_{side}": value
+                for side, side_rows in (("kept", self._kept), ("drawn", self._rows))
+                for name, value in _quality(side_rows).items()
+            }
+        )
         figures |= {
             "sampled_tokens": float(self._tokens),
             "faults": float(self._absent),
@@ -220,6 +232,12 @@ def figures_of(rows: Sequence[Graded]) -> dict[str, float]:
         "lookahead_tokens": _mean([row.info.lookahead or 0.0 for row in rows]),
         "seconds": _mean([row.info.seconds or 0.0 for row in rows]),
     }
+
+
+def group_figures(rows: Sequence[Graded]) -> dict[str, float]:
+    """What the groups of a step can teach; NaN where there is nothing to compare."""
+    signal = learning_signal(rows)
+    return {"zero_variance_share": signal.zero_variance, "first_call_signal": signal.first_call}
 
 
 def _quality(rows: Sequence[Graded]) -> dict[str, float]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic
+from dataclasses import dataclass, replace
+from typing import Any, Generic
 
 from cleaner_rl.purify import Draft, Gate, SampleRequest
-from cleaner_rl.rollout import Model
+from cleaner_rl.rollout.model import Model
 from cleaner_rl.tasks import Message
 from cleaner_rl.trajectory import Key, S, Trajectory, Turn
 
@@ -57,3 +57,25 @@ class PrefilledModel(Generic[S]):
     async def rescored(self, trajectory: Trajectory[S], max_logprob_gap: float | None) -> Trajectory[S]:
         """The model's own."""
         return await self.model.rescored(trajectory, max_logprob_gap)
+
+
+def first_failure(trajectory: Trajectory[Any]) -> int | None:
+    """Return the number of the first turn with a failed call; None if there is none."""
+    return next((number for number, turn in enumerate(trajectory.turns) if turn.failed), None)
+
+
+def with_turns(model: Model[S], turns: tuple[Turn[S], ...]) -> PrefilledModel[S]:
+    """Return the model, with these turns given as long as tools answer to them as they did."""
+
+    def given(request: SampleRequest[S]) -> Draft[S] | None:
+        number = len(request.context.turns)
+        if request.attempt or number >= len(turns) or shown(request.context.turns) != shown(turns[:number]):
+            return None
+        return Draft(replace(turns[number], results=(), observation=None))
+
+    return PrefilledModel(model, given)
+
+
+def shown(turns: tuple[Turn[S], ...]) -> list[str | None]:
+    """Return what the model was shown after each turn."""
+    return [None if turn.observation is None else turn.observation.text for turn in turns]

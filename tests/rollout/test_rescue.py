@@ -1,0 +1,190 @@
+"""A group in which every rollout is wrong gets a right one: a failed call repaired, and what follows from there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from cleaner_rl.purify import ReplayVerdict, replay
+from cleaner_rl.rollout import Completion, RescueConfig, RolloutRunner, Sampling, SessionToolEnv, calls_of
+from cleaner_rl.sandbox import SessionRequest
+from cleaner_rl.trajectory import Ids, Scores, Seeds, TokenSpan, Trajectory
+from tests.evaluate.standins import RIGHT, WRONG, Rule, RuleEngine, runner, tasks
+from tests.rollout.scripted import call, logprobs_of
+
+(TASK,) = tasks(1)
+SAMPLES = 2
+AMPLE = RescueConfig(share=2.0)
+"""For groups as small as these."""
+RESCUE = Seeds(0, TASK.id, SAMPLES)
+Group = list[Trajectory[TokenSpan]]
+
+
+@dataclass
+class ExactEngine(RuleEngine):
+    """It has log-probs that depend on all tokens before."""
+
+    async def sample(
+        self,
+        prompt_T: Ids,
+        *,
+        max_tokens: int,
+        seed: int,
+        sampling: Sampling,
+        stop_ids: tuple[int, ...],
+        request: str,
+    ) -> Completion:
+        made = await super().sample(
+            prompt_T, max_tokens=max_tokens, seed=seed, sampling=sampling, stop_ids=stop_ids, request=request
+        )
+        return replace(made, logprobs_T=logprobs_of(prompt_T, made.ids_T))
+
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
+        return Scores(logprobs_of(prefix_T, suffix_T))
+
+
+def since_asked(context: str) -> str:
+    return context.rpartition("<|im_start|>user\nHow many")[2]
+
+
+def gives_up(mends: Callable[[int], bool], then: str = RIGHT) -> Rule:
+    """The first call fails. The model then answers wrongly, but where `mends` says so of the seed, it calls again."""
+
+    def rule(context: str, seed: int) -> str:
+        said = since_asked(context)
+        if "<tool_response>" not in said:
+            return call("print(unknown)")
+        if "NameError" in said:
+            return call("print(3)") if mends(seed) else WRONG
+        return then
+
+    return rule
+
+
+def in_lookahead(attempt: int, turn: int = 0) -> Callable[[int], bool]:
+    """Whether a request is this attempt of the rescue."""
+    return RESCUE.request(turn, attempt).__eq__
+
+
+def group(
+    rule: Rule,
+    config: RescueConfig | None = AMPLE,
+    change: Callable[[RolloutRunner[TokenSpan]], RolloutRunner[TokenSpan]] = lambda made: made,
+) -> Group:
+    async def go() -> Group:
+        async with runner(ExactEngine(rule)) as made:
+            return await replace(change(made), rescue=config).run_group(TASK, SAMPLES)
+
+    return asyncio.run(go())
+
+
+def test_a_group_that_is_all_wrong_gets_a_right_rollout() -> None:
+    *wrong, rescued = group(gives_up(in_lookahead(2)))
+    assert [each.success for each in wrong] == [False] * SAMPLES
+    assert (rescued.success, rescued.reward, rescued.key.rollout) == (True, 1.0, SAMPLES)
+    repaired, answer = rescued.turns
+    assert (repaired.code.strip(), answer.text.removesuffix("<|im_end|>")) == ("print(3)", RIGHT)
+    assert repaired.edit is not None
+    failed, gave_up, _ = repaired.edit.original
+    assert failed.results[0].exception is not None
+    assert failed.results[0].exception.type == "NameError"
+    assert WRONG in gave_up.text
+    assert rescued.info.rescued is not None
+    source = wrong[rescued.info.rescued["of"]]
+    assert (rescued.info.rescued["turn"], failed.text) == (0, source.turns[0].text)
+
+
+def test_every_token_of_a_rescue_has_the_log_prob_of_its_present_context() -> None:
+    *_, rescued = group(gives_up(in_lookahead(1)))
+    ids, place = rescued.ids(), 0
+    for placed in rescued.placed():
+        end = place + len(placed.span)
+        if placed.owner.sampled:
+            np.testing.assert_array_equal(rescued.logprobs()[place:end], logprobs_of(ids[:place], ids[place:end]))
+        place = end
+
+
+def test_only_what_a_rescue_samples_is_counted() -> None:
+    *_, rescued = group(gives_up(in_lookahead(2)))
+    repaired, answer = rescued.turns
+    assert repaired.edit is not None
+    attempts = repaired.edit.original[1:]
+    spans = [span for turn in (*attempts, answer) for span in (turn.reasoning, turn.action) if span is not None]
+    assert rescued.info.sampled == sum(map(len, spans))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        gives_up(lambda seed: seed == Seeds(0, TASK.id, 0).request(1)),
+        lambda context, seed: WRONG,
+        gives_up(lambda seed: False),
+        gives_up(in_lookahead(4)),
+        gives_up(in_lookahead(1), then=WRONG),
+    ],
+    ids=["one is right", "no call failed", "no correction", "a correction too late", "wrong all the same"],
+)
+def test_there_is_no_rescue_where_there_is_nothing_to_rescue_or_to_gain(rule: Rule) -> None:
+    assert len(group(rule)) == SAMPLES
+
+
+def test_without_rescue_a_group_is_as_it_was() -> None:
+    rule = gives_up(in_lookahead(1))
+    without, with_it = group(rule, None), group(rule)
+    assert [each.ids().tolist() for each in without] == [each.ids().tolist() for each in with_it[:SAMPLES]]
+    assert [each.info.sampled for each in without] == [each.info.sampled for each in with_it[:SAMPLES]]
+
+
+def test_a_rescue_samples_no_more_than_its_share() -> None:
+    rule = gives_up(in_lookahead(1))
+    *wrong, rescued = group(rule)
+    needed, sampled = rescued.info.sampled, sum(each.info.sampled or 0 for each in wrong)
+    assert needed is not None
+    assert len(group(rule, RescueConfig(share=0.5 * needed / sampled))) == SAMPLES
+
+
+def stateful(made: RolloutRunner[TokenSpan]) -> RolloutRunner[TokenSpan]:
+    node = made.tool_env._sandbox  # type: ignore[attr-defined]
+    return replace(made, tool_env=SessionToolEnv(node, SessionRequest("bare")))
+
+
+def after(first: str) -> Rule:
+    """The first call works and leaves something, the second fails, and its correction needs what the first left."""
+
+    def rule(context: str, seed: int) -> str:
+        said = since_asked(context)
+        results = said.count("<tool_response>")
+        if results < 2:
+            return call(first) if not results else call("print(unknown)")
+        if "NameError" in said:
+            return call("print(x)") if in_lookahead(1, turn=1)(seed) else WRONG
+        return RIGHT
+
+    return rule
+
+
+def test_a_rescue_in_a_session_begins_with_the_state_before_the_failure_and_replays() -> None:
+    async def go() -> tuple[Group, ReplayVerdict]:
+        async with runner(ExactEngine(after("x = 3\nprint(x)"))) as made:
+            stayed = replace(stateful(made), rescue=AMPLE)
+            found = await stayed.run_group(TASK, SAMPLES)
+            return found, (await replay(found[-1], lambda: calls_of(stayed.tool_env, found[-1].key))).verdict
+
+    (*_, rescued), verdict = asyncio.run(go())
+    assert [turn.code.strip() for turn in rescued.turns] == ["x = 3\nprint(x)", "print(x)", ""]
+    assert rescued.info.rescued is not None
+    assert (rescued.success, rescued.info.rescued["turn"], verdict) == (True, 1, ReplayVerdict.SAME)
+
+
+def test_calls_that_give_something_else_when_they_run_again_end_a_rescue() -> None:
+    rule = after("import time\nx = 3\nprint(time.time_ns())")
+    assert len(group(rule, AMPLE, stateful)) == SAMPLES
+
+
+def test_a_rescue_without_attempts_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one attempt"):
+        RescueConfig(attempts=0)

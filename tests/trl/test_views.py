@@ -1,0 +1,99 @@
+"""Two views and rescue on an unmodified `GRPOTrainer`: what it is trained on is in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cleaner_rl.rollout import RescueConfig, RolloutBudget
+from cleaner_rl.train.rows import Graded, failed_tokens, recovery_view
+from cleaner_rl.train.trl import CleanerRollouts, TrlRefusedError
+from cleaner_rl.trajectory import Phase
+from cleaner_rl.trajectory.store import read
+from tests.trl import toy
+
+Ran = tuple[list[Any], list[Any]]
+"""The batches of the update, and the stored rollouts."""
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return toy.prepared()
+
+
+def train(model: Any, folder: Path, steps: int, **options: Any) -> Ran:
+    with toy.rollouts(model, folder=folder, **options) as rollouts:
+        _, seen = toy.trained(model, rollouts, toy.settings(folder, max_steps=steps, learning_rate=1e-3))
+    return seen, list(read(folder / "trajectories", Phase.TRAINING))
+
+
+@pytest.fixture(scope="module")
+def two_views(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return train(model, tmp_path_factory.mktemp("views"), 5, views="one")
+
+
+@pytest.fixture(scope="module")
+def rescued(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """With two turns, whoever fails at first has none left to answer in."""
+    # Groups are so small here that a fifth of their tokens is less than a turn.
+    rescue = RescueConfig(share=2.0)
+    return train(model, tmp_path_factory.mktemp("rescue"), 2, rescue=rescue, budget=RolloutBudget(turns=2))
+
+
+def rows_of(seen: list[Any]) -> list[Any]:
+    """The ids and the loss mask of each row in the update."""
+    rows = []
+    for batch, _ in seen:
+        for place in range(len(batch["completion_ids"])):
+            prompt = batch["prompt_ids"][place][batch["prompt_mask"][place].bool()].tolist()
+            there = batch["completion_mask"][place].bool()
+            response, mask = (batch[name][place][there].tolist() for name in ("completion_ids", "tool_mask"))
+            rows.append((prompt + response, mask))
+    return sorted(rows)
+
+
+def rows_in(stored: list[Any]) -> list[Any]:
+    """The same of the rollouts that were trained on, in the view that the store names."""
+    rows = []
+    for each in stored:
+        view, mask = each, each.loss_mask()
+        if each.info.roc.get("view") == "recovery":
+            view = cast("Graded", recovery_view(each))
+            mask = view.loss_mask() & ~failed_tokens(view)
+        if each.info.roc["kept"]:
+            rows.append((view.ids().tolist(), mask[len(view.prompt) :].astype(int).tolist()))
+    return sorted(rows)
+
+
+@pytest.mark.timeout(300)
+def test_every_row_of_the_update_is_the_view_that_the_store_names(two_views: Ran) -> None:
+    seen, stored = two_views
+    assert rows_of(seen) == rows_in(stored)
+    assert {each.info.roc.get("view") for each in stored if each.edits} == {None, "recovery"}
+
+
+@pytest.mark.timeout(300)
+def test_a_rescue_takes_the_place_of_the_rollout_that_it_began_with(rescued: Ran) -> None:
+    seen, stored = rescued
+    assert rows_of(seen) == rows_in(stored)
+    rescues = [each for each in stored if each.info.rescued]
+    assert rescues
+    for rescue in rescues:
+        group = [each for each in stored if (each.key.step, each.key.task) == (rescue.key.step, rescue.key.task)]
+        others = [each for each in group if each is not rescue]
+        assert (rescue.success, {each.success for each in others}) == (True, {False})
+        left_out = [each.key.rollout for each in group if not each.info.roc["kept"]]
+        assert left_out == [rescue.info.rescued["of"]]
+        assert rescue.info.roc["advantage"] > 0
+
+
+def test_log_probs_are_the_models_own_in_both_views_and_in_rescues(two_views: Ran, rescued: Ran) -> None:
+    for seen, _ in (two_views, rescued):
+        assert max(toy.distance(batch, known) for batch, known in seen) < 1e-5
+
+
+def test_views_that_need_two_rows_are_refused() -> None:
+    with pytest.raises(TrlRefusedError, match="take 'one' or 'clean'"):
+        CleanerRollouts(None, views="shared")
