@@ -9,10 +9,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from cleaner_rl.purify import ReplayVerdict, replay
-from cleaner_rl.rollout import Completion, RescueConfig, RolloutRunner, Sampling, SessionToolEnv, calls_of
+from cleaner_rl.purify import OnUnrepaired, PurifyConfig, ReplayVerdict, replay
+from cleaner_rl.rollout import (
+    Completion,
+    Purifier,
+    RescoringRefusedError,
+    RescueConfig,
+    RolloutBudget,
+    RolloutRunner,
+    Sampling,
+    SessionToolEnv,
+    TokenModel,
+    calls_of,
+    open_runner,
+)
 from cleaner_rl.sandbox import SessionRequest
-from cleaner_rl.trajectory import Ids, Scores, Seeds, TokenSpan, Trajectory
+from cleaner_rl.trajectory import Ids, RepairMode, Scores, Seeds, TokenSpan, Trajectory
 from tests.evaluate.standins import RIGHT, WRONG, Rule, RuleEngine, runner, tasks
 from tests.rollout.scripted import call, logprobs_of
 
@@ -183,6 +195,37 @@ def test_a_rescue_in_a_session_begins_with_the_state_before_the_failure_and_repl
 def test_calls_that_give_something_else_when_they_run_again_end_a_rescue() -> None:
     rule = after("import time\nx = 3\nprint(time.time_ns())")
     assert len(group(rule, AMPLE, stateful)) == SAMPLES
+
+
+def test_what_a_repair_of_the_wrong_rollout_sampled_is_not_the_rescues() -> None:
+    """With SAAR on, each rollout has looked ahead in vain before the rescue does."""
+    saar = Purifier(RepairMode.SAAR, PurifyConfig(attempts=1, on_unrepaired=OnUnrepaired.KEEP_FIRST))
+    *wrong, rescued = group(gives_up(in_lookahead(1)), change=lambda made: replace(made, purifier=saar))
+    assert all(each.edits for each in wrong)
+    repaired, answer = rescued.turns
+    assert repaired.edit is not None
+    assert len(repaired.edit.original) == 2
+    spans = [span for turn in (repaired.edit.original[1], answer) for span in (turn.reasoning, turn.action)]
+    assert rescued.info.sampled == sum(len(span) for span in spans if span is not None)
+
+
+def test_a_failure_in_the_last_turn_is_no_start() -> None:
+    budget = RolloutBudget(turns=2, tokens=4_000)
+    rule = after("x = 3\nprint(x)")
+    assert len(group(rule, change=lambda made: replace(stateful(made), budget=budget))) == SAMPLES
+
+
+def test_a_rescue_that_could_not_be_rescored_is_refused_at_once() -> None:
+    async def go() -> None:
+        async with runner(ExactEngine(gives_up(in_lookahead(1)))) as made:
+            assert isinstance(made.model, TokenModel)
+            model = made.model.served_by(made.model.engine, Sampling(temperature=0.7), made.model.window)
+            node = made.tool_env._sandbox  # type: ignore[attr-defined]
+            async with open_runner(model, made.prompt, node, graders=made.graders, rescue=AMPLE):
+                pass
+
+    with pytest.raises(RescoringRefusedError):
+        asyncio.run(go())
 
 
 def test_a_rescue_without_attempts_is_refused() -> None:

@@ -94,6 +94,8 @@ def test_log_probs_are_the_models_own_in_both_views_and_in_rescues(two_views: Ra
         assert max(toy.distance(batch, known) for batch, known in seen) < 1e-5
 
 
-def test_views_that_need_two_rows_are_refused() -> None:
+def test_views_that_trl_or_the_method_has_not_are_refused() -> None:
     with pytest.raises(TrlRefusedError, match="take 'one' or 'clean'"):
         CleanerRollouts(None, views="shared")
+    with pytest.raises(TrlRefusedError, match="method='saar' makes none"):
+        CleanerRollouts(None, views="one", method="saar")

@@ -163,7 +163,7 @@ async def rollout(
         seconds=round(time.monotonic() - begun, 3),
         lookahead=budget.lookahead * model.unit - lookahead,
         # Counted before anything is cut: attempts of lookaheads were sampled too.
-        sampled=_sampled_length(trajectory),
+        sampled=sampled_length(trajectory),
         # What it takes to replay it, or to show it to another model.
         stateful=tool_env.stateful,
         limits=None if tool_env.limits is None else asdict(tool_env.limits),
@@ -213,8 +213,8 @@ def _observed(turns: Sequence[Turn[S]]) -> list[object]:
     return [result.observed for turn in turns for result in turn.results]
 
 
-def _sampled_length(trajectory: Trajectory[S]) -> int:
-    """The length of all that the model sampled for a trajectory."""
+def sampled_length(trajectory: Trajectory[S]) -> int:
+    """Return the length of all that the model sampled for a trajectory."""
     turns = [each.turn for each in sampled_turns(trajectory)]
     return sum(len(span) for turn in turns for span in (turn.reasoning, turn.action) if span is not None)
 

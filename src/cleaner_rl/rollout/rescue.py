@@ -10,9 +10,10 @@ it a right rollout:
 3. The model goes on from there, with the turns that are left.
 4. The rollout joins its group if its answer is right. Otherwise it is left out.
 
-The given turns and all that follows the repair are on-policy. The repaired call is not: it is re-scored, as in SAAR.
+Only the repaired turn is off-policy. It is re-scored, as in SAAR.
 
-Limits: one try per group. If the given calls give something else when they run again, there is no rescue.
+Limits: one try per group. If a given call is answered in other words when it runs again, the rescue ends: also if it is
+an address in memory or a time that differs.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from cleaner_rl.purify import OnUnrepaired, PurifyConfig, without_hindsight
-from cleaner_rl.rollout.prefilled import first_failure, shown
+from cleaner_rl.purify import Draft, OnUnrepaired, PurifyConfig, SampleRequest, without_hindsight
+from cleaner_rl.rollout.loop import sampled_length
+from cleaner_rl.rollout.model import Model
+from cleaner_rl.rollout.prefilled import PrefilledModel, first_failure, shown
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
-from cleaner_rl.trajectory import RepairMode, S, Trajectory, Turn, derive_seed
+from cleaner_rl.trajectory import RepairMode, S, Trajectory, derive_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class RescueConfig:
     """Corrections of the failed call that are sampled at most."""
     share: float = 0.2
     """Tokens that a rescue may sample, as a share of those that its group sampled: half of them for corrections, half
-    to go on."""
+    for the continuation. What tools answer counts in the second half."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.share <= 0:
@@ -46,31 +49,62 @@ class RescueConfig:
 class RescueStart(Generic[S]):
     """Where a rescue begins."""
 
-    of: int
-    """The number of the wrong rollout."""
-    turns: tuple[Turn[S], ...]
-    """Its turns up to the first one that failed, and this one."""
+    source: Trajectory[S]
+    """The wrong rollout, up to its first failed turn."""
+
+    @property
+    def turn(self) -> int:
+        """Return the number of the failed turn."""
+        return len(self.source.turns) - 1
 
 
-def rescue_start(group: Sequence[Trajectory[S]], seed: int) -> RescueStart[S] | None:
-    """Return where to begin a rescue of a group; None if a rollout is right or none has a failed call."""
+class DivergedError(Exception):
+    """A given call was answered in other words than before, or the failed one didn't fail."""
+
+
+def rescue_start(group: Sequence[Trajectory[S]], seed: int, budget: RolloutBudget) -> RescueStart[S] | None:
+    """Return where to begin a rescue; None if a rollout is right, or if none has a failed call that can be rescued."""
     usable = [each for each in group if each.usable and each.reward is not None]
     if any(each.success for each in usable):
         return None
-    raw = [(each.key.rollout, without_hindsight(each)) for each in usable]
-    failed = [(number, each, turn) for number, each in raw if (turn := first_failure(each)) is not None]
-    if not failed:
+    starts = [start for each in usable if (start := _start(without_hindsight(each), budget)) is not None]
+    if not starts:
         return None
     key = usable[0].key
-    number, chosen, turn = failed[derive_seed(seed, key.task, key.step, "rescue") % len(failed)]
-    return RescueStart(number, chosen.turns[: turn + 1])
+    return starts[derive_seed(seed, key.task, key.step, "rescue") % len(starts)]
+
+
+def _start(trajectory: Trajectory[S], budget: RolloutBudget) -> RescueStart[S] | None:
+    turn = first_failure(trajectory)
+    if turn is None or turn + 1 >= budget.turns or trajectory.turns[turn].observation is None:
+        return None
+    *before, failed = trajectory.turns[: turn + 1]
+    return RescueStart(replace(trajectory, turns=(*before, replace(failed, edit=None))))
+
+
+def with_start(model: Model[S], start: RescueStart[S]) -> PrefilledModel[S]:
+    """Return the model with the turns of the wrong rollout given. It raises `DivergedError` where they don't hold."""
+    turns = start.source.turns
+
+    def given(request: SampleRequest[S]) -> Draft[S] | None:
+        known = request.context.turns[: len(turns)]
+        repaired = len(known) == len(turns) and not request.attempt
+        if repaired and (known[-1].edit is None or not known[-1].edit.commits):
+            raise DivergedError
+        if not repaired and shown(known) != shown(turns[: len(known)]):
+            raise DivergedError
+        if repaired or request.attempt:
+            return None
+        return Draft(replace(turns[len(known)], results=(), observation=None))
+
+    return PrefilledModel(model, given)
 
 
 def rescue_purifier(config: RescueConfig, purifier: Purifier | None) -> Purifier:
-    """Return how the failed call is repaired: as the run repairs, with the attempts of the rescue."""
+    """Return how the failed call is repaired: as the run repairs, with the attempts of the rescue, and re-scored."""
     base = Purifier() if purifier is None else purifier
     repair = PurifyConfig(config.attempts, base.config.repair, on_unrepaired=OnUnrepaired.DROP)
-    return replace(base, mode=RepairMode.SAAR, config=repair, fallback=None)
+    return replace(base, mode=RepairMode.SAAR, config=repair, rescore=True, fallback=None)
 
 
 def rescue_budget(
@@ -78,22 +112,13 @@ def rescue_budget(
 ) -> RolloutBudget:
     """Return what the rescue may use; `unit` is the model's."""
     half = int(config.share / 2 * sum(each.info.sampled or 0 for each in group)) // unit
-    given = sum(map(len, start.turns)) // unit
-    return replace(budget, tokens=min(budget.tokens, given + half), lookahead=min(budget.lookahead, half))
+    given = sum(map(len, start.source.turns[:-1])) // unit
+    tokens, lookahead = min(budget.tokens, given + half), min(budget.lookahead, half)
+    return replace(budget, tokens=max(1, tokens), lookahead=lookahead)
 
 
-def is_rescue(made: Trajectory[S], start: RescueStart[S]) -> bool:
-    """Return whether a rollout began as it should: with the same results up to the failed turn, which was repaired."""
-    *before, failed = start.turns
-    if len(made.turns) < len(start.turns) or shown(made.turns[: len(before)]) != shown(tuple(before)):
-        return False
-    edit = made.turns[len(before)].edit
-    return edit is not None and edit.commits and shown(edit.original[:1]) == shown((failed,))
-
-
-def with_start(made: Trajectory[S], start: RescueStart[S]) -> Trajectory[S]:
-    """Return a rescue with where it began, and without the given turns in the number of sampled tokens."""
-    spans = [span for turn in start.turns for span in (turn.reasoning, turn.action) if span is not None]
-    sampled = None if made.info.sampled is None else made.info.sampled - sum(map(len, spans))
-    rescued = {"of": start.of, "turn": len(start.turns) - 1}
+def marked(made: Trajectory[S], start: RescueStart[S]) -> Trajectory[S]:
+    """Return a rescue with where it began, and with what it sampled itself as its number of sampled tokens."""
+    sampled = None if made.info.sampled is None else made.info.sampled - sampled_length(start.source)
+    rescued = {"of": start.source.key.rollout, "turn": start.turn}
     return replace(made, info=replace(made.info, sampled=sampled, rescued=rescued))

@@ -18,8 +18,15 @@ from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.rollout.grading import grade_rollout, purify_graded
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model
-from cleaner_rl.rollout.prefilled import with_turns
-from cleaner_rl.rollout.rescue import RescueConfig, is_rescue, rescue_budget, rescue_purifier, rescue_start, with_start
+from cleaner_rl.rollout.rescue import (
+    DivergedError,
+    RescueConfig,
+    marked,
+    rescue_budget,
+    rescue_purifier,
+    rescue_start,
+    with_start,
+)
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv
 from cleaner_rl.rollout.tool_plugins import tool_env_of
@@ -105,25 +112,26 @@ class RolloutRunner(Generic[S]):
 
     async def rescued(self, task: Task, group: Sequence[Trajectory[S]]) -> Trajectory[S] | None:
         """Return a right rollout for a group in which every rollout is wrong; None if it needs or finds none."""
-        start = None if self.rescue is None else rescue_start(group, self.seed)
+        start = None if self.rescue is None else rescue_start(group, self.seed, self.budget)
         if self.rescue is None or start is None:
             return None
         key = replace(group[0].key, rollout=1 + max(each.key.rollout for each in group))
-        made = await rollout(
-            task,
-            key,
-            prompt=self.prompt,
-            model=with_turns(self.model, start.turns),
-            tool_env=self.tool_env,
-            seeds=Seeds(self.seed, key.task, key.rollout),
-            budget=rescue_budget(self.rescue, self.budget, group, start, self.model.unit),
-            purifier=rescue_purifier(self.rescue, self.purifier),
-            repair_only=len(start.turns) - 1,
-        )
-        if not is_rescue(made, start):
+        try:
+            made = await rollout(
+                task,
+                key,
+                prompt=self.prompt,
+                model=with_start(self.model, start),
+                tool_env=self.tool_env,
+                seeds=Seeds(self.seed, key.task, key.rollout),
+                budget=rescue_budget(self.rescue, self.budget, group, start, self.model.unit),
+                purifier=rescue_purifier(self.rescue, self.purifier),
+                repair_only=start.turn,
+            )
+        except DivergedError:
             return None
         graded = await grade_rollout(made, task, model=self.model, graders=self.graders, scale=self.scale)
-        return with_start(graded, start) if graded.usable and graded.success else None
+        return marked(graded, start) if graded.usable and graded.success else None
 
     async def run_one(self, task: Task, key: Key) -> Trajectory[S]:
         """Run one rollout. A fault of the engine or a tool that stays is its stop reason, never a failure of the model.
@@ -241,8 +249,9 @@ async def open_runner(
             from cleaner_rl.rollout.engines import connect  # needs HTTP and a tokenizer, which other models do not
 
             model = await stack.enter_async_context(connect(model, found))
-        if purifier is not None and purifier.rescore:
-            model.gate(Key(), purifier.max_logprob_gap)  # refused at once where it would be refused later
+        if rescue is not None or (purifier is not None and purifier.rescore):
+            # Refused at once where it would be refused later.
+            model.gate(Key(), None if purifier is None else purifier.max_logprob_gap)
         if graders is None:
             graders = standard_graders(sandbox, stack.enter_context(MathPool()))
         yield RolloutRunner(

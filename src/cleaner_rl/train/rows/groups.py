@@ -23,7 +23,7 @@ class RowConfig:
     group: RocConfig | PlainConfig = field(default_factory=PlainConfig)
     """Which rollouts of a group are kept."""
     seed: int = 0
-    """Seed of RoC's draws."""
+    """Seed of the draws of RoC and of `Views.ONE`."""
     mask_failed: bool = False
     """Leave failed turns out of the loss in rows with a positive advantage (the method `mask`). A rollout that is
     worse than its group keeps its failed turns in the loss, because there they are suppressed."""

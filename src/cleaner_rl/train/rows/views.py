@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from cleaner_rl.purify import without_hindsight
 from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory import Key, RepairMode, TokenSpan, Trajectory, undo
+from cleaner_rl.trajectory import Key, TokenSpan, Trajectory
 
 
 class Views(StrEnum):
@@ -41,13 +42,8 @@ def recovery_view(trajectory: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | 
         >>> [turn.text for turn in recovery_view(repaired).turns]
         ['First.', 'Second.']
     """
-    edits = enumerate(turn.edit for turn in trajectory.turns)
-    edited = [index for index, edit in edits if edit is not None and edit.mode is RepairMode.HINDSIGHT]
-    if not edited:
-        return None
-    for index in reversed(edited):
-        trajectory = undo(trajectory, index)
-    return trajectory
+    raw = without_hindsight(trajectory)
+    return None if raw is trajectory else raw
 
 
 def draws_recovery(seed: int, key: Key) -> bool:

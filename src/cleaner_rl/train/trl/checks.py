@@ -41,12 +41,14 @@ def check_method(method: Method) -> None:
         raise TrlRefusedError(f"method={method.value!r} doesn't run on TRL; take one of {', '.join(OFFERED)}")
 
 
-def check_views(views: Views) -> None:
-    """Raise `TrlRefusedError` for views that give a rollout more than one row."""
+def check_views(views: Views, method: Method) -> None:
+    """Raise `TrlRefusedError` for views that give a rollout more than one row, or that the method has not."""
     if views not in (Views.CLEAN, Views.ONE):
         raise TrlRefusedError(
-            f"views={views.value!r} gives a rollout two rows, and TRL takes one: take 'one' or 'clean'"
+            f"views={views.value!r} gives rollouts two rows, and TRL takes one: take 'one' or 'clean'"
         )
+    if views is Views.ONE and method not in (Method.HINDSIGHT, Method.HINDSIGHT_ROC):
+        raise TrlRefusedError(f"views='one' needs repairs in hindsight, and method={method.value!r} makes none")
 
 
 def check_trainer(trainer: Any, reward: Callable[..., Any]) -> None:

@@ -114,7 +114,7 @@ class CleanerRollouts:
         self._method = Method(method)
         check_method(self._method)
         self._views, self._rescue = Views(views), rescue
-        check_views(self._views)
+        check_views(self._views, self._method)
         self._prompt = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
         self._purify = PurifyConfig() if purify is None else purify
         self._roc = RocSettings() if roc is None else roc
@@ -246,7 +246,7 @@ class CleanerRollouts:
         self, runner: RolloutRunner[TokenSpan], task: Task, count: int, step: int, phase: Phase
     ) -> list[Graded]:
         first = self._drawn[phase, step, task.id]
-        self._drawn[phase, step, task.id] += count + (self._rescue is not None)
+        self._drawn[phase, step, task.id] += count + (runner.rescue is not None)
         # TRL counts the steps that are over; in a store a step has the number of its update.
         number = step + 1 if phase is Phase.TRAINING else step
         keys = [Key(self._name, number, task.id, first + place, phase) for place in range(count)]
