@@ -99,7 +99,7 @@ class LocalTrainer:
                 left_out = sum(why is Exclusion.LEFT_OUT for why in made.excluded.values())
                 self._record.left_out(left_out)
                 if made.selection.refill is None:
-                    self._record.selected(drawn, made.selection, config.group, made.faults)
+                    self._record.selected(drawn, made, config.group, made.faults)
                     groups.append(made)
                 else:
                     self._record.evicted(made.selection.refill.value, drawn, made.faults)

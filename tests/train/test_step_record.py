@@ -9,7 +9,7 @@ import pytest
 from cleaner_rl.resample import group_of, select
 from cleaner_rl.train.launch.rewind import ABANDONED
 from cleaner_rl.train.recipe.load import to_recipe
-from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.rows import Graded, RowGroup
 from cleaner_rl.train.verl.step_record import (
     HELD,
     PATIENCE,
@@ -46,7 +46,7 @@ ROWS = [rollout(0, True, 2), rollout(1, True), rollout(2, False, 1), rollout(3, 
 def recorded(folder: Path) -> StepRecord:
     record = StepRecord(RECIPE, folder)
     config = RECIPE.group_config()
-    record.selected(ROWS, select(group_of(ROWS), config, 1), config, absent=0)
+    record.selected(ROWS, RowGroup((), select(group_of(ROWS), config, 1), {}), config, absent=0)
     return record
 
 
@@ -149,7 +149,9 @@ def test_a_bearable_share_of_faults_is_reported(tmp_path: Path) -> None:
 def test_zero_variance_groups_are_counted_whether_they_are_trained_on_or_refilled(tmp_path: Path) -> None:
     record = recorded(tmp_path)
     config, wrong = RECIPE.group_config(), [rollout(0, False), rollout(1, False)]
-    record.selected(wrong, select(group_of(wrong), config, 1, dynamic_sampling=False), config, absent=0)
+    record.selected(
+        wrong, RowGroup((), select(group_of(wrong), config, 1, dynamic_sampling=False), {}), config, absent=0
+    )
     record.evicted("zero_variance", wrong, absent=0)
     assert record.finish(3, "train")["cleaner/zero_variance_groups"] == 2
 
@@ -166,7 +168,7 @@ def test_a_step_that_comes_in_several_batches_is_one(tmp_path: Path) -> None:
     record.evicted("too_small", [], absent=1)
     assert record.finish(3, "train", whole=False) == {}
     config = RECIPE.group_config()
-    record.selected(ROWS[:3], select(group_of(ROWS[:3]), config, 1), config, absent=1)
+    record.selected(ROWS[:3], RowGroup((), select(group_of(ROWS[:3]), config, 1), {}), config, absent=1)
 
     metrics = record.finish(3, "train")
 

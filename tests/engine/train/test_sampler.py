@@ -14,14 +14,16 @@ from uuid import uuid4
 
 import pytest
 
+from cleaner_rl.purify import PurifyConfig, apply_purification
 from cleaner_rl.train import Recipe, as_arguments, overrides, to_recipe
 from cleaner_rl.train.launch.plan import RunPlan
-from cleaner_rl.train.rows import group_rows, to_row
+from cleaner_rl.train.rows import View, group_rows, to_row
 from cleaner_rl.train.verl.step_record import TooManyFaultsError
-from cleaner_rl.trajectory import Key, StopReason
+from cleaner_rl.trajectory import Key, RepairMode, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
 from tests.train.recipes import values
+from tests.train.test_rows import rescored
 
 pytestmark = pytest.mark.timeout(600)  # the first one starts Ray and the queue
 MIXED = (True, True, True, False, False, False, False, False)
@@ -56,6 +58,8 @@ class Trainer:
     penalty: float = 0.0
     """On a rollout's length; the later of a group are the longer ones."""
     number: int = 0
+    repairs: bool = False
+    """Whether rollouts are repaired in hindsight."""
     parameter_sync_step: int = 1
     local_trigger_step: int = 0
 
@@ -101,6 +105,8 @@ class Trainer:
                 reward=reward,
                 stop_reason=StopReason.ANSWERED,
             )
+            if self.repairs:
+                one = rescored(apply_purification(one, PurifyConfig(), RepairMode.HINDSIGHT))
             keys.append(f"{uid}_{place}_0")
             row = to_row(one)
             assert row is not None
@@ -208,6 +214,40 @@ def test_the_update_gets_the_rows_of_the_group(
         assert found["advantages"] == pytest.approx([row.advantage * each for each in found["response_mask"]], rel=1e-6)
     masked = [row.loss_mask.sum() < whole_mask(stored, row.key).sum() for row in expected]
     assert sum(masked) == (2 if method == "mask" else 0)  # the first success of each group has a failed call
+
+
+def test_the_update_gets_the_view_that_is_drawn(tmp_path: Path, trainer: Trainer) -> None:
+    import transfer_queue as tq
+
+    trainer.repairs = True
+    for _ in range(2):
+        trainer.finish(MIXED)
+    # With this seed one of the two repaired rollouts is shown as it was sampled.
+    plan = recipe(method="hindsight", purify={"views": "one"}, batch={"rollouts": 8}, seed=4)
+
+    batch, _ = sample(sampler(plan, tmp_path, trainer))
+
+    names = ["responses", "response_mask", "loss_mask", "rollout_log_probs", "input_ids", "position_ids", "rm_scores"]
+    stored: list[Any] = list(read(tmp_path / "trajectories"))
+    groups = [[each for each in stored if each.key.task == task] for task in ("task1", "task2")]
+    expected = [row for group in groups for row in group_rows(group, plan.row_config()).rows]
+    shown = [place for place, row in enumerate(expected) if row.view is View.RECOVERY]
+    assert len(shown) == 1
+    assert [each.info.roc.get("view") for each in stored].count("recovery") == 1
+    for place, row in enumerate(expected):
+        update = tq.kv_batch_get(keys=[batch.keys[place]], partition_id="train", select_fields=names[:4])
+        found = {name: update[name][0].tolist() for name in names[:4]}
+        assert found["responses"] == row.response_ids.tolist()
+        assert found["response_mask"] == found["loss_mask"] == row.loss_mask.astype(int).tolist()
+        assert found["rollout_log_probs"] == pytest.approx(row.logprobs.tolist())
+    (place,) = shown
+    row, tag = expected[place], batch.tags[place]
+    update = tq.kv_batch_get(keys=[batch.keys[place]], partition_id="train", select_fields=names[4:])
+    whole = [*row.prompt_ids.tolist(), *row.response_ids.tolist()]
+    assert update["input_ids"][0].tolist() == whole
+    assert update["position_ids"][0].tolist() == list(range(len(whole)))
+    assert float(update["rm_scores"][0].sum()) == row.reward
+    assert (tag["response_len"], tag["seq_len"]) == (len(row.response_ids), len(whole))
 
 
 def whole_mask(stored: list[Any], key: Key) -> Any:

@@ -24,7 +24,7 @@ from cleaner_rl.train.recipe.enums import (
     Router,
     TrainerMode,
 )
-from cleaner_rl.train.rows import OverlongPenalty, RowConfig
+from cleaner_rl.train.rows import OverlongPenalty, RowConfig, Views
 
 _PAPER = PurifyConfig()
 """The purifier's own defaults, which are the recipe's."""
@@ -153,6 +153,8 @@ class PurifySettings:
     on_unrepaired: OnUnrepaired = _PAPER.on_unrepaired
     fallback: Fallback = Fallback.RAW
     graft_logprobs: GraftLogprobs = GraftLogprobs.RESCORED
+    views: Views = Views.CLEAN
+    """Which view of a right rollout with repairs in hindsight is trained on: `clean`, or `one` of both, by seed."""
 
     def config(self) -> PurifyConfig:
         """Return the settings as the purifier takes them."""
@@ -329,7 +331,15 @@ class Recipe:
     """verl's own settings, nested or dotted; they override all others."""
 
     def __post_init__(self) -> None:
-        checks = (self._numbers, self._method, self._exactness, self._correction, self._sizes, self._measure)
+        checks = (
+            self._numbers,
+            self._method,
+            self._exactness,
+            self._views,
+            self._correction,
+            self._sizes,
+            self._measure,
+        )
         for refusal in (check() for check in (*checks, self._engine, self._parallel)):
             if refusal:
                 raise RecipeError(refusal)
@@ -371,7 +381,8 @@ class Recipe:
 
     def row_config(self) -> RowConfig:
         """Return how the rollouts of a group become rows. Zero-variance groups are verl's own to replace."""
-        return RowConfig(self.group_config(), self.seed, self.method.masks, self.purify.graft_logprobs)
+        purify = self.purify
+        return RowConfig(self.group_config(), self.seed, self.method.masks, purify.graft_logprobs, purify.views)
 
     def overlong(self) -> OverlongPenalty:
         """Return the penalty on overlong responses."""
@@ -409,6 +420,14 @@ class Recipe:
                 f"sampling.temperature is {self.sampling.temperature} and sampling.top_p {self.sampling.top_p}, but "
                 "edited tokens are re-scored, and an engine scores at temperature 1 and top-p 1 only: set both to 1"
             )
+        return ""
+
+    def _views(self) -> str:
+        views = self.purify.views
+        if views in (Views.SHARED, Views.FULL):
+            return f"purify.views is {views}, which gives two rows for a rollout; verl takes one: take one or clean"
+        if views is Views.ONE and self.method not in (Method.HINDSIGHT, Method.HINDSIGHT_ROC):
+            return f"purify.views is one, which needs repairs in hindsight, but the method is {self.method}"
         return ""
 
     def _correction(self) -> str:

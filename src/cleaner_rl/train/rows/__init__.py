@@ -3,6 +3,7 @@
 - `row`: one trajectory as a row of ids, loss mask and log-probs, or why it gives none.
 - `groups`: the rows of a group, with their advantages; faults are in no statistic.
 - `failed_turns`: the tokens of failed turns, which the method `mask` leaves out of the loss.
+- `verdicts`: what became of each rollout of a group, for the store.
 - `views`: the clean and the recovery view of a repaired rollout.
 - `overlong`: DAPO's soft penalty on the reward of an overlong response.
 

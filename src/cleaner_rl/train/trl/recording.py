@@ -8,21 +8,11 @@ from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
-from cleaner_rl.resample import PlainConfig, RocConfig, RocVerdict, verdicts
+from cleaner_rl.resample import RocVerdict
 from cleaner_rl.train.launch.rewind import METRICS
-from cleaner_rl.train.rows import Graded, RowGroup, View
+from cleaner_rl.train.rows import Graded
 from cleaner_rl.train.verl.step_record import figures_of, group_figures
 from cleaner_rl.trajectory.store import ParquetWriter
-
-
-def with_verdicts(group: Sequence[Graded], made: RowGroup, config: RocConfig | PlainConfig) -> list[Graded]:
-    """Return a group's rollouts, each with whether it is trained on, why, its advantage, and the view if not clean."""
-    told = verdicts(made.selection, config)
-    views = {row.key: {"view": row.view.value} for row in made.rows if row.view is not View.CLEAN}
-    return [
-        replace(rollout, info=replace(rollout.info, roc={**verdict, **views.get(rollout.key, {})}))
-        for rollout, verdict in zip(group, told, strict=True)
-    ]
 
 
 def replaced_by_rescue(group: Sequence[Graded]) -> list[Graded]:

@@ -27,7 +27,8 @@ from cleaner_rl.tools import call_format
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
 from cleaner_rl.train.rows import Graded, RowConfig, RowGroup, exclusion, group_rows, to_row
-from cleaner_rl.train.trl.recording import RunFolder, with_verdicts
+from cleaner_rl.train.rows.verdicts import with_verdicts
+from cleaner_rl.train.trl.recording import RunFolder
 from cleaner_rl.train.verifiers.traces import TraceReader, UnreadableTraceError, write_row
 from cleaner_rl.trajectory import (
     Ids,

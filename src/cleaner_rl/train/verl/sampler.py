@@ -6,7 +6,8 @@ verl polls its queue until enough groups have ended, and gives a custom sampler 
 - under dynamic sampling, so is a zero-variance group. This is verl's rule, by success and not by reward: rollouts that
   are all wrong must not be trained on for their length alone;
 - of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
-- rows get the advantages and the loss masks of `train.rows`, which verl then uses (`advantages`);
+- rows get the advantages and the loss masks of `train.rows`, which verl then uses (`advantages`), and the tokens of the
+  view that is trained on;
 - too many faults, no group to learn from, a dead worker, or no finished group for long end the run with the reason;
 - everything that was sampled goes to the store, with whether it was trained on, and to the step's metrics.
 """
@@ -25,7 +26,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from cleaner_rl.train.launch.plan import read_plan
-from cleaner_rl.train.rows import Graded, TrainRow, group_rows
+from cleaner_rl.train.rows import Graded, TrainRow, View, group_rows
 from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estimator in the trainer's process
 from cleaner_rl.train.verl.excluded import told_in
 from cleaner_rl.train.verl.manager import CleanerManager
@@ -127,6 +128,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         if dropped:
             tq.kv_clear(partition_id=partition_id, keys=dropped)
         self._tell(partition_id, kept)
+        self._show(partition_id, {key: row for key, row in kept.items() if row.view is View.RECOVERY}, tags)
         left = [key for key in batch.keys if key in kept]
         return KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
 
@@ -175,6 +177,19 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         if any(columns):
             tq.kv_batch_put(keys=list(rows), partition_id=partition_id, fields=list_of_dict_to_tensordict(columns))
 
+    def _show(self, partition_id: str, rows: dict[str, TrainRow], tags: dict[str, dict[str, Any]]) -> None:
+        """Put the tokens of the recovery view in the place of the clean one, which the agent loop has given."""
+        if not rows:
+            return
+        tq.kv_batch_put(
+            keys=list(rows),
+            partition_id=partition_id,
+            fields=list_of_dict_to_tensordict([*map(_columns, rows.values())]),
+        )
+        for key, row in rows.items():
+            whole = len(row.prompt_ids) + len(row.response_ids)
+            tags[key] = {**tags[key], "response_len": len(row.response_ids), "seq_len": whole}
+
     def _kept(self, uids: list[str], trajectories: dict[str, Graded]) -> dict[str, TrainRow]:
         """Return the rows to train on, by their keys."""
         keys: dict[str, list[str]] = defaultdict(list)
@@ -186,7 +201,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             group = [trajectories[key] for key in keys[uid]]
             made = group_rows(group, config)
             absent = self._faults("train", {uid}, self._recipe.sampled - len(group))
-            self._record.selected(group, made.selection, config.group, absent)
+            self._record.selected(group, made, config.group, absent)
             kept |= {keys[uid][index]: row for index, row in zip(made.selection.kept, made.rows, strict=True)}
         return kept
 
@@ -213,6 +228,23 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
 
 class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[misc]
     """Samples groups in trainer modes `colocate_async` and `separate_async`, over verl's other sampler."""
+
+
+def _columns(row: TrainRow) -> dict[str, Any]:
+    """Return a row as verl's agent loop writes one."""
+    ids = torch.from_numpy(np.concatenate([row.prompt_ids, row.response_ids]).astype(np.int64))
+    mask = torch.from_numpy(row.loss_mask.astype(np.int64))
+    scores = torch.zeros(len(mask))
+    scores[-1] = row.reward
+    return {
+        "responses": ids[len(row.prompt_ids) :],
+        "response_mask": mask,
+        "loss_mask": mask,
+        "rollout_log_probs": torch.from_numpy(row.logprobs),
+        "input_ids": ids,
+        "position_ids": torch.arange(len(ids)),
+        "rm_scores": scores,
+    }
 
 
 def _trajectories(partition_id: str, keys: list[str]) -> dict[str, Graded]:

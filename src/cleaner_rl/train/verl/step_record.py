@@ -13,18 +13,11 @@ from math import isfinite
 from pathlib import Path
 
 from cleaner_rl.purify import logprob_gap
-from cleaner_rl.resample import (
-    REFILL_MESSAGES,
-    PlainConfig,
-    RefillReason,
-    RocConfig,
-    Selection,
-    learning_signal,
-    verdicts,
-)
+from cleaner_rl.resample import REFILL_MESSAGES, PlainConfig, RefillReason, RocConfig, learning_signal
 from cleaner_rl.train.launch.rewind import ABANDONED, METRICS
 from cleaner_rl.train.recipe.settings import Recipe
-from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.rows import Graded, RowGroup
+from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.trajectory import RepairKind, failures_repaired, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import ParquetWriter
 
@@ -84,17 +77,12 @@ class StepRecord:
         if len(self._unwritten) >= HELD:
             self._write()
 
-    def selected(
-        self, rows: Sequence[Graded], selection: Selection, config: RocConfig | PlainConfig, absent: int
-    ) -> None:
+    def selected(self, rows: Sequence[Graded], made: RowGroup, config: RocConfig | PlainConfig, absent: int) -> None:
         """A group was selected from; `absent` of its rollouts were faults."""
-        told = [
-            replace(row, info=replace(row.info, roc=dict(verdict)))
-            for row, verdict in zip(rows, verdicts(selection, config), strict=True)
-        ]
+        told = with_verdicts(rows, made, config)
         self._rows += told
         self._unwritten += told
-        kept = [told[index] for index in selection.kept]
+        kept = [told[index] for index in made.selection.kept]
         self._kept += kept
         self._alike += len({row.reward for row in kept}) == 1
         self._tokens += sum(row.info.sampled or 0 for row in rows)
