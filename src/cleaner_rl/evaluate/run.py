@@ -36,8 +36,7 @@ from cleaner_rl.evaluate.results import Evaluation, Repair, ResultsError, read_r
 from cleaner_rl.evaluate.reuse import is_reused, reused, with_time
 from cleaner_rl.evaluate.scores import score_set
 from cleaner_rl.purify import OnUnrepaired, Phase, PurifyConfig
-from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished
-from cleaner_rl.rollout.prefilled import first_failure, with_turns
+from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished, first_failure, with_turns
 from cleaner_rl.tasks import Prompt, Task, check_gradable, load_sets
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory

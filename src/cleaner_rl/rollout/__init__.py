@@ -30,6 +30,7 @@ from cleaner_rl.rollout.grading import answer, calls_of, grade_and_purify
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model, RescoringRefusedError, TokenModel
+from cleaner_rl.rollout.prefilled import PrefilledModel, first_failure, with_turns
 from cleaner_rl.rollout.rescue import RescueConfig
 from cleaner_rl.rollout.run_folder import RolloutSummary, begin, collect
 from cleaner_rl.rollout.runner import RolloutRunner, finished, open_runner
@@ -51,6 +52,7 @@ __all__ = [
     "Journal",
     "Model",
     "PlainProcesses",
+    "PrefilledModel",
     "Purifier",
     "RescoringRefusedError",
     "RescueConfig",
@@ -71,9 +73,11 @@ __all__ = [
     "collect",
     "demo_rollouts",
     "finished",
+    "first_failure",
     "grade_and_purify",
     "open_runner",
     "rollout",
     "standard_graders",
     "tool_env_of",
+    "with_turns",
 ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from cleaner_rl.evaluate.recovery.failures import Failure
 from cleaner_rl.evaluate.recovery.writing import written
 from cleaner_rl.purify import Draft, SampleRequest
-from cleaner_rl.rollout import Model
-from cleaner_rl.rollout.prefilled import PrefilledModel
+from cleaner_rl.rollout import Model, PrefilledModel
 from cleaner_rl.tasks import Prompt
 from cleaner_rl.trajectory import S
 
