@@ -103,6 +103,8 @@ def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) 
         ({"sampling": {"temperature": 0.7}}, "set both to 1"),
         ({"sampling": {"top_p": 0.9}}, "set both to 1"),
         ({"purify": {"graft_logprobs": "sampled"}, "update": {"correction": "sequence"}}, "take token, or rescored"),
+        ({"method": "hindsight", "purify": {"views": "shared"}}, "take one or clean"),
+        ({"method": "saar", "purify": {"views": "one"}}, "needs repairs in hindsight, but the method is saar"),
         ({"batch": {"prompts": 100}}, "can't be cut into mini-batches of 32"),
         ({"roc": {"sample": 8}}, "fewer than the batch.rollouts=16"),
         ({"roc": {"min_positive": 9, "min_negative": 9}}, "don't fit into keep=16"),

@@ -44,6 +44,7 @@ BASE: dict[str, Any] = {
 }
 FOR: Mapping[str, dict[str, Any]] = {
     "sampling.": {"method": "roc"},  # a method that edits allows only temperature 1
+    "purify.views": {"method": "hindsight"},  # a method without a view as it was sampled has one view
     "faults.min_rollouts": {"method": "saar"},  # with RoC it is batch.rollouts
     "stages.": {"stages": [{"name": "first", "steps": 1}]},
 }
@@ -56,6 +57,7 @@ VALUES: Mapping[str, Any] = {
     "purify.measure": "ast",
     "purify.schedule": [[1, 0.5]],
     "purify.max_logprob_gap": 0.5,
+    "purify.views": "one",
     "device.engine": "sglang",
     "faults.max_share": 1.0,
     "stages.response_tokens": LENGTH + 6,
