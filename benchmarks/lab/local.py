@@ -17,26 +17,26 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from cleaner_rl.rollout import RolloutRunner, Sampling, TokenModel
+from cleaner_rl.rollout import RolloutRunner, Sampling
 from cleaner_rl.sandbox import Node
-from cleaner_rl.tasks import Task, from_verl
+from cleaner_rl.tasks import Task, read_verl
 from cleaner_rl.train import Recipe, checkpointed, read_recipe
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
 from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, exclusion, group_rows
 from cleaner_rl.train.trl.engine import TransformersEngine
-from cleaner_rl.train.verl.runner import budget_of, purifier_of, runner_of
+from cleaner_rl.train.verl.runner import for_phase, runner_of
 from cleaner_rl.train.verl.step_record import StepRecord
-from cleaner_rl.trajectory import Key, Phase, TokenSpan, derive_seed
+from cleaner_rl.trajectory import Key, Phase, TokenSpan
 
 WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
 """verl's defaults."""
@@ -54,7 +54,7 @@ class LocalTrainer:
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=recipe.update.lr, weight_decay=WEIGHT_DECAY)
         self._record = StepRecord(recipe, self.folder)
-        self._tasks = shuffled(read_tasks(recipe.tasks.train), recipe.seed)
+        self._tasks = shuffled([*chain(*map(read_verl, recipe.tasks.train))], recipe.seed)
         self._drawn = 0
         if self.step:
             saved = torch.load(last / "trainer.pt")
@@ -65,7 +65,7 @@ class LocalTrainer:
     async def train(self) -> None:
         """Train to the recipe's last step, from the last checkpoint on."""
         run = self.recipe.run
-        held_out = read_tasks(self.recipe.tasks.held_out)
+        held_out = [*chain(*map(read_verl, self.recipe.tasks.held_out))]
         async with Node(node_config(self.recipe.sandbox)) as sandbox:
             runner = runner_of(self.recipe, self.tokenizer, self._engine(), sandbox)
             if not self.step:
@@ -73,8 +73,8 @@ class LocalTrainer:
             while self.step < run.steps:
                 begun = time.process_time()
                 self.step += 1
-                rows = await self._sampled(runner)
-                for part in parts(rows, self.recipe.batch.prompts // self.recipe.batch.mini_batch):
+                groups = await self._sampled(runner)
+                for part in parts(groups, self.recipe.batch.prompts // self.recipe.batch.mini_batch):
                     self.update(part)
                 figures = self._record.finish(self.step, "train")
                 told = f"reward {figures['cleaner/reward']:+.2f}, accuracy {figures['cleaner/accuracy']:.1%}"
@@ -96,8 +96,7 @@ class LocalTrainer:
             wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]
             for drawn in await asyncio.gather(*[self._group(shared, task) for task in wanted]):
                 made = group_rows(drawn, config)
-                left_out = sum(why is Exclusion.LEFT_OUT for why in made.excluded.values())
-                self._record.left_out(left_out)
+                self._record.left_out(sum(why is Exclusion.LEFT_OUT for why in made.excluded.values()))
                 if made.selection.refill is None:
                     self._record.selected(drawn, made, config.group, made.faults)
                     groups.append(made)
@@ -127,34 +126,24 @@ class LocalTrainer:
 
     def _for_phase(self, runner: RolloutRunner[TokenSpan], phase: Phase) -> RolloutRunner[TokenSpan]:
         """Return the runner on the present weights. Training draws anew at every step, an evaluation draws alike."""
-        assert isinstance(runner.model, TokenModel)
         drawn = (self.step, 0) if phase is Phase.TRAINING else ()
-        return replace(
-            runner,
-            model=runner.model.served_by(self._engine(), Sampling(), self.recipe.window),
-            budget=budget_of(self.recipe, phase),
-            purifier=purifier_of(self.recipe, phase),
-            seed=derive_seed(self.recipe.seed, phase, *drawn),
-        )
+        return for_phase(runner, self.recipe, self._engine(), phase, drawn, Sampling(), self.recipe.window)
 
     def _engine(self) -> TransformersEngine:
         return TransformersEngine(self.model, self.step)
 
     # ---- updates
 
-    def update(self, groups: Sequence[RowGroup]) -> float:
-        """Take one step on the rows of some groups, and return the loss."""
+    def update(self, groups: Sequence[RowGroup]) -> None:
+        """Take one step on the rows of some groups."""
         rows = [row for group in groups for row in group.rows]
         total = sum(row.weight * float(row.loss_mask.sum()) for row in rows)
         self.optimizer.zero_grad()
-        summed = 0.0
         for first in range(0, len(rows), self.recipe.batch.micro_batch):
             loss = clipped_loss(self.model, rows[first : first + self.recipe.batch.micro_batch], self.recipe.update)
             (loss / total).backward()
-            summed += float(loss.detach())
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
         self.optimizer.step()
-        return summed / total
 
     def _save(self) -> None:
         folder = self._checkpoint(self.step)
@@ -193,11 +182,6 @@ def parts(groups: Sequence[RowGroup], count: int) -> Iterator[Sequence[RowGroup]
     """Yield the mini-batches of a step: all rows of a group are in one of them."""
     size = len(groups) // count
     return (groups[first : first + size] for first in range(0, len(groups), size))
-
-
-def read_tasks(files: Sequence[str]) -> list[Task]:
-    """Return the tasks of files in verl's format."""
-    return [from_verl(row) for file in files for row in pq.read_table(file).to_pylist()]
 
 
 def shuffled(tasks: Sequence[Task], seed: int) -> Iterator[Task]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,19 +41,8 @@ Group = list[Trajectory[TokenSpan]]
 class ExactEngine(RuleEngine):
     """It has log-probs that depend on all tokens before."""
 
-    async def sample(
-        self,
-        prompt_T: Ids,
-        *,
-        max_tokens: int,
-        seed: int,
-        sampling: Sampling,
-        stop_ids: tuple[int, ...],
-        request: str,
-    ) -> Completion:
-        made = await super().sample(
-            prompt_T, max_tokens=max_tokens, seed=seed, sampling=sampling, stop_ids=stop_ids, request=request
-        )
+    async def sample(self, prompt_T: Ids, **options: Any) -> Completion:
+        made = await super().sample(prompt_T, **options)
         return replace(made, logprobs_T=logprobs_of(prompt_T, made.ids_T))
 
     async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
@@ -63,15 +53,15 @@ def since_asked(context: str) -> str:
     return context.rpartition("<|im_start|>user\nHow many")[2]
 
 
-def gives_up(mends: Callable[[int], bool], then: str = RIGHT) -> Rule:
-    """The first call fails. The model then answers wrongly, but where `mends` says so of the seed, it calls again."""
+def gives_up(corrects: Callable[[int], bool], then: str = RIGHT) -> Rule:
+    """The first call fails. The model then answers wrongly, but calls again where `corrects` says so of the seed."""
 
     def rule(context: str, seed: int) -> str:
         said = since_asked(context)
         if "<tool_response>" not in said:
             return call("print(unknown)")
         if "NameError" in said:
-            return call("print(3)") if mends(seed) else WRONG
+            return call("print(3)") if corrects(seed) else WRONG
         return then
 
     return rule

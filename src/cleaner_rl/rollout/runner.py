@@ -112,8 +112,7 @@ class RolloutRunner(Generic[S]):
 
     async def rescued(self, task: Task, group: Sequence[Trajectory[S]]) -> Trajectory[S] | None:
         """Return a right rollout for a group in which every rollout is wrong; None if it needs or finds none."""
-        start = None if self.rescue is None else rescue_start(group, self.seed, self.budget)
-        if self.rescue is None or start is None:
+        if self.rescue is None or (start := rescue_start(group, self.seed, self.budget)) is None:
             return None
         key = replace(group[0].key, rollout=1 + max(each.key.rollout for each in group))
         try:

@@ -424,9 +424,9 @@ class Recipe:
 
     def _views(self) -> str:
         views = self.purify.views
-        if views in (Views.SHARED, Views.FULL):
+        if views.two_rows:
             return f"purify.views is {views}, which gives two rows for a rollout; verl takes one: take one or clean"
-        if views is Views.ONE and self.method not in (Method.HINDSIGHT, Method.HINDSIGHT_ROC):
+        if views is Views.ONE and not self.method.hindsight:
             return f"purify.views is one, which needs repairs in hindsight, but the method is {self.method}"
         return ""
 

@@ -97,7 +97,7 @@ def exclusion(trajectory: Graded, logprobs: GraftLogprobs = GraftLogprobs.RESCOR
     return made if isinstance(made, Exclusion) else None
 
 
-def row_or_exclusion(trajectory: Graded, choice: GraftLogprobs) -> TrainRow | Exclusion:
+def row_or_exclusion(trajectory: Graded, choice: GraftLogprobs = GraftLogprobs.RESCORED) -> TrainRow | Exclusion:
     """Return the trajectory as a row, or why it gives none."""
     if trajectory.stop_reason in (StopReason.DROPPED, StopReason.TIME_LIMIT):
         return Exclusion.LEFT_OUT

@@ -29,6 +29,11 @@ class Views(StrEnum):
     ONE = "one"
     """One of the two, drawn by seed. Every rollout then gives one row, which some trainers need."""
 
+    @property
+    def two_rows(self) -> bool:
+        """Return whether a rollout may give two rows."""
+        return self in (Views.SHARED, Views.FULL)
+
 
 def recovery_view(trajectory: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:
     """Return the rollout as it was sampled; None if it was not repaired in hindsight.

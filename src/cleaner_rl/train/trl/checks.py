@@ -43,11 +43,11 @@ def check_method(method: Method) -> None:
 
 def check_views(views: Views, method: Method) -> None:
     """Raise `TrlRefusedError` for views that give a rollout more than one row, or that the method has not."""
-    if views not in (Views.CLEAN, Views.ONE):
+    if views.two_rows:
         raise TrlRefusedError(
             f"views={views.value!r} gives rollouts two rows, and TRL takes one: take 'one' or 'clean'"
         )
-    if views is Views.ONE and method not in (Method.HINDSIGHT, Method.HINDSIGHT_ROC):
+    if views is Views.ONE and not method.hindsight:
         raise TrlRefusedError(f"views='one' needs repairs in hindsight, and method={method.value!r} makes none")
 
 

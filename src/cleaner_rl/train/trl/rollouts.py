@@ -31,7 +31,8 @@ from cleaner_rl.sandbox import SessionRequest, open_sandbox
 from cleaner_rl.tasks import Grader, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
-from cleaner_rl.train.rows import Exclusion, Graded, RowConfig, TrainRow, Views, exclusion, group_rows, to_row
+from cleaner_rl.train.rows import Exclusion, Graded, RowConfig, TrainRow, Views, exclusion, group_rows
+from cleaner_rl.train.rows.row import row_or_exclusion
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer, check_views
 from cleaner_rl.train.trl.recording import RunFolder, replaced_by_rescue, step_figures
@@ -305,8 +306,8 @@ class CleanerRollouts:
 
 def _evaluated(group: Sequence[Graded]) -> tuple[Sequence[TrainRow], list[Graded], int]:
     """The same of an evaluation, in which nothing is compared, masked or selected."""
-    rows = [row for each in group if (row := to_row(each)) is not None]
-    return rows, list(group), sum(exclusion(each) is Exclusion.FAULT for each in group)
+    made = [row_or_exclusion(each) for each in group]
+    return [each for each in made if isinstance(each, TrainRow)], list(group), made.count(Exclusion.FAULT)
 
 
 def _key(messages: Iterable[Mapping[str, Any]]) -> str:

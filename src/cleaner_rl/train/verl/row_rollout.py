@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from cleaner_rl.purify import Phase
-from cleaner_rl.rollout import Engine, RolloutRunner, Sampling, TokenModel
+from cleaner_rl.rollout import Engine, RolloutRunner, Sampling
 from cleaner_rl.tasks import from_verl
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
-from cleaner_rl.train.verl.runner import budget_of, purifier_of
-from cleaner_rl.trajectory import Key, TokenSpan, derive_seed
+from cleaner_rl.train.verl.runner import for_phase
+from cleaner_rl.trajectory import Key, TokenSpan
 
 PHASE = "cleaner_phase"
 ROUND = "cleaner_round"
@@ -33,14 +32,7 @@ async def roll(
     step, number = int(row["global_steps"]), int(row["session_id"])
     # A later look at a task draws anew; an evaluation draws alike at every step.
     drawn = (step, int(row[ROUND])) if phase is Phase.TRAINING else ()
-    assert isinstance(shared.model, TokenModel)
-    runner = replace(
-        shared,
-        model=shared.model.served_by(engine, _sampling(sampling), window),
-        budget=budget_of(recipe, phase),
-        purifier=purifier_of(recipe, phase),
-        seed=derive_seed(recipe.seed, phase, *drawn),
-    )
+    runner = for_phase(shared, recipe, engine, phase, drawn, _sampling(sampling), window)
     return await runner.run_one(task, Key(recipe.name, step, task.id, number, phase))
 
 

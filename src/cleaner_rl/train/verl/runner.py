@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from cleaner_rl.rollout import (
     Purifier,
     RolloutBudget,
     RolloutRunner,
+    Sampling,
     TokenModel,
     standard_graders,
     tool_env_of,
@@ -28,7 +30,7 @@ from cleaner_rl.sandbox.protocol import Limits, SessionRequest
 from cleaner_rl.tasks import MathPool, load_prompt
 from cleaner_rl.train.launch.plan import RunPlan
 from cleaner_rl.train.recipe.settings import Recipe
-from cleaner_rl.trajectory import RepairMode, TokenSpan
+from cleaner_rl.trajectory import RepairMode, TokenSpan, derive_seed
 
 _OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[RolloutRunner[TokenSpan]]] = WeakKeyDictionary()
 
@@ -65,6 +67,26 @@ def runner_of(recipe: Recipe, tokenizer: Any, engine: Engine, sandbox: Any) -> R
         recipe.tasks.reward,
         recipe.seed,
         retries=0,
+    )
+
+
+def for_phase(
+    shared: RolloutRunner[TokenSpan],
+    recipe: Recipe,
+    engine: Engine,
+    phase: Phase,
+    drawn: tuple[int, ...],
+    sampling: Sampling,
+    window: int,
+) -> RolloutRunner[TokenSpan]:
+    """Return a process's runner for one phase. `drawn` tells draws apart; it is empty where all are to be alike."""
+    assert isinstance(shared.model, TokenModel)
+    return replace(
+        shared,
+        model=shared.model.served_by(engine, sampling, window),
+        budget=budget_of(recipe, phase),
+        purifier=purifier_of(recipe, phase),
+        seed=derive_seed(recipe.seed, phase, *drawn),
     )
 
 
