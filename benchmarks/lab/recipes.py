@@ -92,10 +92,10 @@ def recipe_of(
         "update": {"lr": rate},
         "sandbox": {"site": str(environment.folder / "site")},
     }
-    return to_recipe(_laid(values, SHARED, own, IN_PLACE.get(run.regime, {}), method.settings, changes or {}))
+    return to_recipe(laid(values, SHARED, own, IN_PLACE.get(run.regime, {}), method.settings, changes or {}))
 
 
-def _laid(values: Mapping[str, Any], *layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def laid(values: Mapping[str, Any], *layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Merge sections; later layers override earlier ones."""
     result = dict(values)
     for layer in layers:

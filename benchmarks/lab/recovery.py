@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.lab.environments import ToyEnvironment
@@ -28,8 +29,10 @@ OUTDATED = 0.5
 def failed_first(task: Task, regime: Regime) -> str:
     """Return a first turn that fails, as the environment's demonstrations could contain it."""
     question = question_of(task)
+    if regime.one_by_one:
+        question = replace(question, stems=question.stems[:1])
     draw = random.Random(derive_seed(0, "failed first", task.id))
-    known, current = regime.known, regime.current
+    known, current = regime.known, regime.names(question.numbers)
     outdated = any(known[stem] != current[stem] for stem in question.stems)
     if outdated and draw.random() < OUTDATED:
         return f"{plan(question)}\n{call(Program(question, known).right())}"

@@ -20,7 +20,7 @@ import click
 
 from benchmarks.toy.library import FOLDS, MAPS, MODULE, OPERATIONS, SUFFIXES
 from benchmarks.toy.mistakes import Kind, Program, call, kind_of, malformed
-from benchmarks.toy.questions import Question, questions, task
+from benchmarks.toy.questions import CHANGES, Question, questions, task
 from benchmarks.toy.regimes import Regime
 from benchmarks.toy.sandboxes import toy_tool_envs
 from cleaner_rl.rollout.tool_env import ToolEnv, ToolSession
@@ -70,7 +70,7 @@ class Demonstration:
 
 async def demonstrations(regime: Regime, count: int, seed: int, split: str, folder: Path) -> list[Demonstration]:
     """So many demonstrations over different questions of a split; sandboxed libraries are written below `folder`."""
-    asked = questions(seed, split, changes=regime.changes, stepwise=regime.stepwise)
+    asked = questions(seed, split, changes=regime.changes, stepwise=regime.stepwise, largest=regime.largest)
     chosen = [next(asked) for _ in range(count)]
     libraries = [regime.known, *(regime.strangers() if regime.strange else [])]
     turns_free = asyncio.Semaphore(AT_ONCE)
@@ -104,19 +104,31 @@ class _Demonstrator:
         self._format = call_format(regime.prompt.call_format)
         self._turns: list[str] = []
         self._results: list[str] = []
+        self._later: tuple[str, ...] = ()
         self._spoilt = ""
         self._advice = ""
 
     async def work(self, tool_env: ToolEnv) -> Demonstration | None:
         """Work the question out; None if the sandbox broke."""
         printed: str | None = ""
+        asked = self._question
         async with tool_env.open(Key("demonstration", 0, "", 0)) as tool_session:
-            for cell in range(1 + self._question.stepwise):
+            for cell, question, later in self._cells(asked):
+                self._later = later
+                # On the list that the call before printed, whatever it was asked to do.
+                self._question = replace(question, numbers=_read(printed)) if printed and not cell else question
                 printed = await self._cell(cell, tool_session)
                 if printed is None:
                     return None
         self._turns.append(f"\\boxed{{{printed}}}")
-        return Demonstration(self._question, tuple(self._turns), tuple(self._results))
+        return Demonstration(asked, tuple(self._turns), tuple(self._results))
+
+    def _cells(self, asked: Question) -> list[tuple[int, Question, tuple[str, ...]]]:
+        """The calls that a question takes: the cell of its program, what it is asked, and what is asked afterwards."""
+        if self._regime.one_by_one:
+            stems = asked.stems
+            return [(0, replace(asked, stems=(stem,)), stems[place + 1 :]) for place, stem in enumerate(stems)]
+        return [(cell, asked, ()) for cell in range(1 + asked.stepwise)]
 
     async def _cell(self, cell: int, tool_session: ToolSession) -> str | None:
         """Try a cell until it runs; what it printed. None if the sandbox broke."""
@@ -138,7 +150,7 @@ class _Demonstrator:
                 # A name that is believed to be wrong can be right in a strange library.
                 self._expect(kind is None or not self._believes_right(program), program, kind, result.output)
                 self._expect(
-                    question != self._question or not program.last or result.output == f"{question.answer}\n",
+                    question != self._question or not program.last or result.output == f"{question.printed}\n",
                     program,
                     kind,
                     result.output,
@@ -157,9 +169,9 @@ class _Demonstrator:
             return self._question
         stems = list(self._question.stems)
         place = self._draw.randrange(len(stems))
-        stems[place] = self._draw.choice(FOLDS if place == len(stems) - 1 else MAPS).stem
+        stems[place] = self._draw.choice(MAPS if stems[place] in CHANGES else FOLDS).stem
         other = replace(self._question, stems=tuple(stems))
-        return self._question if other.steps() is None else other
+        return self._question if replace(other, stems=other.stems + self._later).steps() is None else other
 
     def _mistake(self, program: Program, failed: Kind | None) -> Kind | None:
         rate = self._regime.first if failed is None else 1 - self._regime.mend[failed]
@@ -213,6 +225,10 @@ class _Demonstrator:
             raise AssertionError(
                 f"{program.question} with {kind or 'no mistake'} ended otherwise than meant:\n{came}\n{self._turns[-1]}"
             )
+
+
+def _read(printed: str) -> tuple[int, ...]:
+    return tuple(map(int, printed.split()))
 
 
 def texts(made: Sequence[Demonstration]) -> list[str]:

@@ -78,7 +78,7 @@ def shown(regime: Regime, count: int, seed: int, cache: Path | None = None) -> l
 
 def tasks(regime: Regime, split: str, count: int, seed: int = 0) -> list[Task]:
     """Tasks of a split. Those of the training split are other questions than the demonstrations', by their seed."""
-    asked = questions(seed + 1, split, changes=regime.changes, stepwise=regime.stepwise)
+    asked = questions(seed + 1, split, changes=regime.changes, stepwise=regime.stepwise, largest=regime.largest)
     return [task(each, regime.name) for each in islice(asked, count)]
 
 

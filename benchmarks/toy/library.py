@@ -8,7 +8,7 @@ their line numbers are their own, and tracebacks show its lines.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -92,6 +92,52 @@ def source(names: Names, *, hint: bool) -> str:
     return "\n\n".join(parts)
 
 
+SALT, FACTOR, MODULUS = 1_000_003, 48_271, 2_147_483_647
+
+
+def task_names(numbers: Sequence[int], world: int) -> dict[str, str]:
+    """The suffix of each stem in a task over these numbers, where names differ from task to task."""
+    value = world + 1
+    for number in numbers:
+        value = (value * SALT + number) % MODULUS
+    return {
+        stem: SUFFIXES[(value + place * SALT) * FACTOR % MODULUS // 1_000 % len(SUFFIXES)]
+        for place, stem in enumerate(OPERATIONS)
+    }
+
+
+def task_source(world: int) -> str:
+    """The library whose names differ from task to task, as Python: `ints` tells it the task. It always gives hints.
+
+    Before `ints` was called, no list holds integers, and every name is answered with that.
+    """
+    parts = [
+        f"_STEMS = {list(OPERATIONS)}\n_SUFFIXES = {SUFFIXES}\n_task = []\n",
+        "def ints(text):\n    _task[:] = map(int, text.split())\n    return list(_task)\n",
+    ]
+    check = "    if not all(type(v) is int for v in x):\n        raise TypeError('x must hold integers')\n"
+    for stem, operation in OPERATIONS.items():
+        parts.append(f"def _{stem}(x):\n{check}    return {operation.body}\n")
+    parts.append(
+        "def _right(stem):\n"
+        f"    value = {world + 1}\n"
+        "    for number in _task:\n"
+        f"        value = (value * {SALT} + number) % {MODULUS}\n"
+        f"    place = (value + _STEMS.index(stem) * {SALT}) * {FACTOR} % {MODULUS} // 1000 % len(_SUFFIXES)\n"
+        "    return f'{stem}_{_SUFFIXES[place]}'\n"
+    )
+    parts.append(
+        "def __getattr__(name):\n"
+        "    stem = name.partition('_')[0]\n"
+        "    right = _right(stem) if stem in _STEMS else ''\n"
+        "    if right and (not _task or name == right):\n"
+        "        return globals()['_' + stem]\n"
+        "    more = f'; use {right}' if right else ''\n"
+        f'    raise AttributeError(f"no {MODULE}.{{name}}{{more}}")\n'
+    )
+    return "\n\n".join(parts)
+
+
 def functions(names: Names) -> dict[str, Callable[[list[int]], Any]]:
     """The library's own functions by stem: what the sandbox runs is also what says what is right."""
     namespace: dict[str, Callable[[list[int]], Any]] = {}
@@ -101,9 +147,14 @@ def functions(names: Names) -> dict[str, Callable[[list[int]], Any]]:
 
 def write(folder: Path, names: Names, *, hint: bool) -> Path:
     """The library as an installed distribution below a folder; returns the folder."""
+    return write_source(folder, source(names, hint=hint))
+
+
+def write_source(folder: Path, text: str) -> Path:
+    """A library of this source as an installed distribution below a folder; returns the folder."""
     info = folder / f"{MODULE}-1.dist-info"
     info.mkdir(parents=True, exist_ok=True)
-    (folder / f"{MODULE}.py").write_text(source(names, hint=hint))
+    (folder / f"{MODULE}.py").write_text(text)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {MODULE}\nVersion: 1\n")
     (info / "RECORD").write_text(f"{MODULE}.py,,\n{MODULE}-1.dist-info/METADATA,,\n{MODULE}-1.dist-info/RECORD,,\n")
     return folder

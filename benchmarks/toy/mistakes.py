@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from benchmarks.toy.library import MODULE, SUFFIXES, Names, called
-from benchmarks.toy.questions import Question
+from benchmarks.toy.questions import CHANGES, Question
 from cleaner_rl.tools import Status, ToolResult
 
 
@@ -98,7 +98,8 @@ class Program:
         anywhere = (Kind.SYNTAX, Kind.NAME, Kind.ATTRIBUTE, Kind.TIMEOUT, Kind.MALFORMED)
         if self.cell == 1:
             return (*((Kind.STATE,) if self.spoilt else ()), *anywhere, *self._index())
-        return (*anywhere, Kind.TYPE, Kind.VALUE, Kind.IMPORT, *self._index())
+        separated = (Kind.VALUE,) if len(self.question.numbers) > 1 else ()
+        return (*anywhere, Kind.TYPE, *separated, Kind.IMPORT, *self._index())
 
     def wrong(self, kind: Kind, draw: random.Random, far: float) -> str:
         """The program with a mistake; `far` is how often it is a wrong approach, where the kind has one."""
@@ -153,7 +154,9 @@ class Program:
         return [f'x={MODULE}.ints("{self.question.listed}")', *changes]
 
     def _fold(self) -> str:
-        return f"print({MODULE}.{called(self.question.stems[-1], self.names)}(x))"
+        """The line that prints the answer, or the changed list where the question asks for no number."""
+        found = f"{MODULE}.{called(self.question.stems[-1], self.names)}(x)"
+        return f"print(*{found})" if self.question.stems[-1] in CHANGES else f"print({found})"
 
     def _repaired_state(self) -> list[str]:
         """What the second cell has to do first, after what the first has done."""

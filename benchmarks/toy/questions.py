@@ -19,6 +19,10 @@ from cleaner_rl.tools import derive_seed
 TRAIN, TEST = "train", "test"
 HELD_OUT = 0.1
 """The share of all questions that nobody trains on."""
+HELD_OUT_COMBINATIONS = 0.2
+"""The share of all combinations of operations that a world holds out."""
+CHANGES = {each.stem for each in MAPS}
+"""Operations that give a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,21 @@ class Question:
     def steps(self) -> list[list[int]] | None:
         """The list before and after each change; None if it becomes empty."""
         lists = [list(self.numbers)]
-        for stem in self.stems[:-1]:
-            lists.append(_functions()[stem](lists[-1]))
+        for stem in self.stems:
+            if stem in CHANGES:
+                lists.append(_functions()[stem](lists[-1]))
             if not lists[-1]:
                 return None
         return lists
+
+    @property
+    def printed(self) -> str:
+        """What the right program prints: the answer, or the changed list where the question asks for no number."""
+        if self.stems[-1] not in CHANGES:
+            return str(self.answer)
+        lists = self.steps()
+        assert lists is not None, "a question with an empty list is never asked"
+        return " ".join(map(str, lists[-1]))
 
     @property
     def answer(self) -> int:
@@ -71,15 +85,25 @@ def split_of(question: Question) -> str:
     return TEST if place < HELD_OUT else TRAIN
 
 
-def questions(seed: int, split: str, *, changes: int, stepwise: float = 0.0) -> Iterator[Question]:
-    """Different questions of a split, without end; the same for the same seed."""
+def is_held_out(question: Question, world: int) -> bool:
+    """Whether a world holds out all questions with these operations: none of them is trained on there."""
+    return derive_seed(world, "combination", *question.stems) / 2**63 < HELD_OUT_COMBINATIONS
+
+
+def questions(
+    seed: int, split: str, *, changes: int, stepwise: float = 0.0, largest: int | None = None
+) -> Iterator[Question]:
+    """Different questions of a split, without end; the same for the same seed. No list has a number above `largest`."""
     draw = random.Random(derive_seed(seed, "questions", split))
     seen = set()
     while True:
         numbers = tuple(draw.randrange(100) for _ in range(draw.randrange(3, 6)))
         stems = (*(draw.choice(MAPS).stem for _ in range(changes)), draw.choice(FOLDS).stem)
         question = Question(numbers, stems, draw.random() < stepwise)
-        if question.steps() is None or split_of(question) != split or question in seen:
+        lists = question.steps()
+        if lists is None or split_of(question) != split or question in seen:
+            continue
+        if largest is not None and max(map(max, lists)) > largest:
             continue
         seen.add(question)
         yield question

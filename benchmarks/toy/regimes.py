@@ -5,7 +5,14 @@
   `drift-unhinted` is the same with a library that doesn't say the right name.
 - `starved`: as `drift`, with longer programs and more changed names: a hint names one, and a program has two or three
   that are wrong, so the model seldom corrects itself within its two calls.
+- `per-task`: the names differ from task to task, and only the library's hint says which are right: what a first call
+  needs can't be known beforehand. Its model is that of `drift`.
 - `slips`: the names are known, the programs longer, the mistakes random: a model that knows better.
+- `one-by-one`: each operation is a call of its own, a sixth of the calls fail, and answers are wrong mostly because
+  another operation was taken than was asked for: the situation of the CLEANER paper in miniature.
+
+An environment has many worlds, which differ in the names that changed and in the tasks. The demonstrations know none of
+them, so that worlds share a model.
 
 Rates are those of the demonstrations. What the model learns of them is measured (`measure`), not assumed.
 """
@@ -17,11 +24,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.toy.library import OPERATIONS, SUFFIXES, changed, random_names
+from benchmarks.toy.library import OPERATIONS, SUFFIXES, changed, random_names, task_names
 from benchmarks.toy.mistakes import DEMONSTRATED, Kind
 from cleaner_rl.tasks import Prompt, ToolKind, load_prompt
 from cleaner_rl.tools import derive_seed
 
+LATER = ("per_task", "one_by_one", "world")
 MEND = {
     Kind.SYNTAX: 0.85,
     Kind.NAME: 0.85,
@@ -69,6 +77,12 @@ class Regime:
     """The budget that rollouts are meant to have."""
     seed: int = 0
     """Of the names."""
+    per_task: bool = False
+    """Whether the library has other names for each list of numbers."""
+    one_by_one: bool = False
+    """Whether each operation is a call of its own, on the list that the call before printed."""
+    world: int = 0
+    """Which names have changed, and which tasks there are; no demonstration depends on it."""
 
     @property
     def prompt(self) -> Prompt:
@@ -83,7 +97,17 @@ class Regime:
     @property
     def current(self) -> dict[str, str]:
         """The names that the library has when the model is at work."""
-        return changed(self.known, self.drifted, random.Random(derive_seed(self.seed, "changed names")))
+        world = (self.world,) if self.world else ()
+        return changed(self.known, self.drifted, random.Random(derive_seed(self.seed, "changed names", *world)))
+
+    def names(self, numbers: Sequence[int]) -> dict[str, str]:
+        """The names that the library has for a task over these numbers."""
+        return task_names(numbers, self.world) if self.per_task else self.current
+
+    @property
+    def largest(self) -> int | None:
+        """The largest number in a list: where lists are copied from call to call, they are kept short."""
+        return 99 if self.one_by_one else None
 
     def strangers(self, rounds: int = 2) -> list[dict[str, str]]:
         """Libraries with random names, for the demonstrations only.
@@ -95,8 +119,9 @@ class Regime:
         return [{stem: column[place] for stem, column in columns.items()} for place in range(rounds * len(SUFFIXES))]
 
     def to_json(self) -> dict[str, object]:
-        """As JSON values: all that the demonstrations depend on."""
-        return asdict(self) | ({"strangers": self.strangers()} if self.strange else {})
+        """As JSON values: all that the demonstrations depend on; without what is as it always was, as in `Lessons`."""
+        values = {name: value for name, value in asdict(self).items() if value or name not in LATER}
+        return values | ({"strangers": self.strangers()} if self.strange else {})
 
 
 def _shuffled(values: Sequence[str], draw: random.Random) -> list[str]:
@@ -125,6 +150,8 @@ REGIMES = {
         _DRIFT,
         replace(_DRIFT, name="drift-unhinted", hint=False, strange=0.0),
         replace(_DRIFT, name="starved", changes=2, drifted=14),
+        replace(_DRIFT, name="per-task", per_task=True, drifted=0, calls=5),
+        Regime("one-by-one", changes=3, first=0.15, mend=_HARD, silent=0.15, one_by_one=True, calls=15),
         Regime("slips", changes=2, first=0.6, mend=_HARD, silent=0.15, far=0.5, calls=2),
     )
 }

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cleaner_rl.rollout import Sampling
 from cleaner_rl.train import to_recipe
 from cleaner_rl.train.recipe.settings import Recipe, UpdateSettings
 from cleaner_rl.train.rows import RowConfig, group_rows, to_row
-from cleaner_rl.trajectory import Phase
+from cleaner_rl.trajectory import Ids, Phase
 from cleaner_rl.trajectory.store import read
 from tests.train.parity import CLIP_HIGH, CLIP_LOW, batch, gradient, reference_loss, rows, tiny_model
 
@@ -21,7 +24,7 @@ from tests.train.parity import CLIP_HIGH, CLIP_LOW, batch, gradient, reference_l
 def test_the_loss_and_its_gradient_are_those_of_the_definition() -> None:
     import torch
 
-    from benchmarks.lab.local import clipped_loss
+    from benchmarks.lab.local.trainer import clipped_loss
 
     made, model = rows(batch()), tiny_model()
     expected = reference_loss(model, made, [row.advantage or 0.0 for row in made])
@@ -32,7 +35,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition() -> None:
 
 
 def test_mini_batches_hold_whole_groups() -> None:
-    from benchmarks.lab.local import parts
+    from benchmarks.lab.local.trainer import parts
 
     groups = [group_rows(group, RowConfig()) for group in batch()]
     assert [len(part) for part in parts(groups * 4, 2)] == [4, 4]
@@ -62,7 +65,7 @@ def recipe(world: Path, folder: Path, steps: int) -> Recipe:
 def test_a_run_that_is_broken_off_goes_on_with_the_next_tasks() -> None:
     import torch
 
-    from benchmarks.lab.local import LocalTrainer
+    from benchmarks.lab.local.trainer import LocalTrainer
     from benchmarks.toy.smallest import make
 
     torch.set_num_threads(1)
@@ -80,3 +83,125 @@ def test_a_run_that_is_broken_off_goes_on_with_the_next_tasks() -> None:
     assert all(to_row(each) is not None for each in training)  # type: ignore[arg-type]
     assert [line["step"] for line in metrics] == [1, 2]
     assert {each.key.step for each in parts if each.key.phase is Phase.EVALUATION} == {0, 1, 2}
+
+
+def test_rows_without_an_advantage_have_no_gradient_and_are_not_computed() -> None:
+    import torch
+
+    from benchmarks.lab.local.trainer import batches, clipped_loss
+
+    made, model = [replace(row, advantage=0.0) for row in rows(batch())], tiny_model()
+    assert gradient(model, clipped_loss(model, made, UpdateSettings())).count_nonzero() == 0
+    lengths = [len(row.prompt_ids) + len(row.response_ids) for some in batches(made) for row in some]
+    assert lengths == sorted(lengths)
+    assert len(lengths) == len(made)
+    assert torch.is_tensor(gradient(model, clipped_loss(model, made, UpdateSettings())))
+
+
+def tiny_qwen3() -> Any:
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=64,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        tie_word_embeddings=True,
+    )
+    return Qwen3ForCausalLM(config).float().eval()
+
+
+def test_the_engine_gives_the_log_probs_of_the_model_over_turns_that_share_a_cache() -> None:
+    import torch
+
+    from benchmarks.lab.local.engine import TinyEngine
+
+    model = tiny_qwen3()
+    engine = TinyEngine(model, 7)
+    prompts = [np.arange(1 + number, 12 + 2 * number, dtype=np.int32) % 64 for number in (0, 1, 1, 5)]
+
+    def expected(prompt: Ids, ids: Ids) -> Any:
+        both = torch.from_numpy(np.concatenate([prompt, ids]).astype(np.int64))[None]
+        with torch.inference_mode():
+            logprobs = model(both).logits[0].log_softmax(-1)
+        return logprobs[len(prompt) - 1 : -1].gather(1, both[0, len(prompt) :, None])[:, 0].numpy()
+
+    async def trajectory(number: int, prompt: Ids) -> list[Ids]:
+        drawn = []
+        for turn in range(3):
+            made = await engine.sample(
+                prompt, max_tokens=20, seed=turn, sampling=Sampling(), stop_ids=(3,), request=str(number)
+            )
+            assert made.version == 7
+            assert made.logprobs_T is not None
+            np.testing.assert_allclose(made.logprobs_T, expected(prompt, made.ids_T), atol=1e-5)
+            scores = await engine.score(prompt, made.ids_T, request=str(number))
+            np.testing.assert_allclose(scores.logprobs, made.logprobs_T, atol=1e-5)
+            drawn.append(made.ids_T)
+            # The second turn goes back to an earlier prefix, as a repair does.
+            prompt = np.concatenate([prompt[: -turn or None], made.ids_T[turn:], np.array([9, 8, 7 - turn], np.int32)])
+        return drawn
+
+    async def all_of_them() -> list[list[Ids]]:
+        return await asyncio.gather(*[trajectory(number, prompt) for number, prompt in enumerate(prompts)])
+
+    drawn = asyncio.run(all_of_them())
+    # Equal prompts and seeds give equal tokens, whatever the company.
+    assert [each.tolist() for each in drawn[1]] == [each.tolist() for each in drawn[2]]
+    assert engine.sampled == sum(len(each) for one in drawn for each in one)
+
+
+def test_the_engine_draws_by_the_models_odds_and_within_the_nucleus() -> None:
+    import torch
+
+    from benchmarks.lab.local.engine import TinyEngine, nucleus
+
+    engine = TinyEngine(tiny_qwen3())
+    prompt = np.array([5, 6, 7], np.int32)
+
+    async def firsts(count: int) -> list[int]:
+        asked = [
+            engine.sample(prompt, max_tokens=1, seed=seed, sampling=Sampling(), stop_ids=(), request=str(seed))
+            for seed in range(count)
+        ]
+        return [int(made.ids_T[0]) for made in await asyncio.gather(*asked)]
+
+    async def odds() -> list[float]:
+        scores = [await engine.score(prompt, np.array([token], np.int32), request="") for token in range(64)]
+        return [float(np.exp(each.logprobs[0])) for each in scores]
+
+    count = 4_000
+    found, expected = np.bincount(asyncio.run(firsts(count)), minlength=64) / count, np.array(asyncio.run(odds()))
+    assert np.abs(found - expected).max() < 5 * (expected.max() / count) ** 0.5
+    kept = nucleus(torch.tensor([[0.1, 0.5, 0.3, 0.1]]), 0.6)
+    torch.testing.assert_close(kept, torch.tensor([[0.0, 0.5, 0.3, 0.0]]))
+
+
+def test_a_program_that_was_run_is_not_run_again() -> None:
+    from benchmarks.lab.local.programs import RememberingSandbox
+    from cleaner_rl.sandbox import RunOutcome, RunRequest
+    from cleaner_rl.tools import Status, ToolResult
+
+    ran: list[str] = []
+
+    class Node:
+        async def run(self, request: RunRequest) -> RunOutcome:
+            ran.append(request.code)
+            return RunOutcome(ToolResult(Status.TIMEOUT if "while" in request.code else Status.OK, "1\n"))
+
+    sandbox = RememberingSandbox(Node())  # type: ignore[arg-type]
+
+    async def twice(code: str) -> None:
+        await asyncio.gather(sandbox.run(code), sandbox.run(RunRequest(code)))
+        await sandbox.run(code)
+
+    asyncio.run(twice("print(1)"))
+    assert ran == ["print(1)"]
+    asyncio.run(twice("while 1: pass"))
+    assert ran.count("while 1: pass") == 2
+    assert sandbox.asked == 6

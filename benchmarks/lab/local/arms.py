@@ -1,0 +1,169 @@
+"""One arm: a method in a world, from the cold start to its last evaluation, and the line that is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lab.environments import lab_folder
+from benchmarks.lab.local.methods import METHODS
+from benchmarks.lab.local.worlds import World
+from benchmarks.lab.reading import evaluated, evaluations
+from benchmarks.lab.recipes import SHARED, laid
+from benchmarks.lab.recovery import counted, failed_first
+from benchmarks.record import commit, machine
+from cleaner_rl.purify import Draft, PurifyConfig, SampleRequest
+from cleaner_rl.rollout import Purifier, RolloutRunner, Sampling, TokenModel
+from cleaner_rl.rollout.prefilled import PrefilledModel
+from cleaner_rl.tasks import Task
+from cleaner_rl.train import Recipe, to_recipe
+from cleaner_rl.trajectory import Key, Phase, TokenSpan, Trajectory
+
+STEPS = 40
+EVALUATE_EVERY = 10
+SAVE_EVERY = 20
+RATES = (1.5e-4, 3e-4, 6e-4)
+"""The grid that each method's learning rate is chosen from."""
+LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens": 640}}
+"""For environments with more than two calls a task."""
+PAPERS_SAMPLING = Sampling(top_p=0.6)
+"""At which the CLEANER paper evaluates."""
+AT_ONCE = 256
+"""Rollouts of an evaluation that run at the same time."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arm:
+    """A method in a world."""
+
+    world: World
+    method: str
+    rate: float
+    """The learning rate."""
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return f"{self.world.name}-{self.method}-{self.rate:.1e}"
+
+    def recipe(self, steps: int = STEPS) -> Recipe:
+        """Return its recipe."""
+        world, method = self.world, METHODS[self.method]
+        values: dict[str, Any] = {
+            "name": self.name,
+            "method": method.recipe_method,
+            "seed": world.number,
+            "model": {"path": str(world.model), "dtype": "float32"},
+            "tasks": {
+                "train": [str(world.folder / "train.parquet")],
+                "held_out": [str(world.folder / "curve.parquet")],
+                "prompt": str(world.folder / "prompt.toml"),
+            },
+            "run": {
+                "steps": steps,
+                "epochs": 10,  # more than any method samples, replaced groups included
+                "save_every": SAVE_EVERY,
+                "evaluate_every": EVALUATE_EVERY,
+                "folder": str(lab_folder() / "worlds"),
+            },
+        }
+        own: dict[str, dict[str, Any]] = {
+            "budget": {"turns": world.regime.calls + 1},
+            "update": {"lr": self.rate},
+            "sandbox": {"site": str(world.folder / "site")},
+        }
+        return to_recipe(laid(values, SHARED, LONG if world.regime.calls > 2 else {}, own, method.settings))
+
+
+def run_arm(arm: Arm, say: Callable[[str], None], steps: int = STEPS) -> dict[str, Any]:
+    """Run an arm, or go on with it; return what is kept of it. Its folder is removed."""
+    import torch
+
+    from benchmarks.lab.local.trainer import LocalTrainer
+
+    torch.set_num_threads(1)
+    recipe, measured = arm.recipe(steps), {}
+    trainer = LocalTrainer(recipe, METHODS[arm.method].beyond)
+
+    async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
+        measured.update(await _measured(arm.world, runner))
+
+    asyncio.run(trainer.train(say, at_end))
+    costs = trainer.costs.values()
+    record = {
+        "environment": arm.world.environment,
+        "world": arm.world.number,
+        "method": arm.method,
+        "rate": arm.rate,
+        "steps": steps,
+        "curve": {str(step): _short(each) for step, each in sorted(evaluations(trainer.folder).items())},
+        **measured,
+        "sampled_tokens": sum(each.sampled for each in costs),
+        "scored_tokens": sum(each.scored for each in costs),
+        "trained_tokens": sum(each.trained for each in costs),
+        "calls": sum(each.calls for each in costs),
+        "cpu_seconds": round(sum(each.cpu_seconds for each in costs), 1),
+        "signal": _signal(trainer.folder / "metrics.jsonl"),
+        "commit": commit(),
+        "machine": machine(),
+    }
+    shutil.rmtree(trainer.folder)
+    return record
+
+
+async def _measured(world: World, runner: RolloutRunner[TokenSpan]) -> dict[str, dict[str, float]]:
+    """Measure a trained model: on the test tasks, and after failed first calls."""
+    tested = await _drawn(runner, world.tested(), "test")
+    recovered = await _drawn(runner, world.failing(), "recovery", world)
+    found = {"test": _short(evaluated(tested)), "recovery": _short(counted(recovered))}
+    if world.regime.one_by_one:
+        assert isinstance(runner.model, TokenModel)
+        model = runner.model.served_by(runner.model.engine, PAPERS_SAMPLING, runner.model.window)
+        narrow = replace(runner, model=model)
+        repairing = replace(narrow, purifier=Purifier(config=PurifyConfig(), rescore=False))
+        found["top_p"] = _short(evaluated(await _drawn(narrow, world.tested(), "top-p")))
+        found["top_p_repaired"] = _short(evaluated(await _drawn(repairing, world.tested(), "top-p")))
+    return found
+
+
+async def _drawn(
+    runner: RolloutRunner[TokenSpan], tasks: Sequence[Task], stream: str, failing: World | None = None
+) -> list[Trajectory[TokenSpan]]:
+    """One rollout of each task; in a world that is named, after a first call that fails."""
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(task: Task) -> Trajectory[TokenSpan]:
+        async with free:
+            chosen = runner if failing is None else replace(runner, model=_failing(runner, task, failing))
+            return await chosen.run_one(task, Key(stream, 0, task.id, 0, Phase.EVALUATION))
+
+    return await asyncio.gather(*[one(task) for task in tasks])
+
+
+def _failing(runner: RolloutRunner[TokenSpan], task: Task, world: World) -> PrefilledModel[TokenSpan]:
+    first = runner.model.written(failed_first(task, world.regime))
+
+    def given(request: SampleRequest[TokenSpan]) -> Draft[TokenSpan] | None:
+        return None if request.context.turns else first
+
+    return PrefilledModel(runner.model, given)
+
+
+def _short(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in figures.items()}
+
+
+def _signal(metrics: Path) -> dict[str, float]:
+    """What the groups could teach, on average over the steps."""
+    lines = [json.loads(line)["metrics"] for line in metrics.read_text().splitlines()]
+    found = {}
+    for name in ("zero_variance_share", "first_call_signal", "rescues"):
+        values = [each[name] for each in lines if name in each]
+        if values:
+            found[name] = round(sum(values) / len(values), 4)
+    return found

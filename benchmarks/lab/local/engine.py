@@ -1,0 +1,279 @@
+"""Serves a tiny Qwen3 to rollouts, in this process and on one core: the lab's engine where a step must take seconds.
+
+For a model of 0.2M parameters most of the time of a library's forward pass is overhead. Here the pass is written out,
+with few and large operations, and nothing is computed twice: equal prompts are read once, and the attention cache of a
+trajectory stays for its next turn.
+
+Requests that wait are sampled as one batch, in a thread; those that come meanwhile are the next batch. A token is drawn
+by inverting the distribution at a uniform number, and a request's numbers come from its seed.
+
+Limits: Qwen3 without biases, float32, tied embeddings. Caches are dropped with the engine: make a new one for new
+weights. A token's log-prob depends on its batch by rounding (1e-6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cleaner_rl.rollout import Completion, Finish, Sampling
+from cleaner_rl.trajectory import Floats, Ids, Scores
+
+LARGEST = 256
+"""Requests that are sampled together at most."""
+ROOM = 64
+"""Tokens by which a cache grows."""
+SPARSE = 0.7
+"""Share of requests that still run below which a batch is made smaller."""
+
+
+@dataclass(eq=False)
+class _Request:
+    prompt: Ids
+    most: int
+    stop_ids: tuple[int, ...]
+    top_p: float
+    name: str
+    draws: Floats
+    """A uniform number for each token."""
+    answer: asyncio.Future[Completion]
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        return len(self.ids) == self.most or self.ids[-1] in self.stop_ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """Ids that were read, with their keys and values."""
+
+    ids: Ids
+    cache_LCHTD: Tensor  # noqa: N815 - the shape is part of the name: layers, keys and values, heads, tokens, numbers
+
+    def shared(self, prompt: Ids) -> int:
+        """Return how many ids at the beginning of a prompt it has read, the prompt's last one left out."""
+        most = min(len(self.ids), len(prompt) - 1)
+        differ = np.flatnonzero(self.ids[:most] != prompt[:most])
+        return int(differ[0]) if len(differ) else most
+
+
+class TinyEngine:
+    """Samples from a tiny Qwen3 of transformers, and scores with it."""
+
+    def __init__(self, model: Any, version: int | None = None) -> None:
+        self._net, self._version = Net(model), version
+        self.sampled, self.scored = 0, 0
+        self._read: dict[str, _Read] = {}
+        self._waiting: list[_Request] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def sample(
+        self,
+        prompt_T: Ids,  # noqa: N803
+        *,
+        max_tokens: int,
+        seed: int,
+        sampling: Sampling,
+        stop_ids: tuple[int, ...],
+        request: str,
+    ) -> Completion:
+        """Sample up to `max_tokens` ids, at temperature 1."""
+        assert sampling.temperature == 1.0
+        assert sampling.top_k is None
+        draws = np.random.Generator(np.random.PCG64(seed)).random(max_tokens, np.float32)
+        answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Request(prompt_T, max_tokens, stop_ids, sampling.top_p, request, draws, answer))
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work())
+        return await answer
+
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803, ARG002
+        """Return the log-probs of a suffix."""
+        self.scored += len(suffix_T)
+        return Scores(await asyncio.to_thread(self._score, prefix_T, suffix_T), self._version)
+
+    async def _work(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
+            await asyncio.to_thread(self._draw, batch)
+            for each in batch:
+                self.sampled += len(each.ids)
+                if not each.answer.done():  # whoever asked may have gone
+                    finish = Finish.STOP if each.ids[-1] in each.stop_ids else Finish.LENGTH
+                    ids, logprobs = np.array(each.ids, np.int32), np.array(each.logprobs, np.float32)
+                    each.answer.set_result(Completion(ids, logprobs, finish, self._version))
+
+    def _draw(self, batch: Sequence[_Request]) -> None:
+        with torch.inference_mode():
+            self._decode(batch)
+
+    def _decode(self, batch: Sequence[_Request]) -> None:
+        last_BD, cache, lengths = self._prefilled(batch)  # noqa: N806
+        rows = list(batch)
+        while True:
+            ids_B, logprobs_B = drawn(self._net.logits(last_BD), rows)  # noqa: N806
+            for each, token, logprob in zip(rows, ids_B.tolist(), logprobs_B.tolist(), strict=True):
+                if not each.ids or not each.over:
+                    each.ids.append(token)
+                    each.logprobs.append(logprob)
+            going = [row for row, each in enumerate(rows) if not each.over]
+            if len(going) < SPARSE * len(rows):
+                self._keep([(row, each) for row, each in enumerate(rows) if each.over], cache, lengths)
+                if not going:
+                    return
+                rows, cache, lengths = [rows[row] for row in going], cache[:, :, going], lengths[going]
+                ids_B = ids_B[going]  # noqa: N806
+            if int(lengths.max()) == cache.shape[4]:
+                cache = functional.pad(cache, (0, 0, 0, ROOM))
+            last_BD = self._net(ids_B[:, None], lengths, cache)[:, 0]  # noqa: N806
+            lengths = lengths + 1
+
+    def _prefilled(self, batch: Sequence[_Request]) -> tuple[Tensor, Tensor, Tensor]:
+        """Read the prompts; return what the model makes of the last token of each, its cache, and its length."""
+        unique = {each.prompt.tobytes(): each for each in batch}
+        place = {prompt: row for row, prompt in enumerate(unique)}
+        prompts = list(unique.values())
+        longest = max(len(each.prompt) for each in prompts)
+        cache = self._net.cache(len(prompts), longest + ROOM)
+        starts = [0] * len(prompts)
+        for row, each in enumerate(prompts):
+            if (read := self._read.get(each.name)) is not None:
+                starts[row] = read.shared(each.prompt)
+                cache[:, :, row, :, : starts[row]] = read.cache_LCHTD[:, :, :, : starts[row]]
+        fresh = max(len(each.prompt) - start for each, start in zip(prompts, starts, strict=True))
+        ids_UT = torch.zeros(len(prompts), fresh, dtype=torch.long)  # noqa: N806
+        for row, (each, start) in enumerate(zip(prompts, starts, strict=True)):
+            ids_UT[row, : len(each.prompt) - start] = torch.from_numpy(each.prompt[start:].astype(np.int64))
+        begun = torch.tensor(starts)
+        room = int((begun + fresh).max()) - cache.shape[4]  # padding is read too
+        if room > 0:
+            cache = functional.pad(cache, (0, 0, 0, room))
+        hidden = self._net(ids_UT, begun, cache)
+        lengths = torch.tensor([len(each.prompt) for each in prompts])
+        last_UD = hidden[torch.arange(len(prompts)), lengths - begun - 1]  # noqa: N806
+        rows = torch.tensor([place[each.prompt.tobytes()] for each in batch])
+        return last_UD[rows], cache[:, :, rows], lengths[rows]
+
+    def _keep(self, done: Sequence[tuple[int, _Request]], cache: Tensor, lengths: Tensor) -> None:
+        """Keep the caches of requests for the next turns of their trajectories."""
+        for row, each in done:
+            ids = np.concatenate([each.prompt, np.array(each.ids, np.int32)])[: int(lengths[row])]
+            self._read[each.name] = _Read(ids, cache[:, :, row, :, : len(ids)].clone())
+
+    def _score(self, prefix_T: Ids, suffix_T: Ids) -> Floats:  # noqa: N803
+        ids_T = torch.from_numpy(np.concatenate([prefix_T, suffix_T]).astype(np.int64))  # noqa: N806
+        with torch.inference_mode():
+            hidden = self._net(ids_T[None], torch.tensor([0]), self._net.cache(1, len(ids_T)))[0]
+            logprobs = self._net.logits(hidden[len(prefix_T) - 1 : -1]).log_softmax(-1)
+        scores: Floats = logprobs.gather(1, ids_T[-len(suffix_T) :, None])[:, 0].numpy()
+        return scores
+
+
+def drawn(logits_BV: Tensor, rows: Sequence[_Request]) -> tuple[Tensor, Tensor]:  # noqa: N803
+    """Draw a token for each request; return it with its log-prob."""
+    logprobs_BV = logits_BV.log_softmax(-1)  # noqa: N806
+    probs_BV = logprobs_BV.exp()  # noqa: N806
+    if rows[0].top_p < 1.0:
+        probs_BV = nucleus(probs_BV, rows[0].top_p)  # noqa: N806
+    summed_BV = probs_BV.cumsum(-1)  # noqa: N806
+    draws = torch.tensor([each.draws[min(len(each.ids), each.most - 1)] for each in rows])
+    ids_B = torch.searchsorted(summed_BV, (draws * summed_BV[:, -1])[:, None], right=True)[:, 0]  # noqa: N806
+    ids_B = ids_B.clamp(max=logits_BV.shape[1] - 1)  # noqa: N806
+    return ids_B, logprobs_BV.gather(1, ids_B[:, None])[:, 0]
+
+
+def nucleus(probs_BV: Tensor, top_p: float) -> Tensor:  # noqa: N803
+    """Return the probabilities with those outside of the nucleus set to 0."""
+    sorted_BV, places = probs_BV.sort(-1, descending=True)  # noqa: N806
+    sorted_BV[sorted_BV.cumsum(-1) - sorted_BV >= top_p] = 0.0
+    return torch.zeros_like(probs_BV).scatter(1, places, sorted_BV)
+
+
+class Net:
+    """The forward pass of a Qwen3, on a copy of its weights."""
+
+    def __init__(self, model: Any) -> None:
+        config = model.config
+        self._heads, self._groups, self._size = (
+            config.num_attention_heads,
+            config.num_key_value_heads,
+            config.head_dim,
+        )
+        self._epsilon = config.rms_norm_eps
+        self._layers = [_Layer(each) for each in model.model.layers]
+        self._embedding = model.model.embed_tokens.weight.detach().clone()
+        self._norm = model.model.norm.weight.detach().clone()
+        self._rope = model.model.rotary_emb.inv_freq
+
+    def cache(self, rows: int, tokens: int) -> Tensor:
+        """Return an empty cache: layers, keys and values, rows, heads, tokens, numbers."""
+        return torch.zeros(len(self._layers), 2, rows, self._groups, tokens, self._size)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of hidden states."""
+        return hidden @ self._embedding.T
+
+    def __call__(self, ids_BT: Tensor, starts_B: Tensor, cache: Tensor) -> Tensor:  # noqa: N803
+        """Read ids that follow what each row's cache holds; return the last hidden states."""
+        rows, tokens = ids_BT.shape
+        places_BT = starts_B[:, None] + torch.arange(tokens)  # noqa: N806
+        seen = int(places_BT.max()) + 1
+        angles = places_BT[..., None] * self._rope
+        cos, sin = angles.cos()[:, :, None], angles.sin()[:, :, None]
+        hidden_BQK = (torch.arange(seen) > places_BT[..., None]).float() * -1e9  # noqa: N806
+        # Query heads of a group are rows of one matrix: keys are read once for all of them.
+        per_group = self._heads // self._groups
+        mask = hidden_BQK.repeat(1, per_group, 1)[:, None]
+        at = torch.arange(rows)[:, None]
+        x = self._embedding[ids_BT]
+        for layer, kept in zip(self._layers, cache, strict=True):
+            parts = self._normed(x, layer.before) @ layer.qkv
+            q, k, v = parts.split([each * self._size for each in (self._heads, self._groups, self._groups)], -1)
+            q = _turned(self._normed(q.view(rows, tokens, self._heads, self._size), layer.query), cos, sin)
+            k = _turned(self._normed(k.view(rows, tokens, self._groups, self._size), layer.key), cos, sin)
+            kept[0][at, :, places_BT] = k
+            kept[1][at, :, places_BT] = v.view(rows, tokens, self._groups, self._size)
+            q = q.view(rows, tokens, self._groups, per_group, self._size).permute(0, 2, 3, 1, 4)
+            q = q.reshape(rows, self._groups, per_group * tokens, self._size)
+            weights = (q @ kept[0][..., :seen, :].transpose(-1, -2) * self._size**-0.5 + mask).softmax(-1)
+            found = (weights @ kept[1][..., :seen, :]).view(rows, self._groups, per_group, tokens, self._size)
+            x = x + found.permute(0, 3, 1, 2, 4).reshape(rows, tokens, -1) @ layer.out
+            gate, up = (self._normed(x, layer.after) @ layer.up).chunk(2, -1)
+            x = x + (functional.silu(gate) * up) @ layer.down
+        return self._normed(x, self._norm)
+
+    def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
+        return functional.rms_norm(x, (x.shape[-1],), weight, self._epsilon)
+
+
+class _Layer:
+    """The weights of a layer, each ready to be multiplied with from the left."""
+
+    def __init__(self, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.before = layer.input_layernorm.weight.detach().clone()
+        self.after = layer.post_attention_layernorm.weight.detach().clone()
+        self.query, self.key = attention.q_norm.weight.detach().clone(), attention.k_norm.weight.detach().clone()
+        self.qkv = _joined(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = _joined(attention.o_proj)
+        self.up = _joined(mlp.gate_proj, mlp.up_proj)
+        self.down = _joined(mlp.down_proj)
+
+
+def _joined(*parts: Any) -> Tensor:
+    return torch.cat([each.weight.detach() for each in parts]).T.contiguous()
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate by position; halves are pairs, as Qwen3 has them."""
+    one, two = x.chunk(2, -1)
+    return torch.cat([one * cos - two * sin, two * cos + one * sin], -1)

@@ -1,0 +1,59 @@
+"""The methods that are compared in worlds: a recipe's method, its settings, and what no recipe for verl can say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.lab.local.trainer import Beyond
+from benchmarks.lab.methods import ROC
+from cleaner_rl.rollout import RescueConfig
+from cleaner_rl.train.rows import Views
+
+ON_SUCCESSES: Mapping[str, Any] = {"purify": {"scope": "successful"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method of the comparison."""
+
+    label: str
+    recipe_method: str
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings of the recipe that override those that all methods share."""
+    beyond: Beyond = field(default_factory=Beyond)
+
+
+def _hindsight(label: str, views: Views | None = None, *, rescue: bool = False) -> Method:
+    return Method(label, "hindsight", ON_SUCCESSES, Beyond(views, RescueConfig() if rescue else None))
+
+
+GRPO, SAAR, HINDSIGHT = "grpo", "saar", "hindsight"
+COMPARATORS = (GRPO, SAAR, HINDSIGHT)
+TWO_VIEWS, OURS = "two-views", "two-views-rescue"
+COMPARED = {
+    GRPO: Method("GRPO", "grpo"),
+    SAAR: Method("SAAR", "saar"),
+    HINDSIGHT: _hindsight("hindsight"),
+    TWO_VIEWS: _hindsight("two views", Views.FULL),
+    OURS: _hindsight("two views + rescue", Views.FULL, rescue=True),
+}
+"""In every environment."""
+OTHERS = {
+    "grpo-larger": Method("GRPO, groups of 10", "grpo", {"batch": {"rollouts": 10}}),
+    "dapo": Method("DAPO (dynamic sampling)", "grpo", {"batch": {"dynamic_sampling": True}}),
+    "roc": Method("RoC", "roc", ROC),
+    "saar-roc": Method("SAAR + RoC", "saar+roc", ROC),
+    "saar-failures-raw": Method("SAAR on successes", "saar", ON_SUCCESSES),
+    "mask": Method("mask", "mask"),
+}
+"""Where names have changed: with the hint, and without."""
+VARIANTS = {
+    "two-views-one": _hindsight("one view by seed", Views.ONE),
+    "two-views-shared": _hindsight("two views at half weight", Views.SHARED),
+    "two-views-one-rescue": _hindsight("one view by seed + rescue", Views.ONE, rescue=True),
+    "hindsight-rescue": _hindsight("hindsight + rescue", rescue=True),
+}
+"""In development worlds."""
+METHODS = COMPARED | OTHERS | VARIANTS

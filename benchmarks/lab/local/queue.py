@@ -1,0 +1,138 @@
+"""Runs arms, some at a time, each worker on a core of its own. The queue can be killed at any time and goes on.
+
+An arm that is finished is a line in the file of its environment. One that was broken off goes on from its last
+checkpoint. An arm that fails is named at the end, and the others run on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lab.child import end_with
+from benchmarks.lab.environments import lab_folder
+from benchmarks.lab.local.arms import STEPS, Arm, run_arm
+from benchmarks.lab.local.worlds import World
+
+RESULTS = Path(__file__).parents[2] / "results" / "lab" / "worlds"
+THREADS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+@dataclass
+class _Worker:
+    process: SpawnProcess
+    pipe: Connection
+    """Takes an arm or a world, and gives what is kept of it, or why it failed."""
+    job: Arm | World | None = None
+
+
+@dataclass
+class Queue:
+    """One go at the arms that aren't finished."""
+
+    results: Path = RESULTS
+    steps: int = STEPS
+    """Fewer for a trial."""
+    until: float = float("inf")
+    """By the monotonic clock."""
+    say: Callable[[str], None] = print
+    failed: list[str] = field(default_factory=list)
+
+    def work(self, arms: Sequence[Arm], jobs: int) -> None:
+        """Do all that isn't done yet, in order: first the worlds, because arms share their cold starts."""
+        done = {(each["environment"], each["world"], each["method"], each["rate"]) for each in read(self.results)}
+        left = [arm for arm in arms if (arm.world.environment, arm.world.number, arm.method, arm.rate) not in done]
+        first = {place: arm.world for arm in reversed(left) if not (place := arm.world.model).exists()}
+        os.environ.update(THREADS)
+        workers = [_started() for _ in range(jobs)]
+        try:
+            self._all(workers, list(first.values()))
+            self._all(workers, left)
+        finally:
+            for worker in workers:
+                worker.process.kill()
+                worker.process.join()
+
+    def _all(self, workers: Sequence[_Worker], jobs: Sequence[Arm | World]) -> None:
+        waiting = list(reversed(jobs))
+        while time.monotonic() < self.until:
+            for worker in workers:
+                if worker.job is None and waiting:
+                    worker.job = waiting.pop()
+                    worker.pipe.send((worker.job, self.steps))
+            busy = [worker for worker in workers if worker.job is not None]
+            if not busy:
+                return
+            ready = wait([worker.pipe for worker in busy], timeout=1.0)
+            for worker in busy:
+                if worker.pipe in ready:
+                    self._take(worker)
+
+    def _take(self, worker: _Worker) -> None:
+        job = worker.job
+        assert job is not None
+        worker.job = None
+        record, error = worker.pipe.recv()
+        if error:
+            self.failed.append(job.name)
+            self.say(f"{job.name}: failed: {error}")
+        elif isinstance(job, Arm):
+            write(record, self.results)
+            self.say(f"{job.name}: accuracy {record['test']['accuracy']:.3f}, {record['cpu_seconds']:.0f} CPU s")
+        else:
+            self.say(f"{job.name}: its cold start is made")
+
+
+def _started() -> _Worker:
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(os.getpid(), theirs))
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _serve(parent: int, pipe: Connection) -> None:
+    """Do jobs until the queue ends."""
+    end_with(parent)
+    while True:
+        job, steps = pipe.recv()
+        try:
+            job_world = job.world if isinstance(job, Arm) else job
+            job_world.make()
+            pipe.send((_logged(job, steps) if isinstance(job, Arm) else None, ""))
+        except Exception as error:  # the queue names it and goes on
+            pipe.send((None, f"{type(error).__name__}: {error}"))
+
+
+def _logged(arm: Arm, steps: int) -> dict[str, Any]:
+    log = lab_folder() / "worlds" / f"{arm.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        return run_arm(arm, lambda words: print(words, file=file, flush=True), steps)
+
+
+def read(results: Path = RESULTS) -> list[dict[str, Any]]:
+    """Read the lines of all finished arms."""
+    return [json.loads(line) for file in sorted(results.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def write(record: dict[str, Any], results: Path) -> None:
+    """Append the line of an arm."""
+    results.mkdir(parents=True, exist_ok=True)
+    with (results / f"{record['environment']}.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def arms_of(worlds: Iterable[World], methods: Iterable[str], rates: Iterable[float]) -> list[Arm]:
+    """Return the arms of all of these, world by world, so that they can be compared whenever the queue is stopped."""
+    methods, rates = list(methods), list(rates)
+    return [Arm(world, method, rate) for world in worlds for method in methods for rate in rates]

@@ -1,0 +1,254 @@
+"""Trains a recipe in one process. The folder of a run is as `cleaner train` leaves it, so the rest of the lab reads it.
+
+A step samples groups, makes rows of them (`group_rows`), and takes an update for each mini-batch: the clipped loss, a
+mean over its tokens, by AdamW. The settings of the update that a recipe doesn't have are verl's defaults. Rows without
+an advantage have no gradient: they count in the mean, and are not computed.
+
+Limits: sampling at temperature 1, the loss as a token mean, no KL loss, no warm-up, one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+import torch
+
+from benchmarks.lab.local.engine import TinyEngine
+from benchmarks.lab.local.programs import RememberingSandbox
+from cleaner_rl.rollout import RescueConfig, RolloutRunner, Sampling
+from cleaner_rl.sandbox import Node
+from cleaner_rl.tasks import Task, read_verl
+from cleaner_rl.train import Recipe, checkpointed
+from cleaner_rl.train.launch.node import node_config
+from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
+from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, Views, exclusion, group_rows
+from cleaner_rl.train.verl.runner import for_phase, runner_of
+from cleaner_rl.train.verl.step_record import StepRecord
+from cleaner_rl.trajectory import Key, Phase, TokenSpan
+
+WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
+"""verl's defaults."""
+TOGETHER = 6_000
+"""Tokens that are computed at once in an update, padding included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What this trainer can do beyond a recipe's settings, which are those that verl can take."""
+
+    views: Views | None = None
+    """Instead of the recipe's."""
+    rescue: RescueConfig | None = None
+
+
+AtEnd: TypeAlias = Callable[[RolloutRunner[TokenSpan]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What a step took."""
+
+    sampled: int
+    """Tokens that were sampled, those of lookaheads and of rescues in vain among them."""
+    scored: int
+    trained: int
+    """Tokens in the loss, of rows with an advantage."""
+    calls: int
+    cpu_seconds: float
+    """Of this process; programs in the sandbox have their own."""
+
+
+class LocalTrainer:
+    """One run: its model, its optimizer, and its folder."""
+
+    def __init__(self, recipe: Recipe, beyond: Beyond = Beyond()) -> None:  # noqa: B008 - frozen
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self.recipe, self.beyond, self.folder = recipe, beyond, run_folder(recipe)
+        self.step = checkpointed(self.folder)
+        last = self._checkpoint(self.step)
+        path = last / "actor" / "huggingface" if self.step else Path(recipe.model.path)
+        self.tokenizer = AutoTokenizer.from_pretrained(path)
+        # Prompts, glue and results are encoded once for each rollout, and there are few different ones.
+        self.tokenizer.encode = lru_cache(100_000)(self.tokenizer.encode)
+        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=recipe.update.lr, weight_decay=WEIGHT_DECAY)
+        self.costs: dict[int, StepCost] = {}
+        self._record = StepRecord(recipe, self.folder)
+        self._tasks = shuffled([*chain(*map(read_verl, recipe.tasks.train))], recipe.seed)
+        self._drawn = 0
+        self._engine = TinyEngine(self.model, self.step)
+        if self.step:
+            saved = torch.load(last / "trainer.pt", weights_only=False)
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self.costs = saved["costs"]
+            for _ in range(saved["drawn"]):
+                self._next_task()
+
+    async def train(self, say: Callable[[str], None] = print, at_end: AtEnd | None = None) -> None:
+        """Train to the recipe's last step, from the last checkpoint on; `at_end` measures the trained model."""
+        run = self.recipe.run
+        held_out = [*chain(*map(read_verl, self.recipe.tasks.held_out))]
+        async with Node(node_config(self.recipe.sandbox)) as node:
+            sandbox = RememberingSandbox(node)
+            runner = runner_of(self.recipe, self.tokenizer, self._engine, sandbox)
+            if not self.step:
+                say(await self._evaluate(runner, held_out))
+            while self.step < run.steps:
+                begun, asked = time.process_time(), sandbox.asked
+                self.step += 1
+                groups = await self._sampled(runner)
+                for part in parts(groups, self.recipe.batch.prompts // self.recipe.batch.mini_batch):
+                    self.update(part)
+                figures = self._record.finish(self.step, "train")
+                cost = StepCost(
+                    sampled=self._engine.sampled,
+                    scored=self._engine.scored,
+                    trained=sum(int(row.loss_mask.sum()) for group in groups for row in group.rows if row.advantage),
+                    calls=sandbox.asked - asked,
+                    cpu_seconds=time.process_time() - begun,
+                )
+                self.costs[self.step] = cost
+                told = f"reward {figures['cleaner/reward']:+.2f}, accuracy {figures['cleaner/accuracy']:.1%}"
+                say(f"step {self.step}: {told}, {cost.cpu_seconds:.1f} CPU s")
+                if self.step % run.evaluate_every == 0 or self.step == run.steps:
+                    say(await self._evaluate(runner, held_out))
+                if self.step % run.save_every == 0 or self.step == run.steps:
+                    self._save()
+            if at_end is not None:
+                await at_end(self._for_phase(runner, Phase.EVALUATION))
+
+    # ---- rollouts
+
+    async def _sampled(self, runner: RolloutRunner[TokenSpan]) -> list[RowGroup]:
+        """Return the groups of a step. A group that can't be learnt from is replaced by another task's."""
+        batch, views = self.recipe.batch, self.beyond.views
+        config = replace(self.recipe.row_config(), dynamic_sampling=batch.dynamic_sampling)
+        if views is not None:
+            config = replace(config, views=views)
+        shared = replace(self._for_phase(runner, Phase.TRAINING), rescue=self.beyond.rescue)
+        groups: list[RowGroup] = []
+        while len(groups) < batch.prompts:
+            wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]
+            for drawn in await asyncio.gather(*[self._group(shared, task) for task in wanted]):
+                made = group_rows(drawn, config)
+                self._record.left_out(sum(why is Exclusion.LEFT_OUT for why in made.excluded.values()))
+                if made.selection.refill is None:
+                    self._record.selected(drawn, made, config.group, made.faults)
+                    groups.append(made)
+                else:
+                    self._record.evicted(made.selection.refill.value, drawn, made.faults)
+            self._record.check()
+        return groups
+
+    def _next_task(self) -> Task:
+        self._drawn += 1
+        return next(self._tasks)
+
+    async def _group(self, runner: RolloutRunner[TokenSpan], task: Task) -> list[Graded]:
+        keys = [Key(self.recipe.name, self.step, task.id, number) for number in range(self.recipe.sampled)]
+        drawn = await asyncio.gather(*[runner.run_one(task, key) for key in keys])
+        rescued = await runner.rescued(task, drawn)
+        overlong = self.recipe.overlong()
+        return [overlong.shape(each) for each in (*drawn, *([] if rescued is None else [rescued]))]
+
+    async def _evaluate(self, runner: RolloutRunner[TokenSpan], held_out: Sequence[Task]) -> str:
+        shared = self._for_phase(runner, Phase.EVALUATION)
+        keys = [(task, Key(self.recipe.name, self.step, task.id, 0, Phase.EVALUATION)) for task in held_out]
+        drawn = await asyncio.gather(*[shared.run_one(task, key) for task, key in keys])
+        whole = [each for each in drawn if exclusion(each) is not Exclusion.FAULT]
+        self._record.evaluated(whole, len(drawn) - len(whole))
+        self._record.finish(self.step, "val")
+        right = sum(bool(each.success) for each in whole) / max(1, len(whole))
+        return f"evaluation after step {self.step}: accuracy {right:.1%} on {len(whole)} tasks"
+
+    def _for_phase(self, runner: RolloutRunner[TokenSpan], phase: Phase) -> RolloutRunner[TokenSpan]:
+        """Return the runner on the present weights. Training draws anew at every step, an evaluation draws alike."""
+        drawn = (self.step, 0) if phase is Phase.TRAINING else ()
+        self._engine = TinyEngine(self.model, self.step)
+        return for_phase(runner, self.recipe, self._engine, phase, drawn, Sampling(), self.recipe.window)
+
+    # ---- updates
+
+    def update(self, groups: Sequence[RowGroup]) -> None:
+        """Take one step on the rows of some groups."""
+        rows = [row for group in groups for row in group.rows]
+        total = sum(row.weight * float(row.loss_mask.sum()) for row in rows)
+        self.optimizer.zero_grad()
+        for some in batches([row for row in rows if row.advantage]):
+            (clipped_loss(self.model, some, self.recipe.update) / total).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
+        self.optimizer.step()
+
+    def _save(self) -> None:
+        folder = self._checkpoint(self.step)
+        self.model.save_pretrained(folder / "actor" / "huggingface")
+        self.tokenizer.save_pretrained(folder / "actor" / "huggingface")
+        saved = {"optimizer": self.optimizer.state_dict(), "drawn": self._drawn, "costs": self.costs}
+        torch.save(saved, folder / "trainer.pt")
+        # Last, so that a run that is killed while it saves goes on from the checkpoint before.
+        (folder.parent / "latest_checkpointed_iteration.txt").write_text(str(self.step))
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.folder / "checkpoints" / f"global_step_{step}"
+
+
+def clipped_loss(model: Any, rows: Sequence[TrainRow], update: UpdateSettings) -> torch.Tensor:
+    """Return the sum over tokens of the clipped loss, each with its row's weight."""
+    longest = max(len(row.prompt_ids) + len(row.response_ids) for row in rows)
+    ids_BT = torch.zeros(len(rows), longest, dtype=torch.long)  # noqa: N806 - the shape is part of the name
+    counts_BT = torch.zeros(len(rows), longest, dtype=torch.bool)  # noqa: N806
+    for number, row in enumerate(rows):
+        prompt, end = len(row.prompt_ids), len(row.prompt_ids) + len(row.response_ids)
+        ids_BT[number, :prompt] = torch.from_numpy(row.prompt_ids.astype("int64"))
+        ids_BT[number, prompt:end] = torch.from_numpy(row.response_ids.astype("int64"))
+        counts_BT[number, prompt:end] = torch.from_numpy(row.loss_mask)
+    counted = counts_BT[:, 1:]
+    # Padding stands at the end, where nothing that counts looks: no mask. The vocabulary is looked at where it counts.
+    hidden = model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state[:, :-1][counted]
+    new = model.get_output_embeddings()(hidden).log_softmax(-1).gather(-1, ids_BT[:, 1:][counted][:, None])[:, 0]
+    lengths = torch.tensor([int(row.loss_mask.sum()) for row in rows])
+    old = torch.cat([torch.from_numpy(row.logprobs[row.loss_mask]) for row in rows])
+    advantage = torch.tensor([row.advantage for row in rows], dtype=new.dtype).repeat_interleave(lengths)
+    weight = torch.tensor([row.weight for row in rows], dtype=new.dtype).repeat_interleave(lengths)
+    ratio = (new - old).exp()
+    gain = torch.minimum(ratio * advantage, ratio.clamp(1 - update.clip_low, 1 + update.clip_high) * advantage)
+    gain = torch.where(advantage < 0, torch.maximum(gain, update.clip_c * advantage), gain)
+    return -(weight * gain).sum()
+
+
+def batches(rows: Sequence[TrainRow]) -> Iterator[list[TrainRow]]:
+    """Yield rows of like length together, as many as are computed at once."""
+    some: list[TrainRow] = []
+    for row in sorted(rows, key=_length):
+        if some and _length(row) * (len(some) + 1) > TOGETHER:
+            yield some
+            some = []
+        some.append(row)
+    if some:
+        yield some
+
+
+def _length(row: TrainRow) -> int:
+    return len(row.prompt_ids) + len(row.response_ids)
+
+
+def parts(groups: Sequence[RowGroup], count: int) -> Iterator[Sequence[RowGroup]]:
+    """Yield the mini-batches of a step: all rows of a group are in one of them."""
+    size = len(groups) // count
+    return (groups[first : first + size] for first in range(0, len(groups), size))
+
+
+def shuffled(tasks: Sequence[Task], seed: int) -> Iterator[Task]:
+    """Yield the tasks without end, in another order each time."""
+    rng = Random(seed)
+    while True:
+        yield from rng.sample(tasks, len(tasks))

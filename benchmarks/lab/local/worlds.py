@@ -1,0 +1,101 @@
+"""The worlds that methods are compared in: each has its own changed names, its own tasks, and one of two cold starts.
+
+Test tasks combine operations as no training task of the world does. Cold starts know no world: they are made once per
+environment, and worlds take them in turn.
+
+*Development* worlds are for everything that is chosen. *Fresh* worlds are run once, after the plan is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.toy import library
+from benchmarks.toy.folder import AGENT, cache_folder, made, place
+from benchmarks.toy.model import Lessons
+from benchmarks.toy.questions import TEST, TRAIN, Question, is_held_out, questions, task
+from benchmarks.toy.regimes import REGIMES, Regime
+from cleaner_rl.tasks import Task, write_verl
+
+DEVELOPMENT = (1, 2, 3, 4)
+FRESH = tuple(range(101, 113))
+COLD_STARTS = 2
+LESSONS = Lessons(demonstrations=4_000, epochs=5, batch=8, lr=3e-3, width=64, layers=2, heads=2, apart=True)
+"""A smaller model than that of `--backend verl`: 0.2M parameters."""
+TAUGHT_BY = {"per-task": "drift"}
+"""Environments whose cold start is another's."""
+TRAINED, TESTED, CURVE, FAILING = 2_048, 1_000, 128, 256
+"""Tasks that are trained on, of the test at the end, of the evaluations on the way, which are the first of them, and
+of the recovery set."""
+FORMAT = 1
+"""Raised when the same world has another folder."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class World:
+    """One world of an environment."""
+
+    environment: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return f"{self.environment}-{self.number}"
+
+    @property
+    def regime(self) -> Regime:
+        """The environment's settings in this world."""
+        return replace(REGIMES[self.environment], world=self.number)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds its library and its tasks, once it is made."""
+        return (cache_folder().parent / "worlds" / f"{self.name}-{FORMAT}").absolute()
+
+    @property
+    def start(self) -> tuple[Regime, Lessons]:
+        """What its cold start is taught."""
+        taught = REGIMES[TAUGHT_BY.get(self.environment, self.environment)]
+        return taught, replace(LESSONS, seed=self.number % COLD_STARTS)
+
+    @property
+    def model(self) -> Path:
+        """The folder of its cold start's model, once it is made."""
+        return place(*self.start).absolute() / "model"
+
+    def make(self) -> None:
+        """Make what doesn't exist yet; a cold start takes minutes and needs torch."""
+        made(*self.start)
+        if self.folder.exists():
+            return
+        regime, part = self.regime, self.folder.with_name(f"{self.folder.name}.part{os.getpid()}")
+        part.mkdir(parents=True)
+        if regime.per_task:
+            library.write_source(part / "site", library.task_source(self.number))
+        else:
+            library.write(part / "site", regime.current, hint=regime.hint)
+        shutil.copy(place(*self.start) / "prompt.toml", part / "prompt.toml")
+        training = islice(self._questions(TRAIN), TRAINED)
+        write_verl(part / "train.parquet", [task(each, self.name) for each in training], regime.prompt, AGENT)
+        write_verl(part / "curve.parquet", self.tested()[:CURVE], regime.prompt, AGENT)
+        part.rename(self.folder)
+
+    def tested(self) -> list[Task]:
+        """The tasks of evaluations, in order."""
+        return [task(each, self.name) for each in islice(self._questions(TEST), TESTED)]
+
+    def failing(self) -> list[Task]:
+        """The tasks of the recovery set, which no evaluation has."""
+        asked = islice(self._questions(TEST), TESTED, TESTED + FAILING)
+        return [task(each, self.name) for each in asked]
+
+    def _questions(self, split: str) -> Iterator[Question]:
+        regime = self.regime
+        asked = questions(1_000 + self.number, split, changes=regime.changes, largest=regime.largest)
+        return (each for each in asked if is_held_out(each, self.number) == (split == TEST))
