@@ -1,6 +1,7 @@
-"""`python -m benchmarks.lab run` runs or resumes the lab.
+"""`python -m benchmarks.lab run` runs or resumes the lab on verl, `run-worlds` in one process.
 
-`larger-budget` evaluates its models with more turns, `status` lists what has run, `page` writes the documentation.
+`larger-budget` evaluates verl's models with more turns, `status` lists what has run, `page` writes the documentation,
+`margins` judges two views and rescue by the plan.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ import click
 
 from benchmarks.lab.environments import REGIME_NAMES
 from benchmarks.lab.larger_budget import measure
+from benchmarks.lab.local.arms import RATES, STEPS, Arm
+from benchmarks.lab.local.margins import margins, read_plan
+from benchmarks.lab.local.methods import METHODS as LOCAL
+from benchmarks.lab.local.methods import methods_in
+from benchmarks.lab.local.queue import RESULTS as WORLDS
+from benchmarks.lab.local.queue import Queue
+from benchmarks.lab.local.queue import read as read_lines
+from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
 from benchmarks.lab.methods import METHODS
 from benchmarks.lab.order import order
 from benchmarks.lab.page import DOCS, PAGES, write_pages
@@ -76,6 +85,90 @@ def run(
     _say(_progress(chosen, results))
     if lab.failed:
         sys.exit(f"failed: {', '.join(run.name for run in lab.failed)}")
+
+
+@main.command()
+@click.option(
+    "--stage",
+    type=click.Choice(["development", "fresh"]),
+    default="development",
+    show_default=True,
+    help="Development worlds are for what is chosen; fresh ones are run once, as the plan says.",
+)
+@minutes_option
+@click.option("--jobs", type=int, default=1, show_default=True, help="Number of arms at a time.")
+@click.option(
+    "--regime",
+    "regimes",
+    multiple=True,
+    type=click.Choice(ENVIRONMENTS),
+    help="Only this environment (repeatable).",
+)
+@click.option(
+    "--method", "methods", multiple=True, type=click.Choice(list(LOCAL)), help="Only this method (repeatable)."
+)
+@click.option("--world", "worlds", multiple=True, type=int, help="Only this world (repeatable).")
+@click.option("--rate", "rates", multiple=True, type=float, help="Learning rates in place of the plan's (repeatable).")
+@click.option("--steps", type=int, default=STEPS, help="Fewer steps, for a trial; keep its results in another folder.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=WORLDS, help="The folder of results.", show_default="here"
+)
+def run_worlds(
+    stage: str,
+    minutes: float,
+    jobs: int,
+    regimes: tuple[str, ...],
+    methods: tuple[str, ...],
+    worlds: tuple[int, ...],
+    rates: tuple[float, ...],
+    steps: int,
+    results: Path,
+) -> None:
+    """Run all arms that aren't finished, in one process each: seconds a step instead of minutes to start.
+
+    \b
+    Examples:
+      python -m benchmarks.lab run-worlds --jobs 2 --minutes 120
+      python -m benchmarks.lab run-worlds --stage fresh --jobs 2
+      python -m benchmarks.lab run-worlds --regime drift --world 1 --method grpo --steps 3 --results trial
+    """
+    if steps != STEPS and results == WORLDS:
+        raise click.UsageError("--steps is for trials: give --results another folder")
+    plan = read_plan()
+    numbers = worlds or (FRESH if stage == "fresh" else DEVELOPMENT)
+    if stage == "fresh" and (rates or set(numbers) - set(FRESH)):
+        raise click.UsageError("fresh worlds are run as the plan says: without --rate, and with their own numbers")
+    if stage == "fresh" and not plan.comparators:
+        raise click.UsageError("the plan names no comparators yet: fresh worlds wait until it is committed")
+    arms = [
+        Arm(World(regime, number), method, rate)
+        for number in numbers
+        for regime in ENVIRONMENTS
+        if not regimes or regime in regimes
+        for method in methods or methods_in(regime)
+        for rate in rates or (plan.rates.get(method, RATES[1]),)
+    ]
+    queue = Queue(results, steps, time.monotonic() + 60 * minutes, _say)
+    queue.work(arms, jobs)
+    if queue.failed:
+        sys.exit(f"failed: {', '.join(queue.failed)}")
+
+
+@main.command("margins")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=WORLDS, help="The folder of results.", show_default="here"
+)
+def show_margins(as_json: bool, results: Path) -> None:
+    """Judge two views + rescue in each environment by the plan's margins, from the fresh worlds."""
+    found = margins(read_lines(results), read_plan())
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    for regime, each in found["by_regime"].items():
+        click.echo(f"{regime} ({each['worlds']} worlds, beside {each['comparator']}): {each['verdict']}")
+        for name, margin in each["margins"].items():
+            click.echo(f"  {name:<18} {margin['mean']:+.3f} ({margin['low']} to {margin['high']}): {margin['verdict']}")
 
 
 @main.command()
@@ -151,4 +244,5 @@ def _say(words: str) -> None:
     click.echo(f"{time.strftime('%H:%M:%S')} {words}", err=True)
 
 
-main()
+if __name__ == "__main__":  # the workers of `run-worlds` import this module too
+    main()

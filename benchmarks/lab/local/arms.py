@@ -28,7 +28,7 @@ STEPS = 40
 EVALUATE_EVERY = 10
 SAVE_EVERY = 20
 RATES = (1.5e-4, 3e-4, 6e-4)
-"""The grid that each method's learning rate is chosen from."""
+"""The grid that each method's learning rate is chosen from; the middle one until then."""
 LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens": 640}}
 """For environments with more than two calls a task."""
 PAPERS_SAMPLING = Sampling(top_p=0.6)

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.lab.local.trainer import Beyond
+from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.methods import ROC
 from cleaner_rl.rollout import RescueConfig
 from cleaner_rl.train.rows import Views
 
+WITH_OTHERS = ("drift", "drift-unhinted")
+"""Environments in which more methods are compared."""
 ON_SUCCESSES: Mapping[str, Any] = {"purify": {"scope": "successful"}}
 
 
@@ -48,7 +50,7 @@ OTHERS = {
     "saar-failures-raw": Method("SAAR on successes", "saar", ON_SUCCESSES),
     "mask": Method("mask", "mask"),
 }
-"""Where names have changed: with the hint, and without."""
+"""In `WITH_OTHERS`."""
 VARIANTS = {
     "two-views-one": _hindsight("one view by seed", Views.ONE),
     "two-views-shared": _hindsight("two views at half weight", Views.SHARED),
@@ -57,3 +59,8 @@ VARIANTS = {
 }
 """In development worlds."""
 METHODS = COMPARED | OTHERS | VARIANTS
+
+
+def methods_in(environment: str) -> list[str]:
+    """Return the methods that run in every world of an environment."""
+    return [*COMPARED, *(OTHERS if environment in WITH_OTHERS else ())]

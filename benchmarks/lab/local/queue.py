@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -130,9 +130,3 @@ def write(record: dict[str, Any], results: Path) -> None:
     results.mkdir(parents=True, exist_ok=True)
     with (results / f"{record['environment']}.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
-
-
-def arms_of(worlds: Iterable[World], methods: Iterable[str], rates: Iterable[float]) -> list[Arm]:
-    """Return the arms of all of these, world by world, so that they can be compared whenever the queue is stopped."""
-    methods, rates = list(methods), list(rates)
-    return [Arm(world, method, rate) for world in worlds for method in methods for rate in rates]

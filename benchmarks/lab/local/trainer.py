@@ -21,15 +21,16 @@ from typing import Any, TypeAlias
 
 import torch
 
+from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.local.engine import TinyEngine
 from benchmarks.lab.local.programs import RememberingSandbox
-from cleaner_rl.rollout import RescueConfig, RolloutRunner, Sampling
+from cleaner_rl.rollout import RolloutRunner, Sampling
 from cleaner_rl.sandbox import Node
 from cleaner_rl.tasks import Task, read_verl
 from cleaner_rl.train import Recipe, checkpointed
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
-from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, Views, exclusion, group_rows
+from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, exclusion, group_rows
 from cleaner_rl.train.verl.runner import for_phase, runner_of
 from cleaner_rl.train.verl.step_record import StepRecord
 from cleaner_rl.trajectory import Key, Phase, TokenSpan
@@ -38,15 +39,6 @@ WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
 """verl's defaults."""
 TOGETHER = 6_000
 """Tokens that are computed at once in an update, padding included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beyond:
-    """What this trainer can do beyond a recipe's settings, which are those that verl can take."""
-
-    views: Views | None = None
-    """Instead of the recipe's."""
-    rescue: RescueConfig | None = None
 
 
 AtEnd: TypeAlias = Callable[[RolloutRunner[TokenSpan]], Awaitable[None]]

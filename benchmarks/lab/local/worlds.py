@@ -22,8 +22,9 @@ from benchmarks.toy.questions import TEST, TRAIN, Question, is_held_out, questio
 from benchmarks.toy.regimes import REGIMES, Regime
 from cleaner_rl.tasks import Task, write_verl
 
+ENVIRONMENTS = ("drift", "drift-unhinted", "starved", "slips", "per-task", "one-by-one")
 DEVELOPMENT = (1, 2, 3, 4)
-FRESH = tuple(range(101, 113))
+FRESH = tuple(range(101, 111))
 COLD_STARTS = 2
 LESSONS = Lessons(demonstrations=4_000, epochs=5, batch=8, lr=3e-3, width=64, layers=2, heads=2, apart=True)
 """A smaller model than that of `--backend verl`: 0.2M parameters."""

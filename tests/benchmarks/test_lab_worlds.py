@@ -1,0 +1,190 @@
+"""The lab's worlds, and how the fresh ones are judged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.lab.__main__ import main
+from benchmarks.lab.local.arms import RATES, Arm
+from benchmarks.lab.local.margins import Interval, Plan, margins, read_plan
+from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OURS, SAAR, methods_in
+from benchmarks.lab.local.queue import read, write
+from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
+from benchmarks.lab.recovery import failed_first, question_of
+from benchmarks.toy import library
+from benchmarks.toy.library import OPERATIONS, called, task_names
+from benchmarks.toy.mistakes import Program, call
+from benchmarks.toy.questions import TEST, TRAIN
+from benchmarks.toy.regimes import REGIMES
+from benchmarks.toy.sandboxes import offered
+from cleaner_rl.tasks import Task
+from cleaner_rl.tools import ToolResult, ToolSet, call_format
+from cleaner_rl.trajectory import Key
+
+
+def stems(tasks: list[Task]) -> set[tuple[str, ...]]:
+    return {question_of(task).stems for task in tasks}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_test_tasks_combine_operations_as_no_training_task_does(environment: str) -> None:
+    world = World(environment, 3)
+    training = {each.stems for each in islice(world._questions(TRAIN), 2_048)}
+    tested, failing = world.tested(), world.failing()
+    assert training.isdisjoint(stems(tested) | stems(failing))
+    assert len({task.id for task in (*tested, *failing)}) == len(tested) + len(failing) == 1_256
+
+
+def test_worlds_differ_in_names_and_tasks_and_share_what_the_cold_start_knows() -> None:
+    one, other = World("drift", 1), World("drift", 2)
+    assert one.regime.current != other.regime.current
+    assert one.regime.known == other.regime.known
+    assert {task.id.split("/")[1] for task in one.tested()}.isdisjoint(
+        {task.id.split("/")[1] for task in other.tested()}
+    )
+    assert World("drift", 1).model == World("drift", 3).model != other.model
+    assert World("per-task", 2).model == World("drift", 2).model
+    assert not set(DEVELOPMENT) & set(FRESH)
+    assert len(FRESH) >= 10
+
+
+def in_library(site: Path, codes: list[str]) -> list[ToolResult]:
+    regime = REGIMES["per-task"]
+    tools = ToolSet(regime.prompt.tool)
+
+    async def run() -> list[ToolResult]:
+        async with offered([site], regime.tool) as (tool_env,), tool_env.open(Key("test", 0, "", 0)) as session:
+            calls = [call_format("hermes").parse(code, tools).calls[0] for code in codes]
+            return [(await session.run([each]))[0] for each in calls]
+
+    return asyncio.run(run())
+
+
+def test_names_that_differ_from_task_to_task_are_what_the_library_says() -> None:
+    world = World("per-task", 4)
+    asked = [question_of(task) for task in world.tested()[:8]]
+    right = [call(Program(each, world.regime.names(each.numbers)).right()) for each in asked]
+    failing = [failed_first(task, world.regime) for task in world.failing()[:8]]
+    unread = call('import kit\nprint(kit.total_of("1 2".split()))')
+    wrong_name = call(f'import kit\nx=kit.ints("1 2")\nprint(kit.{wrong_total(world)}(x))')
+    with TemporaryDirectory(dir="/var/tmp") as folder:  # runs of the sandbox can't see /tmp
+        site = library.write_source(Path(folder), library.task_source(world.number))
+        results = in_library(site, [*right, *failing, unread, wrong_name])
+    assert [each.output for each in results[:8]] == [f"{each.printed}\n" for each in asked]
+    assert all(each.failed for each in results[8:])
+    assert "x must hold integers" in str(results[16].exception)
+    assert f"use {called('total', task_names((1, 2), world.number))}" in str(results[17].exception)
+    names = [task_names(question.numbers, 1)["total"] for question in asked]
+    assert len(set(names)) > 1
+
+
+def wrong_total(world: World) -> str:
+    right = task_names((1, 2), world.number)["total"]
+    return f"total_{'of' if right != 'of' else 'up'}"
+
+
+def test_the_names_of_tasks_are_spread_evenly() -> None:
+    drawn = [task_names((first, second), 1) for first in range(30) for second in range(30)]
+    for stem in OPERATIONS:
+        counts = [sum(names[stem] == suffix for names in drawn) for suffix in library.SUFFIXES]
+        assert min(counts) > 0.6 * len(drawn) / len(library.SUFFIXES)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_method_has_a_recipe_in_every_environment(environment: str) -> None:
+    for method in METHODS:
+        recipe = Arm(World(environment, 1), method, RATES[0]).recipe()
+        assert recipe.update.lr == RATES[0]
+        assert recipe.budget.turns == REGIMES[environment].calls + 1
+    assert set(COMPARED) <= set(methods_in(environment))
+
+
+# ---- margins
+
+PLAN = Plan(dict.fromkeys(METHODS, 3e-4), {"drift": HINDSIGHT, "slips": SAAR}, 0.03, 1.25, 0.7, 0.05, 0.03)
+
+
+def line(
+    environment: str, world: int, method: str, accuracy: float, tokens: int = 100, **over: float
+) -> dict[str, Any]:
+    test = {"accuracy": accuracy, "errors": over.get("errors", 0.1), "first_call_works": 0.9}
+    return {
+        "environment": environment,
+        "world": world,
+        "method": method,
+        "rate": over.get("rate", 3e-4),
+        "curve": {"0": {"accuracy": 0.0}, "10": {"accuracy": 0.4}, "20": {"accuracy": 0.6}},
+        "test": test,
+        "recovery": {"right": over.get("recovery", 0.5)},
+        "sampled_tokens": tokens,
+        "cpu_seconds": 50.0,
+    }
+
+
+def lines(ours: float, theirs: float, comparator: str, environment: str, **over: float) -> list[dict[str, Any]]:
+    tokens = {GRPO: 100, SAAR: 200, HINDSIGHT: 90, OURS: 95}
+    found = []
+    for place, world in enumerate(FRESH):
+        noise = 0.01 * (place % 2)
+        found += [
+            line(environment, world, OURS, ours + noise, tokens[OURS], **over),
+            line(environment, world, comparator, theirs + 2 * noise, tokens[comparator]),
+            line(environment, world, GRPO, 0.5, tokens[GRPO]),
+        ]
+    return found
+
+
+def test_an_interval_is_students() -> None:
+    found = Interval.of([1.0, 2.0, 3.0, 4.0])
+    assert found.mean == 2.5
+    assert found.high - found.mean == pytest.approx(2.353 * 1.2909944 / 2)
+    assert Interval.of([1.0]).to_json() == {"mean": 1.0, "low": None, "high": None, "worlds": 1}
+    assert (found.above(0.9), found.above(5.0), found.above(2.5)) == ("holds", "fails", "undecided")
+    assert (found.below(5.0), found.below(0.5), found.below(2.5)) == ("holds", "fails", "undecided")
+
+
+def test_margins_hold_fail_or_are_undecided_over_all_fresh_worlds() -> None:
+    good = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *lines(0.8, 0.78, SAAR, "slips")]
+    found = margins(good, PLAN)
+    assert found["holds"]
+    assert found["worlds"] == len(FRESH)
+    drift = found["by_regime"]["drift"]
+    assert drift["margins"]["accuracy"]["mean"] == pytest.approx(0.005)
+    assert drift["methods"][OURS]["area"] == 0.5
+    assert drift["methods"][OURS]["tokens_over_grpo"] == 0.95
+    assert found["by_regime"]["slips"]["margins"]["tokens_over_saar"]["verdict"] == "holds"
+
+    for over, margin in ({"errors": 0.2}, "failed_calls"), ({"recovery": 0.4}, "recovery"):
+        worse = margins([*lines(0.8, 0.79, HINDSIGHT, "drift", **over), *lines(0.8, 0.78, SAAR, "slips")], PLAN)
+        assert not worse["holds"]
+        assert worse["by_regime"]["drift"]["margins"][margin]["verdict"] == "fails"
+    assert margins(lines(0.7, 0.79, HINDSIGHT, "drift"), PLAN)["by_regime"]["drift"]["verdict"] == "fails"
+    assert margins(lines(0.765, 0.79, HINDSIGHT, "drift"), PLAN)["by_regime"]["drift"]["verdict"] == "undecided"
+
+
+def test_development_worlds_and_other_rates_do_not_count() -> None:
+    good = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *lines(0.8, 0.78, SAAR, "slips")]
+    beside = [
+        line("drift", FRESH[0], HINDSIGHT, 1.0, rate=6e-4),
+        *(line("drift", world, HINDSIGHT, 1.0) for world in DEVELOPMENT),
+    ]
+    assert margins([*good, *beside], PLAN) == margins(good, PLAN)
+    assert margins([], PLAN)["holds"] is False
+
+
+def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
+    made = [line("drift", 1, GRPO, 0.5), line("slips", 1, GRPO, 0.6)]
+    for each in made:
+        write(each, tmp_path)
+    assert read(tmp_path) == made
+    told = CliRunner().invoke(main, ["margins", "--json", "--results", str(tmp_path)])
+    assert json.loads(told.output)["by_regime"].keys() == read_plan().comparators.keys()
+    assert set(TEST) != set(TRAIN)
