@@ -20,6 +20,8 @@ from benchmarks.lab.local.arms import RATES, STEPS, Arm
 from benchmarks.lab.local.margins import margins, read_plan
 from benchmarks.lab.local.methods import METHODS as LOCAL
 from benchmarks.lab.local.methods import methods_in
+from benchmarks.lab.local.page import PAGES as WORLD_PAGES
+from benchmarks.lab.local.page import write_pages as write_world_pages
 from benchmarks.lab.local.queue import RESULTS as WORLDS
 from benchmarks.lab.local.queue import Queue
 from benchmarks.lab.local.queue import read as read_lines
@@ -219,7 +221,8 @@ def status(as_json: bool, results: Path) -> None:
 def page(results: Path) -> None:
     """Write tables and plots into the documentation, between the marks there."""
     write_pages(PAGES, read_all(results), DOCS / "images")
-    click.echo("\n".join(map(str, PAGES)))
+    write_world_pages(WORLD_PAGES, read_lines(), read_plan(), DOCS / "images")
+    click.echo("\n".join(map(str, (*PAGES, *WORLD_PAGES))))
 
 
 def _chosen(regimes: tuple[str, ...], methods: tuple[str, ...], seeds: tuple[int, ...]) -> list[Run]:

@@ -15,6 +15,7 @@ from benchmarks.lab.summary import Points, X
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = dict(
     zip(
@@ -63,8 +64,13 @@ def draw(results: Sequence[Result], methods: Sequence[str], path: Path, panels: 
             _panel(place, runs, title, x, curve)
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        save_svg(figure, path)
+
+
+def save_svg(figure: Figure, path: Path) -> None:
+    """Write a figure; the same figure gives the same bytes."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n", encoding="utf-8")
 

@@ -16,8 +16,10 @@ from benchmarks.lab.__main__ import main
 from benchmarks.lab.local.arms import RATES, Arm
 from benchmarks.lab.local.margins import Interval, Plan, margins, read_plan
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OURS, SAAR, methods_in
+from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
 from benchmarks.lab.local.queue import read, write
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
+from benchmarks.lab.page import DOCS, MARK, filled
 from benchmarks.lab.recovery import failed_first, question_of
 from benchmarks.toy import library
 from benchmarks.toy.library import OPERATIONS, called, task_names
@@ -121,6 +123,7 @@ def line(
         "world": world,
         "method": method,
         "rate": over.get("rate", 3e-4),
+        "steps": 20,
         "curve": {"0": {"accuracy": 0.0}, "10": {"accuracy": 0.4}, "20": {"accuracy": 0.6}},
         "test": test,
         "recovery": {"right": over.get("recovery", 0.5)},
@@ -188,3 +191,35 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["margins", "--json", "--results", str(tmp_path)])
     assert json.loads(told.output)["by_regime"].keys() == read_plan().comparators.keys()
     assert set(TEST) != set(TRAIN)
+
+
+# ---- pages
+
+
+def test_the_pages_say_what_the_lines_say() -> None:
+    found = blocks(read(), read_plan())
+    marks: list[str] = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert filled(text, found) == text, "run `python -m benchmarks.lab page`"
+        marks += [match[2] for match in MARK.finditer(text)]
+    assert sorted(marks) == sorted(found)
+    assert (DOCS / "images" / FIGURE).exists()
+
+
+def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path: Path) -> None:
+    page = tmp_path / "worlds.md"
+    marks = ("worlds", "worlds-margins", "worlds-chosen")
+    page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
+    tried = [line("drift", world, GRPO, 0.6 + 0.1 * world) for world in DEVELOPMENT[:2]]
+
+    write_pages([page], [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried], PLAN, tmp_path)
+
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "| *drift* | 50.0 (50.0 to 50.0), 0.10 | – | 80.0 (79.4 to 80.6), 0.10 | – | 80.5 (80.2 to 80.8), 0.10 | 10 |"
+        in text
+    )
+    assert "| *drift* | hindsight | 0.5 (0.2 to 0.8): holds |" in text
+    assert "| GRPO | 75.0 / 50.0 (2) |" in text
+    assert b"two views + rescue" in (tmp_path / FIGURE).read_bytes()

@@ -26,7 +26,7 @@ ENVIRONMENTS = ("drift", "drift-unhinted", "starved", "slips", "per-task", "one-
 DEVELOPMENT = (1, 2, 3, 4)
 FRESH = tuple(range(101, 111))
 COLD_STARTS = 2
-LESSONS = Lessons(demonstrations=4_000, epochs=5, batch=8, lr=3e-3, width=64, layers=2, heads=2, apart=True)
+LESSONS = Lessons(demonstrations=4_000, epochs=4, batch=8, lr=2e-3, width=64, layers=3, heads=4, apart=True)
 """A smaller model than that of `--backend verl`: 0.2M parameters."""
 TAUGHT_BY = {"per-task": "drift"}
 """Environments whose cold start is another's."""

@@ -1,0 +1,207 @@
+"""Writes what the worlds showed as Markdown and as one figure: the fresh worlds, and what was chosen before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.lab.local.arms import RATES
+from benchmarks.lab.local.margins import Interval, Line, Plan, area, by_world, fresh, margins
+from benchmarks.lab.local.methods import COMPARED, METHODS, OTHERS, VARIANTS, WITH_OTHERS
+from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS
+from benchmarks.lab.page import DOCS, filled
+from benchmarks.lab.plots import STYLE, save_svg
+from benchmarks.lab.tables import table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAGES = (DOCS / "results" / "worlds.md",)
+FIGURE = "lab-worlds.svg"
+COLOURS = dict(zip(COMPARED, ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7"), strict=True))
+"""Colours that most kinds of colour blindness can tell apart; GRPO is grey."""
+NOTHING = "None of these worlds has run yet."
+
+
+def write_pages(pages: Iterable[Path], lines: Sequence[Line], plan: Plan, images: Path) -> None:
+    """Fill the marks of all pages and draw the figure."""
+    found = blocks(lines, plan)
+    for page in pages:
+        page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+    draw(lines, plan, images / FIGURE)
+
+
+def blocks(lines: Sequence[Line], plan: Plan) -> dict[str, str]:
+    """Return the text of every mark."""
+    judged = margins(lines, plan)["by_regime"]
+    parts = {
+        "worlds": _compared(judged),
+        "worlds-margins": _margins(judged),
+        "worlds-others": _others(judged),
+        "worlds-rates": _rates(lines),
+        "worlds-chosen": _chosen(lines, plan),
+    }
+    return {name: f"{text}\n" for name, text in parts.items()}
+
+
+def draw(lines: Sequence[Line], plan: Plan, path: Path) -> None:
+    """Draw held-out accuracy over steps in every environment: the mean over fresh worlds, and its 90 % interval."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    chosen = fresh(lines, plan)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 5.8), layout="constrained")
+        axes = figure.subplots(2, 3, sharey=True)
+        for place, environment in zip(axes.flat, ENVIRONMENTS, strict=True):
+            place.set_title(environment)
+            place.set_ylim(0, 1)
+            for method in COMPARED:
+                _curve(place, method, list(by_world(chosen, environment, method).values()))
+        for place in axes[1]:
+            place.set_xlabel("RL steps")
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(COMPARED))
+        save_svg(figure, path)
+
+
+def _curve(axes: Axes, method: str, lines: Sequence[Line]) -> None:
+    """Draw a method's curve; its last point is of all test tasks."""
+    if not lines:
+        return
+    steps = sorted(map(int, lines[0]["curve"]))
+    found = [Interval.of([_at(line, step)["accuracy"] for line in lines]) for step in steps]
+    axes.plot(steps, [each.mean for each in found], color=COLOURS[method], lw=1.6, label=METHODS[method].label)
+    if len(lines) > 1:
+        low, high = [each.low for each in found], [each.high for each in found]
+        axes.fill_between(steps, low, high, color=COLOURS[method], alpha=0.15, lw=0)
+
+
+def _at(line: Line, step: int) -> Mapping[str, float]:
+    found: Mapping[str, float] = line["test"] if step == line["steps"] else line["curve"][str(step)]
+    return found
+
+
+def _compared(judged: Mapping[str, Any]) -> str:
+    """One row for each environment: accuracy with its interval, and failed calls."""
+    rows = []
+    for environment, each in judged.items():
+        found = each["methods"]
+        cells = [_cell(found[method]) if method in found else "–" for method in COMPARED]
+        rows.append([f"*{environment}*", *cells, str(each["worlds"])])
+    head = ["environment", *(each.label for each in COMPARED.values()), "worlds"]
+    return table(head, rows) if any(each["worlds"] for each in judged.values()) else NOTHING
+
+
+def _cell(figures: Mapping[str, Any]) -> str:
+    return f"{_interval(figures['accuracy'])}, {figures['failed_calls']:.2f}"
+
+
+def _interval(found: Mapping[str, float | None]) -> str:
+    """Format shares as a mean with its interval, in percent."""
+    mean, low, high = (found[name] for name in ("mean", "low", "high"))
+    assert mean is not None
+    ends = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+    return f"{100 * mean:.1f}{ends}"
+
+
+MARGINS = {
+    "accuracy": "accuracy, points",
+    "failed_calls": "failed calls",
+    "recovery": "recovery, points",
+    "tokens_over_grpo": "tokens over GRPO's",
+    "tokens_over_saar": "tokens over SAAR's",
+}
+
+
+def _margins(judged: Mapping[str, Any]) -> str:
+    """Return ours minus the comparator, figure by figure, with the verdicts."""
+    rows = [
+        [
+            f"*{environment}*",
+            METHODS[each["comparator"]].label,
+            *(_margin(name, each["margins"].get(name)) for name in MARGINS),
+            each["verdict"],
+        ]
+        for environment, each in judged.items()
+        if each["margins"]
+    ]
+    return table(["environment", "comparator", *MARGINS.values(), "verdict"], rows) if rows else NOTHING
+
+
+def _margin(name: str, found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    if name in ("accuracy", "recovery"):
+        return f"{_interval(found)}: {found['verdict']}"
+    ends = "" if found["low"] is None else f" ({found['low']:.2f} to {found['high']:.2f})"
+    return f"{found['mean']:.2f}{ends}: {found['verdict']}"
+
+
+def _others(judged: Mapping[str, Any]) -> str:
+    """Return every method's figures in the environments that have the other methods too."""
+    rows = [
+        [
+            f"*{environment}*",
+            METHODS[method].label,
+            _interval(found["accuracy"]),
+            f"{100 * found['area']:.1f}",
+            f"{found['failed_calls']:.2f}",
+            f"{100 * found['first_call_works']:.1f}",
+            f"{100 * found['recovery']:.1f}",
+            f"{found['tokens_over_grpo']:.2f}",
+            f"{found['cpu_seconds']:.0f}",
+        ]
+        for environment in ENVIRONMENTS
+        for method, found in judged.get(environment, {"methods": {}})["methods"].items()
+    ]
+    head = [
+        "environment",
+        "method",
+        "accuracy",
+        "area under the curve",
+        "failed calls",
+        "first call works",
+        "recovery",
+        "tokens over GRPO's",
+        "CPU s",
+    ]
+    return table(head, rows) if rows else NOTHING
+
+
+def _rates(lines: Sequence[Line]) -> str:
+    """Return accuracy by learning rate in development worlds, over the worlds that ran with all of them."""
+    rows = []
+    for method in COMPARED | OTHERS:
+        cells = [_mean(lines, WITH_OTHERS, method, rate) for rate in RATES]
+        if any(cells):
+            rows.append([METHODS[method].label, *cells])
+    return table(["method", *(f"{rate:.1e}" for rate in RATES)], rows) if rows else NOTHING
+
+
+def _chosen(lines: Sequence[Line], plan: Plan) -> str:
+    """Return what was compared in development worlds at the rates of the plan."""
+    rows = []
+    for method in COMPARED | VARIANTS:
+        rate = plan.rates.get(method, RATES[1])
+        cells = [_mean(lines, (environment,), method, rate) for environment in ENVIRONMENTS]
+        if any(cells):
+            rows.append([METHODS[method].label, *cells])
+    return table(["method", *(f"*{each}*" for each in ENVIRONMENTS)], rows) if rows else NOTHING
+
+
+def _mean(lines: Sequence[Line], environments: Sequence[str], method: str, rate: float) -> str:
+    """Return the mean accuracy at the end and the area under the curve, with the number of arms."""
+    some = [
+        each
+        for each in lines
+        if each["world"] in DEVELOPMENT
+        and each["environment"] in environments
+        and (each["method"], each["rate"]) == (method, rate)
+    ]
+    if not some:
+        return ""
+    end = fmean(each["test"]["accuracy"] for each in some)
+    return f"{100 * end:.1f} / {100 * fmean(map(area, some)):.1f} ({len(some)})"
