@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cleaner_rl.evaluate.training_report import report, train_report
 from cleaner_rl.trajectory import Key, Phase, StopReason
 from cleaner_rl.trajectory.store import ParquetWriter
@@ -50,7 +52,59 @@ def test_stages_follow_each_other(tmp_path: Path) -> None:
     assert [line["part"] for line in found["held_out"]] == ["b-first", "a-second"]  # type: ignore[attr-defined]
 
 
-def test_a_run_without_held_out_tasks_has_no_report(tmp_path: Path) -> None:
+def test_a_run_that_logged_and_evaluated_nothing_has_no_report(tmp_path: Path) -> None:
     keep(tmp_path, Phase.TRAINING, 1, [True])
     assert train_report(tmp_path) is None
     assert not (tmp_path / "report.md").exists()
+
+
+def log(folder: Path, *steps: dict[str, float]) -> None:
+    lines = [{"run": folder.name, "step": number, "metrics": step} for number, step in enumerate(steps, 1)]
+    keep(folder, Phase.TRAINING, 1, [True])
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_the_report_has_the_means_of_the_learning_signal(tmp_path: Path) -> None:
+    keep(tmp_path, Phase.EVALUATION, 0, [True, False])
+    log(
+        tmp_path,
+        {"zero_variance_share": 0.5, "first_call_signal": 0.3, "first_attempt_success": 0.6},
+        {"zero_variance_share": 1.0, "first_attempt_success": 0.8},  # no group to compare in: nothing is learnt
+    )
+
+    text = train_report(tmp_path)
+
+    (found,) = json.loads((tmp_path / "report.json").read_text())["signal"]
+    assert found == {
+        "part": tmp_path.name,
+        "steps": 2,
+        "zero_variance_share": 0.75,
+        "first_call_signal": 0.15,
+        "weak": False,
+    }
+    assert text is not None
+    assert "| 2 | 75.0% | +0.150 |" in text
+    assert "Warning" not in text
+
+
+@pytest.mark.parametrize(("signal", "unaided", "warned"), [(0.049, 0.5, True), (0.05, 0.5, False), (0.0, 0.96, False)])
+def test_the_report_warns_of_a_signal_near_0_while_calls_fail(
+    tmp_path: Path, signal: float, unaided: float, warned: bool
+) -> None:
+    log(
+        tmp_path / "first",
+        {"zero_variance_share": 0.25, "first_call_signal": signal, "first_attempt_success": unaided},
+    )
+    log(tmp_path / "second", {"zero_variance_share": 0.0, "first_call_signal": 0.4, "first_attempt_success": unaided})
+
+    text = train_report(tmp_path, [tmp_path / "first", tmp_path / "second"])
+
+    assert text is not None
+    warnings = [line for line in text.splitlines() if line.startswith("Warning")]
+    assert len(warnings) == warned
+    assert all("in first " in line and "purify.scope" in line and "25%" in line for line in warnings)
+
+
+def test_metrics_without_the_signal_are_no_report(tmp_path: Path) -> None:
+    log(tmp_path, {"reward": 0.5})
+    assert train_report(tmp_path) is None

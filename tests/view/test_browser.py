@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -124,6 +125,27 @@ def test_the_overview_draws_two_runs_and_more_when_asked(browser: Browser, demo:
         expect(page.get_by_role("heading", name="rollouts/turns")).to_be_visible()
         page.get_by_role("link", name="grpo", exact=True).click()
         expect(page.locator(".count")).to_contain_text(f"{demo[0].page({'run': 'grpo'})['total']} trajectories")
+
+
+def test_the_overview_draws_the_learning_signal_and_rescues(browser: Browser, tmp_path: Path) -> None:
+    write(tmp_path / "trajectories", [clean(step=step) for step in (1, 2)])
+    figures = {"zero_variance_share": 0.5, "first_call_signal": -0.01, "rescues": 1.0, "rescue_tokens": 240.0}
+    lines = [{"run": "saar", "step": step, "metrics": figures} for step in (1, 2)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Library(tmp_path, tmp_path / "cache") as library:
+        library.update()
+        with served(library) as url, Watch(browser) as page:
+            page.goto(url)
+            for name, value in (
+                ("Zero-variance groups", "0.500"),
+                ("First-call signal", "−0.010"),
+                ("Rescues", "1"),
+                ("Rescue tokens", "240"),
+            ):
+                drawn = page.locator("section figure", has=page.get_by_role("heading", name=name, exact=True))
+                expect(drawn.locator("canvas")).to_have_count(1)
+                expect(drawn.locator(".value")).to_have_text(value)
+            expect(page.get_by_text("Also logged")).to_have_count(0)
 
 
 def test_many_runs_differ_in_their_lines_and_none_can_be_drawn(browser: Browser, tmp_path: Path) -> None:

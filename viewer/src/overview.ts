@@ -17,6 +17,10 @@ const PANELS: Panel[] = [
   { title: "Grafts and replacements", note: "per trajectory; replacements dashed", curves: [["grafts", "grafts"], ["replacements", "replacements"]] },
   { title: "Log-prob gap of edits", note: "nats per token lost by moving", curves: [["logprob_gap", ""]] },
   { title: "Tokens", note: "mean length of a trajectory", curves: [["tokens", ""]] },
+  { title: "Zero-variance groups", note: "share of groups without a gradient", curves: [["zero_variance_share", ""]] },
+  { title: "First-call signal", note: "reinforcement of working first calls", curves: [["first_call_signal", ""]] },
+  { title: "Rescues", note: "groups that a rescue gave a right rollout", curves: [["rescues", ""]] },
+  { title: "Rescue tokens", note: "sampled by these rescues", curves: [["rescue_tokens", ""]] },
 ];
 const KNOWN = new Set(PANELS.flatMap((panel) => panel.curves.map(([name]) => name)));
 const OVERLAID = 2;
