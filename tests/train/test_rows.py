@@ -21,6 +21,7 @@ from cleaner_rl.train.rows import (
     group_rows,
     to_row,
 )
+from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.verl.packing import pack, unpack
 from cleaner_rl.trajectory import Key, RepairMode, Scores, StopReason
 from tests.builders import FAULT, answered, failed, observed, trajectory, worked
@@ -192,6 +193,22 @@ def test_nothing_but_repaired_rollouts_with_a_positive_advantage_has_a_second_vi
 
     assert [(row.view, row.weight) for row in made.rows] == [(View.CLEAN, 1.0)] * 2
     assert [row.loss_mask.tolist() for row in made.rows] == [row.loss_mask.tolist() for row in usual.rows]
+
+
+def test_a_stored_verdict_names_the_views_that_are_trained_on() -> None:
+    rollouts = group(*[rescored(collapsed())] * 8, graded(answered(), reward=-1.0))
+
+    def stored(views: Views) -> list[list[str] | None]:
+        made = group_rows(rollouts, RowConfig(views=views))
+        told = [each.info.roc for each in with_verdicts(rollouts, made, PlainConfig())]
+        return [roc.get("views") for roc in told if roc is not None]
+
+    assert stored(Views.CLEAN) == [None] * 9
+    assert stored(Views.FULL) == [["clean", "recovery"]] * 8 + [None]
+    one = stored(Views.ONE)
+    rows = group_rows(rollouts, RowConfig(views=Views.ONE)).rows
+    assert one == [["recovery"] if row.view is View.RECOVERY else None for row in rows]
+    assert one.count(None) not in (0, 9)
 
 
 def test_a_rollout_of_nothing_but_failures_counts_in_its_group_though_nothing_of_it_is_in_the_loss() -> None:

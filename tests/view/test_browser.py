@@ -21,7 +21,7 @@ from cleaner_rl.view import library as views
 from cleaner_rl.view.library import Library
 from cleaner_rl.view.page import page_of
 from tests.view.serving import served
-from tests.view.stores import MEGABYTE, broken, clean, grafted, hostile, write
+from tests.view.stores import MEGABYTE, broken, clean, grafted, hostile, replaced, write
 
 CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install it, or set CLEANER_CHROMIUM")
@@ -146,6 +146,52 @@ def test_the_overview_draws_the_learning_signal_and_rescues(browser: Browser, tm
                 expect(drawn.locator("canvas")).to_have_count(1)
                 expect(drawn.locator(".value")).to_have_text(value)
             expect(page.get_by_text("Also logged")).to_have_count(0)
+
+
+def test_both_views_of_a_rollout_and_a_rescue(browser: Browser, tmp_path: Path, theme: str) -> None:
+    told = {"kept": True, "why": "kept", "penalty": None, "advantage": 0.9, "views": ["clean", "recovery"]}
+    right = replace(replaced(1), info=RolloutInfo(roc=told))
+    rescue = replace(clean(4), info=RolloutInfo(rescued={"of": 3, "turn": 0}))
+    write(tmp_path / "trajectories", [right, clean(2), broken(3), rescue])
+    with Library(tmp_path, tmp_path / "cache") as library:
+        library.update()
+        with served(library) as url, Watch(browser, theme) as page:
+            page.goto(f"{url}#/list")
+            expect(page.get_by_text("rescue of #3")).to_have_count(1)
+
+            visit(page, url + edited(library, "replace"))
+            cards = page.locator("section.turn")
+            expect(cards).to_have_count(2)
+            lost = page.get_by_text("not in the loss", exact=True)
+            expect(lost).to_have_count(0)
+            page.get_by_role("radio", name="Loss mask").check(force=True)
+            page.get_by_role("radio", name="Recovery view").check(force=True)
+            expect(cards).to_have_count(3)
+            expect(page.locator(".outline li")).to_have_count(3)
+            expect(cards.nth(0)).to_contain_text("not in the loss")
+            expect(lost).to_have_count(1)
+            expect(page.get_by_text("Trained on: clean and recovery view.")).to_be_visible()
+            expect(cards.nth(0).locator(".token.learnt")).to_have_count(0)
+            assert cards.nth(1).locator(".token.learnt").count() > 0
+            assert serious(page) == []
+
+            # The address holds the view, and a turn of it.
+            cards.nth(2).get_by_role("link", name="Turn 2").click()
+            expect(page).to_have_url(re.compile("view=recovery"))
+            page.reload()
+            expect(cards).to_have_count(3)
+            page.get_by_role("radio", name="Clean view").check(force=True)
+            expect(cards).to_have_count(2)
+            assert "view=" not in page.url
+            page.get_by_role("radio", name="Text", exact=True).check(force=True)
+
+            page.locator(".siblings a", has_text="#4").click()
+            expect(page.locator("#views")).to_have_count(0)
+            page.get_by_role("link", name="rescue of #3, turn 0").click()
+            expect(page.locator("h1")).to_contain_text("#3")
+            page.get_by_role("link", name="rescued by #4").click()
+            expect(page.locator("h1")).to_contain_text("#4")
+            assert serious(page) == []
 
 
 def test_many_runs_differ_in_their_lines_and_none_can_be_drawn(browser: Browser, tmp_path: Path) -> None:

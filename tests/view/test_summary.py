@@ -51,19 +51,28 @@ def test_what_resampling_said() -> None:
     assert summarise(replace(clean(), info=RolloutInfo(roc={"kept": "yes"}))).kept is None
 
 
+def test_a_rescue_names_where_it_began() -> None:
+    told = summarise(replace(clean(), info=RolloutInfo(rescued={"of": 2, "turn": 1})))
+    assert (told.rescue_of, told.rescue_turn) == (2, 1)
+    assert summarise(clean()).rescue_of is None
+    assert summarise(replace(clean(), info=RolloutInfo(rescued={"of": 2**64, "turn": "1"}))).rescue_of is None
+
+
 def test_columns_give_titles_and_sources_too(tmp_path: Path) -> None:
     told = [
         RolloutInfo(messages=[{"role": "user", "content": "Add them."}]),
         RolloutInfo(log={"source": {"file": "a.jsonl", "line": 2, "id": None}}),
         RolloutInfo(other={"messages": "mine", "log": "mine"}),
+        RolloutInfo(rescued={"of": 2, "turn": 1}),
     ]
     (file,) = write(tmp_path, [replace(clean(number), info=info) for number, info in enumerate(told)]).rglob(
         "*.parquet"
     )
     lines = lines_of(file)
     assert lines.to_pylist() == table_of(summarise(each) for each in read(file)).to_pylist()
-    assert lines["title"].to_pylist() == ["Add them.", "What is 1+1?", "What is 1+1?"]
-    assert lines["source"].to_pylist() == [None, "a.jsonl:2", None]
+    assert lines["title"].to_pylist() == ["Add them.", *["What is 1+1?"] * 3]
+    assert lines["source"].to_pylist() == [None, "a.jsonl:2", None, None]
+    assert lines["rescue_of"].to_pylist() == [None, None, None, 2]
 
 
 @given(any_trajectories)

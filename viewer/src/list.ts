@@ -188,10 +188,16 @@ export function outcome(each: { success: boolean | null }): HTMLElement {
   return each.success ? badge("solved", "good") : badge("not solved", "bad");
 }
 
+/** Where a rescue began. */
+export function rescueNote(each: Row): string {
+  return `It begins with the turns of rollout #${each.rescue_of}, whose turn ${each.rescue_turn} failed. Its repair changed that turn, and the model went on from there.`;
+}
+
 export function edits(each: Row): HTMLElement[] {
   const found = [];
   if (each.grafts) found.push(badge(plural(each.grafts, "graft"), "edit"));
   if (each.replacements) found.push(badge(plural(each.replacements, "replacement"), "edit"));
+  if (each.rescue_of !== null) found.push(badge(`rescue of #${each.rescue_of}`, "plain", rescueNote(each)));
   if (each.uncorrected) found.push(badge(`${each.uncorrected} uncorrected`, "plain"));
   return found;
 }

@@ -1,4 +1,4 @@
-// Addresses: `#/`, `#/list?…` and `#/trajectory?id=…&turn=…`; each can be sent and opened again.
+// Addresses: `#/`, `#/list?…` and `#/trajectory?id=…&turn=…&view=…`; each can be sent and opened again.
 
 import type { Parameters } from "./types";
 
@@ -26,6 +26,7 @@ export function put(page: string, parameters: Parameters): void {
   history.replaceState(null, "", address(page, parameters));
 }
 
-export function trajectoryAddress(id: string, turn?: number): string {
-  return address("trajectory", turn === undefined ? { id } : { id, turn: String(turn) });
+/** `view` is "recovery" for the recovery view. */
+export function trajectoryAddress(id: string, turn?: number, view = ""): string {
+  return address("trajectory", { id, turn: turn === undefined ? "" : String(turn), view });
 }

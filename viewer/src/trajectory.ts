@@ -1,29 +1,44 @@
 // One trajectory: what happened turn by turn, what was changed and why, and the others of its group.
 
 import { badge, count, decimal, h, long, plural, visible } from "./dom";
-import { edits, fileOf, lastList, nameOf, outcome, titleOf } from "./list";
+import { edits, fileOf, lastList, nameOf, outcome, rescueNote, titleOf } from "./list";
 import { address, FIRST_EDIT, go, put, trajectoryAddress } from "./route";
 import { source } from "./source";
 import { COLOURINGS, tokenSpan, type Colouring } from "./tokens";
 import { isRepaired, turnCard, turnLook } from "./turn";
-import type { Parameters, Row, TokenSpan, Trajectory } from "./types";
+import type { Parameters, Roc, Row, Tokens, Trajectory, Turn } from "./types";
 
 const SHORT = 1200;
+const RECOVERY = "recovery";
+const SHOWN: [view: string, label: string, note: string][] = [
+  ["", "Clean view", "The correction replaces the failed call, and all that the model wrote is in the loss."],
+  [RECOVERY, "Recovery view", "The rollout as it was sampled. Failed turns are in the context, and not in the loss."],
+];
 let colouring: Colouring = "off";
 
 export async function trajectory(parameters: Parameters): Promise<HTMLElement> {
   const found = await source.trajectory(parameters.id ?? "");
   const body = h("div", { class: "turns" });
   const tokenNote = h("p", { class: "muted small", role: "status" });
-  let spans: TokenSpan[] | null = null;
+  const viewNote = h("p", { class: "muted small", role: "status" });
+  const turnList = h("div", {});
+  let view = found.recovery !== null && parameters.view === RECOVERY ? RECOVERY : "";
+  let tokens: Tokens | null = null;
 
   const draw = async () => {
-    if (colouring !== "off" && spans === null) spans = (await source.tokens(found.id)).spans ?? [];
-    const of = (turn: number) => (colouring === "off" ? null : (spans ?? []).filter((span) => span.turn === turn).map((span) => tokenSpan(span, colouring)));
+    if (colouring !== "off" && tokens === null) tokens = await source.tokens(found.id);
+    const isRecovery = view === RECOVERY;
+    const { turns, length, in_loss } = isRecovery && found.recovery !== null ? found.recovery : found;
+    const spans = (isRecovery ? tokens?.recovery : tokens?.spans) ?? [];
+    const of = (turn: number) => (colouring === "off" ? null : spans.filter((span) => span.turn === turn).map((span) => tokenSpan(span, colouring)));
+    viewNote.textContent = `${SHOWN.find(([name]) => name === view)?.[2]} In the loss: ${count(in_loss)} of ${count(length)} ${found.unit}.${trainedOn(found)}`;
+    turnList.replaceChildren(outline(found.id, turns, view));
     tokenNote.textContent = COLOURINGS.find(([name]) => name === colouring)?.[2] ?? "";
     body.replaceChildren(
       h("details", { class: "prompt", open: colouring !== "off" || found.prompt.text.length < SHORT }, h("summary", {}, "Prompt"), of(-1) ?? long(found.prompt.text, "prose")),
-      ...found.turns.map((_, index) => turnCard(found, index, trajectoryAddress(found.id, index), of(index), () => void nextEdit(index))));
+      ...turns.map((turn, index) => turnCard({
+        found, turn, index, link: trajectoryAddress(found.id, index, view), tokens: of(index), isRecovery, nextEdit: () => void nextEdit(index),
+      })));
   };
   /** The next edit of this trajectory, or the first one of the next trajectory in the list. */
   const nextEdit = async (from: number) => {
@@ -42,12 +57,19 @@ export async function trajectory(parameters: Parameters): Promise<HTMLElement> {
   };
   const picker = h("fieldset", { class: "segmented", id: "colouring" }, h("legend", { class: "hidden" }, "Show tokens"),
     COLOURINGS.map(([name, label]) => h("label", {}, h("input", { type: "radio", name: "colouring", value: name, checked: name === colouring, onchange: () => choose(name) }), h("span", {}, label))));
+  const show = (name: string) => {
+    view = name;
+    put("trajectory", { id: found.id, view });
+    void draw();
+  };
+  const views = h("fieldset", { class: "segmented", id: "views" }, h("legend", { class: "hidden" }, "View of the rollout"),
+    SHOWN.map(([name, label]) => h("label", {}, h("input", { type: "radio", name: "view", value: name, checked: name === view, onchange: () => show(name) }), h("span", {}, label))));
   const page = h("article", { class: "trajectory", "data-title": titleOf({ title: found.title, task: found.key.task }) },
     head(found),
     h("div", { class: "columns" },
-      h("div", { class: "main" }, found.unit === "tokens" && h("div", { class: "tools" }, picker, tokenNote), body),
-      h("aside", { "aria-label": "About this trajectory" }, outline(found), group(found), facts(found))));
-  page.addEventListener("turn", ((event: CustomEvent<number>) => put("trajectory", { id: found.id, turn: String(event.detail) })) as EventListener);
+      h("div", { class: "main" }, found.recovery !== null && h("div", { class: "tools" }, views, viewNote), found.unit === "tokens" && h("div", { class: "tools" }, picker, tokenNote), body),
+      h("aside", { "aria-label": "About this trajectory" }, turnList, group(found), facts(found))));
+  page.addEventListener("turn", ((event: CustomEvent<number>) => put("trajectory", { id: found.id, turn: String(event.detail), view })) as EventListener);
   page.addEventListener("next-edit", () => void nextEdit(Number(/^turn-(\d+)$/.exec(document.activeElement?.closest("section.turn")?.id ?? "")?.[1] ?? -1)));
   page.addEventListener("colouring", () => choose(COLOURINGS[(COLOURINGS.findIndex(([name]) => name === colouring) + 1) % COLOURINGS.length][0]));
   return page;
@@ -81,16 +103,35 @@ function head(found: Trajectory): HTMLElement {
       (log === null || found.success !== null) && outcome(found), found.reward !== null && badge(`reward ${decimal(found.reward)}`, "plain"),
       found.stop_reason !== null && badge(found.stop_reason.replace("_", " "), found.stop_reason === "answered" ? "plain" : "bad"),
       roc?.kept !== undefined && badge(roc.kept ? "kept by RoC" : "not kept by RoC", roc.kept ? "good" : "plain"),
-      h("span", { class: "muted" }, about)),
+      rescue(found), h("span", { class: "muted" }, about)),
     log?.file && h("p", { class: "muted small lineage" }, visible(`${log.file}${log.line === null ? "" : `:${log.line}`}`), log.id !== null && ` · record ${visible(log.id)}`),
     roc?.why && h("p", { class: "muted small" }, `RoC: ${visible(roc.why)}.`));
 }
 
-function outline(found: Trajectory): HTMLElement {
+/** Which views the trainer took, where the store says so. */
+function trainedOn(found: Trajectory): string {
+  const roc = found.info.roc as Roc | undefined;
+  if (roc?.kept === undefined) return "";
+  return roc.kept ? ` Trained on: ${visible((roc.views ?? ["clean"]).join(" and "))} view.` : " Not trained on.";
+}
+
+/** Whom this rollout rescued, or by whom it was rescued. */
+function rescue(found: Trajectory): HTMLElement[] {
+  const own = found.siblings.find((each) => each.id === found.id);
+  const rescued = found.siblings.find((each) => each.rollout === own?.rescue_of);
+  const rescuer = found.siblings.find((each) => each.rescue_of === found.key.rollout);
+  const mark = (to: Row | undefined, words: string, why: string) => to === undefined ? badge(words, "plain", why) : h("a", { class: "badge plain", href: trajectoryAddress(to.id), title: why }, words);
+  return [
+    ...(own !== undefined && own.rescue_of !== null ? [mark(rescued, `rescue of #${own.rescue_of}, turn ${own.rescue_turn}`, rescueNote(own))] : []),
+    ...(rescuer !== undefined ? [mark(rescuer, `rescued by #${rescuer.rollout}`, "All rollouts of the group were wrong, and this one was repaired and continued.")] : []),
+  ];
+}
+
+function outline(id: string, turns: Turn[], view: string): HTMLElement {
   return h("nav", { class: "outline card", "aria-label": "Turns" }, h("h2", {}, "Turns"),
-    h("ol", { start: "0" }, found.turns.map((turn, index) => {
+    h("ol", { start: "0" }, turns.map((turn, index) => {
       const look = turnLook(turn);
-      return h("li", {}, h("a", { href: trajectoryAddress(found.id, index) },
+      return h("li", {}, h("a", { href: trajectoryAddress(id, index, view) },
         h("span", { class: "number" }, index), h("span", { class: `dot ${look.kind}` }), h("span", {}, look.label)));
     })));
 }
@@ -113,7 +154,7 @@ function group(found: Trajectory): HTMLElement | null {
 }
 
 function facts(found: Trajectory): HTMLElement {
-  const { roc: _, other, ...info } = found.info;
+  const { roc: _, rescued: __, other, ...info } = found.info;
   const { key, source: log } = found;
   const where: [string, unknown][] = log === null
     ? [["Phase", key.phase], ["Step", count(key.step)], ["Task", key.task], ["Rollout", key.rollout]]

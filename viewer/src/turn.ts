@@ -39,9 +39,17 @@ function isUnsure(turn: Turn): boolean {
   return turn.calls.length > 0 && turn.results.length === 0 && turn.observation !== null;
 }
 
-/** `nextEdit` goes on to the edit after this turn. */
-export function turnCard(found: Trajectory, index: number, link: string, tokens: HTMLElement[] | null, nextEdit: () => void): HTMLElement {
-  const turn = found.turns[index];
+export interface Card {
+  found: Trajectory; turn: Turn; index: number; link: string;
+  /** Its tokens, to be shown in place of its text. */
+  tokens: HTMLElement[] | null;
+  /** Whether a failed turn is in the context only. */
+  isRecovery: boolean;
+  /** Goes on to the edit after this turn. */
+  nextEdit: () => void;
+}
+
+export function turnCard({ found, turn, index, link, tokens, isRecovery, nextEdit }: Card): HTMLElement {
   const look = turnLook(turn);
   const edit = turn.edit;
   const title = h("h2", { id: `title-${index}` }, h("a", { href: link, "aria-label": `Turn ${index}, link to it` }, `Turn ${index}`));
@@ -51,6 +59,7 @@ export function turnCard(found: Trajectory, index: number, link: string, tokens:
       edit && badge(edit.mode === "saar" ? "SAAR" : edit.mode, "plain"),
       edit?.verified && badge("verified", "good", edit.verified),
       turn.failed && badge("failed call", "bad"),
+      turn.failed && isRecovery && badge("not in the loss", "plain", "The model sees this turn, and doesn't learn to write it."),
       isUnsure(turn) && badge("unsure", "plain", "Nobody can tell whether its calls worked."),
       h("span", { class: "muted small" }, lengthOf(turn)),
       isRepaired(turn) && button("Next edit", nextEdit, { class: "next-edit", title: "Next edit (e)" })));

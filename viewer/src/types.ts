@@ -13,13 +13,15 @@ export interface Overview {
   problems: { name: string; problem: string }[];
 }
 
-export interface Roc { kept?: boolean; why?: string; penalty?: number | null; advantage?: number | null }
+export interface Roc { kept?: boolean; why?: string; penalty?: number | null; advantage?: number | null; views?: string[] }
 export interface Row {
   id: string; run_id: string; run: string; phase: string; step: number; task: string; rollout: number;
   reward: number | null; success: boolean | null; stop_reason: string | null;
   turns: number; length: number; tokens: boolean; calls: number; failed: number;
   grafts: number; replacements: number; uncorrected: number;
   similarity: number | null; logprob_gap: number | null; kept: boolean | null;
+  /** The rollout that it rescued, and the failed turn of that one; null if it is no rescue. */
+  rescue_of: number | null; rescue_turn: number | null;
   statuses: string[]; title: string; source: string | null; prompt: string; answer: string; roc?: Roc | null;
 }
 export interface Page {
@@ -53,11 +55,13 @@ export interface Turn {
   left_alone?: string | null;
 }
 export interface LogSource { format: string | null; file: string | null; line: number | null; id: string | null }
+/** A right rollout as it was sampled: its failed turns are in the context, and not in the loss. */
+export interface Recovery { turns: Turn[]; length: number; in_loss: number }
 export interface Trajectory {
   id: string; run_id: string; key: { run: string; phase: string; step: number; task: string; rollout: number };
   title: string; source: LogSource | null;
   reward: number | null; success: boolean | null; stop_reason: string | null; info: Record<string, unknown>;
-  length: number; unit: string; prompt: Text; turns: Turn[]; rollouts: number; siblings: Row[];
+  length: number; unit: string; prompt: Text; turns: Turn[]; in_loss: number; recovery: Recovery | null; rollouts: number; siblings: Row[];
 }
 
 export interface TokenSpan {
@@ -65,5 +69,5 @@ export interface TokenSpan {
   texts: string[] | null; ids: number[]; logprobs: (number | null)[] | null; sampled: (number | null)[] | null;
   version: number | null;
 }
-export interface Tokens { spans: TokenSpan[] | null }
+export interface Tokens { spans: TokenSpan[] | null; recovery: TokenSpan[] | null }
 export type Parameters = Record<string, string>;

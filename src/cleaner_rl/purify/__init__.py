@@ -34,7 +34,6 @@ from cleaner_rl.purify.replay import (
     ReplayVerdict,
     replay,
     verify_by_replay,
-    without_hindsight,
 )
 from cleaner_rl.purify.rescore import Score, gap_gate, refuse_wide_gaps, rescore
 from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, RepairResult, SampleRequest, repair
@@ -51,7 +50,7 @@ from cleaner_rl.purify.warrant import (
     Unwarranted,
     unwarranted,
 )
-from cleaner_rl.trajectory import Phase, logprob_gap
+from cleaner_rl.trajectory import Phase, logprob_gap, without_hindsight
 
 __all__ = [
     "REPAIR_RULES",

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Generic, TypeAlias
 
 from cleaner_rl.tools import ToolCall, ToolResult
-from cleaner_rl.trajectory import RepairMode, S, Trajectory, undo
+from cleaner_rl.trajectory import S, Trajectory, without_hindsight
 
 ExecuteCall: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 Fresh: TypeAlias = Callable[[], AbstractAsyncContextManager[ExecuteCall]]
@@ -84,15 +84,6 @@ async def verify_by_replay(trajectory: Trajectory[S], fresh: Fresh) -> Proof[S]:
     """Replay a trajectory that was repaired in hindsight, and undo its repairs if it doesn't give the same."""
     found = await replay(trajectory, fresh)
     return Proof(trajectory if found.verdict is ReplayVerdict.SAME else without_hindsight(trajectory), found)
-
-
-def without_hindsight(trajectory: Trajectory[S]) -> Trajectory[S]:
-    """Return the trajectory without its repairs in hindsight."""
-    # From the last to the first, so that the positions of those still to be undone stay right.
-    for index, edit in reversed(trajectory.edits):
-        if edit.mode is RepairMode.HINDSIGHT:
-            trajectory = undo(trajectory, index)
-    return trajectory
 
 
 async def _run(trajectory: Trajectory[S], fresh: Fresh) -> list[ToolResult]:

@@ -17,7 +17,14 @@ step `encode`, which is for supervised training and never for reinforcement lear
 """
 
 from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory.edits import Sampled, cut_before_repairs, sampled_turns, undo, without_rescoring
+from cleaner_rl.trajectory.edits import (
+    Sampled,
+    cut_before_repairs,
+    sampled_turns,
+    undo,
+    without_hindsight,
+    without_rescoring,
+)
 from cleaner_rl.trajectory.encoding import encode
 from cleaner_rl.trajectory.gaps import logprob_gap
 from cleaner_rl.trajectory.info import RolloutInfo
@@ -65,5 +72,6 @@ __all__ = [
     "sampled_turns",
     "token_span",
     "undo",
+    "without_hindsight",
     "without_rescoring",
 ]

@@ -55,6 +55,15 @@ def undo(trajectory: Trajectory[S], turn: int) -> Trajectory[S]:
     return replace(trajectory, turns=trajectory.turns[:turn] + edit.original + later)
 
 
+def without_hindsight(trajectory: Trajectory[S]) -> Trajectory[S]:
+    """Return the trajectory without its repairs in hindsight."""
+    # From the last to the first, so that the positions of those still to be undone stay right.
+    for index, edit in reversed(trajectory.edits):
+        if edit.mode is RepairMode.HINDSIGHT:
+            trajectory = undo(trajectory, index)
+    return trajectory
+
+
 def without_rescoring(trajectory: Trajectory[S]) -> Trajectory[S]:
     """Drop the log-probs of earlier re-scorings, before a further edit makes them wrong."""
     return replace(trajectory, turns=tuple(_unscored(turn) for turn in trajectory.turns))

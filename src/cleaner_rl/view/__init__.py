@@ -2,7 +2,8 @@
 
 - `sources` finds what is at a path · `summary` and `index`: one row per trajectory, in DuckDB.
 - `query` and `search` filter them · `curves` and `evaluations`: metrics over steps, and results of evaluations.
-- `detail` and `tokens` show one trajectory · `titles`: the task's words, and where in a log it was.
+- `detail` and `tokens` show one trajectory · `recovery`: the recovery view of a rollout.
+- `titles`: the task's words, and where in a log it was.
 - `library` is one interface to all of these.
 - `app` and `server` serve it · `page` puts some of it into one file · `assets` is the page, built from `viewer/`.
 - `commands`: `export` and `serve`, the two ways to look at a path.

@@ -11,6 +11,7 @@ from typing import Any
 
 from cleaner_rl.tools import CallKind, ToolCall, ToolResult, call_code
 from cleaner_rl.trajectory import AnyTrajectory, Edit, RepairMode, RolloutInfo, TokenSpan, Turn, logprob_gap
+from cleaner_rl.view.recovery import recovery_view, with_loss
 from cleaner_rl.view.titles import title_of
 
 LONGEST = 2_000_000
@@ -28,6 +29,7 @@ def detail(trajectory: AnyTrajectory) -> Json:
     turns: tuple[Turn[Any], ...] = trajectory.turns
     moved = {(placed.turn, placed.owner.value) for placed in trajectory.placed() if placed.moved}
     left_alone = _left_alone(info)
+    recovery = recovery_view(trajectory)
     return {
         "key": {"run": key.run, "phase": key.phase, "step": key.step, "task": key.task, "rollout": key.rollout},
         "reward": number(trajectory.reward),
@@ -47,7 +49,20 @@ def detail(trajectory: AnyTrajectory) -> Json:
             }
             for index, turn in enumerate(turns)
         ],
+        "in_loss": _in_loss(trajectory),
+        "recovery": None
+        if recovery is None
+        else {
+            "turns": [_turn(turn, info) for turn in recovery.turns],
+            "length": len(recovery),
+            "in_loss": _in_loss(recovery, recovery=True),
+        },
     }
+
+
+def _in_loss(trajectory: AnyTrajectory, *, recovery: bool = False) -> int:
+    """How much of it is in the loss, in the unit of its length."""
+    return sum(len(placed.span) for placed, learnt in with_loss(trajectory, recovery=recovery) if learnt)
 
 
 def number(value: float | None) -> float | None:

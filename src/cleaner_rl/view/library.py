@@ -125,7 +125,7 @@ class Library:
 
     def tokens(self, address: str) -> Json:
         """Its tokens; null for a text trajectory."""
-        return {"spans": tokens_of(self._read(self._row(address)), self.sources.tokenizer)}
+        return tokens_of(self._read(self._row(address)), self.sources.tokenizer)
 
     def many(self, addresses: Iterable[str]) -> Iterator[tuple[str, Json, Json]]:
         """Several of them with their tokens, each file read once, in the order of files."""
@@ -137,7 +137,7 @@ class Library:
             for place, found in enumerate(islice(read(self.sources.root / name), max(places) + 1)):
                 if place in places:
                     address = f"{name}:{place}"
-                    tokens = {"spans": tokens_of(found, self.sources.tokenizer)}
+                    tokens = tokens_of(found, self.sources.tokenizer)
                     yield address, self._shown(self._row(address), found), tokens
 
     def _shown(self, row: Json, found: AnyTrajectory) -> Json:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import RepairKind
 from cleaner_rl.trajectory.store import SCHEMA, StoreError, bounded_batches, read
-from cleaner_rl.view.summary import SNIPPET, STATUS_BITS, Summary, summarise
+from cleaner_rl.view.summary import SNIPPET, STATUS_BITS, Summary, rescue, summarise
 from cleaner_rl.view.titles import source_of, title_of
 
 COLUMNS = pa.schema(
@@ -53,6 +53,8 @@ COLUMNS = pa.schema(
         ("statuses", pa.int32()),
         ("kept", pa.bool_()),
         ("roc", pa.string()),
+        ("rescue_of", pa.int64()),
+        ("rescue_turn", pa.int64()),
         ("title", pa.string()),
         ("source", pa.string()),
         ("prompt", pa.string()),
@@ -151,6 +153,7 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
         np.bitwise_or.at(statuses, each.owners[each.result_turns], bits)
     infos = [_info(info) for info in batch.column("info").to_pylist()]
     said = [_said(info.get("roc")) for info in infos]
+    rescues = [rescue(info.get("rescued")) for info in infos]
     columns: list[Any] = [
         np.arange(start, start + rows),
         *(batch.column(name) for name in KEY_COLUMNS),
@@ -169,6 +172,8 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
         statuses,
         [kept for kept, _ in said],
         [roc for _, roc in said],
+        [of for of, _ in rescues],
+        [turn for _, turn in rescues],
         [title_of(text, info) for text, info in zip(prompt.field("text").to_pylist(), infos, strict=True)],
         [source_of(info) for info in infos],
         pc.utf8_slice_codeunits(prompt.field("text"), -SNIPPET),
@@ -261,7 +266,7 @@ def _answers(turns: _Turns) -> list[str]:
 
 def _info(info: str) -> dict[str, Any]:
     """What a line needs of the info; most have nothing of it and aren't read."""
-    wanted = any(f'"{name}"' in info for name in ("roc", "messages", "log"))
+    wanted = any(f'"{name}"' in info for name in ("roc", "rescued", "messages", "log"))
     found = json.loads(info) if wanted else {}
     return found if isinstance(found, dict) else {}
 

@@ -91,7 +91,7 @@ def page_from(trajectories: Sequence[AnyTrajectory], name: str) -> bytes:
         address = f"trajectories:{place}"
         rows.append({"id": address, "run_id": line.run, **as_row({field: getattr(line, field) for field in LISTED})})
         shown[address] = {"id": address, "run_id": line.run, **detail(each)}
-        tokens[address] = {"spans": tokens_of(each, None)}
+        tokens[address] = tokens_of(each, None)
     for row in rows:
         group = [other for other in rows if (other["step"], other["task"]) == (row["step"], row["task"])]
         shown[row["id"]] |= {"rollouts": len(group), "siblings": [{**other, "roc": None} for other in group]}

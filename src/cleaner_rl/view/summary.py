@@ -30,8 +30,8 @@ SNIPPET = 240
 STATUS_BITS = {status: 1 << place for place, status in enumerate(Status)}
 LISTED = (
     "run", "phase", "step", "task", "rollout", "reward", "success", "stop_reason", "turns", "length", "tokens", "calls",
-    "failed", "grafts", "replacements", "uncorrected", "similarity", "logprob_gap", "kept", "statuses", "title",
-    "source", "prompt", "answer",
+    "failed", "grafts", "replacements", "uncorrected", "similarity", "logprob_gap", "kept", "rescue_of",
+    "rescue_turn", "statuses", "title", "source", "prompt", "answer",
 )  # fmt: skip
 """The fields that a row of a list shows."""
 
@@ -75,6 +75,10 @@ class Summary:
     """Whether resampling kept it; None if nobody said."""
     roc: str | None
     """What resampling said of it, as JSON."""
+    rescue_of: int | None
+    """The rollout that it rescued; None if it is no rescue."""
+    rescue_turn: int | None
+    """The first failed turn of that rollout."""
     title: str
     """The first line of the task: see `titles`."""
     source: str | None
@@ -98,6 +102,7 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
                 statuses |= STATUS_BITS[result.status]
     roc = trajectory.info.roc or {}
     kept = roc.get("kept")
+    rescue_of, rescue_turn = rescue(trajectory.info.rescued)
     return Summary(
         run=key.run,
         phase=key.phase,
@@ -124,11 +129,24 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
         statuses=statuses,
         kept=kept if isinstance(kept, bool) else None,
         roc=json.dumps(dict(roc)) if roc else None,
+        rescue_of=rescue_of,
+        rescue_turn=rescue_turn,
         title=title_of(trajectory.prompt.text, {"messages": trajectory.info.messages}),
         source=source_of({"log": trajectory.info.log}),
         prompt=trajectory.prompt.text[-SNIPPET:],
         answer=trajectory.turns[-1].text[-SNIPPET:] if trajectory.turns else "",
     )
+
+
+def rescue(said: object) -> tuple[int | None, int | None]:
+    """Return the rollout that a rescue began with, and its failed turn, from what the info says of it."""
+    told = said if isinstance(said, Mapping) else {}
+    return _place(told.get("of")), _place(told.get("turn"))
+
+
+def _place(value: object) -> int | None:
+    """A number that a column of the index holds."""
+    return value if isinstance(value, int) and 0 <= value < 2**63 else None
 
 
 def as_row(line: Mapping[str, Any]) -> dict[str, Any]:

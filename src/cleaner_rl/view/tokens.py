@@ -18,16 +18,24 @@ import numpy as np
 
 from cleaner_rl.tools import read_json
 from cleaner_rl.trajectory import AnyTrajectory, Floats, Placed, TokenSpan, Vocabulary
+from cleaner_rl.view.recovery import recovery_view, with_loss
 
 DIGITS = 4
+Spans = list[dict[str, Any]]
 
 
-def tokens_of(trajectory: AnyTrajectory, tokenizer: Path | None) -> list[dict[str, Any]] | None:
-    """Each span's tokens in order; None for a text trajectory."""
+def tokens_of(trajectory: AnyTrajectory, tokenizer: Path | None) -> dict[str, Spans | None]:
+    """Each span's tokens in order, and those of the recovery view; None where there is none, or no tokens."""
     if not isinstance(trajectory.prompt, TokenSpan):
-        return None
+        return {"spans": None, "recovery": None}
     vocabulary = None if tokenizer is None else vocabulary_of(tokenizer)
-    return [_span(placed, vocabulary) for placed in trajectory.placed() if isinstance(placed.span, TokenSpan)]
+    recovery = recovery_view(trajectory)
+    return {
+        "spans": [_span(*each, vocabulary) for each in with_loss(trajectory)],
+        "recovery": None
+        if recovery is None
+        else [_span(*each, vocabulary) for each in with_loss(recovery, recovery=True)],
+    }
 
 
 @cache
@@ -43,13 +51,13 @@ def vocabulary_of(tokenizer: Path) -> Vocabulary | None:
         return None
 
 
-def _span(placed: Placed[Any], vocabulary: Vocabulary | None) -> dict[str, Any]:
+def _span(placed: Placed[Any], learnt: bool, vocabulary: Vocabulary | None) -> dict[str, Any]:
     span: TokenSpan = placed.span
     stands = span.rescored if placed.moved else span.sampled
     return {
         "owner": placed.owner,
         "turn": placed.turn,
-        "learnt": placed.owner.sampled,
+        "learnt": learnt,
         "moved": placed.moved,
         "texts": _texts(span, vocabulary),
         "ids": span.ids.tolist(),

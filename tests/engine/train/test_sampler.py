@@ -233,7 +233,7 @@ def test_the_update_gets_the_view_that_is_drawn(tmp_path: Path, trainer: Trainer
     expected = [row for group in groups for row in group_rows(group, plan.row_config()).rows]
     shown = [place for place, row in enumerate(expected) if row.view is View.RECOVERY]
     assert len(shown) == 1
-    assert [each.info.roc.get("view") for each in stored].count("recovery") == 1
+    assert [each.info.roc.get("views") for each in stored].count(["recovery"]) == 1
     for place, row in enumerate(expected):
         update = tq.kv_batch_get(keys=[batch.keys[place]], partition_id="train", select_fields=names[:4])
         found = {name: update[name][0].tolist() for name in names[:4]}

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from cleaner_rl.resample import PlainConfig, RocConfig, verdicts
 from cleaner_rl.train.rows.groups import RowGroup
 from cleaner_rl.train.rows.row import Graded, View
+from cleaner_rl.trajectory import Key
 
 
 def with_verdicts(group: Sequence[Graded], made: RowGroup, config: RocConfig | PlainConfig) -> list[Graded]:
-    """Return a group's rollouts, each with whether it is trained on, why, its advantage, and the view if not clean."""
-    told = verdicts(made.selection, config)
-    views = {row.key: {"view": row.view.value} for row in made.rows if row.view is not View.CLEAN}
+    """Return a group's rollouts, each with whether it is trained on, why, and its advantage.
+
+    `views` names the views that it is trained on; it is left out for the clean view alone.
+    """
+    views: dict[Key, list[str]] = defaultdict(list)
+    for row in made.rows:
+        views[row.key].append(row.view.value)
+    shown = {key: {"views": names} for key, names in views.items() if names != [View.CLEAN.value]}
     return [
-        replace(rollout, info=replace(rollout.info, roc={**verdict, **views.get(rollout.key, {})}))
-        for rollout, verdict in zip(group, told, strict=True)
+        replace(rollout, info=replace(rollout.info, roc={**verdict, **shown.get(rollout.key, {})}))
+        for rollout, verdict in zip(group, verdicts(made.selection, config), strict=True)
     ]
