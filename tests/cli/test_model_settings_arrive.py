@@ -55,6 +55,7 @@ ROLLOUT = {
     "--threshold": Option(("--threshold", "0.7"), {f"{PURIFIER}.repair.threshold": 0.7}),
     "--scope": Option(("--scope", "successful"), {f"{PURIFIER}.scope": "successful"}),
     "--on-unrepaired": Option(("--on-unrepaired", "drop"), {f"{PURIFIER}.on_unrepaired": "drop"}),
+    "--skip-last-turn": Option(("--skip-last-turn",), {f"{PURIFIER}.skip_last_turn": True}),
     "--probability": Option(("--probability", "0.5"), {f"{PURIFIER}.probability": 0.5}),
     "--rescore": Option(("--rescore",), {"runner.purifier.rescore": True}, ("--no-rescore",)),
     "--no-rescore": Option(("--no-rescore",), {"runner.purifier.rescore": False}),

@@ -19,6 +19,7 @@ def test_s10_the_papers_values_are_defaults_and_can_be_changed() -> None:
     assert config.probability == 1.0
     assert config.scope is PurifyScope.ALL
     assert config.on_unrepaired is OnUnrepaired.KEEP_ATTEMPTS
+    assert not config.skip_last_turn
     assert PurifyConfig(repair=RepairConfig(threshold=0.8)).repair.threshold == 0.8
 
 

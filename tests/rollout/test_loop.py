@@ -17,6 +17,7 @@ from cleaner_rl.rollout.model import RescoringRefusedError
 from cleaner_rl.rollout.tool_env import ToolSession
 from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.tools import Status, ToolCall, ToolResult
+from cleaner_rl.train.rows import to_row
 from cleaner_rl.trajectory import (
     Key,
     RepairKind,
@@ -245,6 +246,40 @@ async def test_s13_a_repair_in_the_last_turn_is_kept_and_no_call_dangles() -> No
     assert len(trajectory.turns) == 2
     assert all(turn.results and turn.observation is not None for turn in trajectory.turns)
     assert trajectory.turns[1].verified
+
+
+@pytest.mark.parametrize("on_unrepaired", OnUnrepaired)
+@asynchronous
+async def test_a_lookahead_in_the_last_turn_can_be_skipped(on_unrepaired: OnUnrepaired) -> None:
+    skipping = Purifier(config=PurifyConfig(on_unrepaired=on_unrepaired, skip_last_turn=True))
+    replies = [call("fine"), call("error"), call("fixed")]
+    engine, budget = ScriptedEngine(replies), RolloutBudget(turns=2)
+    trajectory = await rolled(engine, budget=budget, purifier=skipping)
+
+    without = await rolled(ScriptedEngine(replies), budget=budget)
+    assert len(engine.asked) == 2
+    assert trajectory.turns == without.turns
+    assert trajectory.stop_reason is StopReason.TURN_LIMIT
+    assert (trajectory.info.lookahead, trajectory.info.sampled) == (0, without.info.sampled)
+
+
+@asynchronous
+async def test_earlier_turns_are_repaired_alike_whether_the_last_one_is_skipped_or_not() -> None:
+    replies = [call("fine"), call("error"), call("fixed"), "C."]
+    made = [
+        await rolled(
+            ScriptedEngine(replies),
+            budget=RolloutBudget(turns=3),
+            purifier=Purifier(config=PurifyConfig(skip_last_turn=skips)),
+        )
+        for skips in (False, True)
+    ]
+    rows = [to_row(replace(each, reward=1.0)) for each in made]
+    assert str(made[0].turns) == str(made[1].turns)
+    assert made[0].turns[1].edit is not None
+    shown = [(row.response_ids.tobytes(), row.loss_mask.tobytes(), row.logprobs.tobytes()) for row in rows if row]
+    assert len(shown) == 2
+    assert shown[0] == shown[1]
 
 
 @pytest.mark.parametrize("on_unrepaired", [OnUnrepaired.KEEP_ATTEMPTS, OnUnrepaired.KEEP_FIRST])

@@ -100,6 +100,9 @@ ELSEWHERE = (
     help="What happens to a failed call that no attempt corrected.",
 )
 @click.option(
+    "--skip-last-turn", is_flag=True, help="Don't repair the last turn of the budget: no answer can follow it."
+)
+@click.option(
     "--probability", type=SHARE, default=1.0, show_default=True, help="Share of the trajectories that are purified."
 )
 @click.option(
@@ -197,6 +200,7 @@ def _purifier(chosen: dict[str, Any]) -> Purifier | None:
         probability=chosen["probability"],
         scope=PurifyScope(chosen["scope"]),
         on_unrepaired=OnUnrepaired(chosen["on_unrepaired"]),
+        skip_last_turn=chosen["skip_last_turn"],
     )
     return Purifier(mode, config, rescore=chosen["rescore"])
 

@@ -80,6 +80,9 @@ class PurifyConfig:
     on_unrepaired: OnUnrepaired = OnUnrepaired.KEEP_ATTEMPTS
     in_evaluation: bool = False
     """Whether rollouts of an evaluation are repaired. Off: a score is the model's own."""
+    skip_last_turn: bool = False
+    """SAAR leaves a failure in the last turn of the budget alone, because no answer can follow its correction. It stays
+    as it was sampled, whatever `on_unrepaired` says. Off, as in the paper."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:

@@ -129,13 +129,15 @@ async def rollout(
                     break
                 turn = await run(draft.turn)
                 repaired = RepairResult(RepairOutcome.FAULT if turn.faulty else RepairOutcome.UNREPAIRED, (turn,), 0)
-                if turn.failed and saar is not None and repair_only in (None, len(trajectory.turns)):
+                left = budget.turns - len(trajectory.turns)
+                wanted = repair_only in (None, len(trajectory.turns))
+                if turn.failed and wanted and saar is not None and not (saar.skip_last_turn and left == 1):
                     repaired = await repair(
                         trajectory,
                         turn,
                         sample=model.sample,
                         execute=run_again,
-                        config=_within(saar, budget.turns - len(trajectory.turns)),
+                        config=_within(saar, left),
                         budget=RepairBudget(lookahead, model.window, room),
                         seeds=seeds,
                         gate=gate,

@@ -151,6 +151,8 @@ class PurifySettings:
     """A list of (step, probability) instead of one probability, interpolated linearly."""
     scope: PurifyScope = _PAPER.scope
     on_unrepaired: OnUnrepaired = _PAPER.on_unrepaired
+    skip_last_turn: bool = _PAPER.skip_last_turn
+    """SAAR doesn't look ahead in the last turn of the budget, after which no answer can follow."""
     fallback: Fallback = Fallback.RAW
     graft_logprobs: GraftLogprobs = GraftLogprobs.RESCORED
     views: Views = Views.CLEAN
@@ -160,7 +162,14 @@ class PurifySettings:
         """Return the settings as the purifier takes them."""
         probability = Schedule(tuple(self.schedule)) if self.schedule else self.probability
         repair = RepairConfig(self.threshold, self.measure, self.refuse_stale)
-        return PurifyConfig(self.attempts, repair, probability, self.scope, self.on_unrepaired)
+        return PurifyConfig(
+            self.attempts,
+            repair,
+            probability,
+            self.scope,
+            self.on_unrepaired,
+            skip_last_turn=self.skip_last_turn,
+        )
 
     def rest(self) -> PurifyConfig | None:
         """Return the settings of hindsight on trajectories that SAAR leaves out; None if they stay raw."""
