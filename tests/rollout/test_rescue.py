@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig, ReplayVerdict, replay
 from cleaner_rl.rollout import (
@@ -16,6 +18,7 @@ from cleaner_rl.rollout import (
     Purifier,
     RescoringRefusedError,
     RescueConfig,
+    RescueTry,
     RolloutBudget,
     RolloutRunner,
     Sampling,
@@ -119,19 +122,67 @@ def test_only_what_a_rescue_samples_is_counted() -> None:
     assert rescued.info.sampled == sum(map(len, spans))
 
 
+def attempt(
+    rule: Rule,
+    config: RescueConfig | None = AMPLE,
+    change: Callable[[RolloutRunner[TokenSpan]], RolloutRunner[TokenSpan]] = lambda made: made,
+) -> tuple[Group, RescueTry[TokenSpan] | None]:
+    """The group, and what its rescue sampled."""
+
+    async def go() -> tuple[Group, RescueTry[TokenSpan] | None]:
+        async with runner(ExactEngine(rule)) as made:
+            one = replace(change(made), rescue=config)
+            drawn = await replace(one, rescue=None).run_group(TASK, SAMPLES)
+            return drawn, await one.try_rescue(TASK, drawn)
+
+    return asyncio.run(go())
+
+
+def one_is_right(context: str, seed: int) -> str:
+    """The first rollout has the answer at once; the other's call fails."""
+    return RIGHT if seed == Seeds(0, TASK.id, 0).request(0) else gives_up(lambda seed: False)(context, seed)
+
+
 @pytest.mark.parametrize(
-    "rule",
+    ("rule", "config"),
     [
-        gives_up(lambda seed: seed == Seeds(0, TASK.id, 0).request(1)),
-        lambda context, seed: WRONG,
-        gives_up(lambda seed: False),
-        gives_up(in_lookahead(4)),
-        gives_up(in_lookahead(1), then=WRONG),
+        (one_is_right, AMPLE),
+        (lambda context, seed: WRONG, AMPLE),
+        (gives_up(in_lookahead(1)), None),
     ],
-    ids=["one is right", "no call failed", "no correction", "a correction too late", "wrong all the same"],
+    ids=["one is right", "no call failed", "off"],
 )
-def test_there_is_no_rescue_where_there_is_nothing_to_rescue_or_to_gain(rule: Rule) -> None:
-    assert len(group(rule)) == SAMPLES
+def test_nothing_is_tried_where_there_is_nothing_to_rescue(rule: Rule, config: RescueConfig | None) -> None:
+    assert attempt(rule, config)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "sampled"),
+    [
+        (gives_up(lambda seed: False), [WRONG, WRONG, WRONG]),
+        (gives_up(in_lookahead(4)), [WRONG, WRONG, WRONG]),
+        (gives_up(in_lookahead(2), then=WRONG), [WRONG, call("print(3)"), WRONG]),
+    ],
+    ids=["no correction", "a correction too late", "wrong all the same"],
+)
+def test_a_rescue_in_vain_gives_no_rollout_and_its_tokens_are_counted(rule: Rule, sampled: list[str]) -> None:
+    drawn, made = attempt(rule)
+    assert made is not None
+    assert made.rescued is None
+    lengths = {turn.text.removesuffix("<|im_end|>"): len(turn) for each in drawn for turn in each.turns}
+    *_, kept = group(gives_up(in_lookahead(1)))
+    corrected = kept.turns[0].reasoning, kept.turns[0].action
+    lengths[call("print(3)")] = sum(len(span) for span in corrected if span is not None)
+    assert made.tokens == sum(lengths[text] for text in sampled)
+
+
+@settings(deadline=None, max_examples=20)
+@given(share=st.floats(0.01, 4.0), correct=st.integers(1, 4), then=st.sampled_from([RIGHT, WRONG]))
+def test_a_rescue_samples_at_most_its_share_of_what_its_group_sampled(share: float, correct: int, then: str) -> None:
+    drawn, made = attempt(gives_up(in_lookahead(correct), then), RescueConfig(share=share))
+    assert made is not None
+    assert made.tokens <= share * sum(each.info.sampled or 0 for each in drawn)
+    assert made.rescued is None or made.rescued.info.sampled == made.tokens
 
 
 def test_without_rescue_a_group_is_as_it_was() -> None:
@@ -184,7 +235,7 @@ def test_a_rescue_in_a_session_begins_with_the_state_before_the_failure_and_repl
 
 def test_calls_that_give_something_else_when_they_run_again_end_a_rescue() -> None:
     rule = after("import time\nx = 3\nprint(time.time_ns())")
-    assert len(group(rule, AMPLE, stateful)) == SAMPLES
+    assert attempt(rule, AMPLE, stateful)[1] == RescueTry(0, None)
 
 
 def test_what_a_repair_of_the_wrong_rollout_sampled_is_not_the_rescues() -> None:

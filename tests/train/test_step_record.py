@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.resample import group_of, select
+from cleaner_rl.rollout import RescueTry
 from cleaner_rl.train.launch.rewind import ABANDONED
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.rows import Graded, RowGroup
@@ -191,3 +192,19 @@ def test_all_that_a_step_sampled_is_counted_groups_that_went_back_too(tmp_path: 
     record = recorded(tmp_path)
     record.evicted("zero_variance", ROWS[:2], absent=0)
     assert record.finish(3, "train")["cleaner/sampled_tokens"] == 10 + 11 + 12 + 13 + 10 + 11
+
+
+def test_rescues_are_counted_whether_they_succeed_or_not_and_are_in_no_mean(tmp_path: Path) -> None:
+    wrong = [rollout(number, False, 1) for number in range(3)]
+    found = rollout(3, True)
+    found = replace(found, info=RolloutInfo(sampled=6, rescued={"of": 0, "turn": 0}))
+    record = StepRecord(RECIPE, tmp_path)
+    config = RECIPE.group_config()
+    group = [*wrong, found]
+    record.selected(group, RowGroup((), select(group_of(group), config, 1), {}), config, absent=0)
+    record.tried(RescueTry(6, found))
+    record.evicted("zero_variance", wrong, absent=0)
+    record.tried(RescueTry(4))
+    figures = record.finish(3, "train")
+    names = ("rescue_tries", "rescues", "rescue_tokens", "sampled_tokens", "accuracy")
+    assert [figures[f"cleaner/{name}"] for name in names] == [2, 1, 10, 2 * (10 + 11 + 12) + 10, 0]

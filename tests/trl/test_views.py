@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,11 +36,16 @@ def two_views(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 @pytest.fixture(scope="module")
-def rescued(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rescue")
+
+
+@pytest.fixture(scope="module")
+def rescued(model: Any, folder: Path) -> Ran:
     """With two turns, whoever fails at first has none left to answer in."""
     # Groups are so small here that a fifth of their tokens is less than a turn.
     rescue = RescueConfig(share=2.0)
-    return train(model, tmp_path_factory.mktemp("rescue"), 2, rescue=rescue, budget=RolloutBudget(turns=2))
+    return train(model, folder, 2, rescue=rescue, budget=RolloutBudget(turns=2))
 
 
 def rows_of(seen: list[Any]) -> list[Any]:
@@ -87,6 +93,14 @@ def test_a_rescue_takes_the_place_of_the_rollout_that_it_began_with(rescued: Ran
         left_out = [each.key.rollout for each in group if not each.info.roc["kept"]]
         assert left_out == [rescue.info.rescued["of"]]
         assert rescue.info.roc["advantage"] > 0
+
+
+def test_rescues_are_counted_those_in_vain_too(rescued: Ran, folder: Path) -> None:
+    steps = [json.loads(line)["metrics"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rescues = [each for each in rescued[1] if each.info.rescued]
+    assert sum(step["rescues"] for step in steps) == len(rescues)
+    assert sum(step["rescue_tries"] for step in steps) > len(rescues)
+    assert sum(step["rescue_tokens"] for step in steps) > sum(each.info.sampled for each in rescues)
 
 
 def test_log_probs_are_the_models_own_in_both_views_and_in_rescues(two_views: Ran, rescued: Ran) -> None:

@@ -19,8 +19,8 @@ class Given(CleanerRollouts):
     async def _runner_for(self, *_: Any) -> Any:
         return None
 
-    async def _group(self, *_: Any) -> list[Graded]:
-        return list(next(self.groups))
+    async def _group(self, *_: Any) -> tuple[list[Graded], None]:
+        return list(next(self.groups)), None
 
 
 def tokenizer(size: int) -> Any:

@@ -148,9 +148,12 @@ class LocalTrainer:
     async def _group(self, runner: RolloutRunner[TokenSpan], task: Task) -> list[Graded]:
         keys = [Key(self.recipe.name, self.step, task.id, number) for number in range(self.recipe.sampled)]
         drawn = await asyncio.gather(*[runner.run_one(task, key) for key in keys])
-        rescued = await runner.rescued(task, drawn)
+        rescue = await runner.try_rescue(task, drawn)
+        if rescue is not None:
+            self._record.tried(rescue)
+        rescued = [] if rescue is None or rescue.rescued is None else [rescue.rescued]
         overlong = self.recipe.overlong()
-        return [overlong.shape(each) for each in (*drawn, *([] if rescued is None else [rescued]))]
+        return [overlong.shape(each) for each in (*drawn, *rescued)]
 
     async def _evaluate(self, runner: RolloutRunner[TokenSpan], held_out: Sequence[Task]) -> str:
         shared = self._for_phase(runner, Phase.EVALUATION)

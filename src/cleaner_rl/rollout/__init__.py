@@ -31,7 +31,7 @@ from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model, RescoringRefusedError, TokenModel
 from cleaner_rl.rollout.prefilled import PrefilledModel, first_failure, with_turns
-from cleaner_rl.rollout.rescue import RescueConfig
+from cleaner_rl.rollout.rescue import RescueConfig, RescueTry
 from cleaner_rl.rollout.run_folder import RolloutSummary, begin, collect
 from cleaner_rl.rollout.runner import RolloutRunner, finished, open_runner
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
@@ -56,6 +56,7 @@ __all__ = [
     "Purifier",
     "RescoringRefusedError",
     "RescueConfig",
+    "RescueTry",
     "RolloutBudget",
     "RolloutRunner",
     "RolloutSummary",

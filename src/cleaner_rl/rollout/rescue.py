@@ -58,6 +58,16 @@ class RescueStart(Generic[S]):
         return len(self.source.turns) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class RescueTry(Generic[S]):
+    """A rescue that was tried, whether it succeeded or not."""
+
+    tokens: int = 0
+    """Tokens that it sampled; characters in a text rollout."""
+    rescued: Trajectory[S] | None = None
+    """The right rollout, which joins its group; None if the rescue ended without one."""
+
+
 class DivergedError(Exception):
     """A given call was answered in other words than before, or the failed one didn't fail."""
 
@@ -117,8 +127,11 @@ def rescue_budget(
     return replace(budget, tokens=max(1, tokens), lookahead=lookahead)
 
 
-def marked(made: Trajectory[S], start: RescueStart[S]) -> Trajectory[S]:
-    """Return a rescue with where it began, and with what it sampled itself as its number of sampled tokens."""
-    sampled = None if made.info.sampled is None else made.info.sampled - sampled_length(start.source)
+def tried(made: Trajectory[S], start: RescueStart[S]) -> RescueTry[S]:
+    """Return what became of a rescue. The rollout says where it began, and counts only what it sampled itself."""
+    # A fault can end it before all given turns are there again.
+    tokens = max(0, (made.info.sampled or 0) - sampled_length(start.source))
+    if not made.usable or not made.success:
+        return RescueTry(tokens)
     rescued = {"of": start.source.key.rollout, "turn": start.turn}
-    return replace(made, info=replace(made.info, sampled=sampled, rescued=rescued))
+    return RescueTry(tokens, replace(made, info=replace(made.info, sampled=tokens, rescued=rescued)))

@@ -21,10 +21,11 @@ from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.rescue import (
     DivergedError,
     RescueConfig,
-    marked,
+    RescueTry,
     rescue_budget,
     rescue_purifier,
     rescue_start,
+    tried,
     with_start,
 )
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
@@ -107,11 +108,16 @@ class RolloutRunner(Generic[S]):
         """Run one task `samples` times, and return the group in the order of its rollouts; a rescue comes last."""
         group = [trajectory async for trajectory in self.run([task], samples, run=run, step=step)]
         group.sort(key=lambda trajectory: trajectory.key.rollout)
-        rescued = await self.rescued(task, group)
-        return group if rescued is None else [*group, rescued]
+        rescue = await self.try_rescue(task, group)
+        return group if rescue is None or rescue.rescued is None else [*group, rescue.rescued]
 
-    async def rescued(self, task: Task, group: Sequence[Trajectory[S]]) -> Trajectory[S] | None:
-        """Return a right rollout for a group in which every rollout is wrong; None if it needs or finds none."""
+    async def try_rescue(self, task: Task, group: Sequence[Trajectory[S]]) -> RescueTry[S] | None:
+        """Look for a right rollout for a finished group in which every rollout is wrong.
+
+        Returns:
+            What was sampled, and the rollout if one was found. None if nothing was tried: rescue is off, a rollout is
+            right, or none has a failed call to begin with.
+        """
         if self.rescue is None or (start := rescue_start(group, self.seed, self.budget)) is None:
             return None
         key = replace(group[0].key, rollout=1 + max(each.key.rollout for each in group))
@@ -128,9 +134,8 @@ class RolloutRunner(Generic[S]):
                 repair_only=start.turn,
             )
         except DivergedError:
-            return None
-        graded = await grade_rollout(made, task, model=self.model, graders=self.graders, scale=self.scale)
-        return marked(graded, start) if graded.usable and graded.success else None
+            return RescueTry()
+        return tried(await grade_rollout(made, task, model=self.model, graders=self.graders, scale=self.scale), start)
 
     async def run_one(self, task: Task, key: Key) -> Trajectory[S]:
         """Run one rollout. A fault of the engine or a tool that stays is its stop reason, never a failure of the model.

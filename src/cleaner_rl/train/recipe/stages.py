@@ -29,10 +29,10 @@ def stage_recipe(recipe: Recipe, stage: StageSettings, model: str, train: Sequen
 
 
 def pass_rates(store: Path) -> dict[str, PassRate]:
-    """Return how often each task was solved in a stage, over all sampled rollouts."""
+    """Return how often each task was solved in a stage, over all sampled rollouts; rescues are not counted."""
     solved: dict[str, list[bool]] = defaultdict(list)
     for trajectory in read(store, Phase.TRAINING):
-        if trajectory.usable and trajectory.success is not None:
+        if trajectory.usable and trajectory.success is not None and trajectory.info.rescued is None:
             solved[trajectory.key.task].append(trajectory.success)
     return {task: PassRate(sum(each), len(each)) for task, each in solved.items()}
 

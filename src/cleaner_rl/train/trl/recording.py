@@ -9,9 +9,11 @@ from math import isfinite
 from pathlib import Path
 
 from cleaner_rl.resample import RocVerdict
+from cleaner_rl.rollout import RescueTry
 from cleaner_rl.train.launch.rewind import METRICS
 from cleaner_rl.train.rows import Graded
-from cleaner_rl.train.verl.step_record import figures_of, group_figures
+from cleaner_rl.train.verl.step_record import figures_of, group_figures, rescue_figures
+from cleaner_rl.trajectory import TokenSpan
 from cleaner_rl.trajectory.store import ParquetWriter
 
 
@@ -25,15 +27,15 @@ def replaced_by_rescue(group: Sequence[Graded]) -> list[Graded]:
     return [replace(each, info=replace(each.info, roc=dict(verdict))) for each in group if each.key.rollout in sources]
 
 
-def step_figures(rollouts: Sequence[Graded], faults: int, training: bool) -> dict[str, float]:
+def step_figures(
+    rollouts: Sequence[Graded], rescues: Sequence[RescueTry[TokenSpan]], faults: int, training: bool
+) -> dict[str, float]:
     """Return the figures of a batch of rollouts, by the names of docs/reference/metrics.md."""
-    rescues = [rollout for rollout in rollouts if rollout.info.rescued is not None]
     drawn = [rollout for rollout in rollouts if rollout.info.rescued is None]
     usable = [rollout for rollout in drawn if rollout.usable and rollout.reward is not None]
     figures = figures_of(usable) | {"faults": float(faults), "fault_share": faults / max(1, len(drawn))}
     if training:
-        tokens = sum(each.info.sampled or 0 for each in rescues)
-        figures |= group_figures(usable) | {"rescues": float(len(rescues)), "rescue_tokens": float(tokens)}
+        figures |= group_figures(usable) | rescue_figures(rescues)
     return {name: value for name, value in figures.items() if isfinite(value)}
 
 

@@ -20,6 +20,7 @@ from cleaner_rl.rollout import (
     Engine,
     Purifier,
     RescueConfig,
+    RescueTry,
     RolloutBudget,
     RolloutRunner,
     Sampling,
@@ -227,12 +228,13 @@ class CleanerRollouts:
         rows: list[TrainRow | list[int]] = []
         stored: list[Graded] = []
         faults = 0
-        for group in groups:
+        for group, _ in groups:
             kept, told, broke = self._trained(group, generations) if training else _evaluated(group)
             stored += told
             faults += broke
             rows += [*kept, *[group[0].prompt.ids.tolist()] * (generations - len(kept))]
-        self._figures = step_figures(stored, faults, training)
+        rescues = [rescue for _, rescue in groups if rescue is not None]
+        self._figures = step_figures(stored, rescues, faults, training)
         self._record.write(stored)
         if training:
             self._record.note(step + 1, self._figures)
@@ -246,15 +248,16 @@ class CleanerRollouts:
 
     async def _group(
         self, runner: RolloutRunner[TokenSpan], task: Task, count: int, step: int, phase: Phase
-    ) -> list[Graded]:
+    ) -> tuple[list[Graded], RescueTry[TokenSpan] | None]:
+        """Return a group, and the rescue that was tried; if that found a rollout, it is the group's last."""
         first = self._drawn[phase, step, task.id]
         self._drawn[phase, step, task.id] += count + (runner.rescue is not None)
         # TRL counts the steps that are over; in a store a step has the number of its update.
         number = step + 1 if phase is Phase.TRAINING else step
         keys = [Key(self._name, number, task.id, first + place, phase) for place in range(count)]
         group = list(await asyncio.gather(*[runner.run_one(task, key) for key in keys]))
-        rescued = await runner.rescued(task, group)
-        return group if rescued is None else [*group, rescued]
+        rescue = await runner.try_rescue(task, group)
+        return (group if rescue is None or rescue.rescued is None else [*group, rescue.rescued]), rescue
 
     async def _runner_for(self, engine: Engine, window: int, step: int, phase: Phase) -> RolloutRunner[TokenSpan]:
         """Return a runner on the present weights. The first call opens what all of them share."""

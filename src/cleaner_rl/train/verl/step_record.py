@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
 from cleaner_rl.purify import logprob_gap
 from cleaner_rl.resample import REFILL_MESSAGES, PlainConfig, RefillReason, RocConfig, learning_signal
+from cleaner_rl.rollout import RescueTry
 from cleaner_rl.train.launch.rewind import ABANDONED, METRICS
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded, RowGroup
 from cleaner_rl.train.rows.verdicts import with_verdicts
-from cleaner_rl.trajectory import RepairKind, failures_repaired, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import RepairKind, TokenSpan, failures_repaired, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.store import ParquetWriter
 
 LEFT_OUT = {
@@ -64,6 +65,7 @@ class StepRecord:
         self._all_solved = 0
         self._alike = 0
         self._tokens = 0
+        self._rescues = rescue_figures(())
 
     def evicted(self, why: str, rows: Sequence[Graded], absent: int) -> None:
         """A group was given up, for one of the reasons of `LEFT_OUT`; `absent` of its rollouts were faults."""
@@ -71,7 +73,7 @@ class StepRecord:
         verdict = {"kept": False, "why": LEFT_OUT[why], "penalty": None, "advantage": None}
         self._all_solved += why == "zero_variance" and all(row.success for row in rows)
         self._unwritten += [replace(row, info=replace(row.info, roc=verdict)) for row in rows]
-        self._tokens += sum(row.info.sampled or 0 for row in rows)
+        self._tokens += _sampled(rows)
         self._absent += max(0, absent)
         self._groups += 1
         if len(self._unwritten) >= HELD:
@@ -80,14 +82,19 @@ class StepRecord:
     def selected(self, rows: Sequence[Graded], made: RowGroup, config: RocConfig | PlainConfig, absent: int) -> None:
         """A group was selected from; `absent` of its rollouts were faults."""
         told = with_verdicts(rows, made, config)
-        self._rows += told
+        self._rows += [row for row in told if row.info.rescued is None]
         self._unwritten += told
         kept = [told[index] for index in made.selection.kept]
         self._kept += kept
         self._alike += len({row.reward for row in kept}) == 1
-        self._tokens += sum(row.info.sampled or 0 for row in rows)
+        self._tokens += _sampled(rows)
         self._absent += max(0, absent)
         self._groups += 1
+
+    def tried(self, rescue: RescueTry[TokenSpan]) -> None:
+        """A group that was all wrong had a rescue; if that found a rollout, it is among the group's."""
+        self._rescues = {name: self._rescues[name] + value for name, value in rescue_figures([rescue]).items()}
+        self._tokens += rescue.tokens
 
     def left_out(self, count: int) -> None:
         """So many rollouts gave no row, and were no faults."""
@@ -170,6 +177,7 @@ class StepRecord:
         )
         figures |= {
             "sampled_tokens": float(self._tokens),
+            **self._rescues,
             "faults": float(self._absent),
             "left_out": float(self._left_out),
             "fault_share": self.fault_share(),
@@ -226,6 +234,21 @@ def group_figures(rows: Sequence[Graded]) -> dict[str, float]:
     """What the groups of a step can teach; NaN where there is nothing to compare."""
     signal = learning_signal(rows)
     return {"zero_variance_share": signal.zero_variance, "first_call_signal": signal.first_call}
+
+
+def rescue_figures(rescues: Iterable[RescueTry[TokenSpan]]) -> dict[str, float]:
+    """How many groups had a rescue, how many of them got a right rollout by it, and what all rescues sampled."""
+    tries = list(rescues)
+    return {
+        "rescue_tries": float(len(tries)),
+        "rescues": float(sum(each.rescued is not None for each in tries)),
+        "rescue_tokens": float(sum(each.tokens for each in tries)),
+    }
+
+
+def _sampled(rows: Sequence[Graded]) -> int:
+    """What rollouts sampled. Rescues are counted as they are tried, because most of them give no rollout."""
+    return sum(row.info.sampled or 0 for row in rows if row.info.rescued is None)
 
 
 def _quality(rows: Sequence[Graded]) -> dict[str, float]:
