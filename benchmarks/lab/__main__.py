@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
-from benchmarks.lab.environments import REGIME_NAMES
+from benchmarks.lab.environments import REAL, REGIME_NAMES
 from benchmarks.lab.larger_budget import measure
-from benchmarks.lab.local.arms import RATES, STEPS, Arm
+from benchmarks.lab.local.arms import RATES, REAL_RATE, Arm
 from benchmarks.lab.local.margins import margins, read_plan
 from benchmarks.lab.local.methods import METHODS as LOCAL
 from benchmarks.lab.local.methods import methods_in
@@ -25,7 +25,7 @@ from benchmarks.lab.local.page import write_pages as write_world_pages
 from benchmarks.lab.local.queue import RESULTS as WORLDS
 from benchmarks.lab.local.queue import Queue
 from benchmarks.lab.local.queue import read as read_lines
-from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
+from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, FRESH_REAL, World
 from benchmarks.lab.methods import METHODS
 from benchmarks.lab.order import order
 from benchmarks.lab.page import DOCS, PAGES, write_pages
@@ -103,15 +103,15 @@ def run(
     "--regime",
     "regimes",
     multiple=True,
-    type=click.Choice(ENVIRONMENTS),
-    help="Only this environment (repeatable).",
+    type=click.Choice([*ENVIRONMENTS, REAL]),
+    help="Only this environment (repeatable); all but smollm2 by default.",
 )
 @click.option(
     "--method", "methods", multiple=True, type=click.Choice(list(LOCAL)), help="Only this method (repeatable)."
 )
 @click.option("--world", "worlds", multiple=True, type=int, help="Only this world (repeatable).")
 @click.option("--rate", "rates", multiple=True, type=float, help="Learning rates in place of the plan's (repeatable).")
-@click.option("--steps", type=int, default=STEPS, help="Fewer steps, for a trial; keep its results in another folder.")
+@click.option("--steps", type=int, default=0, help="Fewer steps, for a trial; keep its results in another folder.")
 @click.option(
     "--results", type=click.Path(path_type=Path), default=WORLDS, help="The folder of results.", show_default="here"
 )
@@ -134,7 +134,7 @@ def run_worlds(
       python -m benchmarks.lab run-worlds --stage fresh --jobs 2
       python -m benchmarks.lab run-worlds --regime drift --world 1 --method grpo --steps 3 --results trial
     """
-    if steps != STEPS and results == WORLDS:
+    if steps and results == WORLDS:
         raise click.UsageError("--steps is for trials: give --results another folder")
     plan = read_plan()
     numbers = worlds or (FRESH if stage == "fresh" else DEVELOPMENT)
@@ -145,10 +145,10 @@ def run_worlds(
     arms = [
         Arm(World(regime, number), method, rate)
         for number in numbers
-        for regime in ENVIRONMENTS
-        if not regimes or regime in regimes
+        for regime in regimes or ENVIRONMENTS
+        if worlds or regime != REAL or number in FRESH_REAL
         for method in methods or methods_in(regime)
-        for rate in rates or (plan.rates.get(method, RATES[1]),)
+        for rate in rates or (REAL_RATE if regime == REAL else plan.rates.get(method, RATES[1]),)
     ]
     queue = Queue(results, steps, time.monotonic() + 60 * minutes, _say)
     queue.work(arms, jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -116,12 +117,41 @@ def tiny_qwen3() -> Any:
     return Qwen3ForCausalLM(config).float().eval()
 
 
-def test_the_engine_gives_the_log_probs_of_the_model_over_turns_that_share_a_cache() -> None:
+def tiny_llama() -> Any:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=48,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+    )
+    return LlamaForCausalLM(config).float().eval()
+
+
+def test_frozen_layers_and_embeddings_are_not_trained() -> None:
+    from benchmarks.lab.local.trainer import trained
+
+    model = tiny_llama()
+    assert len(trained(model, 0)) == len(list(model.parameters()))
+    chosen = {id(each) for each in trained(model, 1)}
+    names = {name for name, each in model.named_parameters() if id(each) in chosen}
+    assert names == {name for name, _ in model.named_parameters() if "embed" not in name and "layers.0." not in name}
+
+
+@pytest.mark.parametrize("made", [tiny_qwen3, tiny_llama])
+def test_the_engine_gives_the_log_probs_of_the_model_over_turns_that_share_a_cache(made: Callable[[], Any]) -> None:
     import torch
 
     from benchmarks.lab.local.engine import TinyEngine
 
-    model = tiny_qwen3()
+    model = made()
     engine = TinyEngine(model, 7)
     prompts = [np.arange(1 + number, 12 + 2 * number, dtype=np.int32) % 64 for number in (0, 1, 1, 5)]
 
@@ -134,17 +164,19 @@ def test_the_engine_gives_the_log_probs_of_the_model_over_turns_that_share_a_cac
     async def trajectory(number: int, prompt: Ids) -> list[Ids]:
         drawn = []
         for turn in range(3):
-            made = await engine.sample(
+            completion = await engine.sample(
                 prompt, max_tokens=20, seed=turn, sampling=Sampling(), stop_ids=(3,), request=str(number)
             )
-            assert made.version == 7
-            assert made.logprobs_T is not None
-            np.testing.assert_allclose(made.logprobs_T, expected(prompt, made.ids_T), atol=1e-5)
-            scores = await engine.score(prompt, made.ids_T, request=str(number))
-            np.testing.assert_allclose(scores.logprobs, made.logprobs_T, atol=1e-5)
-            drawn.append(made.ids_T)
+            assert completion.version == 7
+            assert completion.logprobs_T is not None
+            np.testing.assert_allclose(completion.logprobs_T, expected(prompt, completion.ids_T), atol=1e-5)
+            scores = await engine.score(prompt, completion.ids_T, request=str(number))
+            np.testing.assert_allclose(scores.logprobs, completion.logprobs_T, atol=1e-5)
+            drawn.append(completion.ids_T)
             # The second turn goes back to an earlier prefix, as a repair does.
-            prompt = np.concatenate([prompt[: -turn or None], made.ids_T[turn:], np.array([9, 8, 7 - turn], np.int32)])
+            prompt = np.concatenate(
+                [prompt[: -turn or None], completion.ids_T[turn:], np.array([9, 8, 7 - turn], np.int32)]
+            )
         return drawn
 
     async def all_of_them() -> list[list[Ids]]:

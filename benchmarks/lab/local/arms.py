@@ -14,7 +14,7 @@ from benchmarks.lab.environments import lab_folder
 from benchmarks.lab.local.methods import METHODS
 from benchmarks.lab.local.worlds import World
 from benchmarks.lab.reading import evaluated, evaluations
-from benchmarks.lab.recipes import SHARED, laid
+from benchmarks.lab.recipes import IN_PLACE, SHARED, laid
 from benchmarks.lab.recovery import counted, failed_first
 from benchmarks.record import commit, machine
 from cleaner_rl.purify import Draft, PurifyConfig, SampleRequest
@@ -24,11 +24,10 @@ from cleaner_rl.tasks import Task
 from cleaner_rl.train import Recipe, to_recipe
 from cleaner_rl.trajectory import Key, Phase, TokenSpan, Trajectory
 
-STEPS = 40
-EVALUATE_EVERY = 10
-SAVE_EVERY = 20
 RATES = (1.5e-4, 3e-4, 6e-4)
 """The grid that each method's learning rate is chosen from; the middle one until then."""
+REAL_RATE = 3e-5
+"""Of a real language model, for every method."""
 LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens": 640}}
 """For environments with more than two calls a task."""
 PAPERS_SAMPLING = Sampling(top_p=0.6)
@@ -51,9 +50,9 @@ class Arm:
         """Name of its folder."""
         return f"{self.world.name}-{self.method}-{self.rate:.1e}"
 
-    def recipe(self, steps: int = STEPS) -> Recipe:
-        """Return its recipe."""
-        world, method = self.world, METHODS[self.method]
+    def recipe(self, steps: int = 0) -> Recipe:
+        """Return its recipe; with another number of steps, for a trial."""
+        world, method, size = self.world, METHODS[self.method], self.world.size
         values: dict[str, Any] = {
             "name": self.name,
             "method": method.recipe_method,
@@ -65,10 +64,10 @@ class Arm:
                 "prompt": str(world.folder / "prompt.toml"),
             },
             "run": {
-                "steps": steps,
+                "steps": steps or size.steps,
                 "epochs": 10,  # more than any method samples, replaced groups included
-                "save_every": SAVE_EVERY,
-                "evaluate_every": EVALUATE_EVERY,
+                "save_every": size.save_every,
+                "evaluate_every": size.evaluate_every,
                 "folder": str(lab_folder() / "worlds"),
             },
         }
@@ -77,18 +76,19 @@ class Arm:
             "update": {"lr": self.rate},
             "sandbox": {"site": str(world.folder / "site")},
         }
-        return to_recipe(laid(values, SHARED, LONG if world.regime.calls > 2 else {}, own, method.settings))
+        long = LONG if world.regime.calls > 2 else {}
+        return to_recipe(laid(values, SHARED, IN_PLACE.get(world.environment, {}), long, own, method.settings))
 
 
-def run_arm(arm: Arm, say: Callable[[str], None], steps: int = STEPS) -> dict[str, Any]:
+def run_arm(arm: Arm, say: Callable[[str], None], steps: int = 0) -> dict[str, Any]:
     """Run an arm, or go on with it; return what is kept of it. Its folder is removed."""
     import torch
 
     from benchmarks.lab.local.trainer import LocalTrainer
 
-    torch.set_num_threads(1)
-    recipe, measured = arm.recipe(steps), {}
-    trainer = LocalTrainer(recipe, METHODS[arm.method].beyond)
+    size, measured = arm.world.size, {}
+    torch.set_num_threads(size.threads)
+    trainer = LocalTrainer(arm.recipe(steps), METHODS[arm.method].beyond, size.frozen)
 
     async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
         measured.update(await _measured(arm.world, runner))
@@ -100,7 +100,7 @@ def run_arm(arm: Arm, say: Callable[[str], None], steps: int = STEPS) -> dict[st
         "world": arm.world.number,
         "method": arm.method,
         "rate": arm.rate,
-        "steps": steps,
+        "steps": trainer.step,
         "curve": {str(step): _short(each) for step, each in sorted(evaluations(trainer.folder).items())},
         **measured,
         "sampled_tokens": sum(each.sampled for each in costs),

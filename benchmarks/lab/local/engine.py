@@ -1,4 +1,4 @@
-"""Serves a tiny Qwen3 to rollouts, in this process and on one core: the lab's engine where a step must take seconds.
+"""Serves a small Qwen3 or Llama to rollouts, in this process: the lab's engine where a step must take seconds.
 
 For a model of 0.2M parameters most of the time of a library's forward pass is overhead. Here the pass is written out,
 with few and large operations, and nothing is computed twice: equal prompts are read once, and the attention cache of a
@@ -7,8 +7,8 @@ trajectory stays for its next turn.
 Requests that wait are sampled as one batch, in a thread; those that come meanwhile are the next batch. A token is drawn
 by inverting the distribution at a uniform number, and a request's numbers come from its seed.
 
-Limits: Qwen3 without biases, float32, tied embeddings. Caches are dropped with the engine: make a new one for new
-weights. A token's log-prob depends on its batch by rounding (1e-6).
+Limits: Qwen3 or Llama without biases, float32, tied embeddings. Caches are dropped with the engine: make a new one for
+new weights. A token's log-prob depends on its batch by rounding (1e-6).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Read:
 
 
 class TinyEngine:
-    """Samples from a tiny Qwen3 of transformers, and scores with it."""
+    """Samples from a small model of transformers, and scores with it."""
 
     def __init__(self, model: Any, version: int | None = None) -> None:
         self._net, self._version = Net(model), version
@@ -199,7 +199,7 @@ def nucleus(probs_BV: Tensor, top_p: float) -> Tensor:  # noqa: N803
 
 
 class Net:
-    """The forward pass of a Qwen3, on a copy of its weights."""
+    """The forward pass of a Qwen3 or a Llama, on a copy of its weights."""
 
     def __init__(self, model: Any) -> None:
         config = model.config
@@ -238,8 +238,10 @@ class Net:
         for layer, kept in zip(self._layers, cache, strict=True):
             parts = self._normed(x, layer.before) @ layer.qkv
             q, k, v = parts.split([each * self._size for each in (self._heads, self._groups, self._groups)], -1)
-            q = _turned(self._normed(q.view(rows, tokens, self._heads, self._size), layer.query), cos, sin)
-            k = _turned(self._normed(k.view(rows, tokens, self._groups, self._size), layer.key), cos, sin)
+            q, k = q.view(rows, tokens, self._heads, self._size), k.view(rows, tokens, self._groups, self._size)
+            if layer.heads is not None:
+                q, k = self._normed(q, layer.heads[0]), self._normed(k, layer.heads[1])
+            q, k = _turned(q, cos, sin), _turned(k, cos, sin)
             kept[0][at, :, places_BT] = k
             kept[1][at, :, places_BT] = v.view(rows, tokens, self._groups, self._size)
             q = q.view(rows, tokens, self._groups, per_group, self._size).permute(0, 2, 3, 1, 4)
@@ -262,7 +264,10 @@ class _Layer:
         attention, mlp = layer.self_attn, layer.mlp
         self.before = layer.input_layernorm.weight.detach().clone()
         self.after = layer.post_attention_layernorm.weight.detach().clone()
-        self.query, self.key = attention.q_norm.weight.detach().clone(), attention.k_norm.weight.detach().clone()
+        self.heads: tuple[Tensor, Tensor] | None = None
+        """The norms of queries and keys; a Llama has none."""
+        if hasattr(attention, "q_norm"):
+            self.heads = attention.q_norm.weight.detach().clone(), attention.k_norm.weight.detach().clone()
         self.qkv = _joined(attention.q_proj, attention.k_proj, attention.v_proj)
         self.out = _joined(attention.o_proj)
         self.up = _joined(mlp.gate_proj, mlp.up_proj)

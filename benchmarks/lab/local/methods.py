@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.methods import ROC
 from cleaner_rl.rollout import RescueConfig
@@ -63,4 +64,6 @@ METHODS = COMPARED | OTHERS | VARIANTS
 
 def methods_in(environment: str) -> list[str]:
     """Return the methods that run in every world of an environment."""
+    if environment == REAL:
+        return [GRPO, OURS]
     return [*COMPARED, *(OTHERS if environment in WITH_OTHERS else ())]

@@ -61,7 +61,7 @@ class StepCost:
 class LocalTrainer:
     """One run: its model, its optimizer, and its folder."""
 
-    def __init__(self, recipe: Recipe, beyond: Beyond = Beyond()) -> None:  # noqa: B008 - frozen
+    def __init__(self, recipe: Recipe, beyond: Beyond = Beyond(), frozen: int = 0) -> None:  # noqa: B008 - frozen
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.recipe, self.beyond, self.folder = recipe, beyond, run_folder(recipe)
@@ -72,7 +72,8 @@ class LocalTrainer:
         # Prompts, glue and results are encoded once for each rollout, and there are few different ones.
         self.tokenizer.encode = lru_cache(100_000)(self.tokenizer.encode)
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=recipe.update.lr, weight_decay=WEIGHT_DECAY)
+        self.trained = trained(self.model, frozen)
+        self.optimizer = torch.optim.AdamW(self.trained, lr=recipe.update.lr, weight_decay=WEIGHT_DECAY)
         self.costs: dict[int, StepCost] = {}
         self._record = StepRecord(recipe, self.folder)
         self._tasks = shuffled([*chain(*map(read_verl, recipe.tasks.train))], recipe.seed)
@@ -180,7 +181,7 @@ class LocalTrainer:
         self.optimizer.zero_grad()
         for some in batches([row for row in rows if row.advantage]):
             (clipped_loss(self.model, some, self.recipe.update) / total).backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
+        torch.nn.utils.clip_grad_norm_(self.trained, CLIP_NORM)
         self.optimizer.step()
 
     def _save(self) -> None:
@@ -194,6 +195,14 @@ class LocalTrainer:
 
     def _checkpoint(self, step: int) -> Path:
         return self.folder / "checkpoints" / f"global_step_{step}"
+
+
+def trained(model: Any, frozen: int) -> list[torch.nn.Parameter]:
+    """Return what is trained of a model, and freeze the rest: so many layers, and then the embeddings too."""
+    if frozen:
+        for part in (model.base_model.embed_tokens, *model.base_model.layers[:frozen]):
+            part.requires_grad_(False)
+    return [each for each in model.parameters() if each.requires_grad]
 
 
 def clipped_loss(model: Any, rows: Sequence[TrainRow], update: UpdateSettings) -> torch.Tensor:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.lab.environments import DRIFT, REAL
 from benchmarks.toy import library
 from benchmarks.toy.folder import AGENT, cache_folder, made, place
-from benchmarks.toy.model import Lessons
+from benchmarks.toy.model import SMOLLM2, Lessons
 from benchmarks.toy.questions import TEST, TRAIN, Question, is_held_out, questions, task
 from benchmarks.toy.regimes import REGIMES, Regime
 from cleaner_rl.tasks import Task, write_verl
@@ -25,16 +26,38 @@ from cleaner_rl.tasks import Task, write_verl
 ENVIRONMENTS = ("drift", "drift-unhinted", "starved", "slips", "per-task", "one-by-one")
 DEVELOPMENT = (1, 2, 3, 4)
 FRESH = tuple(range(101, 111))
+FRESH_REAL = FRESH[:2]
+"""The worlds of a real language model, whose steps take a hundred times as long."""
 COLD_STARTS = 2
 LESSONS = Lessons(demonstrations=4_000, epochs=4, batch=8, lr=2e-3, width=64, layers=3, heads=4, apart=True)
-"""A smaller model than that of `--backend verl`: 0.2M parameters."""
+"""A smaller model than that of the lab on verl: 0.2M parameters."""
 TAUGHT_BY = {"per-task": "drift"}
 """Environments whose cold start is another's."""
-TRAINED, TESTED, CURVE, FAILING = 2_048, 1_000, 128, 256
-"""Tasks that are trained on, of the test at the end, of the evaluations on the way, which are the first of them, and
-of the recovery set."""
 FORMAT = 1
 """Raised when the same world has another folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is run in a world."""
+
+    steps: int = 40
+    evaluate_every: int = 10
+    save_every: int = 20
+    tasks: int = 2_048
+    """That are trained on."""
+    tested: int = 1_000
+    """Tasks of the test at the end."""
+    curve: int = 128
+    """Tasks of the evaluations on the way: the first of the test's."""
+    failing: int = 256
+    """Tasks of the recovery set."""
+    frozen: int = 0
+    """Layers, from the first on, that aren't trained; with any, neither are the embeddings."""
+    threads: int = 1
+
+
+TOY, SMOLLM = Size(), Size(15, 5, 5, 512, 192, 64, 64, frozen=20, threads=2)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,9 +73,14 @@ class World:
         return f"{self.environment}-{self.number}"
 
     @property
+    def size(self) -> Size:
+        """How much is run in it."""
+        return SMOLLM if self.environment == REAL else TOY
+
+    @property
     def regime(self) -> Regime:
         """The environment's settings in this world."""
-        return replace(REGIMES[self.environment], world=self.number)
+        return replace(REGIMES[DRIFT if self.environment == REAL else self.environment], world=self.number)
 
     @property
     def folder(self) -> Path:
@@ -62,6 +90,8 @@ class World:
     @property
     def start(self) -> tuple[Regime, Lessons]:
         """What its cold start is taught."""
+        if self.environment == REAL:
+            return REGIMES[DRIFT], SMOLLM2
         taught = REGIMES[TAUGHT_BY.get(self.environment, self.environment)]
         return taught, replace(LESSONS, seed=self.number % COLD_STARTS)
 
@@ -82,18 +112,18 @@ class World:
         else:
             library.write(part / "site", regime.current, hint=regime.hint)
         shutil.copy(place(*self.start) / "prompt.toml", part / "prompt.toml")
-        training = islice(self._questions(TRAIN), TRAINED)
+        training = islice(self._questions(TRAIN), self.size.tasks)
         write_verl(part / "train.parquet", [task(each, self.name) for each in training], regime.prompt, AGENT)
-        write_verl(part / "curve.parquet", self.tested()[:CURVE], regime.prompt, AGENT)
+        write_verl(part / "curve.parquet", self.tested()[: self.size.curve], regime.prompt, AGENT)
         part.rename(self.folder)
 
     def tested(self) -> list[Task]:
         """The tasks of evaluations, in order."""
-        return [task(each, self.name) for each in islice(self._questions(TEST), TESTED)]
+        return [task(each, self.name) for each in islice(self._questions(TEST), self.size.tested)]
 
     def failing(self) -> list[Task]:
         """The tasks of the recovery set, which no evaluation has."""
-        asked = islice(self._questions(TEST), TESTED, TESTED + FAILING)
+        asked = islice(self._questions(TEST), self.size.tested, self.size.tested + self.size.failing)
         return [task(each, self.name) for each in asked]
 
     def _questions(self, split: str) -> Iterator[Question]:
