@@ -4,6 +4,7 @@
 - `groups`: the rows of a group, with their advantages; faults are in no statistic.
 - `failed_turns`: the tokens of failed turns, which the method `mask` leaves out of the loss.
 - `verdicts`: what became of each rollout of a group, for the store.
+- `rescues`: how a rescued rollout joins its group.
 - `views`: the clean and the recovery view of a repaired rollout.
 - `overlong`: DAPO's soft penalty on the reward of an overlong response.
 
@@ -14,6 +15,7 @@ An adapter for a trainer (`train.verl`, `train.trl`, `train.verifiers`) gives th
 from cleaner_rl.train.rows.failed_turns import failed_tokens
 from cleaner_rl.train.rows.groups import RowConfig, RowGroup, group_rows
 from cleaner_rl.train.rows.overlong import OverlongPenalty
+from cleaner_rl.train.rows.rescues import RescueAdvantage, RescueRows
 from cleaner_rl.train.rows.row import Exclusion, Graded, LogprobSource, TrainRow, View, exclusion, to_row
 from cleaner_rl.train.rows.views import Views, recovery_view
 
@@ -22,6 +24,8 @@ __all__ = [
     "Graded",
     "LogprobSource",
     "OverlongPenalty",
+    "RescueAdvantage",
+    "RescueRows",
     "RowConfig",
     "RowGroup",
     "TrainRow",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from cleaner_rl.resample import PlainConfig, RocConfig, Selection, group_of, select
 from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.rows.failed_turns import failed_tokens
+from cleaner_rl.train.rows.rescues import RescueAdvantage, RescueRows, replaced, with_rescue_advantages
 from cleaner_rl.train.rows.row import Exclusion, Graded, TrainRow, View, row_or_exclusion, to_row
 from cleaner_rl.train.rows.views import Views, draws_recovery, recovery_view
 
@@ -31,6 +32,10 @@ class RowConfig:
     """Which log-prob a token has that an edit moved."""
     views: Views = Views.CLEAN
     """Which views of a repaired rollout become rows, if its advantage is positive."""
+    rescue_rows: RescueRows = RescueRows.JOIN
+    """Whose place the row of a rescued rollout takes."""
+    rescue_advantage: RescueAdvantage = RescueAdvantage.GROUP
+    """Which advantages the rollouts of a rescued group have."""
     dynamic_sampling: bool = False
     """Return zero-variance groups, which have no gradient."""
 
@@ -71,12 +76,15 @@ def group_rows(trajectories: Sequence[Graded], config: RowConfig) -> RowGroup:
     """
     made = [row_or_exclusion(trajectory, config.logprobs) for trajectory in trajectories]
     excluded = {index: each for index, each in enumerate(made) if isinstance(each, Exclusion)}
+    if config.rescue_rows is RescueRows.REPLACE and isinstance(config.group, PlainConfig):
+        excluded |= dict.fromkeys(replaced(trajectories), Exclusion.REPLACED)
     group = group_of(
         trajectories,
         [0 if trajectory.info.answer is None else 1 for trajectory in trajectories],
         usable=[index not in excluded for index in range(len(trajectories))],
     )
     selection = select(group, config.group, config.seed, dynamic_sampling=config.dynamic_sampling)
+    selection = with_rescue_advantages(selection, trajectories, config.rescue_advantage)
     rows: list[TrainRow] = []
     for index, advantage in zip(selection.kept, selection.advantages, strict=True):
         row = made[index]

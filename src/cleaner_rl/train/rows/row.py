@@ -44,6 +44,8 @@ class Exclusion(StrEnum):
     """The engine, a tool or the grader broke, nothing was sampled, or a moved token was never re-scored."""
     LEFT_OUT = "left_out"
     """Nothing broke: the rollout was dropped by the purifier, or ran out of time."""
+    REPLACED = "replaced"
+    """Its rescue takes its place (`RescueRows.REPLACE`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
-from cleaner_rl.resample import RocVerdict
 from cleaner_rl.rollout import RescueTry
 from cleaner_rl.train.launch.rewind import METRICS
 from cleaner_rl.train.rows import Graded
 from cleaner_rl.train.verl.step_record import figures_of, group_figures, rescue_figures
 from cleaner_rl.trajectory import TokenSpan
 from cleaner_rl.trajectory.store import ParquetWriter
-
-
-def replaced_by_rescue(group: Sequence[Graded]) -> list[Graded]:
-    """Return the rollout whose place its rescue takes, with this verdict; none if there is no rescue.
-
-    TRL takes as many rows of a group as it asked for, and no more.
-    """
-    sources = {each.info.rescued["of"] for each in group if each.info.rescued is not None}
-    verdict = RocVerdict(kept=False, why="its rescue takes its place", penalty=None, advantage=None)
-    return [replace(each, info=replace(each.info, roc=dict(verdict))) for each in group if each.key.rollout in sources]
 
 
 def step_figures(

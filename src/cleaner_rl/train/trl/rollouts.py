@@ -32,11 +32,11 @@ from cleaner_rl.sandbox import SessionRequest, open_sandbox
 from cleaner_rl.tasks import Grader, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
-from cleaner_rl.train.rows import Exclusion, Graded, RowConfig, TrainRow, Views, exclusion, group_rows
+from cleaner_rl.train.rows import Exclusion, Graded, RescueRows, RowConfig, TrainRow, Views, exclusion, group_rows
 from cleaner_rl.train.rows.row import row_or_exclusion
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer, check_views
-from cleaner_rl.train.trl.recording import RunFolder, replaced_by_rescue, step_figures
+from cleaner_rl.train.trl.recording import RunFolder, step_figures
 from cleaner_rl.train.trl.serving import Source, source_of
 from cleaner_rl.train.verl.step_record import TooManyFaultsError
 from cleaner_rl.trajectory import Key, Phase, RepairMode, TokenSpan, derive_seed
@@ -300,11 +300,11 @@ class CleanerRollouts:
         # TRL doesn't sample a group again. One that faults left too small for RoC is trained on as it is.
         if self._method.resamples and sum(exclusion(each) is None for each in group) >= generations:
             config = RocConfig(generations, roc.min_positive, roc.min_negative, roc.positives, roc.quality_of)
-        replaced = [] if isinstance(config, RocConfig) else replaced_by_rescue(group)
-        compared = [each for each in group if each.key not in {other.key for other in replaced}]
-        chosen = RowConfig(config, self._seed, mask_failed=self._method.masks, views=self._views)
-        made = group_rows(compared, chosen)
-        return made.rows, with_verdicts(compared, made, config) + replaced, made.faults
+        masks = self._method.masks
+        # TRL takes as many rows of a group as it asked for, and no more.
+        rescues = RescueRows.REPLACE
+        made = group_rows(group, RowConfig(config, self._seed, masks, views=self._views, rescue_rows=rescues))
+        return made.rows, with_verdicts(group, made, config), made.faults
 
 
 def _evaluated(group: Sequence[Graded]) -> tuple[Sequence[TrainRow], list[Graded], int]:
