@@ -105,6 +105,7 @@ def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) 
         ({"purify": {"graft_logprobs": "sampled"}, "update": {"correction": "sequence"}}, "take token, or rescored"),
         ({"method": "hindsight", "purify": {"views": "shared"}}, "take one or clean"),
         ({"method": "saar", "purify": {"views": "one"}}, "needs repairs in hindsight, but the method is saar"),
+        ({"method": "mask", "rescue": {}}, "which repairs none: take one of saar, hindsight, saar"),
         ({"batch": {"prompts": 100}}, "can't be cut into mini-batches of 32"),
         ({"roc": {"sample": 8}}, "fewer than the batch.rollouts=16"),
         ({"roc": {"min_positive": 9, "min_negative": 9}}, "don't fit into keep=16"),

@@ -32,6 +32,20 @@ def test_the_group_that_verl_sees_is_the_one_that_is_kept() -> None:
     assert settings["actor_rollout_ref.rollout.n"] == 16
 
 
+@pytest.mark.parametrize(
+    ("method", "rescue", "rows"),
+    [
+        ("hindsight", {"rows": "join"}, 17),
+        ("hindsight", {"rows": "replace"}, 16),
+        ("hindsight+roc", {"rows": "join"}, 16),
+        ("hindsight", None, 16),
+    ],
+)
+def test_an_update_has_room_for_a_rescue_that_joins(method: str, rescue: dict[str, str] | None, rows: int) -> None:
+    settings = overrides(to_recipe(values(method=method, rescue=rescue)), FOLDER)
+    assert settings["actor_rollout_ref.rollout.n"] == rows
+
+
 @pytest.mark.parametrize("spelling", [{"trainer": {"balance_batch": False}}, {"trainer.balance_batch": False}])
 def test_verls_own_settings_have_the_last_word(spelling: dict[str, object]) -> None:
     settings = overrides(to_recipe(values(verl=spelling)), FOLDER)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from cleaner_rl.purify import Phase
-from cleaner_rl.rollout import EngineFaultError
+from cleaner_rl.rollout import EngineFaultError, RescueTry
 from cleaner_rl.tasks import ChoiceGrader, MathGrader, MathPool, Message, Task, load_prompt, to_verl
 from cleaner_rl.train import Recipe, to_recipe
 from cleaner_rl.train.launch.plan import RunPlan
 from cleaner_rl.train.rows import Graded, to_row
-from cleaner_rl.train.verl.row_rollout import PHASE, ROUND, roll
+from cleaner_rl.train.verl.row_rollout import PHASE, ROUND, rescue, rescues, roll
 from cleaner_rl.train.verl.runner import runner_of, shared_runner
-from cleaner_rl.trajectory import RepairKind, RepairMode, StopReason
+from cleaner_rl.trajectory import RepairKind, RepairMode, StopReason, TokenSpan
 from tests.rollout.chats import tokenizer
 from tests.rollout.scripted import ScriptedEngine, call, node, tasks_left
 from tests.train.recipes import values
@@ -35,6 +35,16 @@ def row(phase: Phase = Phase.TRAINING, step: int = 3, again: int = 0, number: in
     """One of verl's rows, as an agent loop gets it."""
     columns = to_verl(TASK, 0, load_prompt("stateless"), "cleaner")
     return {**columns, "global_steps": step, "session_id": number, PHASE: str(phase), ROUND: again}
+
+
+async def rescued(
+    plan: Recipe, engine: ScriptedEngine, columns: dict[str, Any], group: list[Graded]
+) -> RescueTry[TokenSpan] | None:
+    with MathPool() as pool:
+        async with node() as sandbox:
+            graders: Any = {"math": MathGrader(pool), "choice": ChoiceGrader()}
+            shared = replace(runner_of(plan, tokenizer("qwen3"), engine, sandbox), graders=graders)
+            return await rescue(shared, plan, engine, columns, SAMPLING, 20_000, group)
 
 
 async def rolled(plan: Recipe, engine: ScriptedEngine, columns: dict[str, Any]) -> Graded:
@@ -58,6 +68,32 @@ def test_a_row_is_rolled_out_repaired_graded_and_made_a_row() -> None:
     made = to_row(trajectory)
     assert made is not None
     assert made.versions == (4, 4)
+
+
+WRONG = [call("print(y)"), "So it is \\boxed{3}."]
+
+
+def test_a_group_that_is_all_wrong_is_rescued_as_one_more_rollout_of_its_row() -> None:
+    plan = recipe("hindsight", batch={"rollouts": 4}, rescue={"share": 1.0})
+    group = [run(plan, ScriptedEngine(WRONG), row(number=number)) for number in range(plan.sampled)]
+    tried = asyncio.run(rescued(plan, ScriptedEngine(REPAIRED[1:]), row(number=4), group))
+
+    assert tried is not None
+    assert tried.rescued is not None
+    found = tried.rescued
+    assert (found.success, found.reward, found.key) == (True, 1.0, replace(group[0].key, rollout=4))
+    assert [edit.mode for _, edit in found.edits] == [RepairMode.SAAR]
+    assert tried.tokens <= sum(each.info.sampled or 0 for each in group)
+    assert to_row(found) is not None
+
+
+def test_s18_groups_of_an_evaluation_and_of_recipes_without_rescue_are_not_rescued() -> None:
+    plan = recipe("hindsight", rescue={})
+    assert rescues(plan, row())
+    assert not rescues(plan, row(Phase.EVALUATION))
+    assert not rescues(recipe("hindsight"), row())
+    group = [run(plan, ScriptedEngine(WRONG), row(Phase.EVALUATION, number=number)) for number in range(2)]
+    assert asyncio.run(rescued(plan, ScriptedEngine(REPAIRED[1:]), row(Phase.EVALUATION), group)) is None
 
 
 def test_s18_an_evaluation_is_never_repaired_and_draws_alike_at_every_step() -> None:

@@ -45,6 +45,7 @@ BASE: dict[str, Any] = {
 FOR: Mapping[str, dict[str, Any]] = {
     "sampling.": {"method": "roc"},  # a method that edits allows only temperature 1
     "purify.views": {"method": "hindsight"},  # a method without a view as it was sampled has one view
+    "rescue.": {"method": "saar", "rescue": {}},  # RoC has one more rollout to select from, whatever rescue.rows is
     "faults.min_rollouts": {"method": "saar"},  # with RoC it is batch.rollouts
     "stages.": {"stages": [{"name": "first", "steps": 1}]},
 }
@@ -136,6 +137,7 @@ def made_of(recipe: Recipe, folder: Path) -> dict[str, object]:
         "reward": shared.scale,
         "budget": [runner.budget_of(recipe, phase) for phase in Phase],
         "purifier": [runner.purifier_of(recipe, phase) for phase in Phase],
+        "rescue": [runner.rescue_of(recipe, phase) for phase in Phase],
         "groups": (recipe.sampled, recipe.smallest_group, recipe.group_config()),
         "rows": recipe.row_config(),
         "rewards": [recipe.overlong().shape(each).reward for each in (RAW, REPAIRED)],

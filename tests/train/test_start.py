@@ -266,6 +266,10 @@ def test_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_sta
     check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 4})))
     with pytest.raises(RecipeError, match="512 sequences, which 8 devices can't compute 48 at a time"):
         check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 48})))
+    batch = {"prompts": 4, "mini_batch": 4, "rollouts": 16}
+    check_sizes(to_recipe(values(method="hindsight", batch=batch)))
+    with pytest.raises(RecipeError, match=r"batch\.rollouts \+ 1 for rescue\.rows=join"):
+        check_sizes(to_recipe(values(method="hindsight", batch=batch, rescue={})))
 
 
 def test_a_window_that_the_model_has_no_positions_for_is_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -127,7 +127,9 @@ class LocalTrainer:
         config = replace(self.recipe.row_config(), dynamic_sampling=batch.dynamic_sampling)
         if views is not None:
             config = replace(config, views=views)
-        shared = replace(self._for_phase(runner, Phase.TRAINING), rescue=self.beyond.rescue)
+        shared = self._for_phase(runner, Phase.TRAINING)
+        if self.beyond.rescue is not None:
+            shared = replace(shared, rescue=self.beyond.rescue)
         groups: list[RowGroup] = []
         while len(groups) < batch.prompts:
             wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]

@@ -30,6 +30,8 @@ MIXED = (True, True, True, False, False, False, False, False)
 """Successes and failures of a group; the first success has a failed call."""
 Outcome = bool | StopReason | None
 """Whether a rollout succeeds. A fault, None, has no row; one that was left out has none either, and says why."""
+RESCUE_TOKENS, SOURCE = 30, 2
+"""What a rescue sampled, and the rollout that it began with."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,6 +66,10 @@ class Trainer:
     local_trigger_step: int = 0
 
     @property
+    def tokenizer(self) -> Any:
+        return SimpleNamespace(eos_token_id=0)
+
+    @property
     def agent_loop_manager(self) -> Any:
         from cleaner_rl.train.verl.manager import CleanerManager
 
@@ -81,18 +87,21 @@ class Trainer:
             self.finish(self.groups.pop(0) if self.groups else MIXED)
         return count
 
-    def finish(self, outcomes: Sequence[Outcome]) -> str:
-        """A prompt whose rollouts have all ended."""
+    def finish(self, outcomes: Sequence[Outcome], rescued: bool | None = None) -> str:
+        """A prompt whose rollouts have all ended; `rescued`: whether the rescue that was tried found a rollout."""
         import transfer_queue as tq
         from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
         from cleaner_rl.train.verl.agent_loop import _output
         from cleaner_rl.train.verl.excluded import tell_absent
+        from cleaner_rl.train.verl.rescues import tell_rescue
 
         uid, self.number = str(uuid4()), self.number + 1
         rows: list[dict[str, Any]] = []
         keys = []
-        for place, success in enumerate(outcomes):
+        if rescued is not None:
+            asyncio.run(tell_rescue({"uid": uid}, RESCUE_TOKENS))
+        for place, success in enumerate((*outcomes, True) if rescued else outcomes):
             if isinstance(success, StopReason):
                 asyncio.run(tell_absent({"uid": uid, "session_id": place}, "train", success))
             if not isinstance(success, bool):
@@ -105,6 +114,9 @@ class Trainer:
                 reward=reward,
                 stop_reason=StopReason.ANSWERED,
             )
+            if place == len(outcomes):
+                info = replace(one.info, rescued={"of": SOURCE, "turn": 0}, sampled=RESCUE_TOKENS)
+                one = replace(one, info=info)
             if self.repairs:
                 one = rescored(apply_purification(one, PurifyConfig(), RepairMode.HINDSIGHT))
             keys.append(f"{uid}_{place}_0")
@@ -248,6 +260,149 @@ def test_the_update_gets_the_view_that_is_drawn(tmp_path: Path, trainer: Trainer
     assert update["position_ids"][0].tolist() == list(range(len(whole)))
     assert float(update["rm_scores"][0].sum()) == row.reward
     assert (tag["response_len"], tag["seq_len"]) == (len(row.response_ids), len(whole))
+
+
+@pytest.mark.parametrize("advantage", ["group", "capped", "rescue_only"])
+@pytest.mark.parametrize("rows", ["join", "replace"])
+def test_a_rescue_is_trained_on_as_the_recipe_says(tmp_path: Path, trainer: Trainer, rows: str, advantage: str) -> None:
+    import transfer_queue as tq
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from cleaner_rl.train.verl.compat import compose
+
+    wrong = trainer.finish([False] * 8, rescued=True)
+    in_vain = trainer.finish([False] * 8, rescued=False)
+    plan = recipe(method="hindsight", batch={"rollouts": 8}, rescue={"rows": rows, "advantage": advantage})
+    stand_in: Any = SimpleNamespace(config=compose(as_arguments(overrides(plan, tmp_path))))
+
+    batch, metrics = sample(sampler(plan, tmp_path, trainer))
+    PPOTrainer._compute_advantage(stand_in, batch, {})
+
+    padding = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")]
+    own = [key for key in batch.keys if key not in padding]
+    assert len(batch.keys) == 2 * plan.rows
+    assert len(padding) == (1 if rows == "join" else 0)  # in the group without a rescue
+    names = ["responses", "response_mask", "loss_mask", "advantages"]
+    update = tq.kv_batch_get(keys=own, partition_id="train", select_fields=names)
+    stored: list[Any] = list(read(tmp_path / "trajectories"))
+    groups = [[each for each in stored if each.key.task == task] for task in ("task1", "task2")]
+    expected = [row for group in groups for row in group_rows(group, plan.row_config()).rows]
+    assert len(own) == len(expected)
+    for place, row in enumerate(expected):
+        found = {name: update[name][place].tolist() for name in names}
+        assert found["responses"] == row.response_ids.tolist()
+        assert found["response_mask"] == found["loss_mask"] == row.loss_mask.astype(int).tolist()
+        assert found["advantages"] == pytest.approx([row.advantage * each for each in found["response_mask"]], rel=1e-6)
+    rescue = next(row for row in expected if row.key == Key("example", 1, "task1", 8))
+    usual = {"join": 8 / 3, "replace": 7 / 8**0.5}[rows]
+    assert rescue.advantage == pytest.approx(1.0 if advantage == "capped" else usual, rel=1e-5)
+    if padding:
+        loss = tq.kv_batch_get(keys=padding, partition_id="train", select_fields=["loss_mask", "advantages"])
+        assert not loss["loss_mask"][0].any()
+        assert not loss["advantages"][0].any()
+    left_out = {f"{wrong}_{SOURCE}_0"} if rows == "replace" else set()
+    sampled_keys = {f"{uid}_{place}_0" for uid in (wrong, in_vain) for place in range(8)} | {f"{wrong}_8_0"}
+    assert set(own) == sampled_keys - left_out
+    figures = [
+        metrics[f"cleaner/{name}"] for name in ("rescue_tries", "rescues", "rescue_tokens", "faults", "accuracy")
+    ]
+    assert figures == [2, 1, 2 * RESCUE_TOKENS, 0, 0]
+    assert not (tq.kv_list() or {}).get("train-rescues")
+
+
+def test_a_rescued_group_has_variance_under_dynamic_sampling(tmp_path: Path, trainer: Trainer) -> None:
+    rescued = trainer.finish([*[False] * 7, None], rescued=True)
+    trainer.finish(MIXED)
+    plan = recipe(method="hindsight", batch={"rollouts": 8, "dynamic_sampling": True}, rescue={})
+
+    batch, metrics = sample(sampler(plan, tmp_path, trainer))
+
+    assert rescued in uids(batch)
+    assert trainer.refills == []
+    assert metrics["cleaner/faults"] == 1
+
+
+def test_a_group_waits_for_its_rescue_and_no_other_does(
+    tmp_path: Path, trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verl's own worker runs two groups; rollouts and rescue are given."""
+    import transfer_queue as tq
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+
+    from cleaner_rl.rollout import RescueTry
+    from cleaner_rl.train.launch.plan import read_plan
+    from cleaner_rl.train.verl import agent_loop
+    from cleaner_rl.train.verl.row_rollout import PHASE
+
+    plan = recipe(method="hindsight", batch={"rollouts": 2}, rescue={})
+    RunPlan(plan, (), tmp_path).write()
+    read_plan.cache_clear()
+    status: list[dict[str, str]] = []
+    seen: list[int] = []
+    other_ended = asyncio.Event()
+
+    def told() -> dict[str, str]:
+        tags = (tq.kv_list("train") or {})["train"]
+        return {key: tag["status"] for key, tag in tags.items() if tag.get("is_prompt")}
+
+    def ended(row: dict[str, Any], success: bool) -> Any:
+        key = Key("example", 1, row["uid"], int(row["session_id"]))
+        one = replace(trajectory(worked(), answered(), success=success), key=key, stop_reason=StopReason.ANSWERED)
+        return replace(one, reward=1.0 if success else -1.0)
+
+    async def roll(_runner: Any, _recipe: Any, _engine: Any, row: dict[str, Any], *_: Any) -> Any:
+        await asyncio.sleep(0)
+        return ended(row, success=row["uid"] == "right")
+
+    async def rescue(_runner: Any, _recipe: Any, _engine: Any, row: dict[str, Any], *rest: Any) -> Any:
+        (*_, group) = rest
+        seen.append(len(group))
+        if row["uid"] == "right":
+            return None
+        await other_ended.wait()
+        one = ended(row, success=True)
+        return RescueTry(7, replace(one, info=replace(one.info, rescued={"of": 0, "turn": 0})))
+
+    async def opened(*_: Any) -> None: ...
+
+    for name, stand_in in {"roll": roll, "rescue": rescue, "shared_runner": opened}.items():
+        monkeypatch.setattr(agent_loop, name, stand_in)
+    monkeypatch.setattr(agent_loop, "VerlEngine", lambda *_: SimpleNamespace(oldest=None))
+    kind = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+    worker = object.__new__(kind)
+    worker.config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(n=2)))
+    loop = object.__new__(agent_loop.CleanerAgentLoop)
+    loop._plan, loop.server_manager, loop.tokenizer = read_plan(str(tmp_path)), None, None
+    loop.rollout_config = SimpleNamespace(name="vllm", max_model_len=100)
+
+    async def run_loop(sampling: Any, *, trajectory: Any, trace: bool, **row: Any) -> None:
+        for place, output in enumerate(await loop.run(sampling, **row)):
+            key, tag = f"{row['uid']}_{row['session_id']}_{place}", {"status": "success"}
+            await tq.async_kv_put(key=key, partition_id="train", tag=tag, fields={"reward": output.reward_score})
+
+    worker._run_agent_loop = run_loop
+
+    async def both() -> None:
+        prompts = [{"uid": uid, PHASE: "training", "__rollout_n__": plan.sampled + 1} for uid in ("wrong", "right")]
+        for prompt in prompts:
+            tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
+            await tq.async_kv_put(key=str(prompt["uid"]), partition_id="train", tag=tag)
+        wrong, right = (asyncio.ensure_future(worker._run_prompt(each, {}, {"validate": False})) for each in prompts)
+        await right
+        status.append(told())
+        other_ended.set()
+        await wrong
+
+    asyncio.run(both())
+
+    assert status == [{"wrong": "running", "right": "finished"}]
+    assert told() == {"wrong": "finished", "right": "finished"}
+    assert seen == [2, 2]
+    keys = set((tq.kv_list("train") or {})["train"])
+    assert keys == {"wrong", "right", "wrong_0_0", "wrong_1_0", "wrong_2_0", "right_0_0", "right_1_0"}
+    tries = (tq.kv_list("train-rescues") or {})["train-rescues"]
+    assert {uid: tag["tokens"] for uid, tag in tries.items()} == {"wrong": 7}
+    tq.kv_clear(keys=list(tries), partition_id="train-rescues")
 
 
 def whole_mask(stored: list[Any], key: Key) -> Any:

@@ -122,6 +122,16 @@ def _noted(roll: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
+def _rescue_noted(rescue: Callable[..., Any]) -> Callable[..., Any]:
+    async def noted(*arguments: Any) -> Any:
+        tried = await rescue(*arguments)
+        if tried is not None and tried.rescued is not None:
+            _note("whole", [tuple(tried.rescued.ids().tolist())])
+        return tried
+
+    return noted
+
+
 def _stretched(run: Callable[..., Any]) -> Callable[..., Any]:
     async def stretched(self: Any, sampling_params: dict[str, Any], **row: Any) -> Any:
         made = await run(self, sampling_params, **row)
@@ -139,6 +149,7 @@ def _stretched(run: Callable[..., Any]) -> Callable[..., Any]:
 if "verl.trainer.ppo.v1.agent_loop_tq" in sys.modules:
     _loops: Any = import_module("cleaner_rl.train.verl.agent_loop")
     _loops.roll = _noted(_loops.roll)
+    _loops.rescue = _rescue_noted(_loops.rescue)
     if LONGEST in os.environ:
         _loops.CleanerAgentLoop.run = _stretched(_loops.CleanerAgentLoop.run)
 _workers: Any = sys.modules.get("verl.workers.engine_workers")

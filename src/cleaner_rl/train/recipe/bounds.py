@@ -46,6 +46,8 @@ RANGES: Mapping[str, Range] = {
     "update.correction_threshold": POSITIVE,
     "update.overlong_buffer": NOT_NEGATIVE,
     "update.overlong_penalty": NOT_NEGATIVE,
+    "rescue.attempts": ONE_OR_MORE,
+    "rescue.share": SHARE_ABOVE_0,
     "faults.min_rollouts": ONE_OR_MORE,
     "faults.max_share": SHARE,
     "faults.stall_minutes": POSITIVE,

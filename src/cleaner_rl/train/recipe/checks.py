@@ -100,11 +100,12 @@ def check_sandbox(recipe: Recipe) -> None:
 def check_sizes(recipe: Recipe) -> None:
     """Raise `RecipeError` if the devices can't share a mini-batch evenly."""
     ranks, batch = recipe.device.nodes * recipe.device.per_node, recipe.batch
-    rows = batch.mini_batch * batch.rollouts
+    rows = batch.mini_batch * recipe.rows
+    one_more = " + 1 for rescue.rows=join" if recipe.rows > batch.rollouts else ""
     if rows % (ranks * batch.micro_batch):
         raise RecipeError(
             f"a mini-batch has {rows} sequences, which {ranks} devices can't compute {batch.micro_batch} at a time: "
-            "batch.mini_batch x batch.rollouts must be a multiple of the devices times batch.micro_batch"
+            f"batch.mini_batch x (batch.rollouts{one_more}) must be a multiple of the devices times batch.micro_batch"
         )
 
 

@@ -24,7 +24,7 @@ from cleaner_rl.train.recipe.enums import (
     Router,
     TrainerMode,
 )
-from cleaner_rl.train.rows import OverlongPenalty, RowConfig, Views
+from cleaner_rl.train.rows import OverlongPenalty, RescueAdvantage, RescueRows, RowConfig, Views
 
 _PAPER = PurifyConfig()
 """The purifier's own defaults, which are the recipe's."""
@@ -179,6 +179,23 @@ class PurifySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RescueSettings:
+    """Settings of rescues. A rescue looks for a right rollout for a group in which all rollouts are wrong."""
+
+    attempts: int = 3
+    """Corrections of the first failed call that a rescue samples at most."""
+    share: float = 0.2
+    """Tokens that a rescue may sample, as a share of what its group sampled: half for corrections, half for what
+    follows, tool results included."""
+    rows: RescueRows = RescueRows.JOIN
+    """Whose place the row of a rescued rollout takes: `join`, nobody's, or `replace`, the wrong one's that it began
+    with. With RoC it is one more rollout to select from in either case."""
+    advantage: RescueAdvantage = RescueAdvantage.GROUP
+    """Advantages of a rescued group: those of any `group`, the same with the rescue's `capped` at 1, or
+    `rescue_only`, where the wrong rollouts have 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class RocSettings:
     """Settings of GRPO-RoC; it keeps `batch.rollouts` of each group."""
 
@@ -327,6 +344,8 @@ class Recipe:
     batch: BatchSettings = field(default_factory=BatchSettings)
     update: UpdateSettings = field(default_factory=UpdateSettings)
     purify: PurifySettings = field(default_factory=PurifySettings)
+    rescue: RescueSettings | None = None
+    """Rescue of groups in which all rollouts are wrong; None: there is none."""
     roc: RocSettings = field(default_factory=RocSettings)
     faults: FaultSettings = field(default_factory=FaultSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
@@ -345,6 +364,7 @@ class Recipe:
             self._method,
             self._exactness,
             self._views,
+            self._rescue,
             self._correction,
             self._sizes,
             self._measure,
@@ -371,6 +391,12 @@ class Recipe:
         return self.roc.sample if self.method.resamples else self.batch.rollouts
 
     @property
+    def rows(self) -> int:
+        """Return the rows of a prompt in an update. A group that has fewer is filled up with rows without a loss."""
+        joins = self.rescue is not None and self.rescue.rows is RescueRows.JOIN and not self.method.resamples
+        return self.batch.rollouts + joins
+
+    @property
     def window(self) -> int:
         """Return the tokens that the engine must hold at once: prompt, response and, with SAAR, the lookahead."""
         lookahead = self.budget.lookahead_tokens if self.method.saar else 0
@@ -390,8 +416,16 @@ class Recipe:
 
     def row_config(self) -> RowConfig:
         """Return how the rollouts of a group become rows. Zero-variance groups are verl's own to replace."""
-        purify = self.purify
-        return RowConfig(self.group_config(), self.seed, self.method.masks, purify.graft_logprobs, purify.views)
+        purify, rescue = self.purify, self.rescue or RescueSettings()
+        return RowConfig(
+            group=self.group_config(),
+            seed=self.seed,
+            mask_failed=self.method.masks,
+            logprobs=purify.graft_logprobs,
+            views=purify.views,
+            rescue_rows=rescue.rows,
+            rescue_advantage=rescue.advantage,
+        )
 
     def overlong(self) -> OverlongPenalty:
         """Return the penalty on overlong responses."""
@@ -437,6 +471,15 @@ class Recipe:
             return f"purify.views is {views}, which gives two rows for a rollout; verl takes one: take one or clean"
         if views is Views.ONE and not self.method.hindsight:
             return f"purify.views is one, which needs repairs in hindsight, but the method is {self.method}"
+        return ""
+
+    def _rescue(self) -> str:
+        if self.rescue is not None and not self.method.edits:
+            repairing = ", ".join(method for method in Method if method.edits)
+            return (
+                f"rescue repairs a failed call, but the method is {self.method}, which repairs none: "
+                f"take one of {repairing}, or leave rescue out"
+            )
         return ""
 
     def _correction(self) -> str:

@@ -2,7 +2,8 @@
 
 The grader runs here and sets the reward, so that verl's reward workers have nothing to do. Whatever isn't the model's
 doing (engine, tool, grader) returns no row at all: a masked row would still count in its group's mean and deviation.
-What is left out for another reason returns none either, and says so.
+What is left out for another reason returns none either, and says so. With rescue on, one rollout more is asked for: the
+rescue of the group (`rescues`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from cleaner_rl.train.rows import Exclusion, Graded, TrainRow, exclusion, to_row
 from cleaner_rl.train.verl.engine import VerlEngine
 from cleaner_rl.train.verl.excluded import tell_absent
 from cleaner_rl.train.verl.packing import SOLVED, pack
-from cleaner_rl.train.verl.row_rollout import PHASE, roll
+from cleaner_rl.train.verl.rescues import RunningGroups, tell_rescue
+from cleaner_rl.train.verl.row_rollout import PHASE, rescue, rescues, roll
 from cleaner_rl.train.verl.runner import shared_runner
 
 _log = logging.getLogger(__name__)
+_GROUPS = RunningGroups()
 
 
 class CleanerOutput(AgentLoopOutput):  # type: ignore[misc]
@@ -44,14 +47,31 @@ class CleanerAgentLoop(AgentLoopBase):  # type: ignore[misc]
         runner = await shared_runner(self._plan, self.tokenizer, engine)
         window = int(self.rollout_config.max_model_len)
         recipe = self._plan.recipe
-        trajectory = recipe.overlong().shape(await roll(runner, recipe, engine, row, sampling_params, window))
-        choice = recipe.purify.graft_logprobs
-        made = to_row(trajectory, choice)
+        uid, number = str(row["uid"]), int(row["session_id"])
+        if rescues(recipe, row) and number == recipe.sampled:
+            group = await _GROUPS.group(uid, number)
+            # A group that faults left too small is sampled again.
+            if group is None or sum(exclusion(each) is None for each in group) < recipe.smallest_group:
+                return []
+            tried = await rescue(runner, recipe, engine, row, sampling_params, window, group)
+            if tried is None:
+                return []
+            await tell_rescue(row, tried.tokens)
+            return [] if tried.rescued is None else self._outputs(tried.rescued, engine)
+        rolled = roll(runner, recipe, engine, row, sampling_params, window)
+        trajectory = await (_GROUPS.ended(uid, number, rolled) if rescues(recipe, row) else rolled)
+        outputs = self._outputs(trajectory, engine)
+        if exclusion(trajectory, recipe.purify.graft_logprobs) is Exclusion.LEFT_OUT:
+            await tell_absent(row, "train" if row[PHASE] == Phase.TRAINING else "val", trajectory.stop_reason)
+        return outputs
+
+    def _outputs(self, graded: Graded, engine: VerlEngine) -> list[CleanerOutput]:
+        recipe = self._plan.recipe
+        trajectory = recipe.overlong().shape(graded)
+        made = to_row(trajectory, recipe.purify.graft_logprobs)
         if made is None:
             why = trajectory.info.fault or "no reward"
             _log.warning("no row of %s: %s, %s", trajectory.key, trajectory.stop_reason, why)
-            if exclusion(trajectory, choice) is Exclusion.LEFT_OUT:
-                await tell_absent(row, "train" if row[PHASE] == Phase.TRAINING else "val", trajectory.stop_reason)
             return []
         return [_output(made, trajectory, engine.oldest)]
 

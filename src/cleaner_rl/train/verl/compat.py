@@ -56,6 +56,7 @@ SIGNATURES: dict[str, str] = {
     f"{_BUFFER}:ReplayBuffer._wait_for_next_poll": "partition_id last_debug_time",
     f"{_BUFFER}:ReplayBuffer._materialize_batch": "partition_id selected_prompt_uids partition_snapshot",
     f"{_BUFFER}:ReplayBufferAsync._terminal_eviction_reasons": "global_steps partition_id",
+    "verl.trainer.ppo.padding_utils:upsample_batch_to_divisible_size": "batch batch_multiple eos_token_id",
     # advantages
     "verl.trainer.ppo.core_algos:register_adv_est": "name_or_enum",
     "verl.trainer.ppo.ray_trainer:compute_advantage": "data adv_estimator",

@@ -1,7 +1,7 @@
 """Hands prompts to the workers that run rollouts, oversampled for GRPO-RoC and numbered for their seeds.
 
-verl's `rollout.n` stays the number of rollouts that are trained on, because verl sizes its mini-batches by it. The
-number of rollouts sampled for each prompt is a column of the batch.
+verl's `rollout.n` stays the number of rows that are trained on, because verl sizes its mini-batches by it. The number
+of rollouts sampled for each prompt is a column of the batch.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
         # Rows that name another loop, verl's own tool loop for one, would run without any of this.
         prompts["agent_name"] = NonTensorData(AGENT)
         if not validating:
-            prompts[SAMPLED] = NonTensorData(self._recipe.sampled)
+            # A rescue waits in the process that runs its group's rollouts, so it is one of them for verl.
+            prompts[SAMPLED] = NonTensorData(self._recipe.sampled + (self._recipe.rescue is not None))
             prompts[ROUND] = NonTensorStack(*self._rounds(prompts))
         try:
             super().generate_sequences(prompts)

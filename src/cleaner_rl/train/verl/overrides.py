@@ -141,7 +141,7 @@ def _rollout(recipe: Recipe, folder: Path) -> dict[str, object]:
     return {
         f"{_A}.rollout.name": device.engine,
         f"{_A}.rollout.dtype": recipe.model.dtype,
-        f"{_A}.rollout.n": recipe.batch.rollouts,
+        f"{_A}.rollout.n": recipe.rows,
         f"{_A}.rollout.seed": recipe.seed,
         f"{_A}.rollout.temperature": recipe.sampling.temperature,
         f"{_A}.rollout.top_p": recipe.sampling.top_p,

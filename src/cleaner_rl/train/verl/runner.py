@@ -18,6 +18,7 @@ from cleaner_rl.purify import Phase
 from cleaner_rl.rollout import (
     Engine,
     Purifier,
+    RescueConfig,
     RolloutBudget,
     RolloutRunner,
     Sampling,
@@ -86,6 +87,7 @@ def for_phase(
         model=shared.model.served_by(engine, sampling, window),
         budget=budget_of(recipe, phase),
         purifier=purifier_of(recipe, phase),
+        rescue=rescue_of(recipe, phase),
         seed=derive_seed(recipe.seed, phase, *drawn),
     )
 
@@ -111,6 +113,13 @@ def purifier_of(recipe: Recipe, phase: Phase) -> Purifier | None:
     mode = RepairMode.SAAR if method.saar else RepairMode.HINDSIGHT
     fallback = purify.rest() if method.saar else None
     return Purifier(mode, purify.config(), phase, max_logprob_gap=purify.max_logprob_gap, fallback=fallback)
+
+
+def rescue_of(recipe: Recipe, phase: Phase) -> RescueConfig | None:
+    """Return how groups are rescued in a phase; None if they are not."""
+    if recipe.rescue is None or phase is Phase.EVALUATION:
+        return None
+    return RescueConfig(recipe.rescue.attempts, recipe.rescue.share)
 
 
 def read_token(file: str) -> str | None:

@@ -5,7 +5,8 @@ verl polls its queue until enough groups have ended, and gives a custom sampler 
 - a group with too few rows, because the others were faults, is replaced by another prompt's;
 - under dynamic sampling, so is a zero-variance group. This is verl's rule, by success and not by reward: rollouts that
   are all wrong must not be trained on for their length alone;
-- of an oversampled group only the rows that RoC keeps are trained on; the others leave the queue;
+- of an oversampled group only the rows that RoC keeps are trained on, and of a rescued one all but that whose place the
+  rescue takes; the others leave the queue;
 - rows get the advantages and the loss masks of `train.rows`, which verl then uses (`advantages`), and the tokens of the
   view that is trained on;
 - too many faults, no group to learn from, a dead worker, or no finished group for long end the run with the reason;
@@ -22,9 +23,11 @@ import numpy as np
 import torch
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from cleaner_rl.rollout import RescueTry
 from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.rows import Graded, TrainRow, View, group_rows
 from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estimator in the trainer's process
@@ -32,6 +35,7 @@ from cleaner_rl.train.verl.excluded import told_in
 from cleaner_rl.train.verl.manager import CleanerManager
 from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, overrides
 from cleaner_rl.train.verl.packing import SOLVED, unpack
+from cleaner_rl.train.verl.rescues import TOKENS, TRIED_IN
 from cleaner_rl.train.verl.step_record import StepRecord
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
 
@@ -104,7 +108,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         rows = self._rows(partition_id)
         for uid in uids:
             drawn = list(_trajectories(partition_id, rows[uid]).values())
-            absent = self._faults(partition_id, {uid}, self._recipe.sampled - len(drawn))
+            absent = self._absent(partition_id, uid, drawn)
             self._record.evicted(self._why.get(uid, "surplus"), drawn, absent)
         super()._clear_groups(partition_id, uids)
 
@@ -130,7 +134,8 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         self._tell(partition_id, kept)
         self._show(partition_id, {key: row for key, row in kept.items() if row.view is View.RECOVERY}, tags)
         left = [key for key in batch.keys if key in kept]
-        return KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
+        update = KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
+        return self._filled(update) if self._recipe.rows > self._recipe.batch.rollouts else update
 
     # ---- ours
 
@@ -158,6 +163,33 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             tq.kv_clear(partition_id=place, keys=told)
             self._record.left_out(len(told))
         return absent - len(told)
+
+    def _absent(self, partition_id: str, uid: str, group: list[Graded]) -> int:
+        """Return how many rollouts of a group were faults, and count its rescue."""
+        rescued = next((each for each in group if each.info.rescued is not None), None)
+        tried = self.partitions[TRIED_IN].get(uid)
+        if tried is not None:
+            tq.kv_clear(partition_id=TRIED_IN, keys=[uid])
+            self._record.tried(RescueTry(tried[TOKENS], rescued))
+        return self._faults(partition_id, {uid}, self._recipe.sampled - len(group) + (rescued is not None))
+
+    def _filled(self, batch: KVBatchMeta) -> KVBatchMeta:
+        """Fill each group up with verl's padding rows, so that a mini-batch has its groups, rescued or not."""
+        keys: list[str] = []
+        tags: list[dict[str, Any]] = []
+        groups: dict[str, list[int]] = defaultdict(list)
+        for place, key in enumerate(batch.keys):
+            groups[key.split("_")[0]].append(place)
+        for places in groups.values():
+            group = KVBatchMeta(
+                partition_id=batch.partition_id,
+                keys=[batch.keys[place] for place in places],
+                tags=[batch.tags[place] for place in places],
+            )
+            filled = upsample_batch_to_divisible_size(group, self._recipe.rows, self.trainer.tokenizer.eos_token_id)
+            keys += filled.keys
+            tags += filled.tags
+        return KVBatchMeta(partition_id=batch.partition_id, keys=keys, tags=tags)
 
     def _rows(self, partition_id: str) -> dict[str, list[str]]:
         rows: dict[str, list[str]] = defaultdict(list)
@@ -200,7 +232,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         for uid in uids:
             group = [trajectories[key] for key in keys[uid]]
             made = group_rows(group, config)
-            absent = self._faults("train", {uid}, self._recipe.sampled - len(group))
+            absent = self._absent("train", uid, group)
             self._record.selected(group, made, config.group, absent)
             kept |= {keys[uid][index]: row for index, row in zip(made.selection.kept, made.rows, strict=True)}
         return kept
