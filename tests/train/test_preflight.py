@@ -19,12 +19,13 @@ from cleaner_rl.train.preflight.exactness import (
     check_rows,
     check_template,
     moved_tokens,
+    stored_row,
 )
 from cleaner_rl.train.preflight.page import html
 from cleaner_rl.train.preflight.run import LOUD, STEPS, short
 from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.load import to_recipe
-from cleaner_rl.train.rows import Graded, to_row
+from cleaner_rl.train.rows import Graded, View, Views, recovery_view, to_row
 from tests.builders import answered, worked
 from tests.train.recipes import values
 from tests.train.test_rows import collapsed, graded, rescored
@@ -95,6 +96,22 @@ def test_each_fault_has_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["masks", "re-scoring", "weights", "advantages"])
 def test_a_fault_turns_nothing_else_red(name: str) -> None:
     assert red(STORED + STORED, FAULTS[name](SEEN)) == {name}
+
+
+def test_the_view_that_was_drawn_is_looked_at_too() -> None:
+    one = replace(RECIPE, purify=replace(RECIPE.purify, views=Views.ONE))
+    drawn = [replace(REPAIRED, key=replace(REPAIRED.key, rollout=number)) for number in range(40)]
+    shown = [(each, recovery_view(each)) for each in drawn if stored_row(each, one).view is View.RECOVERY]
+    assert 0 < len(shown) < len(drawn)
+    for each, raw in shown:
+        assert raw is not None
+        row = stored_row(each, one)
+        arrived = replace(updated(raw), mask=[*row.loss_mask.astype(int).tolist(), *[0] * FILLER])
+        arrived = replace(arrived, advantages=0.5 * np.array(arrived.mask, np.float32))
+        assert check_advantages([each], [arrived], one).verdict is Verdict.OK
+        wrong = replace(arrived, advantages=-arrived.advantages)
+        assert check_advantages([each], [wrong], one).verdict is Verdict.FAILED
+        assert check_logprobs([each], [replace(arrived, rollout=arrived.rollout - 1)], one)[0].verdict is Verdict.FAILED
 
 
 def test_of_a_run_without_an_update_nothing_is_said_to_be_right() -> None:

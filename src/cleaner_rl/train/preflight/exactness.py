@@ -13,7 +13,7 @@ from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe, run_folder
-from cleaner_rl.train.rows import Graded, to_row
+from cleaner_rl.train.rows import Graded, TrainRow, View, recovery_view, to_row
 from cleaner_rl.train.rows.groups import compared_rows
 from cleaner_rl.train.verl.overrides import ESTIMATOR, overrides
 
@@ -86,7 +86,7 @@ def check_advantages(kept: Iterable[Graded], trained: Iterable[Trained], recipe:
         return Finding("advantages", Verdict.SKIPPED, words)
     stored: dict[tuple[int, ...], set[float]] = defaultdict(set)
     for each in kept:
-        stored[tuple(each.ids().tolist())].add(_advantage(each))
+        stored[row_ids(stored_row(each, recipe))].add(_advantage(each))
     # Rollouts of several groups can have the same ids.
     apart = [
         min(abs(own - float(row.advantages[np.argmax(np.abs(row.advantages))])) for own in stored[ids])
@@ -112,14 +112,34 @@ def _advantage(trajectory: Graded) -> float:
     return cast("float", trajectory.info.roc["advantage"])
 
 
-def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
+def stored_row(trajectory: Graded, recipe: Recipe) -> TrainRow:
+    """Return the row of a trajectory that was trained on, in the view that it was trained on."""
     config = recipe.row_config()
     made = to_row(trajectory, config.logprobs)
     assert made is not None
     (row,) = compared_rows(trajectory, made, _advantage(trajectory), config)
-    ids = (*row.prompt_ids.tolist(), *row.response_ids.tolist())
-    return ids, tuple(row.loss_mask.astype(int).tolist())
+    return row
+
+
+def row_ids(row: TrainRow) -> tuple[int, ...]:
+    """Return all ids of a row."""
+    return (*row.prompt_ids.tolist(), *row.response_ids.tolist())
+
+
+def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
+    row = stored_row(trajectory, recipe)
+    return row_ids(row), tuple(row.loss_mask.astype(int).tolist())
+
+
+def _moved_and_learnt(
+    trajectory: Graded, recipe: Recipe
+) -> tuple[tuple[int, ...], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return the ids of a trajectory that was trained on, and which tokens of its response were moved and learnt."""
+    row = stored_row(trajectory, recipe)
+    shown = recovery_view(trajectory) if row.view is View.RECOVERY else trajectory
+    assert shown is not None
+    return row_ids(row), moved_tokens(shown)[len(row.prompt_ids) :], row.loss_mask
 
 
 def _found(trained: Iterable[Trained], known: Set[tuple[int, ...]]) -> Iterator[tuple[Trained, tuple[int, ...]]]:
@@ -137,12 +157,12 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
         words = f"device.mode is {recipe.device.mode}: rollouts may be of older weights than the update."
         return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
     # Which tokens are learnt is the store's word: a wrong mask in the update is a finding of its own.
-    stored = {tuple(each.ids().tolist()): (moved_tokens(each), each.loss_mask()) for each in kept}
+    stored = {ids: masks for ids, *masks in (_moved_and_learnt(each, recipe) for each in kept)}
     apart: dict[tuple[int, bool], list[float]] = defaultdict(list)
     for row, ids in _found(trained, stored.keys()):
         if ids not in stored:
             continue
-        moved, learnt = (each[row.prompt :] for each in stored[ids])
+        moved, learnt = stored[ids]
         gaps = np.abs(row.rollout - row.old)[: len(moved)]
         for flag in (False, True):
             apart[row.step, flag] += gaps[learnt & (moved == flag)].tolist()

@@ -99,6 +99,8 @@ def _rows(data: Any) -> Iterator[Trained]:
     steps = [getattr(step, "data", step) for step in data["global_steps"]]
     peak, device = _memory()
     for step, ids, mask, *floats in zip(steps, *columns, strict=True):
+        if not mask.any() and (ids == ids[0]).all():
+            continue  # verl's padding
         old, rollout, advantages = (each.detach().float().cpu().numpy() for each in floats)
         prompt = len(ids) - len(mask)
         yield Trained(int(step), ids.tolist(), prompt, mask.tolist(), old, rollout, advantages, peak, device)
