@@ -80,6 +80,7 @@ COMMANDS = {
             "--min-similarity": Option(("--min-similarity", "0.6"), {"settings.repair.min_similarity": 0.6}),
             "--refuse-stale": Option(("--refuse-stale",), {"settings.repair.refuse_stale": True}),
             "--scope": Option(("--scope", "successful"), {"settings.scope": PurifyScope.SUCCESSFUL}),
+            "--distill": Option(("--distill", "jsonl"), {"settings.distill": "jsonl"}),
             "--sft": Option(("--sft", "parquet"), {"settings.sft": "parquet"}),
             "--clean-only": Option(("--clean-only",), {"settings.clean_only": True}),
             "--unsure": Option(("--unsure", "train"), {"settings.unsure": "train"}),

@@ -255,7 +255,7 @@ def test_a_log_that_a_row_cannot_hold_is_repaired_and_makes_none(tmp_path: Path)
     assert (found["edited"], found["sft_rows"]) == (2, 1)
     assert found["no_row"] == {"a content with a part of the type image_url": 1}
     told = CliRunner().invoke(main, ["purify", str(source), "--out", str(tmp_path / "two"), "--sft", "jsonl"])
-    assert "no SFT row   1: " in told.output
+    assert "no row       1: " in told.output
     assert "image_url" in told.output
 
 

@@ -93,6 +93,12 @@ FORMATS = click.Choice(log_format_names())
     type=click.Choice([each.value for each in SftKind]),
     help="Also write rows for supervised fine-tuning, as files of this kind.",
 )
+@click.option(
+    "--distill",
+    type=click.Choice([each.value for each in SftKind]),
+    help="Also write rows for self-distillation, one for each repair, as files of this kind: context, failed turn, "
+    "feedback and correction.",
+)
 @click.option("--clean-only", is_flag=True, help="For --sft: only trajectories whose calls all worked.")
 @click.option(
     "--unsure",
@@ -166,6 +172,7 @@ def purify(
     Examples:
       cleaner purify logs/ --dry-run
       cleaner purify logs/ --out clean --sft jsonl
+      cleaner purify runs/saar/trajectories --out repairs --distill jsonl
       cleaner purify ~/.claude/projects --out clean --same
       cleaner purify logs/ --out clean --sft jsonl --redact
       cleaner purify run.eval --out clean --same --only-proven --fresh
@@ -212,6 +219,7 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
         repair=None if options["method"] == "mask" else repair,
         scope=PurifyScope(options["scope"]),
         sft=None if options["sft"] is None else SftKind(options["sft"]),
+        distill=None if options["distill"] is None else SftKind(options["distill"]),
         clean_only=options["clean_only"],
         unsure=UnsureTurns(options["unsure"]),
         same=options["same"],

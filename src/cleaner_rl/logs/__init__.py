@@ -14,7 +14,8 @@ Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, wh
 - `judging`: whether a logged call worked, by `signals` (exit codes and flags), `sentences` (what tools and harnesses
   say), `commands` (what a shell command runs) and `tracebacks`. A turn with an unsure result is never edited.
 - `secrets`: keys and tokens in the records, found before anything else sees them, and taken out if that is wanted.
-- `cleaning`: hindsight on a logged trajectory. `sft`: rows for supervised fine-tuning.
+- `cleaning`: hindsight on a logged trajectory. `sft` and `distillation`: rows for supervised fine-tuning
+  and for self-distillation, which `row_files` writes.
 
 Limits: text trajectories only, since logs have no tokens. What a format can't read is passed through as it is, and
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
@@ -22,6 +23,7 @@ counted. `cleaner_rl.purify` doesn't import this package: only programs that hav
 
 from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import DamagedError, LogError, PurifyError
+from cleaner_rl.logs.distillation import distillation_rows
 from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
 from cleaner_rl.logs.examples import EditExample
 from cleaner_rl.logs.formats import LOG_ADAPTERS, LogFormat, Reading, detect, log_format, log_format_names
@@ -34,8 +36,9 @@ from cleaner_rl.logs.plans import LogFile
 from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, preview, purify
 from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
+from cleaner_rl.logs.row_files import SftKind
 from cleaner_rl.logs.secrets import ScannerMissingError
-from cleaner_rl.logs.sft import SftKind, UnsureTurns
+from cleaner_rl.logs.sft import UnsureTurns
 from cleaner_rl.logs.summary import FoundSecrets, PurifySummary, ToolCounts
 from cleaner_rl.logs.work import Check, PurifySettings
 
@@ -76,6 +79,7 @@ __all__ = [
     "clean",
     "clean_to_replay",
     "detect",
+    "distillation_rows",
     "log_format",
     "log_format_names",
     "log_of",

@@ -1,7 +1,7 @@
 """Runs a plan unit by unit, in this process or in several, so that it can be killed at any moment and go on later.
 
     OUT/plan.json       the inputs and the settings; a run goes on only with the same ones
-    OUT/store, sft, same    what the job writes, in parts named after their units
+    OUT/store, sft, distill, same    what the job writes, in parts named after their units
     OUT/units/000012.json   the summary of a unit, written when all its parts are in place
 
 A unit without its summary is done again. Its parts have the same names and the same content, and replace what the
@@ -197,8 +197,9 @@ def _parts(folder: Path, unit: int) -> Iterator[tuple[Path, str]]:
     """Return the files of a unit, and their names below the output."""
     for index, file in enumerate(sorted((folder / "store").rglob("*.parquet"))):
         yield file, f"{file.parent.relative_to(folder)}/part-{unit:06}-{index:03}.parquet"
-    for file in sorted((folder / "sft").rglob("part.*")):
-        yield file, f"{file.parent.relative_to(folder)}/part-{unit:06}{file.suffix}"
+    for rows in ("sft", "distill"):
+        for file in sorted((folder / rows).rglob("part.*")):
+            yield file, f"{file.parent.relative_to(folder)}/part-{unit:06}{file.suffix}"
     for file in sorted((folder / "same").rglob("*")):
         if file.is_file():
             yield file, str(file.relative_to(folder))

@@ -142,6 +142,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
         "min_similarity": repair.min_similarity,
         "scope": settings.scope.value,
         "sft": None if settings.sft is None else settings.sft.value,
+        "distill": None if settings.distill is None else settings.distill.value,
         "clean_only": settings.clean_only,
         "unsure": settings.unsure.value,
         "same": settings.same,

@@ -89,7 +89,7 @@ def purify(
 
     Args:
         paths: Files, folders or URIs of object stores. Formats are detected by content.
-        out: Folder for the results: `store/`, and `sft/` and `same/` if the settings ask for them.
+        out: Folder for the results: `store/`, and `sft/`, `distill/` and `same/` if the settings ask for them.
         settings: What to do. Default: repair everything, and write the store only.
         jobs: Number of processes.
         on_ray: Run on a Ray cluster, through Ray Data, instead of in processes.

@@ -72,8 +72,10 @@ def _lines(made: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str]
         yield f"RoC          {_counts(made.roc)}"
     if made.sft_rows:
         yield f"SFT rows     {made.sft_rows:,}"
+    if made.distill_rows:
+        yield f"repair rows  {made.distill_rows:,}, for self-distillation"
     for reason, count in made.no_row.most_common():
-        yield f"no SFT row   {count:,}: {reason}, which rows can't hold"
+        yield f"no row       {count:,}: {reason}, which rows can't hold"
     if made.not_read:
         yield f"not read     {_counts(made.not_read)}; passed through unchanged"
     if made.damaged:

@@ -139,8 +139,10 @@ class PurifySummary:
     roc: Counter[str] = field(default_factory=Counter)
     """Trajectories that GRPO-RoC kept and dropped."""
     sft_rows: int = 0
+    distill_rows: int = 0
+    """Rows for self-distillation: one for each repair."""
     no_row: Counter[str] = field(default_factory=Counter)
-    """Trajectories that were read and make no SFT row, by what a row can't hold."""
+    """Trajectories that were read and make no row, by what a row can't hold."""
 
     def add(self, before: Trajectory[Any], cleaned: Cleaned[Any]) -> None:
         """Count one trajectory."""

@@ -15,14 +15,17 @@ from typing import Any, Protocol
 
 from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
+from cleaner_rl.logs.distillation import COLUMNS as DISTILLATION_COLUMNS
+from cleaner_rl.logs.distillation import distillation_rows
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.places import is_remote
 from cleaner_rl.logs.reasons import with_reasons
 from cleaner_rl.logs.records import OPAQUE, read_record, with_source, write_record
+from cleaner_rl.logs.row_files import RowWriter, SftKind
 from cleaner_rl.logs.secrets import SecretScanner, needed_scanner, secret_scanner
-from cleaner_rl.logs.sft import SftKind, SftWriter, UnsureTurns, sft_row
+from cleaner_rl.logs.sft import COLUMNS, UnsureTurns, sft_row
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_alone
@@ -64,12 +67,14 @@ class PurifySettings:
     """Write SFT rows only for trajectories whose calls all worked."""
     unsure: UnsureTurns = UnsureTurns.MASK
     """Whether SFT rows have turns in the loss of which nobody can tell how their calls ended."""
+    distill: SftKind | None = None
+    """Also write rows for self-distillation, one for each repair, as this kind of file."""
     same: bool = False
     """Also write the purified logs in the format that they came in."""
     redact: bool = False
     """Replace secrets by `<redacted:KIND>` before anything else sees the records. Needs the extra `secrets`."""
     roc: int | None = None
-    """Keep this many attempts of each task, chosen by GRPO-RoC, in SFT rows and in `same`. None: keep all."""
+    """Keep this many attempts of each task, chosen by GRPO-RoC, in rows and in `same`. None: keep all."""
     seed: int = 0
     """Seed of GRPO-RoC's choice."""
     piece_bytes: int = PIECE_BYTES
@@ -78,6 +83,7 @@ class PurifySettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", PurifyScope(self.scope))
         object.__setattr__(self, "sft", None if self.sft is None else SftKind(self.sft))
+        object.__setattr__(self, "distill", None if self.distill is None else SftKind(self.distill))
         object.__setattr__(self, "unsure", UnsureTurns(self.unsure))
         if self.roc is not None and self.roc < 2:
             raise ValueError(f"roc is {self.roc}; GRPO-RoC keeps at least 2 attempts of each task")
@@ -100,9 +106,9 @@ def run_unit(
     check: Check | None = None,
     chosen: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> PurifySummary:
-    """Purify a unit into files below a folder: `store/`, `sft/` and `same/`. Without a folder nothing is written.
+    """Purify a unit into files below a folder: `store/`, `sft/`, `distill/`, `same/`. Without one nothing is written.
 
-    `chosen` are GRPO-RoC's verdicts by trajectory; those that it doesn't keep stay out of `sft/` and `same/`.
+    `chosen` are GRPO-RoC's verdicts by trajectory; those that it doesn't keep have no rows, and stay out of `same/`.
     """
     summary = PurifySummary()
     number = unit.number << NUMBER_BITS
@@ -111,10 +117,13 @@ def run_unit(
     replayed = getattr(check, "replays", False)
     with ExitStack() as stack:
         store = None if folder is None else stack.enter_context(ParquetWriter(folder / "store"))
-        sft = None
-        if folder is not None and settings.sft is not None:
-            sft = stack.enter_context(SftWriter(folder / "sft", settings.sft))
-        outputs = _Outputs(settings, store, sft, chosen or {}, summary)
+        sft = distill = None
+        if settings.sft is not None:
+            sft = stack.enter_context(RowWriter(folder and folder / "sft", settings.sft, COLUMNS))
+        if settings.distill is not None:
+            below = folder and folder / "distill"
+            distill = stack.enter_context(RowWriter(below, settings.distill, DISTILLATION_COLUMNS))
+        outputs = _Outputs(settings, store, sft, distill, chosen or {}, summary)
         for piece, form in unit.pieces:
             try:
                 with _sink(piece, folder if settings.same else None, redactor) as sink:
@@ -134,6 +143,8 @@ def run_unit(
                 summary.damaged[str(error)] += 1
     if sft is not None:
         summary.sft_rows = sft.rows
+    if distill is not None:
+        summary.distill_rows = distill.rows
     return summary
 
 
@@ -149,7 +160,8 @@ class _Outputs:
 
     settings: PurifySettings
     store: ParquetWriter | None
-    sft: SftWriter | None
+    sft: RowWriter | None
+    distill: RowWriter | None
     chosen: Mapping[int, Mapping[str, Any]]
     summary: PurifySummary
 
@@ -166,25 +178,24 @@ class _Outputs:
                 self.store.write(trajectory)
             if verdict is not None and not verdict["kept"]:
                 continue
-            if self.settings.sft is not None:
-                self._write_row(trajectory)
+            self._write_rows(trajectory)
             if sink is not None:
                 kept.append((place, _written(trajectory, chunk.records[place])))
         if sink is not None:
             sink.write(chunk, kept)
 
-    def _write_row(self, trajectory: Trajectory[Any]) -> None:
+    def _write_rows(self, trajectory: Trajectory[Any]) -> None:
+        settings = self.settings
         try:
-            row = sft_row(trajectory, clean_only=self.settings.clean_only, unsure=self.settings.unsure)
+            if self.sft is not None:
+                row = sft_row(trajectory, clean_only=settings.clean_only, unsure=settings.unsure)
+                if row is not None:
+                    self.sft.write(row)
+            if self.distill is not None:
+                for row in distillation_rows(trajectory):
+                    self.distill.write(row)
         except Unreadable as error:
             self.summary.no_row[str(error)] += 1
-            return
-        if row is None:
-            return
-        if self.sft is None:
-            self.summary.sft_rows += 1
-        else:
-            self.sft.write(row)
 
 
 def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int, Trajectory[Any]]]:
