@@ -35,6 +35,18 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition() -> None:
     torch.testing.assert_close(gradient(model, loss), gradient(model, expected), rtol=1e-6, atol=1e-12)
 
 
+def test_a_sequence_mean_weighs_every_row_alike() -> None:
+    import torch
+
+    from benchmarks.lab.local.trainer import clipped_loss, with_equal_rows
+
+    made, model, update = rows(batch()), tiny_model(), UpdateSettings()
+    means = [clipped_loss(model, [row], update) / int(row.loss_mask.sum()) for row in made]
+    equal = [with_equal_rows(row) for row in made]
+    total = sum(row.weight * int(row.loss_mask.sum()) for row in equal)
+    torch.testing.assert_close(clipped_loss(model, equal, update) / total, torch.stack(means).mean())
+
+
 def test_mini_batches_hold_whole_groups() -> None:
     from benchmarks.lab.local.trainer import parts
 

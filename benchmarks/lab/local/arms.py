@@ -162,7 +162,7 @@ def _signal(metrics: Path) -> dict[str, float]:
     """What the groups could teach, on average over the steps."""
     lines = [json.loads(line)["metrics"] for line in metrics.read_text().splitlines()]
     found = {}
-    for name in ("zero_variance_share", "first_call_signal", "rescues"):
+    for name in ("zero_variance_share", "first_call_signal", "logprob_gap", "rescue_tries", "rescues", "rescue_tokens"):
         values = [each[name] for each in lines if name in each]
         if values:
             found[name] = round(sum(values) / len(values), 4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cleaner_rl.rollout import RescueConfig
 from cleaner_rl.train.rows import Views
 
 
@@ -14,4 +13,5 @@ class Beyond:
 
     views: Views | None = None
     """Instead of the recipe's."""
-    rescue: RescueConfig | None = None
+    sequence_mean: bool = False
+    """The loss is a mean over rows of means over their tokens, instead of a mean over all tokens."""

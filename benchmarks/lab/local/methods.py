@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.methods import ROC
-from cleaner_rl.rollout import RescueConfig
+from benchmarks.lab.recipes import laid
 from cleaner_rl.train.rows import Views
 
 WITH_OTHERS = ("drift", "drift-unhinted")
@@ -28,19 +28,20 @@ class Method:
     beyond: Beyond = field(default_factory=Beyond)
 
 
-def _hindsight(label: str, views: Views | None = None, *, rescue: bool = False) -> Method:
-    return Method(label, "hindsight", ON_SUCCESSES, Beyond(views, RescueConfig() if rescue else None))
+def _hindsight(label: str, beyond: Beyond = Beyond(), **settings: Mapping[str, Any]) -> Method:  # noqa: B008 - frozen
+    return Method(label, "hindsight", laid({}, ON_SUCCESSES, settings), beyond)
 
 
 GRPO, SAAR, HINDSIGHT = "grpo", "saar", "hindsight"
 COMPARATORS = (GRPO, SAAR, HINDSIGHT)
 TWO_VIEWS, OURS = "two-views", "two-views-rescue"
+FULL, RESCUE = Beyond(Views.FULL), {"share": 0.2}
 COMPARED = {
     GRPO: Method("GRPO", "grpo"),
     SAAR: Method("SAAR", "saar"),
     HINDSIGHT: _hindsight("hindsight"),
-    TWO_VIEWS: _hindsight("two views", Views.FULL),
-    OURS: _hindsight("two views + rescue", Views.FULL, rescue=True),
+    TWO_VIEWS: _hindsight("two views", FULL),
+    OURS: _hindsight("two views + rescue", FULL, rescue=RESCUE),
 }
 """In every environment."""
 OTHERS = {
@@ -53,10 +54,15 @@ OTHERS = {
 }
 """In `WITH_OTHERS`."""
 VARIANTS = {
-    "two-views-one": _hindsight("one view by seed", Views.ONE),
-    "two-views-shared": _hindsight("two views at half weight", Views.SHARED),
-    "two-views-one-rescue": _hindsight("one view by seed + rescue", Views.ONE, rescue=True),
-    "hindsight-rescue": _hindsight("hindsight + rescue", rescue=True),
+    "two-views-one": _hindsight("one view by seed", Beyond(Views.ONE)),
+    "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED)),
+    "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(Views.FULL, sequence_mean=True)),
+    "two-views-max-gap": _hindsight("two views, log-prob gap at most 3", FULL, purify={"max_logprob_gap": 3.0}),
+    "two-views-one-rescue": _hindsight("one view by seed + rescue", Beyond(Views.ONE), rescue=RESCUE),
+    "hindsight-rescue": _hindsight("hindsight + rescue", rescue=RESCUE),
+    "rescue-replaces": _hindsight("rescue takes a wrong one's place", FULL, rescue={**RESCUE, "rows": "replace"}),
+    "rescue-capped": _hindsight("rescue, advantage at most 1", FULL, rescue={**RESCUE, "advantage": "capped"}),
+    "rescue-only": _hindsight("rescue, wrong ones not suppressed", FULL, rescue={**RESCUE, "advantage": "rescue_only"}),
 }
 """In development worlds."""
 METHODS = COMPARED | OTHERS | VARIANTS

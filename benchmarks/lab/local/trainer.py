@@ -4,7 +4,7 @@ A step samples groups, makes rows of them (`group_rows`), and takes an update fo
 mean over its tokens, by AdamW. The settings of the update that a recipe doesn't have are verl's defaults. Rows without
 an advantage have no gradient: they count in the mean, and are not computed.
 
-Limits: sampling at temperature 1, the loss as a token mean, no KL loss, no warm-up, one process.
+Limits: sampling at temperature 1, no KL loss, no warm-up, one process.
 """
 
 from __future__ import annotations
@@ -128,8 +128,6 @@ class LocalTrainer:
         if views is not None:
             config = replace(config, views=views)
         shared = self._for_phase(runner, Phase.TRAINING)
-        if self.beyond.rescue is not None:
-            shared = replace(shared, rescue=self.beyond.rescue)
         groups: list[RowGroup] = []
         while len(groups) < batch.prompts:
             wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]
@@ -179,6 +177,8 @@ class LocalTrainer:
     def update(self, groups: Sequence[RowGroup]) -> None:
         """Take one step on the rows of some groups."""
         rows = [row for group in groups for row in group.rows]
+        if self.beyond.sequence_mean:
+            rows = [with_equal_rows(row) for row in rows]
         total = sum(row.weight * float(row.loss_mask.sum()) for row in rows)
         self.optimizer.zero_grad()
         for some in batches([row for row in rows if row.advantage]):
@@ -229,6 +229,11 @@ def clipped_loss(model: Any, rows: Sequence[TrainRow], update: UpdateSettings) -
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - update.clip_low, 1 + update.clip_high) * advantage)
     gain = torch.where(advantage < 0, torch.maximum(gain, update.clip_c * advantage), gain)
     return -(weight * gain).sum()
+
+
+def with_equal_rows(row: TrainRow) -> TrainRow:
+    """Return a row with a weight by which a mean over tokens becomes one over rows, each with a mean over its own."""
+    return replace(row, weight=row.weight / max(1, int(row.loss_mask.sum())))
 
 
 def batches(rows: Sequence[TrainRow]) -> Iterator[list[TrainRow]]:
