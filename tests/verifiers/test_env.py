@@ -209,6 +209,24 @@ def test_failed_turns_are_masked_where_they_would_be_reinforced(model: str) -> N
     check_rows(episode)
 
 
+def test_one_view_is_trained_on_and_the_trace_holds_it(model: str) -> None:
+    scripts = [REPAIRED, REPAIRED, REPAIRED, REPAIRED, FAILED]
+    episode, server = played(model, scripts, rollouts=5, stateless=True, views="one")
+    assert episode.ok, episode.errors
+    *right, wrong = episode.traces
+    roles = ["".join(node.message.role[0] for node in trace.nodes) for trace in right]
+    assert set(roles) == {"uata", "uatata"}, "with this seed both views are drawn"
+    for trace, seen in zip(right, roles, strict=True):
+        if seen == "uatata":
+            assert trace.branches[0].token_ids == session(server, trace)
+            assert not any(trace.nodes[1].mask), "the failed turn is context"
+            assert any(trace.nodes[3].mask)
+        else:
+            assert any(trace.nodes[1].mask)
+    assert any(wrong.nodes[1].mask)
+    check_rows(episode)
+
+
 def test_sampling_that_can_not_be_rescored_is_refused(model: str) -> None:
     episode, _ = played(model, [CLEAN], sampling={"temperature": 0.7})
     assert "temperature=0.7" in episode.errors[0].message
@@ -249,6 +267,9 @@ def test_an_evaluation_repairs_nothing(model: str) -> None:
         ({"method": "saar"}, "doesn't run on verifiers"),
         ({"method": "roc"}, "rollouts=1 has none"),
         ({"method": "roc", "rollouts": 8, "roc": {"sample": 4}}, "fewer than the rollouts=8"),
+        ({"views": "full", "rollouts": 8}, "two rows"),
+        ({"views": "one"}, "set method and rollouts"),
+        ({"views": "one", "rollouts": 8, "method": "grpo"}, "needs repairs in hindsight"),
     ],
 )
 def test_settings_are_refused_in_words(settings: dict[str, Any], words: str) -> None:

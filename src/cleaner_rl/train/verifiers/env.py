@@ -26,7 +26,18 @@ from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.tools import call_format
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
-from cleaner_rl.train.rows import Graded, RowConfig, RowGroup, exclusion, group_rows, to_row
+from cleaner_rl.train.rows import (
+    Graded,
+    RowConfig,
+    RowGroup,
+    TrainRow,
+    View,
+    Views,
+    exclusion,
+    group_rows,
+    recovery_view,
+    to_row,
+)
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.trl.recording import RunFolder
 from cleaner_rl.train.verifiers.traces import TraceReader, UnreadableTraceError, write_row
@@ -60,6 +71,8 @@ class CleanerEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     """Rollouts of an episode. With 1, the trainer compares episodes with each other; above 1, an episode is a group."""
     roc: RocSettings = RocSettings()
     """Settings of GRPO-RoC, which keeps `rollouts` of `roc.sample` rollouts."""
+    views: Views = Views.CLEAN
+    """Which view of a right rollout that hindsight repaired is trained on: `clean`, or `one` of the two, by seed."""
     scope: PurifyScope = PurifyScope.ALL
     """Which rollouts are repaired: all, or only successful ones."""
     repair: RepairConfig = RepairConfig()
@@ -78,7 +91,7 @@ class CleanerEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     name: str = "verifiers"
     """Name of the run in its store."""
     seed: int = 1
-    """Seed of RoC's draws."""
+    """Seed of the draws of RoC and of `views`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -91,6 +104,10 @@ class CleanerEnvConfig(vf.EnvConfig):  # type: ignore[misc]
             )
         if self.method.resamples and self.roc.sample < self.rollouts:
             raise ValueError(f"roc.sample={self.roc.sample} is fewer than the rollouts={self.rollouts} that are kept")
+        if self.views.two_rows:
+            raise ValueError(f"views={self.views.value!r} gives a rollout two rows, and a trace holds one: take 'one'")
+        if self.views is Views.ONE and (not self.method.hindsight or self.rollouts == 1):
+            raise ValueError("views='one' needs repairs in hindsight and a group; set method and rollouts")
         return self
 
 
@@ -145,7 +162,7 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
             by_key = {row.key: row for row in made.rows}
             rows = [by_key.get(each.key) for each in group]
         await asyncio.to_thread(self._record.write, group)
-        for place, (trace, trajectory, row) in enumerate(zip(traces, group, rows, strict=True)):
+        for place, (trace, trajectory, row) in enumerate(zip(traces, map(_shown, group, rows), rows, strict=True)):
             trace.agent.trainable = trace.agent.trainable and row is not None
             trace.record_metrics(
                 {
@@ -228,7 +245,14 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
             config = RocConfig(
                 keep, settings.min_positive, settings.min_negative, settings.positives, settings.quality_of
             )
-        return group_rows(group, RowConfig(config, self.config.seed, mask_failed=self.config.method.masks)), config
+        chosen = RowConfig(config, self.config.seed, mask_failed=self.config.method.masks, views=self.config.views)
+        return group_rows(group, chosen), config
+
+
+def _shown(trajectory: Graded, row: TrainRow | None) -> Graded:
+    """Return a rollout in the view that its row shows."""
+    raw = recovery_view(trajectory) if row is not None and row.view is View.RECOVERY else None
+    return trajectory if raw is None else raw
 
 
 def _check_sampling(sampling: Any) -> None:
