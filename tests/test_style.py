@@ -30,7 +30,7 @@ INSTEAD = {
     r"(?:un)?mend(?:s|ed|ing)?": "correct, correction; repair",
     r"seams?": "extension point, hook",
     r"pupils?": "toy model",
-    r"taught|teachers?": "toy model, demonstrations, trained on",
+    r"taught": "toy model, demonstrations, trained on",
     r"unlearnt": "suppressed",
     r"dearer": "more expensive",
     r"(?:on|for|of) (?:an? )?processors?|processor time": "CPU",
