@@ -43,6 +43,7 @@ ENGINE = {
     "sft_logs": "--json --short --regime slips --worlds 1",
     "rollout": "--json --tasks 0 --rollouts 4 --tokens 32",
     "stock": "{world} --json --pairs 2 --prompts 4 --rollouts 2 --turns 8 --alone",
+    "rescue": "--json --folder {place}",
     "preflight": "--json --clean 1 --fault 'weights not updated' --folder {place}",
 }
 MEASURES = {"sandbox_checkpoint"}
@@ -80,6 +81,14 @@ def preflight(figures: Any) -> Iterator[bool]:
     yield figures["clean_green"] == figures["clean"]
 
 
+def rescue(figures: Any) -> Iterator[bool]:
+    """What reaches the update is what the store holds, to the bit where nothing is computed in between."""
+    yield figures["rows_in_update"] == figures["rows_in_store"]
+    yield not any(figures[name] for name in ("rows_missing", "rows_unknown", "masks_that_differ"))
+    yield figures["stored_logprobs_apart"] == 0.0
+    yield max(figures["advantages_apart"], figures["actor_logprobs_apart"]) < 1e-4
+
+
 def stock(figures: Any) -> Iterator[bool]:
     """With repair off, our batches are verl's own: the same ids, masks and rewards."""
     yield figures["rows"] == figures["rows_of_ours"] == figures["equal_rows"] == 2 * 4 * 2
@@ -94,6 +103,7 @@ def tenants(figures: Any) -> Iterator[bool]:
 CHECKS: dict[str, Callable[[Any], Iterator[bool]]] = {
     "grading": grading,
     "preflight": preflight,
+    "rescue": rescue,
     "sandbox_faults": faults,
     "sandbox_load": load,
     "sandbox_tenants": tenants,

@@ -76,8 +76,8 @@ def trained(world: Path, folder: Path, rescue: dict[str, str]) -> Path:
 def compared(kept: Sequence[Graded], update: Sequence[Trained], recipe: Recipe) -> dict[str, Any]:
     """Compare the rows of all updates with those of the store."""
     stored: dict[tuple[int, ...], list[TrainRow]] = defaultdict(list)
-    for each in kept:
-        row = stored_row(each, recipe)
+    for trajectory in kept:
+        row = stored_row(trajectory, recipe)
         stored[row_ids(row)].append(row)
     unknown = masks = 0
     logprobs: list[float] = []
@@ -90,12 +90,12 @@ def compared(kept: Sequence[Graded], update: Sequence[Trained], recipe: Recipe) 
         unknown += not same
         masks += bool(same) and not alike
         if alike:
-            learnt = np.array(each.mask, bool)
+            learnt = np.array(each.mask, np.float64)
             logprobs.append(min(_largest(row.logprobs - each.rollout) for row in alike))
             advantages.append(min(_largest((row.advantage or 0.0) * learnt - each.advantages) for row in alike))
-            actor.append(_largest((each.rollout - each.old)[learnt]))
+            actor.append(_largest((each.rollout - each.old) * learnt))
     there = Counter((each.step, tuple(each.ids)) for each in update)
-    wanted = Counter((each.key.step, row_ids(stored_row(each, recipe))) for each in kept)
+    wanted = Counter((one.key.step, row_ids(stored_row(one, recipe))) for one in kept)
     return {
         "rows_in_update": len(update),
         "rows_in_store": len(kept),
