@@ -129,22 +129,23 @@ def test_the_overview_draws_two_runs_and_more_when_asked(browser: Browser, demo:
 
 def test_the_overview_draws_the_learning_signal_and_rescues(browser: Browser, tmp_path: Path) -> None:
     write(tmp_path / "trajectories", [clean(step=step) for step in (1, 2)])
-    figures = {"zero_variance_share": 0.5, "first_call_signal": -0.01, "rescues": 1.0, "rescue_tokens": 240.0}
+    figures = {"zero_variance_share": 0.5, "first_call_signal": -0.01, "rescues": 1.0}
+    figures |= {"rescue_tries": 3.0, "rescue_tokens": 240.0}
     lines = [{"run": "saar", "step": step, "metrics": figures} for step in (1, 2)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with Library(tmp_path, tmp_path / "cache") as library:
         library.update()
         with served(library) as url, Watch(browser) as page:
             page.goto(url)
-            for name, value in (
+            for name, *values in (
                 ("Zero-variance groups", "0.500"),
                 ("First-call signal", "−0.010"),
-                ("Rescues", "1"),
+                ("Rescues", "1", "3"),
                 ("Rescue tokens", "240"),
             ):
                 drawn = page.locator("section figure", has=page.get_by_role("heading", name=name, exact=True))
                 expect(drawn.locator("canvas")).to_have_count(1)
-                expect(drawn.locator(".value")).to_have_text(value)
+                expect(drawn.locator(".value")).to_have_text(values)
             expect(page.get_by_text("Also logged")).to_have_count(0)
 
 

@@ -19,8 +19,8 @@ const PANELS: Panel[] = [
   { title: "Tokens", note: "mean length of a trajectory", curves: [["tokens", ""]] },
   { title: "Zero-variance groups", note: "share of groups without a gradient", curves: [["zero_variance_share", ""]] },
   { title: "First-call signal", note: "reinforcement of working first calls", curves: [["first_call_signal", ""]] },
-  { title: "Rescues", note: "groups that a rescue gave a right rollout", curves: [["rescues", ""]] },
-  { title: "Rescue tokens", note: "sampled by these rescues", curves: [["rescue_tokens", ""]] },
+  { title: "Rescues", note: "groups that got a right rollout; tries dashed", curves: [["rescues", "rescues"], ["rescue_tries", "tries"]] },
+  { title: "Rescue tokens", note: "sampled by all rescues of a step", curves: [["rescue_tokens", ""]] },
 ];
 const KNOWN = new Set(PANELS.flatMap((panel) => panel.curves.map(([name]) => name)));
 const OVERLAID = 2;
