@@ -444,7 +444,7 @@ def test_file_names_outside_the_folder_are_refused(box: Driver, name: str) -> No
 
 
 def test_the_table_in_the_docs_names_these_tests() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text().partition("\n## Bash\n")[0]
     rows = re.findall(r"`(test_\w+)`", text)
     assert rows
     here = {name for name in globals() if name.startswith("test_")}

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox import Node, NodeConfig, RunRequest, SessionLostError
+from cleaner_rl.sandbox import Language, Node, NodeConfig, RunRequest, SessionLostError
 from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient, SyncSandboxClient
 from cleaner_rl.sandbox.client.links import Link
 from cleaner_rl.sandbox.client.nodes import Nodes
+from cleaner_rl.sandbox.protocol.wire import RunCall, encode_exactly
 from cleaner_rl.tools import Status
 from tests.sandbox.serving import asynchronous, opened, scripted, served, until
 from tests.sandbox.watched import WatchedNode
@@ -37,12 +38,19 @@ async def test_results_have_status_exception_line_output_and_versions() -> None:
             RunRequest("open('b', 'wb').write(open('a', 'rb').read()[::-1])", files={"a": b"\0\xff"}, fetch=("b",))
         )
         binary = await sandbox.run(RunRequest("import sys; print(sys.stdin.buffer.read())", stdin=b"\xff"))
+        shell = await sandbox.run(RunRequest("cat; exit 3", stdin=b"in", language=Language.BASH))
     assert (right.result.status, right.result.output) == (Status.OK, "hi\n")
     assert "python" in right.result.versions
     assert wrong.result.exception is not None
     assert (wrong.result.exception.type, wrong.result.exception.line, wrong.request_id) == ("ValueError", 2, "mine")
     assert files.files == {"b": b"\xff\0"}
     assert binary.result.output == "b'\\xff'\n"
+    assert (shell.result.status, shell.result.output, shell.exit_code) == (Status.ERROR, "in", 3)
+
+
+def test_a_request_for_python_is_what_older_nodes_know() -> None:
+    assert encode_exactly(RunCall.of(RunRequest("print(1)"))) == b'{"code":"print(1)"}'
+    assert encode_exactly(RunCall.of(RunRequest("ls", language=Language.BASH))) == b'{"code":"ls","language":"bash"}'
 
 
 @asynchronous

@@ -112,6 +112,9 @@ async def test_sandbox_fusion_run_code() -> None:
             fetch_files=["out.bin", "absent"],
         )
         assert files["files"] == {"out.bin": base64.b64encode(b"\x00data" * 2).decode()}
+        shell = await run("cat in > out; exit 4", language="bash", files={"in": content}, fetch_files=["out"])
+        assert (shell["status"], shell["run_result"]["return_code"]) == ("Failed", 4)
+        assert shell["files"] == {"out": content}
         assert (await caller.post("/run_code", {"language": "go", "code": "x"}))[0] == 422
 
 

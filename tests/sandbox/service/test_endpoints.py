@@ -52,6 +52,9 @@ async def test_run_takes_files_limits_binary_input_and_a_seed() -> None:
         whole = await run("print('x' * 99_999)", keep_chars=100_000)
         assert (len(whole["output"]), whole.get("output_length")) == (100_000, None)
         assert (await run("print(1)", files={"../x": ""}))["status"] == "refused"
+        shell = await run("read x; echo $x; exit 3", language="bash", stdin="a b")
+        assert (shell["status"], shell["output"], shell["exit_code"]) == ("error", "a b\n", 3)
+        assert (await caller.post("/v1/run", {"code": "1", "language": "go"}))[0] == 400
         assert (await run("print(1)", fetch=["a"] * 4_097))["status"] == "refused"
         assert (await run("print(1)", fetch=["a/" * 64 + "a"]))["status"] == "refused"
         assert (await run("print(1)", fetch=["a"] * 4_096))["status"] == "ok"

@@ -5,7 +5,7 @@
 - `slot`: the supervisor of one run at a time. It forks, watches, kills and reports numbers; it never reads a request
   or an output, so no later run can find an earlier one's data in its memory.
 - `watch`, `proc`: CPU time, memory and waiting time of a process tree, as the kernel tells them.
-- `run`: the run's own process: shuts itself in, reads its request, executes it.
+- `run`: the run's own process: shuts itself in, reads its request, executes it. `shell`: bash in its place.
 - `session`, `states`, `layers`: the supervisor of a session, the interpreters it keeps, and their files; removing what
   a program left. `state`: such an interpreter from inside.
 - `report`: an exception as a bounded description.

@@ -25,7 +25,7 @@ import threading
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, report, wire
+from cleaner_rl.sandbox.inside import kernel, report, shell, wire
 
 REPORT_FD = 3
 REQUEST_FD = 4
@@ -55,12 +55,16 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
             os._exit(0)
         os.close(REQUEST_FD)
         try:
-            prepare(settings, *request[2:])
+            code, echo, is_shell, limits, seed_, *given = request
+            prepare(settings, limits, seed_, *given)
         except OSError as error:  # files that don't fit
             tell(error, (report.FILE_NAME,))
             os._exit(1)
+        if is_shell:
+            os.close(REPORT_FD)  # a shell has exceptions of no kind to describe
+            shell.become(code, seed_)
         module: ModuleType = settings["main"]
-        finish(execute(request[0], request[1], module), module)
+        finish(execute(code, echo, module), module)
     finally:
         os._exit(1)  # this is a fork of the supervisor: nothing that is raised here may reach the supervisor's own code
 

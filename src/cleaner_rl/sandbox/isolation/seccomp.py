@@ -48,6 +48,9 @@ fremovexattr
 """
 """Answered as a file system without them does: programs that list or copy files take that, and no ENOSYS, as usual."""
 
+_OWNERS = "chown fchown fchownat lchown"
+"""Answered as for any user without rights: programs that copy files with their owners take that as usual."""
+
 PROCESS_CALLS = ("fork", "vfork", "execve", "execveat")
 UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect", "sendto")
 SIGNAL_CALLS = ("kill", "tgkill", "rt_sigqueueinfo")
@@ -156,6 +159,9 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     program.add_rule(pyseccomp.ERRNO(0), "fadvise64", argument(3, masked, 0xFFFFFFFF, FADV_DONTNEED))
     for name in _EXTENDED_ATTRIBUTES.split():
         program.add_rule(pyseccomp.ERRNO(errno.EOPNOTSUPP), name)
+    for name in _OWNERS.split():
+        if name not in names:
+            program.add_rule(pyseccomp.ERRNO(errno.EPERM), name)
     program.add_rule(allow, "socketpair", argument(0, equal, socket.AF_UNIX))
     for request in IOCTLS:
         program.add_rule(allow, "ioctl", argument(1, equal, request))
@@ -184,7 +190,7 @@ def take_back(processes: bool, session: bool = False) -> bytes:
     program, refuse = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.ERRNO(errno.ENOSYS)
     argument, equal, unequal = pyseccomp.Arg, pyseccomp.EQ, pyseccomp.NE
     for name in _SUPERVISORS.split():
-        program.add_rule(refuse, name)
+        program.add_rule(pyseccomp.ERRNO(errno.EPERM) if name in _OWNERS.split() else refuse, name)
     for option in SUPERVISOR_PRCTLS:
         program.add_rule(refuse, "prctl", argument(0, equal, option))
     program.add_rule(refuse, "prlimit64", argument(0, unequal, 0))

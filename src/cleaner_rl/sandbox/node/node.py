@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from cleaner_rl.sandbox.inside import wire
+from cleaner_rl.sandbox.inside import shell, wire
 from cleaner_rl.sandbox.inside.layers import remove_folder
 from cleaner_rl.sandbox.isolation import cgroups
 from cleaner_rl.sandbox.isolation.tiers import Layer, Tier, TierError, choose_tier
@@ -27,7 +27,15 @@ from cleaner_rl.sandbox.node.store import SessionStore
 from cleaner_rl.sandbox.node.verdict import RunExit, fetched, result_of
 from cleaner_rl.sandbox.node.zygotes import SlotDiedError
 from cleaner_rl.sandbox.protocol.limits import Limits
-from cleaner_rl.sandbox.protocol.requests import RunOutcome, RunRequest, SessionRequest, encoded, input_problem
+from cleaner_rl.sandbox.protocol.requests import (
+    Language,
+    RunOutcome,
+    RunRequest,
+    SessionRequest,
+    code_problem,
+    encoded,
+    input_problem,
+)
 from cleaner_rl.tools import Status, ToolResult
 
 
@@ -171,13 +179,22 @@ class Node:
     def _layers(self) -> frozenset[Layer]:
         return self._tier.layers - self.config.without
 
+    @property
+    def _no_shell(self) -> str | None:
+        """Why runs can't be shells here; None if they can."""
+        if Layer.SECCOMP in self._layers and Layer.PID not in self._layers:
+            return f"its programs need tier 2, to start processes, and the node runs at {self._tier.name}"
+        return None if os.path.exists(shell.BASH) else f"the machine has no {shell.BASH}"
+
     def _pool_for(self, request: RunRequest) -> Pool:
         name = request.preload
         return self._pools[choose(request.code, self.config.preload).name if name is None else name]
 
     def _refusal(self, request: RunRequest) -> RunOutcome | None:
         """The answer to a request that asks for what the node doesn't give; None if it is fine."""
-        problem = input_problem(request)
+        problem = input_problem(request) or code_problem(request.code, request.language)
+        if request.language is Language.BASH and (lacking := self._no_shell) is not None:
+            problem = f"This node can't run bash: {lacking}."
         if request.preload is not None and request.preload not in self._pools:
             problem = f"There is no preload set '{request.preload}'. Available: {', '.join(self._pools)}."
         terms = self._terms(request.limits or self.config.limits)
@@ -273,6 +290,7 @@ def _payload(request: RunRequest, terms: Terms) -> bytes:
         (
             request.code,
             request.echo_last_expression,
+            request.language is Language.BASH,
             terms.inside,
             request.seed,
             encoded(stdin) if isinstance(stdin, str) else stdin,

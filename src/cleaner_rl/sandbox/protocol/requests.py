@@ -21,6 +21,18 @@ MADE_ROOM = "it made room in the node's memory"
 """Why a session that held more than its part of the memory was ended; in the words of `SessionLostError`."""
 
 
+class Language(StrEnum):
+    """Says what runs a program."""
+
+    PYTHON = "python"
+    BASH = "bash"
+    """Bash with the system's own programs. Needs tier 2, because below it no run may start processes."""
+
+
+MOST_SHELL_BYTES = 131_071
+"""Of a bash program: the kernel takes no longer argument."""
+
+
 class Commit(StrEnum):
     """Says when a session keeps what a cell did."""
 
@@ -36,10 +48,12 @@ class RunRequest:
     """Asks for one program to be run, in an interpreter of its own.
 
     Examples:
-        >>> from cleaner_rl.sandbox import Limits, RunRequest
+        >>> from cleaner_rl.sandbox import Language, Limits, RunRequest
         >>> request = RunRequest("print(input()[::-1])", stdin="olleh", limits=Limits(cpu_seconds=2.0))
         >>> request.limits.cpu_seconds
         2.0
+        >>> RunRequest("seq 3 | tac", language=Language.BASH).language.value
+        'bash'
     """
 
     code: str
@@ -50,9 +64,9 @@ class RunRequest:
     preload: str | None = None
     """Name of a preload set; None: the smallest set that has what the code imports."""
     echo_last_expression: bool = False
-    """Print the value of the program's last statement if that is an expression, as a notebook does."""
+    """Print the value of the program's last statement if that is an expression, as a notebook does; Python only."""
     seed: int = 0
-    """Seed of `random` and `numpy.random`."""
+    """Seed of `random` and `numpy.random`, or of bash's `RANDOM`."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Put into the working folder before the run; relative paths."""
     fetch: tuple[str, ...] = ()
@@ -61,6 +75,7 @@ class RunRequest:
     """Characters of stdout and of stderr that the result keeps, of the `output_bytes` that may be written; None: as
     many as the node keeps by default."""
     request_id: str = ""
+    language: Language = Language.PYTHON
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +174,18 @@ def input_problem(asked: RunRequest | Cell) -> str | None:
             return f"The file name {path!r} {wrong}."
     if isinstance(asked.stdin, str) and encoded(asked.stdin) is None:
         return "The standard input is not valid Unicode."
+    return None
+
+
+def code_problem(code: str, language: Language) -> str | None:
+    """Why a text can't be given to a language's interpreter as a program; None if it can. Python says so itself."""
+    if language is Language.PYTHON:
+        return None
+    data = encoded(code)
+    if data is None or b"\0" in data:
+        return "A bash program can't hold a NUL byte, or characters that are no valid Unicode."
+    if len(data) > MOST_SHELL_BYTES:
+        return f"A bash program may have at most {MOST_SHELL_BYTES:,} bytes; send the rest as files."
     return None
 
 

@@ -16,7 +16,15 @@ from typing import Annotated, Final
 import msgspec
 
 from cleaner_rl.sandbox.protocol.limits import Limits
-from cleaner_rl.sandbox.protocol.requests import Cell, CellOutcome, Commit, RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.protocol.requests import (
+    Cell,
+    CellOutcome,
+    Commit,
+    Language,
+    RunOutcome,
+    RunRequest,
+    SessionRequest,
+)
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult
 
 BROKEN: Final = "broken"
@@ -79,6 +87,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
     within: float | None = None
     """Seconds that the caller will wait, counted from when the node has read the request. In a batch, a call whose time
     is over is answered when its turn comes; the batch's own limit is kept to the moment."""
+    language: Language = Language.PYTHON
 
     @classmethod
     def of(cls, request: RunRequest, within: float | None = None) -> RunCall:
@@ -97,6 +106,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
             fetch=request.fetch,
             keep_chars=request.keep_chars,
             within=within,
+            language=request.language,
         )
 
     def request(self, defaults: Limits) -> RunRequest:
@@ -112,6 +122,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
             fetch=self.fetch,
             keep_chars=self.keep_chars,
             request_id=self.id,
+            language=self.language,
         )
 
 

@@ -1,8 +1,8 @@
 """SandboxFusion's endpoints, so that its users (verl's code reward, Open-AgentRL) change one URL.
 
-What differs from SandboxFusion is written in docs/sandbox-http.md; the main points: only Python runs, `run_timeout`
-counts CPU time, and only a fault is `SandboxError`. A full queue is `SandboxError` too rather than 429, because
-published clients treat an HTTP error as final.
+What differs from SandboxFusion is written in docs/sandbox-http.md; the main points: only Python and bash run,
+`run_timeout` counts CPU time, and only a fault is `SandboxError`. A full queue is `SandboxError` too rather than 429,
+because published clients treat an HTTP error as final.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from cleaner_rl.sandbox.isolation.tiers import TierError
-from cleaner_rl.sandbox.protocol.requests import Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.protocol.requests import Cell, Commit, Language, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.protocol.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.code_judge import error_text
@@ -28,6 +28,7 @@ from cleaner_rl.tools import Status
 WALL_FACTOR = 3.0
 """Their one time limit becomes our CPU limit; the wall cap, for programs that sleep, lies this much above."""
 
+LANGUAGES: Final = tuple(Language)
 MOST_CELLS: Final = 1_024
 """Of one request."""
 
@@ -131,8 +132,8 @@ class Fusion:
     async def run_code(self, exchange: Exchange, tenant: Tenant) -> None:
         """Run a program."""
         asked = await exchange.json(_code_decoder)
-        if asked.language != "python":
-            raise HttpError(422, "invalid_request", f"This node runs Python only, not {asked.language}.")
+        if asked.language not in LANGUAGES:
+            raise HttpError(422, "invalid_request", f"This node runs Python and bash only, not {asked.language}.")
         limits = LimitsAsked(cpu_seconds=asked.run_timeout, wall_seconds=asked.run_timeout * WALL_FACTOR)
         if asked.memory_limit_MB > 0:
             limits.memory_mb = asked.memory_limit_MB
@@ -147,6 +148,7 @@ class Fusion:
             files={name: content or b"" for name, content in asked.files.items()},
             fetch=tuple(asked.fetch_files),
             keep_chars=self._app.config.node.limits.output_bytes,  # all of it: their clients compare what they get
+            language=Language(asked.language),
         )
         try:
             await self._runs.answer_one(exchange, tenant, call, lambda _, outcome: _code_result(outcome))
