@@ -14,6 +14,7 @@ import pytest
 from cleaner_rl.sandbox import (
     BARE,
     Cell,
+    Language,
     Limits,
     Node,
     NodeConfig,
@@ -340,7 +341,8 @@ async def test_files_that_a_session_can_not_have_are_refused_and_nothing_stays_o
 @asynchronous
 async def test_finding_a_limit_on_open_files_that_no_session_can_keep_to_is_refused() -> None:
     async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, app), Caller(url) as caller:
-        for most, status in ((1, 400), (LEAST_OPEN_FILES - 1, 400), (LEAST_OPEN_FILES, 201)):
+        least = LEAST_OPEN_FILES[Language.PYTHON]
+        for most, status in ((1, 400), (least - 1, 400), (least, 201)):
             asked = {"preload": "bare", "limits": {"open_files": most}, "files": {"a": "YQ=="}}
             found, answer = await caller.post("/v1/sessions", asked)
             assert found == status

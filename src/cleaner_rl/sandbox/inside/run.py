@@ -131,7 +131,7 @@ def prepare(
         ):
             resource.setrlimit(kind, (value, value))
     if files:
-        put_files(files)
+        put_files(files, settings["work"])
     if seed_ != ZYGOTE_SEED:
         seed(seed_)
     gc.enable()
@@ -147,12 +147,11 @@ def give_stdin(descriptor: int, data: bytes | None) -> None:
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
 
 
-def put_files(files: dict[str, bytes]) -> None:
-    """Write the request's files into the working folder."""
-    for path, data in files.items():
-        folder = os.path.dirname(path)
-        if folder:
-            os.makedirs(folder, exist_ok=True)
+def put_files(files: dict[str, bytes], work: str) -> None:
+    """Write the request's files into the working folder, in which a session's cells need not be any more."""
+    for name, data in files.items():
+        path = f"{work}/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)
 

@@ -1,4 +1,5 @@
-"""One state of a session: an interpreter that waits, and that a cell runs in a fork of.
+"""One state of a session: an interpreter that waits, and that a cell runs in a fork of. In a session of bash the fork
+starts a shell (`shell`).
 
 The process itself is the checkpoint. Before a cell it forks; the child runs the cell and, if it lives, is the
 next state, while the parent goes on waiting, untouched, to be gone back to. The fork is the C library's: Python's own
@@ -20,11 +21,12 @@ import sys
 
 # The C functions themselves: those of `signal` take two hundred microseconds to make enumerations of numbers.
 from _signal import pthread_sigmask, sigtimedwait  # type: ignore[import-not-found]
+from collections.abc import Callable
 from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, SIG_BLOCK, SIG_SETMASK, setitimer, valid_signals
 from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
-from cleaner_rl.sandbox.inside import kernel, run, wire
+from cleaner_rl.sandbox.inside import kernel, run, shell, wire
 from cleaner_rl.sandbox.inside.proc import Opened
 
 CHANNEL_FD = 4
@@ -44,9 +46,8 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     os.write(run.READY_FD, b"r")
     os.close(run.READY_FD)
     try:
-        run.seed(settings["seed"])
         gc.enable()
-        serve(settings["main"])
+        serve(language(settings), settings["work"])
     finally:
         os._exit(1)  # as in `run.main`
 
@@ -72,7 +73,22 @@ def most_processes(settings: dict[str, Any]) -> int:
     return int(processes + settings["checkpoints"] + MOST_OTHERS)
 
 
-def serve(module: ModuleType) -> NoReturn:
+Execute = Callable[[str, bool, tuple[str, ...]], int]
+"""Runs a cell's code, which may be to display its last value; `names`: those of all cells, this one's last. Returns the
+exit code."""
+
+
+def language(settings: dict[str, Any]) -> Execute:
+    """What runs the cells of a session: the interpreter itself, or a shell that is started for each."""
+    if settings["shell"]:
+        bash = shell.Shell(settings["seed"])
+        return lambda code, _echo, _names: bash.execute(code, CHANNEL_FD)
+    module: ModuleType = settings["main"]
+    run.seed(settings["seed"])
+    return lambda code, echo, names: run.execute(code, echo, module, names[-1], names)
+
+
+def serve(execute: Execute, work: str) -> NoReturn:
     """Wait for commands until the supervisor is gone; in the child of a fork, go on as the next state."""
     names: list[str] = []
     child = 0
@@ -109,11 +125,12 @@ def serve(module: ModuleType) -> NoReturn:
             os.write(CHANNEL_FD, STARTED)
             continue  # the cell comes when the checkpoint is asleep, which never learns of it
         os.write(CHANNEL_FD, STARTED)
-        mask = run_cell(module, names, files, mask, *arguments)
+        mask = run_cell(execute, work, names, files, mask, *arguments)
 
 
 def run_cell(
-    module: ModuleType,
+    execute: Execute,
+    work: str,
     names: list[str],
     files: list[int],
     mask: set[int],
@@ -132,10 +149,10 @@ def run_cell(
     try:
         pthread_sigmask(SIG_SETMASK, mask)
         if put:
-            run.put_files(put)
+            run.put_files(put, work)
             importlib.invalidate_caches()  # they may be too new for the times of folders to tell
         sys.stdin = _input.reader(has_stdin)
-        exit_code = run.execute(code, echo, module, name, tuple(names))
+        exit_code = execute(code, echo, tuple(names))
         run.flush_outputs()
     except BaseException as error:
         run.tell(error, tuple(names))

@@ -169,6 +169,8 @@ class Node:
         pool = self._pools.get(request.preload)
         if pool is None:
             raise ValueError(f"there is no preload set '{request.preload}'; available: {', '.join(self._pools)}")
+        if request.language is Language.BASH and (lacking := self._no_shell) is not None:
+            raise ValueError(f"this node can't run bash: {lacking}")
         return await self._sessions.open(request, pool, owner, owners)
 
     def session(self, session_id: str) -> Session:

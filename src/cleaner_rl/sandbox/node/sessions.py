@@ -27,6 +27,7 @@ from cleaner_rl.sandbox.protocol.requests import (
     RunOutcome,
     SessionLostError,
     SessionRequest,
+    code_problem,
     encoded,
     input_problem,
 )
@@ -154,7 +155,8 @@ class Session:
 
     async def _run(self, cell: Cell) -> CellOutcome:
         self._require()
-        if (problem := input_problem(cell)) is not None:
+        problem = input_problem(cell) or code_problem(cell.code, self._request.language)
+        if problem is not None:
             refusal = ToolResult(Status.REFUSED, explanation=problem)
             run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
             return CellOutcome(run, False, self.checkpoint, self._status.obstacles)

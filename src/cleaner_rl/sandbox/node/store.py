@@ -15,7 +15,14 @@ from cleaner_rl.sandbox.node.sessions import Session, Terms
 from cleaner_rl.sandbox.node.shares import has_room
 from cleaner_rl.sandbox.node.zygotes import Slot, SlotDiedError
 from cleaner_rl.sandbox.protocol.limits import Limits
-from cleaner_rl.sandbox.protocol.requests import MADE_ROOM, Cell, Commit, SessionLostError, SessionRequest
+from cleaner_rl.sandbox.protocol.requests import (
+    MADE_ROOM,
+    Cell,
+    Commit,
+    Language,
+    SessionLostError,
+    SessionRequest,
+)
 from cleaner_rl.tools import Status
 
 REMEMBERED_LOSSES = 1024
@@ -23,8 +30,8 @@ FULL_SHARE = 0.9
 """Of the memory for sessions, above which none is opened: the rest is for those that are open to grow into."""
 STARTING = 2
 """Sessions of one owner that are started at the same time: to start one takes the CPU from everybody's runs."""
-LEAST_OPEN_FILES = 10
-"""Of a session: five that its interpreter always has, and five that come with each cell."""
+LEAST_OPEN_FILES = {Language.PYTHON: 10, Language.BASH: 32}
+"""Of a session: five that its interpreter always has, and five that come with each cell. Bash has its own above 10."""
 
 
 class NoRoomError(SessionLostError):
@@ -55,8 +62,9 @@ class SessionStore:
         `ValueError` if its files can't be put into it, or no interpreter can keep to its limits.
         """
         limits = self._limits(request)
-        if limits.open_files < LEAST_OPEN_FILES:
-            why = f"a session needs an open_files limit of at least {LEAST_OPEN_FILES}, not {limits.open_files}"
+        least = LEAST_OPEN_FILES[request.language]
+        if limits.open_files < least:
+            why = f"a session needs an open_files limit of at least {least}, not {limits.open_files}"
             raise ValueError(f"{why}; raise it in the request's limits, or in the node's")
         if sum(map(len, request.files.values())) > limits.disk_mb << 20:
             raise ValueError("the files are larger than the session's disk limit")
@@ -115,6 +123,7 @@ class SessionStore:
     def _settings(self, request: SessionRequest, limits: Limits) -> dict[str, Any]:
         return {
             "seed": request.seed,
+            "shell": request.language is Language.BASH,
             "checkpoints": self._config.checkpoints,
             "cpu_seconds": limits.cpu_seconds,
             "disk_bytes": limits.disk_mb << 20,

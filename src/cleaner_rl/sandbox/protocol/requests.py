@@ -101,7 +101,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Asks for one piece of code to be run in a session."""
+    """Asks for one piece of code to be run in a session, in the session's language."""
 
     code: str
     stdin: str | bytes | None = None
@@ -127,6 +127,8 @@ class SessionRequest:
     files: Mapping[str, bytes] = field(default_factory=dict)
     keep_chars: int | None = None
     """Of each cell's stdout and stderr, as for `RunRequest`."""
+    language: Language = Language.PYTHON
+    """Of all its cells."""
 
 
 @dataclass(frozen=True, slots=True)
