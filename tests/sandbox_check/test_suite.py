@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox import Language, RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.sandbox_check import ATTACKS, Attack, AttackClass, Report
 from cleaner_rl.sandbox_check.attack import PRELUDE, fill
 from cleaner_rl.sandbox_check.honeypots import Honeypots
@@ -44,13 +44,16 @@ def test_programs_are_complete_and_compile() -> None:
         for part in parts:
             text = fill(PRELUDE + (part or ""), values)
             assert not re.search("(?<!@)@[A-Z_]{2,}@(?!@)", text), attack.name
-            if attack.kind is not AttackClass.INPUT_OUTPUT:
+            if attack.kind is not AttackClass.INPUT_OUTPUT and attack.language is Language.PYTHON:
                 compile(text, attack.name, "exec")
+        if attack.language is Language.BASH:
+            text = fill("\n".join([attack.prelude + attack.program, *(attack.cells or ())]), values)
+            subprocess.run(["/bin/bash", "-n"], input=text, text=True, check=True)
 
 
 def test_no_program_holds_a_secret_or_the_whole_marker() -> None:
     with Honeypots() as honeypots:
-        texts = [fill(PRELUDE + attack.program, honeypots.values) for attack in ATTACKS]
+        texts = [fill(attack.prelude + attack.program, honeypots.values) for attack in ATTACKS]
         assert [text for text in texts if honeypots.marker in text or honeypots.leaks(text)] == []
 
 

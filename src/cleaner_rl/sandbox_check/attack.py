@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cleaner_rl.sandbox.protocol import Limits
+from cleaner_rl.sandbox.protocol import Language, Limits
 from cleaner_rl.tools import Status
 
 
@@ -78,6 +78,8 @@ def seen():
         return set()
 """
 
+SHELL_PRELUDE = 'win() { echo "@MARK_A@""@MARK_B@ $*"; }\n'
+
 SYSCALL = """\
 import ctypes, errno
 libc = ctypes.CDLL(None, use_errno=True)
@@ -124,6 +126,13 @@ class Attack:
     """Seconds after which the caller closes the connection; there is no status then."""
     output: str | None = None
     """What the run has to print, exactly, where that is the point."""
+    language: Language = Language.PYTHON
+    """Of the program and the session's cells, another caller's session included; other runs beside it are Python."""
+
+    @property
+    def prelude(self) -> str:
+        """Return what defines `win` in the attack's language."""
+        return SHELL_PRELUDE if self.language is Language.BASH else PRELUDE
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

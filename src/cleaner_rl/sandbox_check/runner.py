@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cleaner_rl.sandbox import TierError, descendants
-from cleaner_rl.sandbox.protocol import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.protocol import Cell, CellOutcome, Language, RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.sandbox_check.attack import PRELUDE, Attack, fill
 from cleaner_rl.sandbox_check.honeypots import Honeypots
 from cleaner_rl.tools import Status, ToolResult
@@ -142,7 +142,7 @@ class AttackRunner:
 
     async def _main(self, attack: Attack, values: dict[str, str], verdict: AttackVerdict) -> RunOutcome | None:
         request = RunRequest(
-            code=fill(attack.program if attack.raw else PRELUDE + attack.program, values),
+            code=fill(attack.program if attack.raw else attack.prelude + attack.program, values),
             stdin=attack.stdin,
             limits=attack.limits,
             preload=attack.preload,
@@ -151,6 +151,7 @@ class AttackRunner:
             files={fill(path, values): data for path, data in attack.files.items()},
             fetch=tuple(fill(path, values) for path in attack.fetch),
             request_id=values["REQUEST"],
+            language=attack.language,
         )
         doing = self._target.run(request) if attack.cells is None else self._in_session(attack, request, values)
         began = time.monotonic()
@@ -166,6 +167,8 @@ class AttackRunner:
         except Exception as error:
             verdict.wrong.append(f"no answer but {type(error).__name__}: {error}"[:200])
             return None
+        if attack.language is Language.BASH and outcome.result.status is Status.REFUSED:  # it has no shell
+            return None
         verdict.seconds = time.monotonic() - began
         verdict.status = outcome.result.status
         bound = attack.wall * _slowness()
@@ -175,7 +178,7 @@ class AttackRunner:
 
     async def _in_session(self, attack: Attack, request: RunRequest, values: dict[str, str]) -> RunOutcome:
         """The request as the last cell of a session, while another caller's is open."""
-        wanted = SessionRequest(preload="bare", limits=attack.limits)
+        wanted = SessionRequest(preload="bare", limits=attack.limits, language=attack.language)
         async with contextlib.AsyncExitStack() as stack:
             if attack.before is not None:
                 other = await self._target.open_session(wanted)
@@ -184,7 +187,7 @@ class AttackRunner:
             session = await self._target.open_session(wanted)
             stack.push_async_callback(session.close)
             for cell in attack.cells or ():
-                await session.run(fill(PRELUDE + cell, values))
+                await session.run(fill(attack.prelude + cell, values))
             return (await session.run(Cell(request.code, stdin=request.stdin))).run
 
     def _judge(self, attack: Attack, outcome: RunOutcome, verdict: AttackVerdict) -> None:

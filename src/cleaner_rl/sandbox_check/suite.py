@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from cleaner_rl.sandbox import Layer, Node, Tier, ended_by_signals, open_sandbox
+from cleaner_rl.sandbox.protocol import Language
 from cleaner_rl.sandbox_check.attack import Attack
 from cleaner_rl.sandbox_check.attacks import ATTACKS
 from cleaner_rl.sandbox_check.honeypots import Honeypots
@@ -129,11 +130,11 @@ async def check_target(target: Target, attacks: Sequence[Attack], done: Done) ->
 async def try_without(attacks: Sequence[Attack], done: Done) -> dict[str, list[AttackVerdict]]:
     """Try the attacks with all isolation off; those that even then only meet the parent's verdict, on the naive runner.
 
-    Neither has sessions, so attacks in sessions aren't tried.
+    Neither has sessions, so attacks in sessions aren't tried; the naive runner has no shell either.
     """
     attacks = [attack for attack in attacks if attack.cells is None]
     none = await run_trial(Trial(Tier.NONE), attacks, done)
-    stopped = [verdict.attack for verdict in none if verdict.contained]
+    stopped = [each.attack for each in none if each.contained and each.attack.language is Language.PYTHON]
     return {"none": none, "naive": await run_trial(Trial(None), stopped, done)}
 
 

@@ -28,6 +28,7 @@ rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsus
 kill tgkill alarm getitimer setitimer timer_create timer_settime timer_gettime timer_getoverrun timer_delete
 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getrusage sysinfo uname
 getpid getppid gettid getpgid getpgrp getsid setpgid getuid geteuid getgid getegid getresuid getresgid getgroups
+setresuid setresgid
 getrlimit setrlimit getpriority getcpu capget
 sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min
 futex set_robust_list get_robust_list set_tid_address rseq arch_prctl restart_syscall getrandom
@@ -39,7 +40,7 @@ harmless to look at: `sendmsg`, which puts descriptors in flight that count for 
 V shared memory, which hold memory that no process maps; `splice`, `tee` and `sendfile`, which put whole pages into a
 socket that counts the bytes; `inotify_init1`, whose unread events are the kernel's to keep, and which shows who opens
 the files that runs share; `openat2`, whose flags no filter can see. `mmap`, `madvise` and `fadvise64` have rules
-of their own.
+of their own. `setresuid` is here because `make` starts programs with the ids that it has; a run has no right to others.
 docs/internals/kernel-memory.md goes through the list, and says what bounds the memory behind each."""
 
 _EXTENDED_ATTRIBUTES = """
@@ -69,7 +70,7 @@ ADVICE = (*range(20), *range(22, 25), 102, 103)
 `MADV_COLLAPSE` makes huge pages of small ones, and of those that aren't there."""
 REFUSED_ADVICE = (20, 21, 25)
 _SUPERVISORS = """
-mount umount2 setresuid setresgid chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
+mount umount2 chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
 pidfd_send_signal sendmsg
 """
 SUPERVISOR_PRCTLS = (1, 4, 22)

@@ -14,6 +14,7 @@ from cleaner_rl.sandbox_check.attacks import (
     resources,
     secrets,
     sessions,
+    shell,
 )
 
 ATTACKS: tuple[Attack, ...] = (
@@ -29,6 +30,7 @@ ATTACKS: tuple[Attack, ...] = (
     *protocol.ATTACKS,
     *input_output.ATTACKS,
     *dodge.ATTACKS,
+    *shell.ATTACKS,
 )
 
 __all__ = ["ATTACKS"]
