@@ -34,6 +34,7 @@ SLIM = {
     "training_scale": "",
     "view": "--json --trajectories 300 --rounds 1 --folder {place}",
     "sandbox_checkpoint": "--json --cells 20 --rounds 3",
+    "sandbox_shell": "--json --rounds 2",
     "sandbox_faults": "--json --calls 800 --kills 8",
     "sandbox_fuzz": "--json --runs 160 --seed 1",
     "sandbox_tenants": "--json --seconds 8 --rounds 1",

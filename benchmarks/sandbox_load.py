@@ -3,8 +3,8 @@
 - `streamed`: all calls outstanding at once, through the client (at most 256 connections), and the same node with 64
   outstanding before and after it, for the ratio of throughputs (one call per line of the answer, no retries counted).
 - `connections`: 4,000 single-request connections open at the same moment, each with one call.
-- `mixed`: 10 % of the programs raise, 2 % loop for ever (CPU limit 1 s), with 16, 256 and 1,000 outstanding; a verdict
-  is wrong if it isn't the one that the program alone would get.
+- `mixed`: a third of the programs is bash, the rest Python; 10 % of them fail, 2 % loop for ever (CPU limit 1 s), with
+  16, 256 and 1,000 outstanding; a verdict is wrong if it is not the one that the program alone would get.
 
 Every program prints its own number, so a result that is missing, doubled or someone else's is seen. `--save FILE` also
 keeps the figures with commit and machine. Client and node share the machine's cores.
@@ -24,12 +24,25 @@ import aiohttp
 
 from benchmarks.record import save
 from benchmarks.sandbox_nodes import NodeProcess
-from cleaner_rl.sandbox import Limits, RunRequest
+from cleaner_rl.sandbox import Language, Limits, RunRequest
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tools import Status
 
 MIXED_OUTSTANDING = (16, 256, 1000)
 LOOP_SECONDS = 1.0
+PROGRAMS = {
+    Language.PYTHON: {
+        Status.OK: "x = sum(i * i for i in range(2000))\nprint(NUMBER)",
+        Status.ERROR: "print(NUMBER)\nraise ValueError(NUMBER)",
+        Status.TIMEOUT: "print(NUMBER, flush=True)\nwhile True: pass",
+    },
+    Language.BASH: {
+        Status.OK: "seq 200 | sort -n | tail -n 1 > last; echo NUMBER",
+        Status.ERROR: "echo NUMBER; exit 3",
+        Status.TIMEOUT: "echo NUMBER; while :; do :; done",
+    },
+}
+"""Of the mixed load, each by how it ends."""
 
 Ask = Callable[[int], Awaitable[tuple[str, bool]]]
 """Makes the call of a number; its status, and whether the answer is the right one."""
@@ -97,16 +110,16 @@ def mixture(client: SandboxClient) -> Ask:
     limits = Limits(cpu_seconds=LOOP_SECONDS)
 
     async def ask(number: int) -> tuple[str, bool]:
-        if number % 50 == 7:
-            code, expected = f"print({number}, flush=True)\nwhile True: pass", Status.TIMEOUT
-        elif number % 10 == 3:
-            code, expected = f"print({number})\nraise ValueError({number})", Status.ERROR
-        else:
-            code, expected = f"x = sum(i * i for i in range(2000))\nprint({number})", Status.OK
-        result = (await client.run(RunRequest(code, limits=limits))).result
-        message = "" if result.exception is None else result.exception.message
-        right = result.status is expected and result.output == f"{number}\n"
-        return result.status.value, right and message == (str(number) if expected is Status.ERROR else "")
+        language = Language.BASH if number % 3 == 1 else Language.PYTHON
+        kind = Status.TIMEOUT if number % 50 == 7 else Status.ERROR if number % 10 == 3 else Status.OK
+        code = PROGRAMS[language][kind].replace("NUMBER", str(number))
+        outcome = await client.run(RunRequest(code, limits=limits, language=language))
+        result = outcome.result
+        right = result.status is kind and result.output == f"{number}\n"
+        if kind is Status.ERROR:
+            told = str(outcome.exit_code) if result.exception is None else result.exception.message
+            right = right and told == ("3" if language is Language.BASH else str(number))
+        return result.status.value, right
 
     return ask
 

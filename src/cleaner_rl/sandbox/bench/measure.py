@@ -23,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_rl.sandbox.inside import shell
 from cleaner_rl.sandbox.inside.zygote import COMMON
 from cleaner_rl.sandbox.isolation import layout, seccomp
 from cleaner_rl.sandbox.node.preload import BARE, SCIENCE, PreloadSet
 from cleaner_rl.sandbox.processes import descendants
 from cleaner_rl.sandbox.protocol.limits import Limits
+from cleaner_rl.sandbox.protocol.requests import Language, RunRequest
 from cleaner_rl.tools import Status
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -49,6 +51,14 @@ class Program:
     code: str
     preload: PreloadSet
     runs: int
+    language: Language = Language.PYTHON
+
+    @property
+    def forked(self) -> str:
+        """Return what a bare fork executes, as Python: a program of bash takes its place."""
+        if self.language is Language.PYTHON:
+            return self.code
+        return f"import os; os.execv({shell.BASH!r}, ['bash', '-c', {self.code!r}])"
 
 
 PROGRAMS = {
@@ -56,6 +66,7 @@ PROGRAMS = {
     "numpy": Program(
         "import numpy as np\nprint(np.linalg.det(np.arange(9.0).reshape(3, 3) + np.eye(3)))", SCIENCE, 300
     ),
+    "bash": Program("echo $((1 + 1))", BARE, 300, Language.BASH),
     "sympy": Program("import sympy\nx = sympy.Symbol('x')\nprint(sympy.solve(x**2 - 5*x + 6, x))", SCIENCE, 100),
 }
 
@@ -129,7 +140,7 @@ async def _calls(client: SandboxClient, program: Program, count: int, at_once: i
             began = time.monotonic()
             seconds.append(0.0)
             place = len(seconds) - 1
-            outcome = await client.run(program.code)
+            outcome = await client.run(RunRequest(program.code, language=program.language))
             if outcome.result.status is not Status.OK:
                 raise RuntimeError(f"the node answered {outcome.result}")
             seconds[place] = time.monotonic() - began
@@ -145,7 +156,7 @@ def _bare_fork(program: Program, isolated: bool) -> float:
     limits = Limits()
     large = 8 << 30
     order = {
-        "code": program.code,
+        "code": program.forked,
         "runs": program.runs,
         "modules": [*COMMON.split(), *program.preload.modules],  # the same interpreter as a zygote's
         "warm_up": program.preload.warm_up,
