@@ -7,7 +7,7 @@ kept and gone back to is a shell's as much as an interpreter's.
 The snapshot is written by the cell's own shell and read by the next one. It decides nothing.
 
 Limits: what the shell can't say of itself is not kept: traps, jobs, descriptors, limits (docs/sandbox.md has the list).
-A cell that ends without a word, because another program took the shell's place or killed it, leaves the last snapshot.
+A cell that leaves no snapshot, because another program took the shell's place or killed it, leaves the one before.
 """
 
 from __future__ import annotations
