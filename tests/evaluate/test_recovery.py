@@ -69,7 +69,7 @@ def test_another_format_is_refused() -> None:
 
 @pytest.mark.parametrize("name", prompt_names())
 def test_failures_are_put_in_where_a_tool_runs_python_and_only_there(name: str) -> None:
-    assert bool(unwritable(load_prompt(name))) == (name in ("no-tool", "sql"))
+    assert bool(unwritable(load_prompt(name))) == (name in ("no-tool", "shell", "sql"))
 
 
 def test_under_a_format_of_another_package_nothing_is_put_in() -> None:

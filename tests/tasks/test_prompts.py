@@ -14,16 +14,19 @@ CALLS = {
     "hermes": '<tool_call>\n{"name": "python", "arguments": {"code": "print(1)"}}\n</tool_call>',
     "fenced": "```python\nprint(1)\n```",
 }
-SQL = '<tool_call>\n{"name": "sql", "arguments": {"query": "SELECT 1"}}\n</tool_call>'
+OTHER_TOOLS = {
+    "sql": '<tool_call>\n{"name": "sql", "arguments": {"query": "SELECT 1"}}\n</tool_call>',
+    "shell": '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>',
+}
 
 
 @pytest.mark.parametrize("name", prompt_names())
 def test_a_prompt_of_the_package_is_whole(name: str) -> None:
     prompt = load_prompt(name)
     assert prompt.name == name
-    assert prompt.tool_kind == (name if name in ("session", "sql") else "stateless")
+    assert prompt.tool_kind == (name if name in ("session", "shell", "sql") else "stateless")
     if name != "no-tool":
-        call = SQL if name == "sql" else CALLS[prompt.call_format]
+        call = OTHER_TOOLS.get(name) or CALLS[prompt.call_format]
         assert call_format(prompt.call_format).parse(call, prompt.tools).calls[0].problem is None
     for grader, form in (("math", "\\boxed{}"), ("choice", "letter"), ("code", "final program"), ("mine", "last line")):
         system, user = prompt.messages(task(grader))
@@ -40,7 +43,7 @@ def test_without_a_tool_nothing_is_a_call() -> None:
 
 
 def test_both_tools_of_the_recipes_are_there() -> None:
-    assert prompt_names() == ["fenced", "no-tool", "session", "sql", "stateless"]
+    assert prompt_names() == ["fenced", "no-tool", "session", "shell", "sql", "stateless"]
     assert load_prompt("session").tool_kind == ToolKind.SESSION
 
 
@@ -103,7 +106,7 @@ def test_a_value_of_another_kind_is_named_with_its_file(text: str, said: str, tm
 
 
 def test_an_unknown_prompt_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LookupError, match="fenced, no-tool, session, sql, stateless"):
+    with pytest.raises(LookupError, match="fenced, no-tool, session, shell, sql, stateless"):
         load_prompt("papers")
 
 

@@ -1,4 +1,4 @@
-"""Replays the Python of trajectories in the sandbox, for `cleaner purify` and `cleaner verify`.
+"""Replays the Python and bash of trajectories in the sandbox, for `cleaner purify` and `cleaner verify`.
 
 It answers two questions. Does the history say what its results say? A turn's observation must hold the words of its
 results, and a log's turns must be what its own text reads to. Then: do its calls, run again cell by cell, give those
@@ -36,6 +36,7 @@ from cleaner_rl.rollout import TOOLS, ToolEnv, calls_of
 from cleaner_rl.sandbox import (
     Cell,
     Commit,
+    Language,
     Limits,
     RunRequest,
     SandboxUnavailableError,
@@ -125,10 +126,11 @@ class Replayer:
         kept = trajectory.info.limits
         limits = Limits(**kept) if kept is not None and not of_log else None
         try:
-            found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits))
+            language = _language(trajectory)
+            found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits, language))
             if of_log and self._settings.session is None and found.verdict is ReplayVerdict.DIFFERENT:
                 # A log doesn't say whether its interpreter lived on from call to call.
-                found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits))
+                found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits, language))
         except _NoSessionsError:
             return ReplayOutcome(NOT_REPLAYABLE, reason=NO_SESSIONS)
         except _UnrepeatableError:
@@ -150,7 +152,7 @@ class Replayer:
 
     @asynccontextmanager
     async def _fresh(
-        self, stateful: bool, commit: Commit, of_log: bool, limits: Limits | None
+        self, stateful: bool, commit: Commit, of_log: bool, limits: Limits | None, language: Language
     ) -> AsyncIterator[ExecuteCall]:
         """Open a fresh environment for one replay."""
         echo = stateful if self._settings.echo is None else self._settings.echo
@@ -158,7 +160,8 @@ class Replayer:
         lost = False
         if stateful:
             try:
-                session = await self._sandbox.open_session(SessionRequest(commit=commit, limits=limits))
+                request = SessionRequest(commit=commit, limits=limits, language=language)
+                session = await self._sandbox.open_session(request)
             except TierError as error:
                 if self._settings.session is None:
                     raise _NoSessionsError from error
@@ -172,7 +175,9 @@ class Replayer:
                 raise _UnrepeatableError
             try:
                 if session is None:
-                    outcome = await self._sandbox.run(RunRequest(call.code, limits=limits, echo_last_expression=echo))
+                    outcome = await self._sandbox.run(
+                        RunRequest(call.code, limits=limits, echo_last_expression=echo, language=language)
+                    )
                 else:
                     outcome = await session.run(Cell(call.code, echo_last_expression=echo))
                     lost = outcome.unrepeatable
@@ -212,8 +217,14 @@ def replayer_of(settings: ReplaySettings) -> Replayer:
     return made
 
 
+def _language(trajectory: Trajectory[Any]) -> Language:
+    """Return what runs the calls of a trajectory whose tool is the sandbox."""
+    kept = trajectory.info.tool
+    return Language.BASH if kept is not None and kept["kind"] == ToolKind.SHELL else Language.PYTHON
+
+
 def _other_tool(trajectory: Trajectory[Any]) -> ToolEnv | None:
-    """Return the tool of a rollout whose calls aren't Python; None if they are."""
+    """Return the tool of a rollout whose calls don't run in the sandbox; None if they do."""
     kept = trajectory.info.tool
     if kept is None or kept["kind"] in set(ToolKind):
         return None

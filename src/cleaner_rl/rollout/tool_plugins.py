@@ -1,8 +1,8 @@
-"""The environment in which the calls of a prompt's tool run: ours for Python, or another package's, by its name.
+"""The environment in which the calls of a prompt's tool run: ours for Python and bash, or another package's.
 
-A prompt says `kind = "stateless"` or `kind = "session"` for Python in the sandbox. Any other kind is a plug-in, made
-with the prompt's `[tool.options]`. Other packages add theirs with an entry point in the group `cleaner_rl.tools`: a
-class with the methods of `ToolEnv`.
+A prompt says `kind = "stateless"` or `kind = "session"` for Python in the sandbox, and `kind = "shell"` for bash. Any
+other kind is a plug-in, made with the prompt's `[tool.options]`. Other packages add theirs with an entry point in the
+group `cleaner_rl.tools`: a class with the methods of `ToolEnv`.
 
 A plug-in that raises must not end a rollout with a traceback, and must not count as the model's failure: it is
 guarded, and what it raises is a fault. A tool that has raised is in a state that nobody knows, so from then on every
@@ -16,9 +16,10 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 from cleaner_rl.rollout.tool_env import Sandbox, SessionToolEnv, StatelessToolEnv, ToolEnv, ToolSession
-from cleaner_rl.sandbox.protocol import Limits, SessionRequest
+from cleaner_rl.sandbox.protocol import Language, Limits, SessionRequest
 from cleaner_rl.tasks import Prompt, ToolKind
 from cleaner_rl.tools import Plugins, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Key
@@ -29,6 +30,7 @@ TOOLS: Plugins[ToolEnv] = Plugins(
     ours={
         ToolKind.STATELESS: "cleaner_rl.rollout.tool_env:StatelessToolEnv",
         ToolKind.SESSION: "cleaner_rl.rollout.tool_env:SessionToolEnv",
+        ToolKind.SHELL: "cleaner_rl.rollout.tool_env:SessionToolEnv",
         "sql": "cleaner_rl.rollout.sql:SqlTool",
     },
     needs=("stateful", "limits", "open"),
@@ -37,9 +39,11 @@ _log = logging.getLogger(__name__)
 
 
 def tool_env_of(prompt: Prompt, sandbox: Sandbox, request: SessionRequest = SessionRequest()) -> ToolEnv:  # noqa: B008 - frozen
-    """Return the environment that runs the calls of the prompt's tool; the sandbox and its limits are for Python."""
+    """Return the environment that runs the calls of the prompt's tool; sandbox and limits are for Python and bash."""
     if prompt.tool_kind == ToolKind.SESSION:
         return SessionToolEnv(sandbox, request)
+    if prompt.tool_kind == ToolKind.SHELL:
+        return SessionToolEnv(sandbox, replace(request, language=Language.BASH))
     if prompt.tool_kind == ToolKind.STATELESS:
         return StatelessToolEnv(sandbox, request.limits)
     return GuardedToolEnv(TOOLS.load(prompt.tool_kind, **prompt.tool_options), prompt.tool_kind)

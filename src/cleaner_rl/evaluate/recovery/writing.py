@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 
 from cleaner_rl.evaluate.recovery.failures import Failure
-from cleaner_rl.tasks import Prompt, ToolKind
-from cleaner_rl.tools import NO_CALLS, ToolSpec
+from cleaner_rl.tasks import Prompt
+from cleaner_rl.tools import NO_CALLS, CallKind, ToolSpec
 
 THINKING = "<think>"
 
@@ -16,7 +16,7 @@ def unwritable(prompt: Prompt) -> str:
     """Return why failures can't be injected with a prompt; empty if they can. Its tool must run Python."""
     if prompt.call_format == NO_CALLS:
         return f"the prompt '{prompt.name}' has no tool"
-    if prompt.tool_kind not in set(ToolKind):
+    if prompt.tool.kind is not CallKind.PYTHON:
         return f"the tool '{prompt.tool.name}' of the prompt '{prompt.name}' doesn't run Python"
     if prompt.call_format not in WRITERS:
         return f"calls in the format '{prompt.call_format}' can't be written"

@@ -1,9 +1,9 @@
 """Prompts as data: what a model is told about its tool and the form of its answer, in TOML files beside this one.
 
 A recipe names its prompt. `stateless` is the papers' tool, where each program runs in a fresh interpreter; `session`
-has a tool that remembers, `no-tool` has none. Your own file has the same keys, or those that differ from its `base`: a
-name, or a path from where the file is. Give its path instead of a name. A `kind` of tool that is neither is the name of
-a plug-in (`cleaner_rl.rollout.tool_plugins`).
+has a tool that remembers, `shell` a bash session, `no-tool` has none. Your own file has the same keys, or those that
+differ from its `base`: a name, or a path from where the file is. Give its path instead of a name. A `kind` of tool that
+is no `ToolKind` is the name of a plug-in (`cleaner_rl.rollout.tool_plugins`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,19 @@ KINDS = {"base": str, "call_format": str, "system": str, "examples": list, "tool
 
 
 class ToolKind(StrEnum):
-    """Says what the Python tool remembers from one call to the next."""
+    """Says what a tool of the sandbox runs, and what it remembers from one call to the next."""
 
     STATELESS = "stateless"
+    """Python, in a fresh interpreter for each call."""
     SESSION = "session"
+    """Python, in one session for all calls."""
+    SHELL = "shell"
+    """Bash, in one session for all calls."""
+
+    @property
+    def calls(self) -> CallKind:
+        """Return what its calls are."""
+        return CallKind.SHELL if self is ToolKind.SHELL else CallKind.PYTHON
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,7 @@ class Prompt:
     system: str
     tool: ToolSpec
     tool_kind: str
-    """Where its calls run: a `ToolKind` for Python, or the name of a plug-in."""
+    """Where its calls run: a `ToolKind` for the sandbox, or the name of a plug-in."""
     call_format: str
     """Name of the format that calls are written in (`cleaner_rl.tools.call_format`)."""
     in_template: bool
@@ -91,9 +100,9 @@ def load_prompt(name: str | Path) -> Prompt:
     values = _values(file)
     try:
         tool = NO_TOOL if values["call_format"] == NO_CALLS else values["tool"]
-        python = tool["kind"] in set(ToolKind)
-        argument = tool["code_argument"] if python else tool.get("code_argument")
-        kind = CallKind.PYTHON if python else None
+        ours = tool["kind"] in set(ToolKind)
+        argument = tool["code_argument"] if ours else tool.get("code_argument")
+        kind = ToolKind(tool["kind"]).calls if ours else None
         return Prompt(
             name=file.stem,
             system=values["system"],
