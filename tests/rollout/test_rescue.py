@@ -197,7 +197,8 @@ def test_a_rescue_samples_no_more_than_its_share() -> None:
     *wrong, rescued = group(rule)
     needed, sampled = rescued.info.sampled, sum(each.info.sampled or 0 for each in wrong)
     assert needed is not None
-    assert len(group(rule, RescueConfig(share=0.5 * needed / sampled))) == SAMPLES
+    assert len(group(rule, RescueConfig(share=(needed - 0.5) / sampled))) == SAMPLES
+    assert len(group(rule, RescueConfig(share=(needed + 0.5) / sampled))) == SAMPLES + 1
 
 
 def stateful(made: RolloutRunner[TokenSpan]) -> RolloutRunner[TokenSpan]:

@@ -37,8 +37,7 @@ class RescueConfig:
     attempts: int = 3
     """Corrections of the failed call that are sampled at most."""
     share: float = 0.2
-    """Tokens that a rescue may sample, as a share of those that its group sampled: half of them for corrections, half
-    for the continuation. What tools answer counts in the second half."""
+    """Tokens that a rescue may sample, as a share of those that its group sampled."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.share <= 0:
@@ -68,8 +67,37 @@ class RescueTry(Generic[S]):
     """The right rollout, which joins its group; None if the rescue ended without one."""
 
 
-class DivergedError(Exception):
-    """A given call was answered in other words than before, or the failed one didn't fail."""
+class RescueEndedError(Exception):
+    """A given call was answered in other words than before, the failed one didn't fail, or the tokens are used up."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What a rescue may sample, and has sampled."""
+
+    most: int
+    spent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RescueModel(PrefilledModel[S]):
+    """A model with given turns that samples no more than its allowance."""
+
+    allowance: Allowance
+
+    async def sample(self, request: SampleRequest[S]) -> Draft[S]:
+        """The given turn, or what the model samples."""
+        given = self.given(request)
+        if given is not None:
+            return given
+        left = self.allowance.most - self.allowance.spent
+        if left <= 0:
+            raise RescueEndedError
+        draft = await self.model.sample(replace(request, max_length=min(request.max_length, left)))
+        self.allowance.spent += sampled_length(replace(request.context, turns=(draft.turn,)))
+        if not draft.complete and left < request.max_length:
+            raise RescueEndedError  # what only the allowance has cut off is not the model's own turn
+        return draft
 
 
 def rescue_start(group: Sequence[Trajectory[S]], seed: int, budget: RolloutBudget) -> RescueStart[S] | None:
@@ -92,22 +120,27 @@ def _start(trajectory: Trajectory[S], budget: RolloutBudget) -> RescueStart[S] |
     return RescueStart(replace(trajectory, turns=(*before, replace(failed, edit=None))))
 
 
-def with_start(model: Model[S], start: RescueStart[S]) -> PrefilledModel[S]:
-    """Return the model with the turns of the wrong rollout given. It raises `DivergedError` where they don't hold."""
+def rescue_model(
+    config: RescueConfig, model: Model[S], group: Sequence[Trajectory[S]], start: RescueStart[S]
+) -> RescueModel[S]:
+    """Return the model with the turns of the wrong rollout given, and its allowance.
+
+    It raises `RescueEndedError` where these turns don't hold.
+    """
     turns = start.source.turns
 
     def given(request: SampleRequest[S]) -> Draft[S] | None:
         known = request.context.turns[: len(turns)]
         repaired = len(known) == len(turns) and not request.attempt
         if repaired and (known[-1].edit is None or not known[-1].edit.commits):
-            raise DivergedError
+            raise RescueEndedError
         if not repaired and shown(known) != shown(turns[: len(known)]):
-            raise DivergedError
+            raise RescueEndedError
         if repaired or request.attempt:
             return None
         return Draft(replace(turns[len(known)], results=(), observation=None))
 
-    return PrefilledModel(model, given)
+    return RescueModel(model, given, Allowance(int(config.share * sum(each.info.sampled or 0 for each in group))))
 
 
 def rescue_purifier(config: RescueConfig, purifier: Purifier | None) -> Purifier:
@@ -117,21 +150,7 @@ def rescue_purifier(config: RescueConfig, purifier: Purifier | None) -> Purifier
     return replace(base, mode=RepairMode.SAAR, config=repair, rescore=True, fallback=None)
 
 
-def rescue_budget(
-    config: RescueConfig, budget: RolloutBudget, group: Sequence[Trajectory[S]], start: RescueStart[S], unit: int
-) -> RolloutBudget:
-    """Return what the rescue may use; `unit` is the model's."""
-    half = int(config.share / 2 * sum(each.info.sampled or 0 for each in group)) // unit
-    given = sum(map(len, start.source.turns[:-1])) // unit
-    tokens, lookahead = min(budget.tokens, given + half), min(budget.lookahead, half)
-    return replace(budget, tokens=max(1, tokens), lookahead=lookahead)
-
-
-def tried(made: Trajectory[S], start: RescueStart[S]) -> RescueTry[S]:
-    """Return what became of a rescue. The rollout says where it began, and counts only what it sampled itself."""
-    # A fault can end it before all given turns are there again.
-    tokens = max(0, (made.info.sampled or 0) - sampled_length(start.source))
-    if not made.usable or not made.success:
-        return RescueTry(tokens)
+def marked(made: Trajectory[S], start: RescueStart[S], allowance: Allowance) -> Trajectory[S]:
+    """Return a rescue that says where it began, and counts only what it sampled itself."""
     rescued = {"of": start.source.key.rollout, "turn": start.turn}
-    return RescueTry(tokens, replace(made, info=replace(made.info, sampled=tokens, rescued=rescued)))
+    return replace(made, info=replace(made.info, sampled=allowance.spent, rescued=rescued))

@@ -19,14 +19,13 @@ from cleaner_rl.rollout.grading import grade_rollout, purify_graded
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.rescue import (
-    DivergedError,
     RescueConfig,
+    RescueEndedError,
     RescueTry,
-    rescue_budget,
+    marked,
+    rescue_model,
     rescue_purifier,
     rescue_start,
-    tried,
-    with_start,
 )
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv
@@ -121,21 +120,24 @@ class RolloutRunner(Generic[S]):
         if self.rescue is None or (start := rescue_start(group, self.seed, self.budget)) is None:
             return None
         key = replace(group[0].key, rollout=1 + max(each.key.rollout for each in group))
+        model = rescue_model(self.rescue, self.model, group, start)
         try:
             made = await rollout(
                 task,
                 key,
                 prompt=self.prompt,
-                model=with_start(self.model, start),
+                model=model,
                 tool_env=self.tool_env,
                 seeds=Seeds(self.seed, key.task, key.rollout),
-                budget=rescue_budget(self.rescue, self.budget, group, start, self.model.unit),
+                budget=self.budget,
                 purifier=rescue_purifier(self.rescue, self.purifier),
                 repair_only=start.turn,
             )
-        except DivergedError:
-            return RescueTry()
-        return tried(await grade_rollout(made, task, model=self.model, graders=self.graders, scale=self.scale), start)
+        except RescueEndedError:
+            return RescueTry(model.allowance.spent)
+        made = await grade_rollout(made, task, model=self.model, graders=self.graders, scale=self.scale)
+        right = made.usable and made.success
+        return RescueTry(model.allowance.spent, marked(made, start, model.allowance) if right else None)
 
     async def run_one(self, task: Task, key: Key) -> Trajectory[S]:
         """Run one rollout. A fault of the engine or a tool that stays is its stop reason, never a failure of the model.

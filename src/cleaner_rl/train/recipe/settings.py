@@ -185,8 +185,7 @@ class RescueSettings:
     attempts: int = 3
     """Corrections of the first failed call that a rescue samples at most."""
     share: float = 0.2
-    """Tokens that a rescue may sample, as a share of what its group sampled: half for corrections, half for what
-    follows, tool results included."""
+    """Tokens that a rescue may sample, as a share of what its group sampled."""
     rows: RescueRows = RescueRows.JOIN
     """Whose place the row of a rescued rollout takes: `join`, nobody's, or `replace`, the wrong one's that it began
     with. With RoC it is one more rollout to select from in either case."""
