@@ -16,7 +16,6 @@ import click
 
 from benchmarks.lab.environments import REAL, REGIME_NAMES
 from benchmarks.lab.larger_budget import measure
-from benchmarks.lab.local.arms import RATES, REAL_RATE, Arm
 from benchmarks.lab.local.margins import margins, read_plan
 from benchmarks.lab.local.methods import METHODS as LOCAL
 from benchmarks.lab.local.methods import methods_in
@@ -25,6 +24,7 @@ from benchmarks.lab.local.page import write_pages as write_world_pages
 from benchmarks.lab.local.queue import RESULTS as WORLDS
 from benchmarks.lab.local.queue import Queue
 from benchmarks.lab.local.queue import read as read_lines
+from benchmarks.lab.local.runs import WorldRun
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, FRESH_REAL, World
 from benchmarks.lab.methods import METHODS
 from benchmarks.lab.order import order
@@ -98,7 +98,7 @@ def run(
     help="Development worlds are for what is chosen; fresh ones are run once, as the plan says.",
 )
 @minutes_option
-@click.option("--jobs", type=int, default=1, show_default=True, help="Number of arms at a time.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Number of runs at a time.")
 @click.option(
     "--regime",
     "regimes",
@@ -126,7 +126,7 @@ def run_worlds(
     steps: int,
     results: Path,
 ) -> None:
-    """Run all arms that aren't finished, in one process each: seconds a step instead of minutes to start.
+    """Run all that isn't finished, each run in one process: seconds a step instead of minutes to start.
 
     \b
     Examples:
@@ -141,17 +141,19 @@ def run_worlds(
     if stage == "fresh" and (rates or set(numbers) - set(FRESH)):
         raise click.UsageError("fresh worlds are run as the plan says: without --rate, and with their own numbers")
     if stage == "fresh" and not plan.comparators:
-        raise click.UsageError("the plan names no comparators yet: fresh worlds wait until it is committed")
-    arms = [
-        Arm(World(regime, number), method, rate)
+        raise click.UsageError("the plan names no comparators yet: fresh worlds wait until plan.json has them")
+    if stage == "development" and set(numbers) & set(FRESH) and results == WORLDS:
+        raise click.UsageError(f"worlds {FRESH[0]} to {FRESH[-1]} are fresh: run them with --stage fresh")
+    runs = [
+        WorldRun(World(regime, number), method, rate)
         for number in numbers
         for regime in regimes or ENVIRONMENTS
         if worlds or regime != REAL or number in FRESH_REAL
         for method in methods or methods_in(regime)
-        for rate in rates or (REAL_RATE if regime == REAL else plan.rates.get(method, RATES[1]),)
+        for rate in rates or (plan.rate(regime, method),)
     ]
     queue = Queue(results, steps, time.monotonic() + 60 * minutes, _say)
-    queue.work(arms, jobs)
+    queue.work(runs, jobs)
     if queue.failed:
         sys.exit(f"failed: {', '.join(queue.failed)}")
 

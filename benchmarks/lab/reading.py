@@ -51,7 +51,7 @@ BESIDE = ("testing", "save_checkpoint")
 def training(folder: Path) -> ByStep:
     """Return the figures of each training step, with its seconds."""
     figures: ByStep = {}
-    for line in _lines(folder / "metrics.jsonl"):
+    for line in read_lines(folder / "metrics.jsonl"):
         found = line["metrics"]
         figures[line["step"]] = {ours: found[theirs] for theirs, ours in TRAINING.items() if theirs in found}
     for step, seconds in _seconds(folder).items():
@@ -113,7 +113,7 @@ def _seconds(folder: Path) -> ByStep:
     starts = sorted(folder.glob("verl-*.jsonl"), key=lambda file: int(file.stem.removeprefix("verl-")))
     seconds: ByStep = {}
     for file in starts:
-        for line in _lines(file):
+        for line in read_lines(file):
             found = {
                 key.removeprefix("timing_s/"): float(value)
                 for key, value in line["data"].items()
@@ -135,7 +135,7 @@ def _parts(found: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a file of lines; a last line that was broken off isn't one."""
     if not path.exists():
         return []

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.lab.__main__ import main
-from benchmarks.lab.local.arms import RATES, Arm
-from benchmarks.lab.local.margins import Interval, Plan, margins, read_plan
+from benchmarks.lab.local.margins import RATES, Interval, Plan, margins, read_plan
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OURS, SAAR, methods_in
 from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
 from benchmarks.lab.local.queue import read, write
+from benchmarks.lab.local.runs import WorldRun
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
 from benchmarks.lab.page import DOCS, MARK, filled
 from benchmarks.lab.recovery import failed_first, question_of
@@ -103,7 +103,7 @@ def test_the_names_of_tasks_are_spread_evenly() -> None:
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_method_has_a_recipe_in_every_environment(environment: str) -> None:
     for method in METHODS:
-        recipe = Arm(World(environment, 1), method, RATES[0]).recipe()
+        recipe = WorldRun(World(environment, 1), method, RATES[0]).recipe()
         assert recipe.update.lr == RATES[0]
         assert recipe.budget.turns == REGIMES[environment].calls + 1
     assert set(COMPARED) <= set(methods_in(environment))
@@ -220,6 +220,6 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
         "| *drift* | 50.0 (50.0 to 50.0), 0.10 | – | 80.0 (79.4 to 80.6), 0.10 | – | 80.5 (80.2 to 80.8), 0.10 | 10 |"
         in text
     )
-    assert "| *drift* | hindsight | 0.5 (0.2 to 0.8): holds |" in text
+    assert "| *drift* | hindsight on successes | 0.5 (0.2 to 0.8): holds |" in text
     assert "| GRPO | 75.0 / 50.0 (2) |" in text
     assert b"two views + rescue" in (tmp_path / FIGURE).read_bytes()

@@ -44,6 +44,8 @@ STATEMENTS = [
     "s=$'line\\none\\ttab \\' \" \\\\ $ ` é \\e[0m'",
     "s=$'not utf-8: \\xff'; echo ${#s}",
     's=""; declare -p s',
+    "EPOCHS=3 COMP_DIR=out",
+    "echo ${EPOCHS-none} ${COMP_DIR-none}",
     "s='!'; t=~; t=${t:+home}",
     'export shown="$x $s"',
     "export -n shown; sh -c 'echo ${shown-not exported}'",
@@ -116,7 +118,8 @@ FAILURES = [
 ]
 FINAL = """
 set +euf; IFS=$' \\t\\n'
-for name in x s n list map sum low shown t v fixed line opt OPTIND; do declare -p $name 2>&1 | sed 's/.*: //'; done
+for name in EPOCHS COMP_DIR x s n list map sum low shown t v fixed line opt OPTIND; do
+declare -p $name 2>&1 | sed 's/.*: //'; done
 declare -f f g; set -o | grep -v -e xtrace -e history -e monitor
 shopt | grep -v -e login_shell -e restricted; umask; echo "$#:$*"
 echo "${PWD#"$HOME"}"; cd; find . -printf '%M %p\\n' | sort

@@ -18,15 +18,20 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.methods import GRPO, METHODS, OURS, SAAR
 from benchmarks.lab.local.worlds import FRESH
 
+RATES = (1.5e-4, 3e-4, 6e-4)
+"""The grid that each method's learning rate is chosen from; the middle one until then."""
+REAL_RATE = 3e-5
+"""Of a real language model, for every method."""
 PLAN = Path(__file__).with_name("plan.json")
 T_95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753)
 """Quantiles of Student's t, by degrees of freedom from 1 on: both tails together leave out 10 %."""
 
 Line = Mapping[str, Any]
-"""What is kept of an arm."""
+"""What is kept of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,10 @@ class Plan:
     least_recovery: float
     """How far below the comparator's recovery ours may be."""
 
+    def rate(self, environment: str, method: str) -> float:
+        """Return a method's learning rate in an environment."""
+        return REAL_RATE if environment == REAL else self.rates.get(method, RATES[1])
+
 
 def read_plan(path: Path = PLAN) -> Plan:
     """Read the plan."""
@@ -88,7 +97,8 @@ def read_plan(path: Path = PLAN) -> Plan:
 
 def fresh(lines: Sequence[Line], plan: Plan) -> list[Line]:
     """Return the lines of fresh worlds with the plan's learning rates."""
-    return [each for each in lines if each["world"] in FRESH and each["rate"] == plan.rates.get(each["method"])]
+    chosen = [each for each in lines if each["world"] in FRESH]
+    return [each for each in chosen if each["rate"] == plan.rate(each["environment"], each["method"])]
 
 
 def by_world(lines: Sequence[Line], environment: str, method: str) -> dict[int, Line]:
@@ -130,12 +140,12 @@ def _judged(lines: Sequence[Line], environment: str, comparator: str, plan: Plan
         method: {**_figures(worlds, found.get(GRPO, {})), "verdict": _verdict(worlds, found.get(comparator, {}), plan)}
         for method, worlds in found.items()
     }
-    if not found.get(OURS, {}).keys() & found.get(comparator, {}).keys():
+    shared = found.get(OURS, {}).keys() & found.get(comparator, {}).keys() & found.get(GRPO, {}).keys()
+    if not shared:
         return {"worlds": 0, "comparator": comparator, "methods": methods, "margins": {}, "verdict": "undecided"}
-    verdicts = _verdicts(found[OURS], found[comparator], found.get(GRPO, {}), comparator, plan)
+    verdicts = _verdicts(found[OURS], found[comparator], found[GRPO], comparator, plan)
     told = [each["verdict"] for each in verdicts.values()]
     verdict = "fails" if "fails" in told else "undecided" if "undecided" in told else "holds"
-    shared = found[OURS].keys() & found[comparator].keys()
     head = {"worlds": len(shared), "comparator": comparator}
     return {**head, "methods": methods, "margins": verdicts, "verdict": verdict}
 
@@ -155,14 +165,14 @@ def _verdicts(
     assert accuracy is not None
     assert failed is not None
     assert recovery is not None
+    assert tokens is not None
     assert of_saar is not None
     judged = {
         "accuracy": (accuracy, accuracy.above(-plan.least_accuracy)),
         "failed_calls": (failed, failed.below(plan.most_failed_calls)),
         "recovery": (recovery, recovery.above(-plan.least_recovery)),
+        "tokens_over_grpo": (tokens, tokens.below(plan.most_tokens)),
     }
-    if tokens is not None:
-        judged["tokens_over_grpo"] = (tokens, tokens.below(plan.most_tokens))
     if comparator == SAAR:
         judged["tokens_over_saar"] = (of_saar, of_saar.below(plan.most_tokens_of_saar))
     return {name: {**interval.to_json(), "verdict": verdict} for name, (interval, verdict) in judged.items()}

@@ -35,21 +35,27 @@ def _hindsight(label: str, beyond: Beyond = Beyond(), **settings: Mapping[str, A
 GRPO, SAAR, HINDSIGHT = "grpo", "saar", "hindsight"
 COMPARATORS = (GRPO, SAAR, HINDSIGHT)
 TWO_VIEWS, OURS = "two-views", "two-views-rescue"
-FULL, RESCUE = Beyond(Views.FULL), {"share": 0.2}
+FULL, RESCUE, WITH_RESCUE = Beyond(Views.FULL), {"share": 0.2}, "two views + rescue"
+
+
+def _rescue(what: str, **settings: Any) -> Method:
+    return _hindsight(f"{WITH_RESCUE}, {what}", FULL, rescue={**RESCUE, **settings})
+
+
 COMPARED = {
     GRPO: Method("GRPO", "grpo"),
     SAAR: Method("SAAR", "saar"),
-    HINDSIGHT: _hindsight("hindsight"),
+    HINDSIGHT: _hindsight("hindsight on successes"),
     TWO_VIEWS: _hindsight("two views", FULL),
-    OURS: _hindsight("two views + rescue", FULL, rescue=RESCUE),
+    OURS: _hindsight(WITH_RESCUE, FULL, rescue=RESCUE),
 }
 """In every environment."""
 OTHERS = {
     "grpo-larger": Method("GRPO, groups of 10", "grpo", {"batch": {"rollouts": 10}}),
-    "dapo": Method("DAPO (dynamic sampling)", "grpo", {"batch": {"dynamic_sampling": True}}),
+    "grpo-dynamic-sampling": Method("GRPO + dynamic sampling", "grpo", {"batch": {"dynamic_sampling": True}}),
     "roc": Method("RoC", "roc", ROC),
     "saar-roc": Method("SAAR + RoC", "saar+roc", ROC),
-    "saar-failures-raw": Method("SAAR on successes", "saar", ON_SUCCESSES),
+    "saar-successes": Method("SAAR on successes", "saar", ON_SUCCESSES),
     "mask": Method("mask", "mask"),
 }
 """In `WITH_OTHERS`."""
@@ -59,12 +65,12 @@ VARIANTS = {
     "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(Views.FULL, sequence_mean=True)),
     "two-views-max-gap": _hindsight("two views, log-prob gap at most 3", FULL, purify={"max_logprob_gap": 3.0}),
     "two-views-one-rescue": _hindsight("one view by seed + rescue", Beyond(Views.ONE), rescue=RESCUE),
-    "hindsight-rescue": _hindsight("hindsight + rescue", rescue=RESCUE),
-    "rescue-share-0.4": _hindsight("rescue with 0.4 of a group's tokens", FULL, rescue={"share": 0.4}),
-    "rescue-share-1": _hindsight("rescue with as many tokens as a group", FULL, rescue={"share": 1.0}),
-    "rescue-replaces": _hindsight("rescue takes a wrong one's place", FULL, rescue={**RESCUE, "rows": "replace"}),
-    "rescue-capped": _hindsight("rescue, advantage at most 1", FULL, rescue={**RESCUE, "advantage": "capped"}),
-    "rescue-only": _hindsight("rescue, wrong ones not suppressed", FULL, rescue={**RESCUE, "advantage": "rescue_only"}),
+    "hindsight-rescue": _hindsight("hindsight on successes + rescue", rescue=RESCUE),
+    "rescue-share-0.4": _rescue("0.4 of a group's tokens", share=0.4),
+    "rescue-share-1": _rescue("as many tokens as a group", share=1.0),
+    "rescue-replaces": _rescue("in a wrong one's place", rows="replace"),
+    "rescue-capped": _rescue("advantage at most 1", advantage="capped"),
+    "rescue-only": _rescue("wrong ones not suppressed", advantage="rescue_only"),
 }
 """In development worlds."""
 METHODS = COMPARED | OTHERS | VARIANTS

@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.lab.local.arms import RATES
-from benchmarks.lab.local.margins import Interval, Line, Plan, area, by_world, fresh, margins
+from benchmarks.lab.local.margins import RATES, Interval, Line, Plan, area, by_world, fresh, margins
 from benchmarks.lab.local.methods import COMPARED, METHODS, OTHERS, VARIANTS, WITH_OTHERS
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS
 from benchmarks.lab.page import DOCS, filled
@@ -50,6 +49,7 @@ def draw(lines: Sequence[Line], plan: Plan, path: Path) -> None:
     """Draw held-out accuracy over steps in every environment: the mean over fresh worlds, and its 90 % interval."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     chosen = fresh(lines, plan)
     with mpl.rc_context(STYLE):
@@ -62,8 +62,8 @@ def draw(lines: Sequence[Line], plan: Plan, path: Path) -> None:
                 _curve(place, method, list(by_world(chosen, environment, method).values()))
         for place in axes[1]:
             place.set_xlabel("RL steps")
-        handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(COMPARED))
+        named = [Line2D([], [], color=COLOURS[method], label=each.label) for method, each in COMPARED.items()]
+        figure.legend(handles=named, loc="outside lower center", ncols=len(COMPARED))
         save_svg(figure, path)
 
 
@@ -73,7 +73,7 @@ def _curve(axes: Axes, method: str, lines: Sequence[Line]) -> None:
         return
     steps = sorted(map(int, lines[0]["curve"]))
     found = [Interval.of([_at(line, step)["accuracy"] for line in lines]) for step in steps]
-    axes.plot(steps, [each.mean for each in found], color=COLOURS[method], lw=1.6, label=METHODS[method].label)
+    axes.plot(steps, [each.mean for each in found], color=COLOURS[method], lw=1.6)
     if len(lines) > 1:
         low, high = [each.low for each in found], [each.high for each in found]
         axes.fill_between(steps, low, high, color=COLOURS[method], alpha=0.15, lw=0)
@@ -141,7 +141,7 @@ def _margin(name: str, found: Mapping[str, Any] | None) -> str:
 
 
 def _others(judged: Mapping[str, Any]) -> str:
-    """Return every method's figures in the environments that have the other methods too."""
+    """Return every method's figures in every environment."""
     rows = [
         [
             f"*{environment}*",
@@ -151,7 +151,7 @@ def _others(judged: Mapping[str, Any]) -> str:
             f"{found['failed_calls']:.2f}",
             f"{100 * found['first_call_works']:.1f}",
             f"{100 * found['recovery']:.1f}",
-            f"{found['tokens_over_grpo']:.2f}",
+            "–" if found["tokens_over_grpo"] is None else f"{found['tokens_over_grpo']:.2f}",
             f"{found['cpu_seconds']:.0f}",
         ]
         for environment in ENVIRONMENTS
@@ -172,7 +172,7 @@ def _others(judged: Mapping[str, Any]) -> str:
 
 
 def _rates(lines: Sequence[Line]) -> str:
-    """Return accuracy by learning rate in development worlds, over the worlds that ran with all of them."""
+    """Return accuracy by learning rate in development worlds."""
     rows = []
     for method in COMPARED | OTHERS:
         cells = [_mean(lines, WITH_OTHERS, method, rate) for rate in RATES]
@@ -185,15 +185,14 @@ def _chosen(lines: Sequence[Line], plan: Plan) -> str:
     """Return what was compared in development worlds at the rates of the plan."""
     rows = []
     for method in COMPARED | VARIANTS:
-        rate = plan.rates.get(method, RATES[1])
-        cells = [_mean(lines, (environment,), method, rate) for environment in ENVIRONMENTS]
+        cells = [_mean(lines, (each,), method, plan.rate(each, method)) for each in ENVIRONMENTS]
         if any(cells):
             rows.append([METHODS[method].label, *cells])
     return table(["method", *(f"*{each}*" for each in ENVIRONMENTS)], rows) if rows else NOTHING
 
 
 def _mean(lines: Sequence[Line], environments: Sequence[str], method: str, rate: float) -> str:
-    """Return the mean accuracy at the end and the area under the curve, with the number of arms."""
+    """Return the mean accuracy at the end and the area under the curve, with the number of runs."""
     some = [
         each
         for each in lines

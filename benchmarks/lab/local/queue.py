@@ -1,7 +1,7 @@
-"""Runs arms, some at a time, each worker on a core of its own. The queue can be killed at any time and goes on.
+"""Does runs, some at a time, each worker on a core of its own. The queue can be killed at any time and goes on.
 
-An arm that is finished is a line in the file of its environment. One that was broken off goes on from its last
-checkpoint. An arm that fails is named at the end, and the others run on.
+A run that is finished is a line in the file of its environment. One that was broken off goes on from its last
+checkpoint. One that fails is named at the end, and the others go on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.lab.child import end_with
 from benchmarks.lab.environments import lab_folder
-from benchmarks.lab.local.arms import Arm, run_arm
+from benchmarks.lab.local.runs import WorldRun, finished
 from benchmarks.lab.local.worlds import World
 
 RESULTS = Path(__file__).parents[2] / "results" / "lab" / "worlds"
@@ -30,13 +30,13 @@ THREADS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELIS
 class _Worker:
     process: SpawnProcess
     pipe: Connection
-    """Takes an arm or a world, and gives what is kept of it, or why it failed."""
-    job: Arm | World | None = None
+    """Takes a run or a world, and gives what is kept of it, or why it failed."""
+    job: WorldRun | World | None = None
 
 
 @dataclass
 class Queue:
-    """One go at the arms that aren't finished."""
+    """One go at the runs that aren't finished."""
 
     results: Path = RESULTS
     steps: int = 0
@@ -46,11 +46,11 @@ class Queue:
     say: Callable[[str], None] = print
     failed: list[str] = field(default_factory=list)
 
-    def work(self, arms: Sequence[Arm], jobs: int) -> None:
-        """Do all that isn't done yet, in order: first the worlds, because arms share their cold starts."""
+    def work(self, runs: Sequence[WorldRun], jobs: int) -> None:
+        """Do all that isn't done yet, in order: first the worlds, because runs share their cold starts."""
         done = {(each["environment"], each["world"], each["method"], each["rate"]) for each in read(self.results)}
-        left = [arm for arm in arms if (arm.world.environment, arm.world.number, arm.method, arm.rate) not in done]
-        first = {place: arm.world for arm in reversed(left) if not (place := arm.world.model).exists()}
+        left = [run for run in runs if (run.world.environment, run.world.number, run.method, run.rate) not in done]
+        first = {place: run.world for run in reversed(left) if not (place := run.world.model).exists()}
         os.environ.update(THREADS)
         workers = [_started() for _ in range(jobs)]
         try:
@@ -61,7 +61,7 @@ class Queue:
                 worker.process.kill()
                 worker.process.join()
 
-    def _all(self, workers: Sequence[_Worker], jobs: Sequence[Arm | World]) -> None:
+    def _all(self, workers: Sequence[_Worker], jobs: Sequence[WorldRun | World]) -> None:
         waiting = list(reversed(jobs))
         while time.monotonic() < self.until:
             for worker in workers:
@@ -84,7 +84,7 @@ class Queue:
         if error:
             self.failed.append(job.name)
             self.say(f"{job.name}: failed: {error}")
-        elif isinstance(job, Arm):
+        elif isinstance(job, WorldRun):
             write(record, self.results)
             self.say(f"{job.name}: accuracy {record['test']['accuracy']:.3f}, {record['cpu_seconds']:.0f} CPU s")
         else:
@@ -106,27 +106,27 @@ def _serve(parent: int, pipe: Connection) -> None:
     while True:
         job, steps = pipe.recv()
         try:
-            job_world = job.world if isinstance(job, Arm) else job
+            job_world = job.world if isinstance(job, WorldRun) else job
             job_world.make()
-            pipe.send((_logged(job, steps) if isinstance(job, Arm) else None, ""))
+            pipe.send((_logged(job, steps) if isinstance(job, WorldRun) else None, ""))
         except Exception as error:  # the queue names it and goes on
             pipe.send((None, f"{type(error).__name__}: {error}"))
 
 
-def _logged(arm: Arm, steps: int) -> dict[str, Any]:
-    log = lab_folder() / "worlds" / f"{arm.name}.log"
+def _logged(run: WorldRun, steps: int) -> dict[str, Any]:
+    log = lab_folder() / "worlds" / f"{run.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
-        return run_arm(arm, lambda words: print(words, file=file, flush=True), steps)
+        return finished(run, lambda words: print(words, file=file, flush=True), steps)
 
 
 def read(results: Path = RESULTS) -> list[dict[str, Any]]:
-    """Read the lines of all finished arms."""
+    """Read the lines of all finished runs."""
     return [json.loads(line) for file in sorted(results.glob("*.jsonl")) for line in file.read_text().splitlines()]
 
 
 def write(record: dict[str, Any], results: Path) -> None:
-    """Append the line of an arm."""
+    """Append the line of a run."""
     results.mkdir(parents=True, exist_ok=True)
     with (results / f"{record['environment']}.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")

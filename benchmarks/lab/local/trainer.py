@@ -1,8 +1,8 @@
 """Trains a recipe in one process. The folder of a run is as `cleaner train` leaves it, so the rest of the lab reads it.
 
 A step samples groups, makes rows of them (`group_rows`), and takes an update for each mini-batch: the clipped loss, a
-mean over its tokens, by AdamW. The settings of the update that a recipe doesn't have are verl's defaults. Rows without
-an advantage have no gradient: they count in the mean, and are not computed.
+mean over its tokens, by AdamW. The settings of the update that a recipe doesn't have are verl's defaults. Rows whose
+advantage is 0 have no gradient: they count in the mean, and are not computed.
 
 Limits: sampling at temperature 1, no KL loss, no warm-up, one process.
 """
@@ -29,6 +29,7 @@ from cleaner_rl.sandbox import Node
 from cleaner_rl.tasks import Task, read_verl
 from cleaner_rl.train import Recipe, checkpointed
 from cleaner_rl.train.launch.node import node_config
+from cleaner_rl.train.launch.rewind import set_aside
 from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
 from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, exclusion, group_rows
 from cleaner_rl.train.verl.runner import for_phase, runner_of
@@ -66,6 +67,7 @@ class LocalTrainer:
 
         self.recipe, self.beyond, self.folder = recipe, beyond, run_folder(recipe)
         self.step = checkpointed(self.folder)
+        set_aside(self.folder, evaluates=not self.step)
         last = self._checkpoint(self.step)
         path = last / "actor" / "huggingface" if self.step else Path(recipe.model.path)
         self.tokenizer = AutoTokenizer.from_pretrained(path)

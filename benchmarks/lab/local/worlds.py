@@ -1,4 +1,4 @@
-"""The worlds that methods are compared in: each has its own changed names, its own tasks, and one of two cold starts.
+"""The worlds that methods are compared in: each has its own tasks, its own changed names, and one of two cold starts.
 
 Test tasks combine operations as no training task of the world does. Cold starts know no world: they are made once per
 environment, and worlds take them in turn.
@@ -34,7 +34,7 @@ LESSONS = Lessons(demonstrations=4_000, epochs=4, batch=8, lr=2e-3, width=64, la
 TAUGHT_BY = {"per-task": "drift"}
 """Environments whose cold start is another's."""
 FORMAT = 1
-"""Raised when the same world has another folder."""
+"""Raised when the same world has another folder's contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,10 @@ class Size:
     threads: int = 1
 
 
-TOY, SMOLLM = Size(), Size(15, 5, 5, 512, 192, 64, 64, frozen=20, threads=2)
+TOY = Size()
+SMOLLM = Size(
+    steps=15, evaluate_every=5, save_every=5, tasks=512, tested=192, curve=64, failing=64, frozen=20, threads=2
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -115,7 +118,12 @@ class World:
         training = islice(self._questions(TRAIN), self.size.tasks)
         write_verl(part / "train.parquet", [task(each, self.name) for each in training], regime.prompt, AGENT)
         write_verl(part / "curve.parquet", self.tested()[: self.size.curve], regime.prompt, AGENT)
-        part.rename(self.folder)
+        try:
+            part.rename(self.folder)
+        except OSError:
+            if not self.folder.exists():
+                raise
+            shutil.rmtree(part)  # another worker was quicker
 
     def tested(self) -> list[Task]:
         """The tasks of evaluations, in order."""

@@ -3,8 +3,8 @@
 Such a row has what a teacher may see and a student may not. Both have the context (`messages`). The teacher also sees
 what failed and what the tools answered; the student learns the correction from the context alone.
 
-`messages` and `correction` are what the repaired trajectory has, so a row holds nothing that a repair was not warranted
-for. A failure that was left alone makes no row, nor does a trajectory that makes no chat.
+`messages` and `correction` are what the repaired trajectory has. Repairs of training runs are taken as they are. A
+failure that was left alone makes no row, nor does a trajectory that makes no chat.
 """
 
 from __future__ import annotations

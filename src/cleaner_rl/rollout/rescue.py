@@ -10,7 +10,7 @@ it a right rollout:
 3. The model goes on from there, with the turns that are left.
 4. The rollout joins its group if its answer is right. Otherwise it is left out.
 
-Only the repaired turn is off-policy. It is re-scored, as in SAAR.
+Only repaired turns are off-policy: this one, and those that SAAR repaired before it. They are re-scored.
 
 Limits: one try per group. If a given call is answered in other words when it runs again, the rescue ends: also if it is
 an address in memory or a time that differs.
@@ -144,7 +144,7 @@ def rescue_model(
 
 
 def rescue_purifier(config: RescueConfig, purifier: Purifier | None) -> Purifier:
-    """Return how the failed call is repaired: as the run repairs, with the attempts of the rescue, and re-scored."""
+    """Return SAAR with the run's rules of repair, the attempts of the rescue, and re-scoring."""
     base = Purifier() if purifier is None else purifier
     repair = PurifyConfig(config.attempts, base.config.repair, on_unrepaired=OnUnrepaired.DROP)
     return replace(base, mode=RepairMode.SAAR, config=repair, rescore=True, fallback=None)

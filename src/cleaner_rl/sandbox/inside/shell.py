@@ -7,7 +7,7 @@ kept and gone back to is a shell's as much as an interpreter's.
 The snapshot is written by the cell's own shell and read by the next one. It decides nothing.
 
 Limits: what the shell can't say of itself is not kept: traps, jobs, descriptors, limits (docs/sandbox.md has the list).
-A cell that leaves no snapshot, because another program took the shell's place or killed it, leaves the one before.
+A cell that leaves no snapshot, because another program took the shell's place, leaves the one before.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ CELL = (
 )
 # What is special by itself (most of it can't be set), or not the program's own.
 SKIPPED = (
-    "_|__cell|__keep*|BASHOPTS|BASHPID|BASH_ALIASES|BASH_ARG*|BASH_CMDS|BASH_COMMAND|BASH_EXECUTION_STRING|BASH_LINENO|"
-    "BASH_MONOSECONDS|BASH_SOURCE|BASH_SUBSHELL|BASH_TRAPSIG|BASH_VERS*|BASH_XTRACEFD|COMP_*|DIRSTACK|EPOCH*|EUID|"
-    "FUNCNAME|GROUPS|HISTCMD|LINENO|PIPESTATUS|PPID|RANDOM|SECONDS|SHELLOPTS|SRANDOM|UID"
+    "_|__cell|__keep*|BASHOPTS|BASHPID|BASH_ALIASES|BASH_ARGC|BASH_ARGV|BASH_ARGV0|BASH_CMDS|BASH_COMMAND|"
+    "BASH_EXECUTION_STRING|BASH_LINENO|BASH_MONOSECONDS|BASH_SOURCE|BASH_SUBSHELL|BASH_TRAPSIG|BASH_VERSINFO|"
+    "BASH_VERSION|BASH_XTRACEFD|COMP_CWORD|COMP_KEY|COMP_LINE|COMP_POINT|COMP_TYPE|COMP_WORDBREAKS|COMP_WORDS|DIRSTACK|"
+    "EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|PIPESTATUS|PPID|RANDOM|SECONDS|SHELLOPTS|SRANDOM|UID"
 )
 SET_AT_START = "PATH TERM SHELL PS4 HOSTNAME HOSTTYPE MACHTYPE OSTYPE IFS OPTERR OPTIND SHLVL OLDPWD PWD BASH_COMPAT"
 """Variables that a new shell has, or that restoring its options gives it."""

@@ -187,11 +187,11 @@ class RescueSettings:
     share: float = 0.2
     """Tokens that a rescue may sample, as a share of what its group sampled."""
     rows: RescueRows = RescueRows.JOIN
-    """Whose place the row of a rescued rollout takes: `join`, nobody's, or `replace`, the wrong one's that it began
-    with. With RoC it is one more rollout to select from in either case."""
+    """`join`: the rescued rollout is one more row of its group. `replace`: it takes the place of the wrong rollout that
+    it began with. With RoC it is one more rollout to select from in either case."""
     advantage: RescueAdvantage = RescueAdvantage.GROUP
-    """Advantages of a rescued group: those of any `group`, the same with the rescue's `capped` at 1, or
-    `rescue_only`, where the wrong rollouts have 0."""
+    """Advantages of a rescued group. `group`: as in any group. `capped`: the rescue's is at most 1. `rescue_only`:
+    those of wrong rollouts are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +344,7 @@ class Recipe:
     update: UpdateSettings = field(default_factory=UpdateSettings)
     purify: PurifySettings = field(default_factory=PurifySettings)
     rescue: RescueSettings | None = None
-    """Rescue of groups in which all rollouts are wrong; None: there is none."""
+    """Rescue of groups in which all rollouts are wrong; None: off. `rescue: {}` turns it on if the method repairs."""
     roc: RocSettings = field(default_factory=RocSettings)
     faults: FaultSettings = field(default_factory=FaultSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)

@@ -77,7 +77,7 @@ def group_rows(trajectories: Sequence[Graded], config: RowConfig) -> RowGroup:
     made = [row_or_exclusion(trajectory, config.logprobs) for trajectory in trajectories]
     excluded = {index: each for index, each in enumerate(made) if isinstance(each, Exclusion)}
     if config.rescue_rows is RescueRows.REPLACE and isinstance(config.group, PlainConfig):
-        excluded |= dict.fromkeys(replaced(trajectories), Exclusion.REPLACED)
+        excluded |= dict.fromkeys(replaced(trajectories, excluded), Exclusion.REPLACED)
     group = group_of(
         trajectories,
         [0 if trajectory.info.answer is None else 1 for trajectory in trajectories],

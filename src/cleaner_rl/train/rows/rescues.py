@@ -6,7 +6,7 @@ one more rollout of the group. The other settings are for trainers that take a f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -39,9 +39,10 @@ class RescueAdvantage(StrEnum):
     """The rescue has that of any group, and the wrong rollouts have 0: nothing is suppressed."""
 
 
-def replaced(group: Sequence[Graded]) -> set[int]:
-    """Return the indices of the rollouts whose place a rescue takes: none, or one."""
-    sources = {each.info.rescued["of"] for each in group if each.info.rescued is not None}
+def replaced(group: Sequence[Graded], excluded: Collection[int]) -> set[int]:
+    """Return the indices of the rollouts whose place a rescue takes: none, or one. `excluded` rescues take none."""
+    rescues = [each for index, each in enumerate(group) if each.info.rescued is not None and index not in excluded]
+    sources = {each.info.rescued["of"] for each in rescues if each.info.rescued is not None}
     return {index for index, each in enumerate(group) if each.key.rollout in sources and each.info.rescued is None}
 
 

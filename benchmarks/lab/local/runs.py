@@ -1,9 +1,8 @@
-"""One arm: a method in a world, from the cold start to its last evaluation, and the line that is kept of it."""
+"""One run: a method in a world, from the cold start to its last evaluation, and the line that is kept of it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 from benchmarks.lab.environments import lab_folder
 from benchmarks.lab.local.methods import METHODS
 from benchmarks.lab.local.worlds import World
-from benchmarks.lab.reading import evaluated, evaluations
+from benchmarks.lab.reading import evaluated, evaluations, read_lines
 from benchmarks.lab.recipes import IN_PLACE, SHARED, laid
 from benchmarks.lab.recovery import counted, failed_first
 from benchmarks.record import commit, machine
@@ -24,10 +23,6 @@ from cleaner_rl.tasks import Task
 from cleaner_rl.train import Recipe, to_recipe
 from cleaner_rl.trajectory import Key, Phase, TokenSpan, Trajectory
 
-RATES = (1.5e-4, 3e-4, 6e-4)
-"""The grid that each method's learning rate is chosen from; the middle one until then."""
-REAL_RATE = 3e-5
-"""Of a real language model, for every method."""
 LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens": 640}}
 """For environments with more than two calls a task."""
 PAPERS_SAMPLING = Sampling(top_p=0.6)
@@ -37,7 +32,7 @@ AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Arm:
+class WorldRun:
     """A method in a world."""
 
     world: World
@@ -54,7 +49,7 @@ class Arm:
         """Return its recipe; with another number of steps, for a trial."""
         world, method, size = self.world, METHODS[self.method], self.world.size
         values: dict[str, Any] = {
-            "name": self.name,
+            "name": f"{self.name}-{steps}" if steps else self.name,
             "method": method.recipe_method,
             "seed": world.number,
             "model": {"path": str(world.model), "dtype": "float32"},
@@ -80,26 +75,26 @@ class Arm:
         return to_recipe(laid(values, SHARED, IN_PLACE.get(world.environment, {}), long, own, method.settings))
 
 
-def run_arm(arm: Arm, say: Callable[[str], None], steps: int = 0) -> dict[str, Any]:
-    """Run an arm, or go on with it; return what is kept of it. Its folder is removed."""
+def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[str, Any]:
+    """Run it, or go on with it, and return what is kept of it. Its folder is removed."""
     import torch
 
     from benchmarks.lab.local.trainer import LocalTrainer
 
-    size, measured = arm.world.size, {}
+    size, measured = run.world.size, {}
     torch.set_num_threads(size.threads)
-    trainer = LocalTrainer(arm.recipe(steps), METHODS[arm.method].beyond, size.frozen)
+    trainer = LocalTrainer(run.recipe(steps), METHODS[run.method].beyond, size.frozen)
 
     async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
-        measured.update(await _measured(arm.world, runner))
+        measured.update(await _measured(run.world, runner))
 
     asyncio.run(trainer.train(say, at_end))
     costs = trainer.costs.values()
     record = {
-        "environment": arm.world.environment,
-        "world": arm.world.number,
-        "method": arm.method,
-        "rate": arm.rate,
+        "environment": run.world.environment,
+        "world": run.world.number,
+        "method": run.method,
+        "rate": run.rate,
         "steps": trainer.step,
         "curve": {str(step): _short(each) for step, each in sorted(evaluations(trainer.folder).items())},
         **measured,
@@ -160,7 +155,7 @@ def _short(figures: Mapping[str, float]) -> dict[str, float]:
 
 def _signal(metrics: Path) -> dict[str, float]:
     """What the groups could teach, on average over the steps."""
-    lines = [json.loads(line)["metrics"] for line in metrics.read_text().splitlines()]
+    lines = [line["metrics"] for line in read_lines(metrics)]
     found = {}
     for name in ("zero_variance_share", "first_call_signal", "logprob_gap", "rescue_tries", "rescues", "rescue_tokens"):
         values = [each[name] for each in lines if name in each]
