@@ -172,33 +172,33 @@ def _others(judged: Mapping[str, Any]) -> str:
 
 
 def _rates(lines: Sequence[Line]) -> str:
-    """Return accuracy by learning rate in development worlds."""
+    """Return accuracy by learning rate in development worlds, where more than one has run."""
     rows = []
-    for method in COMPARED | OTHERS:
-        cells = [_mean(lines, WITH_OTHERS, method, rate) for rate in RATES]
-        if any(cells):
-            rows.append([METHODS[method].label, *cells])
-    return table(["method", *(f"{rate:.1e}" for rate in RATES)], rows) if rows else NOTHING
+    for environment in WITH_OTHERS:
+        for method in COMPARED | OTHERS:
+            cells = [_mean(lines, environment, method, rate) for rate in RATES]
+            if len(list(filter(None, cells))) > 1:
+                rows.append([f"*{environment}*", METHODS[method].label, *cells])
+    return table(["environment", "method", *(f"{rate:.1e}" for rate in RATES)], rows) if rows else NOTHING
 
 
 def _chosen(lines: Sequence[Line], plan: Plan) -> str:
     """Return what was compared in development worlds at the rates of the plan."""
     rows = []
     for method in COMPARED | VARIANTS:
-        cells = [_mean(lines, (each,), method, plan.rate(each, method)) for each in ENVIRONMENTS]
+        cells = [_mean(lines, each, method, plan.rate(each, method)) for each in ENVIRONMENTS]
         if any(cells):
             rows.append([METHODS[method].label, *cells])
     return table(["method", *(f"*{each}*" for each in ENVIRONMENTS)], rows) if rows else NOTHING
 
 
-def _mean(lines: Sequence[Line], environments: Sequence[str], method: str, rate: float) -> str:
+def _mean(lines: Sequence[Line], environment: str, method: str, rate: float) -> str:
     """Return the mean accuracy at the end and the area under the curve, with the number of runs."""
     some = [
         each
         for each in lines
         if each["world"] in DEVELOPMENT
-        and each["environment"] in environments
-        and (each["method"], each["rate"]) == (method, rate)
+        and (each["environment"], each["method"], each["rate"]) == (environment, method, rate)
     ]
     if not some:
         return ""
