@@ -1,4 +1,4 @@
-"""The lab's own backend: a recipe is trained in one process, with plain torch, in a second or two a step.
+"""The lab's own backend: a recipe is trained in one process, with plain torch, in seconds a step.
 
 - `engine`: samples from a tiny Qwen3, and scores with it.
 - `programs`: the sandbox, in which a program that was run already is not run again.
