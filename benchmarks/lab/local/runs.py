@@ -83,7 +83,7 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
 
     size, measured = run.world.size, {}
     torch.set_num_threads(size.threads)
-    trainer = LocalTrainer(run.recipe(steps), METHODS[run.method].beyond, size.frozen)
+    trainer = LocalTrainer(run.recipe(steps), METHODS[run.method].beyond, size.frozen, decays=True)
 
     async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
         measured.update(await _measured(run.world, runner))

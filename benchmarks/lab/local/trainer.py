@@ -4,6 +4,9 @@ A step samples groups, makes rows of them (`group_rows`), and takes an update fo
 mean over its tokens, by AdamW. The settings of the update that a recipe doesn't have are verl's defaults. Rows whose
 advantage is 0 have no gradient: they count in the mean, and are not computed.
 
+Where a run ends depends on its last batches. If its learning rate *decays*, in a line to 0 over the second half of the
+steps, it depends on them less, and fewer worlds can tell two methods apart.
+
 Limits: sampling at temperature 1, no KL loss, no warm-up, one process.
 """
 
@@ -62,10 +65,17 @@ class StepCost:
 class LocalTrainer:
     """One run: its model, its optimizer, and its folder."""
 
-    def __init__(self, recipe: Recipe, beyond: Beyond = Beyond(), frozen: int = 0) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        recipe: Recipe,
+        beyond: Beyond = Beyond(),  # noqa: B008 - frozen
+        frozen: int = 0,
+        decays: bool = False,
+    ) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.recipe, self.beyond, self.folder = recipe, beyond, run_folder(recipe)
+        self._decays = decays
         self.step = checkpointed(self.folder)
         set_aside(self.folder, evaluates=not self.step)
         last = self._checkpoint(self.step)
@@ -101,6 +111,8 @@ class LocalTrainer:
                 begun, asked = time.process_time(), sandbox.asked
                 self.step += 1
                 groups = await self._sampled(runner)
+                if self._decays:
+                    self.optimizer.param_groups[0]["lr"] = self.recipe.update.lr * decayed(self.step, run.steps)
                 for part in parts(groups, self.recipe.batch.prompts // self.recipe.batch.mini_batch):
                     self.update(part)
                 figures = self._record.finish(self.step, "train")
@@ -199,6 +211,11 @@ class LocalTrainer:
 
     def _checkpoint(self, step: int) -> Path:
         return self.folder / "checkpoints" / f"global_step_{step}"
+
+
+def decayed(step: int, steps: int) -> float:
+    """Return which share of the learning rate a step has: all of it up to the middle, then less in a line."""
+    return min(1.0, 2 * (steps - step + 1) / steps)
 
 
 def trained(model: Any, frozen: int) -> list[torch.nn.Parameter]:
