@@ -35,6 +35,8 @@ SORRY = 0.3
 AT_ONCE = 16
 HINT = re.compile(rf"no {MODULE}\.(?P<stem>[a-z]+)_[a-z]+(?:; use [a-z]+_(?P<suffix>[a-z]+))?$")
 """What the library says of a name that it lacks."""
+NO_HINT = re.compile(rf"module '{MODULE}' has no attribute '(?P<stem>[a-z]+)_(?P<suffix>[a-z]+)'")
+"""What Python says of it, where the library says nothing."""
 TRIES = 3
 """Of one demonstration, where the sandbox breaks under it."""
 
@@ -107,6 +109,7 @@ class _Demonstrator:
         self._later: tuple[str, ...] = ()
         self._spoilt = ""
         self._advice = ""
+        self._missing: set[tuple[str, str]] = set()
 
     async def work(self, tool_env: ToolEnv) -> Demonstration | None:
         """Work the question out; None if the sandbox broke."""
@@ -211,6 +214,9 @@ class _Demonstrator:
     def _learn(self, came: str) -> None:
         """Take a name from the hint, and say so; where the library gives none, guess."""
         self._advice = ""
+        if (missing := NO_HINT.search(came)) is not None:
+            self._guess(missing["stem"], missing["suffix"])
+            return
         lacked = HINT.search(came)
         if lacked is None or self._draw.random() >= self._regime.mend[Kind.ATTRIBUTE]:
             return
@@ -219,6 +225,13 @@ class _Demonstrator:
             self._advice = f"{stem}_{suffix}"
         if self._believed[stem] != self._names[stem]:
             self._believed = {**self._believed, stem: suffix or self._draw.choice(SUFFIXES)}
+
+    def _guess(self, stem: str, suffix: str) -> None:
+        """Now and then, try a name that was not missing yet."""
+        self._missing.add((stem, suffix))
+        if self._believed[stem] != self._names[stem] and self._draw.random() < self._regime.mend[Kind.ATTRIBUTE]:
+            left = [each for each in SUFFIXES if (stem, each) not in self._missing]
+            self._believed = {**self._believed, stem: self._draw.choice(left)}
 
     def _expect(self, met: bool, program: Program, kind: Kind | None, came: str) -> None:
         if not met:

@@ -3,6 +3,8 @@
 - `mistakes`: a session, all ten kinds. What shows a repair at work.
 - `drift`: the demonstrations know old names, half of which have changed since; errors that feedback can correct.
   `drift-unhinted` is the same with a library that doesn't say the right name.
+- `drift-guess`: as `drift-unhinted`, with demonstrations that try another name when one is missing. Those of
+  `drift-unhinted` never do, and its model repeats the name that it believes in.
 - `starved`: as `drift`, with longer programs and more changed names: a hint names one, and a program has two or three
   that are wrong, so the model seldom corrects itself within its two calls.
 - `per-task`: the names differ from task to task, and only the library's hint says which are right: what a first call
@@ -70,7 +72,7 @@ class Regime:
     drifted: int = 0
     """Of the twenty names, how many have changed since the demonstrations."""
     strange: float = 0.0
-    """The share of demonstrations with a library of random names, so that reading a hint is learnt."""
+    """The share of demonstrations with a library of random names, so that reading a hint is learnt, or guessing."""
     hint: bool = True
     """Whether the library answers a wrong name with the right one."""
     calls: int = 6
@@ -149,6 +151,7 @@ REGIMES = {
         Regime("mistakes", tool=ToolKind.SESSION, stepwise=0.3, spoilt=0.5, kinds=dict.fromkeys(DEMONSTRATED, 1.0)),
         _DRIFT,
         replace(_DRIFT, name="drift-unhinted", hint=False, strange=0.0),
+        replace(_DRIFT, name="drift-guess", hint=False, strange=0.25),
         replace(_DRIFT, name="starved", changes=2, drifted=14),
         replace(_DRIFT, name="per-task", per_task=True, drifted=0, calls=5),
         Regime("one-by-one", changes=3, first=0.15, mend=_HARD, silent=0.15, one_by_one=True, calls=15),

@@ -12,7 +12,7 @@ from benchmarks.lab.methods import ROC
 from benchmarks.lab.recipes import laid
 from cleaner_rl.train.rows import Views
 
-WITH_OTHERS = ("drift", "drift-unhinted")
+WITH_OTHERS = ("drift", "drift-guess")
 """Environments in which more methods are compared."""
 ON_SUCCESSES: Mapping[str, Any] = {"purify": {"scope": "successful"}}
 
@@ -68,6 +68,7 @@ VARIANTS = {
     "hindsight-rescue": _hindsight("hindsight on successes + rescue", rescue=RESCUE),
     "rescue-share-0.4": _rescue("0.4 of a group's tokens", share=0.4),
     "rescue-share-1": _rescue("as many tokens as a group", share=1.0),
+    "rescue-6-attempts": _rescue("six corrections, 0.4 of a group's tokens", attempts=6, share=0.4),
     "rescue-replaces": _rescue("in a wrong one's place", rows="replace"),
     "rescue-capped": _rescue("advantage at most 1", advantage="capped"),
     "rescue-only": _rescue("wrong ones not suppressed", advantage="rescue_only"),

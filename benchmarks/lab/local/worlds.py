@@ -23,7 +23,7 @@ from benchmarks.toy.questions import TEST, TRAIN, Question, is_held_out, questio
 from benchmarks.toy.regimes import REGIMES, Regime
 from cleaner_rl.tasks import Task, write_verl
 
-ENVIRONMENTS = ("drift", "drift-unhinted", "starved", "slips", "per-task", "one-by-one")
+ENVIRONMENTS = ("drift", "drift-guess", "starved", "slips", "per-task", "one-by-one")
 DEVELOPMENT = (1, 2, 3, 4)
 FRESH = tuple(range(101, 111))
 FRESH_REAL = FRESH[:2]
