@@ -41,9 +41,9 @@ FORMAT = 1
 class Size:
     """How much is run in a world."""
 
-    steps: int = 40
+    steps: int = 30
     evaluate_every: int = 10
-    save_every: int = 20
+    save_every: int = 15
     tasks: int = 2_048
     """That are trained on."""
     tested: int = 1_000
