@@ -18,9 +18,9 @@ RECOVERY_EVERY = 30
 PR_SET_PDEATHSIG = 1
 
 
-def end_with(parent: int) -> None:
-    """Arrange to be interrupted when the parent dies; else the next lab would find this run still in its folder."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+def end_with(parent: int, by: signal.Signals = signal.SIGINT) -> None:
+    """Arrange for a signal when the parent dies; else the next lab would find this run still in its folder."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         sys.exit("the lab has ended already")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ def _started() -> _Worker:
 
 def _serve(parent: int, pipe: Connection) -> None:
     """Do jobs until the queue ends."""
-    end_with(parent)
+    end_with(parent, by=signal.SIGKILL)  # background jobs of a shell ignore an interrupt
     while True:
         job, steps = pipe.recv()
         try:
