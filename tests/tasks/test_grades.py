@@ -22,6 +22,7 @@ from cleaner_rl.tasks import (
     MathPool,
     Outcome,
     RewardScale,
+    StateGrader,
     Task,
     count,
     grade,
@@ -45,8 +46,9 @@ def test_counting_keeps_faults_apart() -> None:
 
 
 def test_our_graders_are_loaded_with_what_they_are_made_of() -> None:
-    made = {"choice": {}, "math": {"pool": None}, "code": {"execute": None}}
-    assert [type(GRADERS.load(name, **made[name])) for name in GRADERS.ours] == [ChoiceGrader, CodeGrader, MathGrader]
+    made = {"choice": {}, "math": {"pool": None}, "code": {"execute": None}, "state": {}}
+    found = [type(GRADERS.load(name, **made[name])) for name in GRADERS.ours]
+    assert found == [ChoiceGrader, CodeGrader, MathGrader, StateGrader]
     with pytest.raises(PluginError, match=r"'math' of cleaner-rl .*'pool'"):
         GRADERS.load("math")
 

@@ -126,8 +126,8 @@ class Replayer:
         kept = trajectory.info.limits
         limits = Limits(**kept) if kept is not None and not of_log else None
         try:
-            language = _language(trajectory)
-            found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits, language))
+            language, setup = _language(trajectory), (trajectory.info.tool or {}).get("setup", "")
+            found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits, language, setup))
             if of_log and self._settings.session is None and found.verdict is ReplayVerdict.DIFFERENT:
                 # A log doesn't say whether its interpreter lived on from call to call.
                 found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits, language))
@@ -152,7 +152,13 @@ class Replayer:
 
     @asynccontextmanager
     async def _fresh(
-        self, stateful: bool, commit: Commit, of_log: bool, limits: Limits | None, language: Language
+        self,
+        stateful: bool,
+        commit: Commit,
+        of_log: bool,
+        limits: Limits | None,
+        language: Language,
+        setup: str = "",
     ) -> AsyncIterator[ExecuteCall]:
         """Open a fresh environment for one replay."""
         echo = stateful if self._settings.echo is None else self._settings.echo
@@ -162,6 +168,8 @@ class Replayer:
             try:
                 request = SessionRequest(commit=commit, limits=limits, language=language)
                 session = await self._sandbox.open_session(request)
+                if setup and not (await session.run(Cell(setup))).committed:
+                    raise ReplayFaultError("the task's setup failed")
             except TierError as error:
                 if self._settings.session is None:
                     raise _NoSessionsError from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cleaner_rl.rollout.tool_env import Sandbox
 from cleaner_rl.sandbox.protocol import Limits, RunRequest
-from cleaner_rl.tasks import GRADERS, ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool
+from cleaner_rl.tasks import GRADERS, ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool, StateGrader
 from cleaner_rl.tools import ToolResult
 
 MEMORY_MB = 2048
@@ -41,7 +41,13 @@ def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
     async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
         return [outcome.result for outcome in await asyncio.gather(*(sandbox.run(_request(run)) for run in runs))]
 
-    return Graders({"math": MathGrader(pool), "choice": ChoiceGrader(), "code": CodeGrader(execute)})
+    ours: dict[str, Grader] = {
+        "math": MathGrader(pool),
+        "choice": ChoiceGrader(),
+        "code": CodeGrader(execute),
+        "state": StateGrader(),
+    }
+    return Graders(ours)
 
 
 def _request(run: CodeRun) -> RunRequest:

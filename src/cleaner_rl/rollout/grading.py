@@ -15,7 +15,7 @@ from cleaner_rl.purify import ExecuteCall, ReplayFaultError, apply_purification,
 from cleaner_rl.rollout.engine import EngineFaultError
 from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.settings import Purifier
-from cleaner_rl.rollout.tool_env import ToolEnv
+from cleaner_rl.rollout.tool_env import ToolEnv, prepared_for
 from cleaner_rl.tasks import Grade, Grader, Outcome, RewardScale, Task, grade, without_thinking
 from cleaner_rl.tools import ToolCall, ToolResult
 from cleaner_rl.trajectory import Key, RepairMode, S, Seeds, StopReason, Trajectory
@@ -39,7 +39,8 @@ async def grade_and_purify(
 ) -> Trajectory[S]:
     """Grade the rollout, and purify it if that happens after grading."""
     graded = await grade_rollout(trajectory, task, model=model, graders=graders, scale=scale)
-    purified = await purify_graded(graded, model=model, tool_env=tool_env, seeds=seeds, purifier=purifier)
+    tools = prepared_for(task, tool_env)
+    purified = await purify_graded(graded, model=model, tool_env=tools, seeds=seeds, purifier=purifier)
     # What broke after the grade leaves no grade: the rollout can't be trained on.
     return _faulty(trajectory, purified.info.fault) if purified.stop_reason is StopReason.FAULT else purified
 
@@ -50,7 +51,9 @@ async def grade_rollout(
     """Grade the rollout; a fault of the grader, which `tasks.grade` asks three times, becomes its stop reason."""
     if trajectory.stop_reason in UNGRADED:
         return trajectory
-    return _with_grade(trajectory, await grade(task, answer(trajectory, model), graders), scale)
+    checked = trajectory.info.checked
+    text = answer(trajectory, model) if checked is None else checked
+    return _with_grade(trajectory, await grade(task, text, graders), scale)
 
 
 async def purify_graded(

@@ -31,9 +31,9 @@ from cleaner_rl.purify import (
 from cleaner_rl.rollout.engine import EngineFaultError
 from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
-from cleaner_rl.rollout.tool_env import ToolEnv, ToolSession
+from cleaner_rl.rollout.tool_env import ToolEnv, ToolSession, prepared_for
 from cleaner_rl.tasks import Prompt, Task
-from cleaner_rl.tools import ToolResult, feedback
+from cleaner_rl.tools import ToolResult, ToolSet, feedback
 from cleaner_rl.trajectory import (
     Edit,
     Key,
@@ -88,13 +88,14 @@ async def rollout(
         >>> asyncio.run(main())  # doctest: +SKIP
     """
     begun = time.monotonic()
+    tool_env = prepared_for(task, tool_env)
     messages = prompt.messages(task)
     trajectory = Trajectory(model.begin(messages), key=key)
     saar = None if purifier is None else purifier.saar(seeds, key.step)
     gate = model.gate(key, purifier.max_logprob_gap) if saar and purifier and purifier.rescore else None
     most = min(len(trajectory) + budget.tokens * model.unit, model.window)
     lookahead = budget.lookahead * model.unit
-    stop_reason, fault = StopReason.TURN_LIMIT, ""
+    stop_reason, fault, checked = StopReason.TURN_LIMIT, "", None
     if len(trajectory) >= model.window:
         stop_reason, fault = (
             StopReason.FAULT,
@@ -155,6 +156,9 @@ async def rollout(
                     stop_reason = StopReason.TOKEN_LIMIT
                     trajectory = _without_last_observation(trajectory)
                     break
+            if task.check and stop_reason is StopReason.ANSWERED:
+                checked, fault = await _checked(task.check, prompt, tool_session)
+                stop_reason = StopReason.FAULT if fault else stop_reason
     except TimeoutError:
         if not clock.expired():
             raise
@@ -169,12 +173,25 @@ async def rollout(
         # What it takes to replay it, or to show it to another model.
         stateful=tool_env.stateful,
         limits=None if tool_env.limits is None else asdict(tool_env.limits),
-        tool={"kind": prompt.tool_kind, "options": dict(prompt.tool_options)},
+        tool={
+            "kind": prompt.tool_kind,
+            "options": dict(prompt.tool_options),
+            **({"setup": task.setup} if task.setup else {}),
+        },
         messages=[{"role": each.role, "content": each.content} for each in messages],
         tools=[tool.schema for tool in prompt.tools.values()],
         fault=fault,
+        checked=checked,
     )
     return replace(trajectory, stop_reason=stop_reason, info=info)
+
+
+async def _checked(check: str, prompt: Prompt, tool_session: ToolSession) -> tuple[str, str]:
+    """Run a task's check where the model has worked; return what it printed, and what broke."""
+    tool = prompt.tool
+    assert tool.code_argument is not None  # a session's tool has one
+    (result,) = await tool_session.run([ToolSet(tool).read(tool.name, {tool.code_argument: check}, 0, 0)])
+    return ("", result.explanation or "the check had a fault") if result.faulty else (result.output, "")
 
 
 def _within(config: PurifyConfig, turns: int) -> PurifyConfig:

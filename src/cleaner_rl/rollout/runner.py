@@ -28,7 +28,7 @@ from cleaner_rl.rollout.rescue import (
     rescue_start,
 )
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
-from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv
+from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv, prepared_for
 from cleaner_rl.rollout.tool_plugins import tool_env_of
 from cleaner_rl.sandbox.protocol import SessionRequest
 from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, check_gradable, load_prompt
@@ -176,7 +176,8 @@ class RolloutRunner(Generic[S]):
         graded = await grade_rollout(sampled, task, model=self.model, graders=self.graders, scale=self.scale)
 
         async def purify() -> Trajectory[S]:
-            return await purify_graded(graded, model=self.model, tool_env=self.tool_env, seeds=seeds, purifier=purifier)
+            tool_env = prepared_for(task, self.tool_env)
+            return await purify_graded(graded, model=self.model, tool_env=tool_env, seeds=seeds, purifier=purifier)
 
         done = graded if graded.stop_reason is StopReason.FAULT else await _tried(purify, PURIFY_RETRIES)
         if done.stop_reason is StopReason.FAULT:

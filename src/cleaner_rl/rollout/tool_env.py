@@ -33,7 +33,8 @@ from cleaner_rl.sandbox.protocol import (
     SessionLostError,
     SessionRequest,
 )
-from cleaner_rl.tools import Status, ToolCall, ToolResult
+from cleaner_rl.tasks import Task
+from cleaner_rl.tools import Status, ToolCall, ToolResult, feedback
 from cleaner_rl.trajectory import Key
 
 CLOSING_SECONDS = 10.0
@@ -75,6 +76,15 @@ class ToolEnv(Protocol):
     def open(self, key: Key) -> AbstractAsyncContextManager[ToolSession]:
         """Open the tools of one rollout."""
         ...
+
+
+def prepared_for(task: Task, tool_env: ToolEnv) -> ToolEnv:
+    """Return the tools of a task: those of all tasks, with its own setup."""
+    if not task.setup and not task.check:
+        return tool_env
+    if not isinstance(tool_env, SessionToolEnv):
+        raise ValueError(f"task '{task.id}' has a setup or a check, for which the prompt must have a session's tool")
+    return tool_env.with_setup(task.setup)
 
 
 class Session(Protocol):
@@ -145,14 +155,24 @@ class SessionToolEnv:
 
     stateful = True
 
-    def __init__(self, sandbox: Sandbox, request: SessionRequest = SessionRequest()) -> None:  # noqa: B008 - frozen
-        self._sandbox, self._request = sandbox, request
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        request: SessionRequest = SessionRequest(),  # noqa: B008 - frozen
+        setup: str = "",
+    ) -> None:
+        """Make sessions as `request` says; each begins with the setup, a program whose output nobody sees."""
+        self._sandbox, self._request, self._setup = sandbox, request, setup
         self.limits = request.limits
+
+    def with_setup(self, setup: str) -> SessionToolEnv:
+        """Return the same with another setup."""
+        return SessionToolEnv(self._sandbox, self._request, setup)
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[ToolSession]:  # noqa: ARG002 - every session begins alike
         """Return the tools of one rollout; the first call opens the session."""
-        tool_session = SessionHands(self._sandbox, self._request)
+        tool_session = SessionHands(self._sandbox, self._request, self._setup)
         try:
             yield tool_session
         finally:
@@ -168,14 +188,14 @@ class _Kept:
 
 
 class _UnopenedError(Exception):
-    """The sandbox gave no session, after it was waited for: there is no use in asking again."""
+    """The sandbox gave no session, after it was waited for, or the setup failed: there is no use in asking again."""
 
 
 class SessionHands:
     """The session of one rollout, and the cells that made its state."""
 
-    def __init__(self, sandbox: Sandbox, request: SessionRequest) -> None:
-        self._sandbox, self._request = sandbox, request
+    def __init__(self, sandbox: Sandbox, request: SessionRequest, setup: str) -> None:
+        self._sandbox, self._request, self._setup = sandbox, request, setup
         self._session: Session | None = None
         self._cells: list[_Kept] = []
         self._checkpoints: list[int] = []
@@ -265,6 +285,10 @@ class SessionHands:
     async def _build(self) -> Session | None:
         """A session in the state that the last one had; None if it can't be had again."""
         self._session = session = await self._open()
+        if self._setup:
+            prepared = await session.run(Cell(self._setup))
+            if not prepared.committed:
+                raise _UnopenedError(f"the task's setup failed: {feedback(prepared.result)}")
         self._checkpoints = [session.checkpoint]
         for kept in self._cells:
             outcome = await session.run(Cell(kept.code))

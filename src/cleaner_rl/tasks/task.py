@@ -6,6 +6,7 @@ Parquet and processes, and any grader, yours too, can read it. What the text mea
 - `math`: the reference answer in LaTeX; several accepted ones stand on lines of their own.
 - `choice`: the letter.
 - `code`: test cases as JSON (see `cleaner_rl.tasks.grading.cases`).
+- `state`: what the task's check prints after the rollout (see `cleaner_rl.tasks.grading.state`).
 
 Limits: `extra` is a mapping of JSON values that is not copied; treat it as read-only.
 """
@@ -66,6 +67,16 @@ class Task:
     def question(self) -> str:
         """Return the problem as one text: all that the user says."""
         return "\n\n".join(message.content for message in self.prompt if message.role == "user")
+
+    @property
+    def setup(self) -> str:
+        """Return the program that runs in the rollout's session before the first turn; empty if there is none."""
+        return str(self.extra.get("setup", ""))
+
+    @property
+    def check(self) -> str:
+        """Return the program that runs in the rollout's session after the answer; empty if there is none."""
+        return str(self.extra.get("check", ""))
 
     def to_json(self) -> dict[str, object]:
         """Return the task as JSON values."""

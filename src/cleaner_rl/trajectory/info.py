@@ -20,13 +20,15 @@ class RolloutInfo:
     limits: Mapping[str, Any] | None = None
     """The limits that the tool ran under, as `cleaner_rl.sandbox.Limits` takes them."""
     tool: Mapping[str, Any] | None = None
-    """`kind` and `options` of the tool."""
+    """`kind` and `options` of the tool, and the task's `setup` if it has one."""
     messages: Sequence[Mapping[str, Any]] | None = None
     """The messages that the prompt was rendered from."""
     tools: Sequence[Mapping[str, Any]] | None = None
     """The schemas of the tools that the prompt names."""
     fault: str = ""
     """What broke: the engine or a tool if the stop reason is a fault, else the grader of a complete rollout."""
+    checked: str | None = None
+    """What the task's check printed after the answer; the grader reads it instead of the answer."""
     answer: str | None = None
     """The answer that the grader found."""
     grade: str = ""
@@ -80,6 +82,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("stateful",), (bool,)),
     **dict.fromkeys(("limits", "tool", "roc", "rescued", "log"), (dict,)),
     **dict.fromkeys(("messages", "tools"), (list,)),
-    **dict.fromkeys(("fault", "answer", "grade", "replay", "session", "injected", "asked"), (str,)),
+    **dict.fromkeys(("fault", "checked", "answer", "grade", "replay", "session", "injected", "asked"), (str,)),
 }
 """What JSON has for each field."""

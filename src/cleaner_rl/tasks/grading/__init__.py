@@ -5,7 +5,7 @@
 - `mathematics`, with `normalise`, `numbers`, `units` and `math_pool`: text, numbers, then algebra in killable processes
   (`math_worker`).
 - `check`: what can't be graded, before anything is generated.
-- `choice`: letters · `programs`, with `cases` and `runner`: test cases in a sandbox.
+- `choice`: letters · `programs`, with `cases` and `runner`: test cases in a sandbox · `state`: what a session holds.
 
 Other packages add graders with an entry point in the group `cleaner_rl.graders`: a class with the method of `Grader`,
 made without arguments. A task names its grader.
@@ -24,6 +24,7 @@ from cleaner_rl.tasks.grading.grades import CaseVerdict, Count, Grade, Grader, O
 from cleaner_rl.tasks.grading.math_pool import MathPool
 from cleaner_rl.tasks.grading.mathematics import MathGrader
 from cleaner_rl.tasks.grading.programs import CodeGrader, CodeRun, Execute
+from cleaner_rl.tasks.grading.state import StateGrader
 from cleaner_rl.tasks.grading.thinking import without_thinking
 from cleaner_rl.tasks.task import Task
 from cleaner_rl.tools import Plugins
@@ -36,6 +37,7 @@ GRADERS: Plugins[Grader] = Plugins(
         "choice": "cleaner_rl.tasks.grading.choice:ChoiceGrader",
         "code": "cleaner_rl.tasks.grading.programs:CodeGrader",
         "math": "cleaner_rl.tasks.grading.mathematics:MathGrader",
+        "state": "cleaner_rl.tasks.grading.state:StateGrader",
     },
     needs=("grade",),
 )
@@ -56,6 +58,7 @@ __all__ = [
     "MathPool",
     "Outcome",
     "RewardScale",
+    "StateGrader",
     "UngradableError",
     "boxed",
     "call_case",

@@ -10,6 +10,7 @@ from cleaner_rl.tasks.grading.choice import ChoiceGrader
 from cleaner_rl.tasks.grading.grades import Grader
 from cleaner_rl.tasks.grading.math_pool import MISSING, available
 from cleaner_rl.tasks.grading.mathematics import check_reference
+from cleaner_rl.tasks.grading.state import StateGrader
 from cleaner_rl.tasks.task import Task
 
 SHOWN = 5
@@ -18,6 +19,7 @@ _OURS: Mapping[str, Callable[[Task], str | None]] = {
     "choice": ChoiceGrader().check,
     "code": check_cases,
     "math": check_reference,
+    "state": StateGrader().check,
 }
 
 
