@@ -41,7 +41,7 @@ from cleaner_rl.rollout import (
 )
 from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.rollout.grading import calls_of
-from cleaner_rl.tasks import Grader, MathGrader, MathPool, Task
+from cleaner_rl.tasks import Grader, MathGrader, MathPool, Prompt, Task
 from cleaner_rl.tools import ToolSet, call_format
 from cleaner_rl.trajectory import Key, Seeds, TokenSpan, Trajectory, sampled_turns
 
@@ -60,7 +60,7 @@ Made = Trajectory[TokenSpan]
 class Setting:
     """What both ways share."""
 
-    regime: Regime
+    prompt: Prompt
     model: TokenModel
     tool_env: ToolEnv
     graders: Mapping[str, Grader]
@@ -89,7 +89,7 @@ class Setting:
         made = await rollout(
             task,
             Key("repair", 0, task.id, 0),
-            prompt=self.regime.prompt,
+            prompt=self.prompt,
             model=self.model,
             tool_env=self.tool_env,
             seeds=seeds,
@@ -118,7 +118,7 @@ async def measure(engine: Engine, world: Path, count: int, *, at_once: int = 32,
     repairing = Purifier(config=PurifyConfig(in_evaluation=True), phase=Phase.EVALUATION)
     with MathPool(1) as pool:
         async with offered([world / "site"], regime.tool) as (tool_env,):
-            setting = Setting(regime, model, tool_env, {"math": MathGrader(pool)}, at_once)
+            setting = Setting(regime.prompt, model, tool_env, {"math": MathGrader(pool)}, at_once)
             await setting.both(chosen[:at_once], repairing, seed + 1)  # fills the caches
             off, on = await setting.both(chosen, repairing, seed)
             verdicts = await _replayed(on, tool_env, at_once)

@@ -27,6 +27,7 @@ from benchmarks.toy.library import OPERATIONS, SUFFIXES
 from benchmarks.toy.questions import task
 from benchmarks.toy.regimes import Regime
 from cleaner_rl.rollout import ChatRenderer
+from cleaner_rl.tasks import Message
 from cleaner_rl.tools import ToolSet, derive_seed
 
 if TYPE_CHECKING:
@@ -98,12 +99,24 @@ def vocabulary(made: Sequence[Demonstration], regime: Regime, lessons: Lessons) 
 
 def encode(made: Demonstration, regime: Regime, chat: ChatRenderer, tokenizer: PreTrainedTokenizerFast) -> Lesson:
     """A demonstration as a rollout would hold it."""
-    pieces = [(chat.prompt(regime.prompt.messages(task(made.question, regime.name))).ids, False)]
-    for number, turn in enumerate(made.turns):
+    prompt = regime.prompt.messages(task(made.question, regime.name))
+    return lesson(prompt, made.turns, made.results, chat, tokenizer)
+
+
+def lesson(
+    prompt: Sequence[Message],
+    turns: Sequence[str],
+    results: Sequence[str],
+    chat: ChatRenderer,
+    tokenizer: PreTrainedTokenizerFast,
+) -> Lesson:
+    """Turns and what was answered to them, as a rollout would hold them."""
+    pieces = [(chat.prompt(prompt).ids, False)]
+    for number, turn in enumerate(turns):
         ids = np.array([*tokenizer.encode(turn, add_special_tokens=False), chat.end_id], np.int32)
         pieces.append((ids, True))
-        if number < len(made.results):
-            pieces.append((chat.observation(ids, [made.results[number]]).ids, False))
+        if number < len(results):
+            pieces.append((chat.observation(ids, [results[number]]).ids, False))
     return Lesson(
         np.concatenate([ids for ids, _ in pieces]).astype(np.int64),
         np.concatenate([np.full(len(ids), own) for ids, own in pieces]),
@@ -114,11 +127,16 @@ def train_model(
     made: Sequence[Demonstration], regime: Regime, lessons: Lessons
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast, list[float]]:
     """A model and its tokenizer, and the mean loss of each epoch."""
-    import torch
-
     model, tokenizer = smollm2() if lessons.pretrained else _new(made, regime, lessons)
     chat = ChatRenderer(tokenizer, ToolSet(regime.prompt.tool))
     sequences = [encode(each, regime, chat, tokenizer).first(lessons.window) for each in made]
+    return model, tokenizer, teach(model, sequences, lessons, tokenizer.pad_token_id)
+
+
+def teach(model: PreTrainedModel, sequences: Sequence[Lesson], lessons: Lessons, pad: int) -> list[float]:
+    """Train a model on lessons, and return the mean loss of each epoch."""
+    import torch
+
     optimizer = torch.optim.AdamW(model.parameters(), lr=lessons.lr, betas=(0.9, 0.98), weight_decay=0.01)
     steps = max(1, lessons.epochs * math.ceil(len(sequences) / lessons.batch))
     warm = max(1, steps // 20)
@@ -139,7 +157,7 @@ def train_model(
             for batch in batches(sequences, lessons.batch, lessons.seed, epoch):
                 # Where a processor has matrix units, half the precision is twice the speed; tiny models don't notice.
                 with torch.autocast("cpu", torch.bfloat16, enabled=lessons.pretrained):
-                    loss = summed_loss(model, batch, tokenizer.pad_token_id) / usual
+                    loss = summed_loss(model, batch, pad) / usual
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
@@ -148,7 +166,8 @@ def train_model(
                 sums.append(loss.item())
                 bar.update(1)
         losses.append(sum(sums) / len(sums))
-    return model.eval(), tokenizer, losses
+    model.eval()
+    return losses
 
 
 def _new(

@@ -1,0 +1,106 @@
+"""Demonstrations of work in a shell, with mistakes and their corrections, and the toy model that learns from them.
+
+Every command of a demonstration was run: what the model reads in its lessons is what the sandbox answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.models import TEMPLATE, qwen3, save, train_tokenizer
+from benchmarks.shell.tasks import WORDS, ShellTask, shell_tasks
+from benchmarks.toy.model import Lessons, lesson, teach
+from cleaner_rl.rollout import ChatRenderer, tool_env_of
+from cleaner_rl.rollout.tool_env import prepared_for
+from cleaner_rl.sandbox import Node, NodeConfig
+from cleaner_rl.tasks import load_prompt
+from cleaner_rl.tools import ToolSet, call_format, derive_seed, feedback
+from cleaner_rl.trajectory import Key
+
+PROMPT = load_prompt("shell")
+LESSONS = Lessons(demonstrations=2_000, epochs=6, batch=8, lr=2e-3, width=96, layers=3, heads=4)
+DONE = "It is done."
+MISTAKEN, AGAIN = 0.6, 0.3
+"""How often the first call has a mistake, and how often one after a failed call."""
+AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A demonstration."""
+
+    task: ShellTask
+    turns: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+async def demonstrations(count: int, seed: int) -> list[Shown]:
+    """So many demonstrations, each in a session of its own."""
+    free = asyncio.Semaphore(AT_ONCE)
+    async with Node(NodeConfig(slots=2)) as node:
+
+        async def one(number: int, task: ShellTask) -> Shown:
+            async with free:
+                return await _shown(task, node, random.Random(derive_seed(seed, "mistakes", number)))
+
+        chosen = islice(shell_tasks(seed), count)
+        return await asyncio.gather(*[one(number, task) for number, task in enumerate(chosen)])
+
+
+async def _shown(task: ShellTask, node: Node, draw: random.Random) -> Shown:
+    turns: list[str] = []
+    results: list[str] = []
+    rate = MISTAKEN
+    tool_env = prepared_for(task.task("shown"), tool_env_of(PROMPT, node))
+    async with tool_env.open(Key("demonstration", 0, "", 0)) as session:
+        while True:
+            mistaken = draw.random() < rate
+            command = draw.choice(task.mistakes) if mistaken else task.solution
+            turns.append(call(command, "That failed. " if turns else ""))
+            (read,) = call_format(PROMPT.call_format).parse(turns[-1], ToolSet(PROMPT.tool)).calls
+            (result,) = await session.run([read])
+            assert result.failed == mistaken, (task, command, feedback(result))
+            results.append(feedback(result))
+            if not mistaken:
+                return Shown(task, (*turns, DONE), tuple(results))
+            rate = AGAIN
+
+
+def call(command: str, said: str = "") -> str:
+    """A turn that runs a command."""
+    written = json.dumps({"name": PROMPT.tool.name, "arguments": {"command": command}})
+    return f"{said}I run a command.\n<tool_call>\n{written}\n</tool_call>"
+
+
+def make(folder: Path, lessons: Lessons = LESSONS) -> Path:
+    """Make the model, and return its folder; one that is there is taken as it is."""
+    if not folder.exists():
+        made = asyncio.run(demonstrations(lessons.demonstrations, lessons.seed))
+        part = folder.with_name(f"{folder.name}.part")
+        _train(part, made, lessons)
+        part.rename(folder)
+    return folder
+
+
+def _train(folder: Path, made: Sequence[Shown], lessons: Lessons) -> None:
+    said = [text for each in made for text in (each.task.asked, *each.turns, *each.results)]
+    tokenizer = train_tokenizer([*said, PROMPT.system], lessons.vocabulary, longest=lessons.longest, apart=_APART)
+    tokenizer.chat_template = TEMPLATE.read_text(encoding="utf-8")
+    model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
+    chat = ChatRenderer(tokenizer, ToolSet(PROMPT.tool))
+    sequences = [
+        lesson(PROMPT.messages(each.task.task("shown")), each.turns, each.results, chat, tokenizer) for each in made
+    ]
+    teach(model, sequences, lessons, tokenizer.pad_token_id)
+    save(model, tokenizer, folder)
+
+
+_APART = [f"(?:{'|'.join(map(re.escape, WORDS))})"]
+"""Names are tokens of their own, so that they are easily copied."""

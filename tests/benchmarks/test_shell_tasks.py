@@ -1,0 +1,53 @@
+"""The tasks in a shell: each is solved by its solution, each mistake fails, and nothing is right by doing nothing."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from benchmarks.shell.lessons import PROMPT
+from benchmarks.shell.tasks import KINDS, ShellTask, shell_tasks
+from cleaner_rl.rollout import ToolEnv, tool_env_of
+from cleaner_rl.rollout.tool_env import prepared_for
+from cleaner_rl.sandbox import Node, NodeConfig, Tier
+from cleaner_rl.tasks import Outcome, StateGrader
+from cleaner_rl.tools import ToolCall, ToolResult, ToolSet
+from cleaner_rl.trajectory import Key
+from tests.sandbox.conftest import needs
+from tests.sandbox.serving import asynchronous
+
+pytestmark = pytest.mark.timeout(300)
+TASKS = [*islice(shell_tasks(0), 2 * len(KINDS))]
+
+
+def call(command: str) -> ToolCall:
+    return ToolSet(PROMPT.tool).read("bash", {"command": command}, 0, 0)
+
+
+async def after(task: ShellTask, tools: ToolEnv, *commands: str) -> tuple[list[ToolResult], Outcome]:
+    made = task.task("test")
+    async with prepared_for(made, tools).open(Key("test", 0, "", 0)) as session:
+        results = await session.run([call(command) for command in commands])
+        (checked,) = await session.run([call(made.check)])
+    return results, (await StateGrader().grade(made, checked.output)).outcome
+
+
+@asynchronous
+async def test_each_is_solved_by_its_solution_and_not_by_its_mistakes() -> None:
+    needs(Tier.T2)
+    async with Node(NodeConfig(slots=2)) as node:
+        tools = tool_env_of(PROMPT, node)
+        for task in TASKS:
+            failed, outcome = await after(task, tools, *task.mistakes)
+            assert all(each.failed for each in failed), (task.kind, failed)
+            assert outcome is Outcome.WRONG, task.kind
+            (result,), outcome = await after(task, tools, task.solution)
+            assert not result.failed, (task.kind, result)
+            assert outcome is Outcome.RIGHT, (task.kind, result)
+
+
+def test_a_seed_gives_the_same_tasks_and_another_one_others() -> None:
+    assert [*islice(shell_tasks(0), len(TASKS))] == TASKS
+    assert {each.asked for each in islice(shell_tasks(1), 80)}.isdisjoint(each.asked for each in TASKS)
+    assert len({each.asked for each in islice(shell_tasks(2), 80)}) > 70
