@@ -18,6 +18,7 @@ COMMANDS = {
     "bench": Later("cleaner_rl.cli.sandbox_bench", "Measure the cost of a call, compared with a bare fork."),
     "check": Later("cleaner_rl.cli.sandbox_check", "Run harmless attacks on a sandbox, and report what got through."),
     "down": Later("cleaner_rl.cli.sandbox_ray", "End all nodes of a Ray cluster."),
+    "mcp": Later("cleaner_rl.cli.sandbox_mcp", "Serve the sandbox to clients of the Model Context Protocol (MCP)."),
     "up": Later("cleaner_rl.cli.sandbox_ray", "Start a node on every machine of a Ray cluster."),
 }
 

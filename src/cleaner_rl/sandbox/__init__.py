@@ -7,13 +7,16 @@ go back.
 - `isolation`: how strongly runs are isolated, and by what.
 - `inside`: what runs in zygotes, slots, sessions and runs.
 - `service`: a node behind an HTTP address · `client`: who calls it · `on_ray`: nodes on a Ray cluster.
-- `start`: `open_sandbox` for a program itself, `serve` for others, `benchmark` to measure the cost of a call.
+- `mcp`: the sandbox as a server of the Model Context Protocol.
+- `start`: `open_sandbox` for a program itself, `serve` and `serve_mcp` for others, `benchmark` to measure the cost of a
+  call.
 - `processes`: a clean exit on signals.
 
 A run is *ok* if and only if its own process exits with code 0 within its limits. What the process reports about
 itself is a description, never a verdict.
 
-Limits: nodes run on Linux. `serve` and the client need the extra `cleaner-rl[sandbox]`; the rest needs the core alone.
+Limits: nodes run on Linux. `serve` and the client need the extra `cleaner-rl[sandbox]`, `serve_mcp` needs
+`cleaner-rl[mcp]`; the rest needs the core alone.
 """
 
 from cleaner_rl.sandbox.isolation.throwaway import throwaway_command
@@ -40,7 +43,7 @@ from cleaner_rl.sandbox.protocol import (
     SessionRequest,
 )
 from cleaner_rl.sandbox.protocol.requests import SandboxUnavailableError
-from cleaner_rl.sandbox.start import benchmark, open_sandbox, serve
+from cleaner_rl.sandbox.start import benchmark, open_sandbox, serve, serve_mcp
 
 __all__ = [
     "BARE",
@@ -74,6 +77,7 @@ __all__ = [
     "open_sandbox",
     "probe",
     "serve",
+    "serve_mcp",
     "sessions_held",
     "set_folder",
     "start_on_ray",

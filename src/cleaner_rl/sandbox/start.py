@@ -1,4 +1,5 @@
-"""Starts sandboxes: `open_sandbox` for a program's own use, `serve` for others to call, `benchmark` to measure them.
+"""Starts sandboxes: `open_sandbox` for a program's own use, `serve` and `serve_mcp` for others to call, `benchmark` to
+measure them.
 
 The client and the service are imported by the calls that need them: this module is part of the package's face, which
 loads no HTTP library.
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cleaner_rl.sandbox.client import SandboxClient
 
 SERVICE_NEEDS = ("aiohttp", "httptools", "msgspec", "prometheus_client", "uvicorn", "uvloop")
+MCP_NEEDS = ("aiohttp", "mcp", "msgspec", "uvicorn")
 
 
 @asynccontextmanager
@@ -119,7 +121,7 @@ def serve(
         >>> from cleaner_rl.sandbox import NodeConfig, serve
         >>> raise SystemExit(serve(NodeConfig(slots=8), port=8089))  # doctest: +SKIP
     """
-    _require_extra()
+    _require_extra("serving a node", SERVICE_NEEDS, "sandbox")
     from cleaner_rl.sandbox.service.supervisor import ServiceConfig, Supervisor, bind
 
     node = node or NodeConfig()
@@ -132,7 +134,51 @@ def serve(
         log_code=log_code,
         drain_seconds=drain_seconds,
     )
-    return Supervisor(bind(host, port, config), config).run()
+    return Supervisor(bind(host, port, tokens=token_file is not None), config).run()
+
+
+def serve_mcp(
+    urls: Sequence[str] = (),
+    *,
+    token: str | None = None,
+    http: tuple[str, int] | None = None,
+    token_file: Path | None = None,
+    ready: Callable[[str], None] = lambda _address: None,
+) -> None:
+    """Serve the sandbox to clients of the Model Context Protocol, until they are done or a signal comes.
+
+    Call it from the main thread: it handles signals.
+
+    Args:
+        urls: Addresses of nodes, as for `open_sandbox`. Empty: a node is started here.
+        token: What the nodes behind the addresses ask for, if they do.
+        http: Address and port to serve streamable HTTP at (port 0: a free one). None: serve one client at stdin and
+            stdout.
+        token_file: TOML file of tokens and their quotas, as for `serve`; needed for an address that other machines
+            reach.
+        ready: Is called with the URL of the server when it answers; only over HTTP.
+
+    Raises:
+        SandboxUnavailableError: No node starts on this machine, or none answers at the addresses.
+        ValueError: The address needs a token file, or the token file can't be used.
+        OSError: The address can't be bound to.
+        ImportError: The extra `cleaner-rl[mcp]` is not installed.
+
+    Examples:
+        >>> from cleaner_rl.sandbox import serve_mcp
+        >>> serve_mcp(http=("127.0.0.1", 8090), ready=print)  # doctest: +SKIP
+        http://127.0.0.1:8090/mcp
+    """
+    _require_extra("an MCP server", MCP_NEEDS, "mcp")
+    from cleaner_rl.sandbox.mcp.serve import over_http, over_stdio
+    from cleaner_rl.sandbox.service.supervisor import bind
+
+    sandbox = open_sandbox(urls, token=token)
+    if http is None:
+        over_stdio(sandbox)
+    else:
+        with bind(*http, tokens=token_file is not None) as listening:
+            over_http(sandbox, listening, http[0], None if token_file is None else str(token_file), ready)
 
 
 def benchmark(rounds: int = 5, *, done: Callable[[int, int], None] = lambda _done, _all: None) -> dict[str, Any]:
@@ -159,16 +205,16 @@ def benchmark(rounds: int = 5, *, done: Callable[[int, int], None] = lambda _don
         >>> benchmark(rounds=1)["print"]["ratio"]  # doctest: +SKIP
         0.6
     """
-    _require_extra()
+    _require_extra("serving a node", SERVICE_NEEDS, "sandbox")
     from cleaner_rl.sandbox.bench.measure import bench
 
     return bench(rounds, done)
 
 
-def _require_extra() -> None:
-    if missing := [name for name in SERVICE_NEEDS if not _is_installed(name)]:
+def _require_extra(what: str, needs: Sequence[str], extra: str) -> None:
+    if missing := [name for name in needs if not _is_installed(name)]:
         names = ", ".join(missing)
-        raise ImportError(f"serving a node needs {names}, which isn't here: pip install 'cleaner-rl[sandbox]'")
+        raise ImportError(f"{what} needs {names}, which isn't here: pip install 'cleaner-rl[{extra}]'")
 
 
 def _is_installed(module: str) -> bool:

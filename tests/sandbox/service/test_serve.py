@@ -180,7 +180,7 @@ BROKEN_SET = """
 from cleaner_rl.sandbox import NodeConfig, PreloadSet
 from cleaner_rl.sandbox.service import ServiceConfig, Supervisor, bind
 config = ServiceConfig(NodeConfig(slots=1, preload=(PreloadSet("broken", modules=("no_such_module",)),)))
-raise SystemExit(Supervisor(bind("127.0.0.1", 0, config), config).run())
+raise SystemExit(Supervisor(bind("127.0.0.1", 0, tokens=False), config).run())
 """
 
 

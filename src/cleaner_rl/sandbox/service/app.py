@@ -7,9 +7,7 @@ code-judge's and SandboxFusion's. Routes are a table, so that the OpenAPI docume
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,7 +18,7 @@ from cleaner_rl.sandbox.service.fair_queue import Queue
 from cleaner_rl.sandbox.service.http import Arrivals, Exchange, GoneError, HttpError, Receive, Scope, Send
 from cleaner_rl.sandbox.service.observe import CallLog, Observer
 from cleaner_rl.sandbox.service.supervisor import ServiceConfig
-from cleaner_rl.sandbox.service.tenants import Tenant, Tenants
+from cleaner_rl.sandbox.service.tenants import Tenant, Tenants, refuse_browsers, unauthorized
 
 logger = logging.getLogger(__name__)
 
@@ -80,18 +78,13 @@ class App:
         exchange = Exchange(scope, receive, send, self._arrivals)
         try:
             if self.tenants.anonymous is not None:
-                self._refuse_browsers(exchange)
+                refuse_browsers(exchange.header(b"host"), exchange.header(b"origin"), self.config.host)
             tenant = self.tenants.find(exchange.header(b"authorization"))
             if tenant is None:
                 await self._turn_of_stranger()
             route = self._exact.get((exchange.method, exchange.path)) or self._find(exchange)
             if tenant is None and not route.open:
-                raise HttpError(
-                    401,
-                    "unauthorized",
-                    "A valid token is needed: send `Authorization: Bearer TOKEN`.",
-                    ((b"www-authenticate", b"Bearer, Basic"),),
-                )
+                raise unauthorized()
             if tenant is not None:
                 exchange.tenant = tenant.name
                 scope["state"]["known"](tenant.name)
@@ -119,19 +112,6 @@ class App:
         async with self._strangers:
             await asyncio.sleep(0)
 
-    def _refuse_browsers(self, exchange: Exchange) -> None:
-        """Raise `HttpError` for a request that a web page sent.
-
-        Whoever opens a page that isn't ours has its scripts on this machine, and with a name of the page's choice that
-        leads here (DNS rebinding) their browser even lets it read the answer. A token would stop that.
-        """
-        host, origin = exchange.header(b"host"), exchange.header(b"origin")
-        if origin is not None and origin != b"http://" + (host or b""):
-            raise HttpError(403, "foreign_origin", "A node without tokens answers no web page; start it with a token.")
-        if host is not None and not _is_here(host.decode("latin-1"), self.config.host):
-            message = "A node without tokens answers to localhost, to addresses and to the name that it was bound to."
-            raise HttpError(403, "foreign_host", message)
-
     def _find(self, exchange: Exchange) -> Route:
         if len(exchange.path) > MOST_PATH:
             raise HttpError(404, "not_found", f"There is no path of more than {MOST_PATH} characters here.")
@@ -151,18 +131,6 @@ class App:
             allow = ", ".join(sorted(methods))
             raise HttpError(405, "wrong_method", f"This path takes {allow}.", ((b"allow", allow.encode()),))
         raise HttpError(404, "not_found", "There is no such path here; see /openapi.json.")
-
-
-def _is_here(host: str, own: str) -> bool:
-    """Whether a Host header is an address, or one of our names: no web page can have chosen it."""
-    name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
-    if name.lower() in ("localhost", own.lower()):
-        return True
-    try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
 
 
 _NOBODY = Tenant("nobody")

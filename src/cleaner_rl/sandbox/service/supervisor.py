@@ -71,18 +71,18 @@ class UnsafeBindError(ValueError):
     """The address can be reached from other machines, and there is no token."""
 
 
-def bind(host: str, port: int, config: ServiceConfig) -> socket.socket:
-    """Return a bound socket. Raises `UnsafeBindError` for an address that is not loopback and has no token file."""
+def bind(host: str, port: int, *, tokens: bool) -> socket.socket:
+    """Return a bound socket. Raises `UnsafeBindError` for an address that is not loopback where no token is needed."""
     try:
-        return _bound(host, port, config)
+        return _bound(host, port, tokens)
     except OSError as error:
         raise OSError(error.errno, f"{host}:{port} can't be bound to: {error.strerror}") from error
 
 
-def _bound(host: str, port: int, config: ServiceConfig) -> socket.socket:
+def _bound(host: str, port: int, tokens: bool) -> socket.socket:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
-    if config.token_file is None and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+    if not tokens and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise UnsafeBindError(
             f"{host} can be reached from other machines: give a --token-file, or bind to a loopback address"
         )

@@ -18,6 +18,8 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import ipaddress
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -134,3 +136,34 @@ class Tenants:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
+
+
+def unauthorized() -> HttpError:
+    """Return the answer to a request without a valid token."""
+    message = "A valid token is needed: send `Authorization: Bearer TOKEN`."
+    return HttpError(401, "unauthorized", message, ((b"www-authenticate", b"Bearer, Basic"),))
+
+
+def refuse_browsers(host: bytes | None, origin: bytes | None, own: str) -> None:
+    """Raise `HttpError` for a request that a web page sent, by its headers; `own` is the name that is bound to.
+
+    Whoever opens a page that isn't ours has its scripts on this machine, and with a name of the page's choice that
+    leads here (DNS rebinding) their browser even lets it read the answer. A token would stop that.
+    """
+    if origin is not None and origin != b"http://" + (host or b""):
+        raise HttpError(403, "foreign_origin", "A node without tokens answers no web page; start it with a token.")
+    if host is not None and not _is_here(host.decode("latin-1"), own):
+        message = "A node without tokens answers to localhost, to addresses and to the name that it was bound to."
+        raise HttpError(403, "foreign_host", message)
+
+
+def _is_here(host: str, own: str) -> bool:
+    """Whether a Host header is an address, or one of our names: no web page can have chosen it."""
+    name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+    if name.lower() in ("localhost", own.lower()):
+        return True
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
