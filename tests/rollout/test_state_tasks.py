@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -124,3 +126,18 @@ def test_tasks_without_a_check_are_named_before_anything_is_sampled() -> None:
         check_gradable([bare, empty, ADD], ["state"])
     assert "the truth is empty" in str(raised.value)
     assert "test/add" not in str(raised.value)
+
+
+@asynchronous
+async def test_a_task_can_name_the_base_that_its_session_begins_with(tmp_path: Path) -> None:
+    needs(Tier.T2)
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "add.sh").write_text("echo $(($1 - $2))\n")
+    task = replace(ADD, extra={"base": "repo", "check": ADD.check})
+    async with Node(NodeConfig(slots=2, bases=tmp_path)) as node:
+        runner = RolloutRunner(
+            model([turn(LOOK), turn(MEND)]), tool_env_of(PROMPT, node), PROMPT, {"state": StateGrader()}
+        )
+        done = await runner.run_one(task, KEY)
+        assert (done.success, done.info.checked) == (True, "42\n97\n")
+        assert done.info.tool == {"kind": "shell", "options": {}, "base": "repo"}

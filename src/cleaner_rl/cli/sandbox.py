@@ -93,6 +93,11 @@ def sandbox() -> None:
     help="Memory of all sessions together; above it, those idle for longest are closed.",
 )
 @click.option(
+    "--bases",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of bases: folders and tar files that sessions can begin with.",
+)
+@click.option(
     "--queue", type=COUNT, default=65_536, show_default=True, help="Calls that may wait; more are answered 429."
 )
 @click.option(
@@ -115,6 +120,7 @@ def serve(
     memory_mb: int,
     sessions: int,
     session_memory_mb: int,
+    bases: Path | None,
     queue: int,
     drain_seconds: int,
     log_code: bool,
@@ -137,6 +143,7 @@ def serve(
         maxima=NodeConfig().maxima.raised(limits),  # defaults that the operator raised are meant
         sessions=sessions,
         session_memory_mb=session_memory_mb,
+        bases=bases,
     )
     try:
         code = serve_node(

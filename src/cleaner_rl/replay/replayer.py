@@ -126,8 +126,9 @@ class Replayer:
         kept = trajectory.info.limits
         limits = Limits(**kept) if kept is not None and not of_log else None
         try:
-            language, setup = _language(trajectory), (trajectory.info.tool or {}).get("setup", "")
-            found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits, language, setup))
+            language, told = _language(trajectory), trajectory.info.tool or {}
+            begun = told.get("base", ""), told.get("setup", "")
+            found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits, language, begun))
             if of_log and self._settings.session is None and found.verdict is ReplayVerdict.DIFFERENT:
                 # A log doesn't say whether its interpreter lived on from call to call.
                 found = await replay(trajectory, partial(self._fresh, True, commit, of_log, limits, language))
@@ -158,15 +159,16 @@ class Replayer:
         of_log: bool,
         limits: Limits | None,
         language: Language,
-        setup: str = "",
+        begun: tuple[str, str] = ("", ""),
     ) -> AsyncIterator[ExecuteCall]:
-        """Open a fresh environment for one replay."""
+        """Open a fresh environment for one replay; `begun` are the base and the setup of its session."""
         echo = stateful if self._settings.echo is None else self._settings.echo
         session = None
         lost = False
         if stateful:
             try:
-                request = SessionRequest(commit=commit, limits=limits, language=language)
+                base, setup = begun
+                request = SessionRequest(commit=commit, limits=limits, language=language, base=base)
                 session = await self._sandbox.open_session(request)
                 if setup and not (await session.run(Cell(setup))).committed:
                     raise ReplayFaultError("the task's setup failed")
@@ -174,7 +176,7 @@ class Replayer:
                 if self._settings.session is None:
                     raise _NoSessionsError from error
                 raise ReplayFaultError(f"{error}; --fresh does without") from error
-            except (SessionLostError, RuntimeError) as error:
+            except (SessionLostError, RuntimeError, ValueError) as error:
                 raise ReplayFaultError(f"no session could be opened: {error}; --fresh does without") from error
 
         async def execute(call: ToolCall) -> ToolResult:

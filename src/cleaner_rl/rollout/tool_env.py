@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cleaner_rl.sandbox.protocol import (
@@ -79,12 +79,12 @@ class ToolEnv(Protocol):
 
 
 def prepared_for(task: Task, tool_env: ToolEnv) -> ToolEnv:
-    """Return the tools of a task: those of all tasks, with its own setup."""
-    if not task.setup and not task.check:
+    """Return the tools of a task: those of all tasks, with its own base and setup."""
+    if not task.base and not task.setup and not task.check:
         return tool_env
     if not isinstance(tool_env, SessionToolEnv):
-        raise ValueError(f"task '{task.id}' has a setup or a check, for which the prompt must have a session's tool")
-    return tool_env.with_setup(task.setup)
+        raise ValueError(f"task '{task.id}' has a base, a setup or a check: the prompt must have a session's tool")
+    return tool_env.begun_with(task.base, task.setup)
 
 
 class Session(Protocol):
@@ -165,9 +165,9 @@ class SessionToolEnv:
         self._sandbox, self._request, self._setup = sandbox, request, setup
         self.limits = request.limits
 
-    def with_setup(self, setup: str) -> SessionToolEnv:
-        """Return the same with another setup."""
-        return SessionToolEnv(self._sandbox, self._request, setup)
+    def begun_with(self, base: str, setup: str) -> SessionToolEnv:
+        """Return the same with another base and setup."""
+        return SessionToolEnv(self._sandbox, replace(self._request, base=base), setup)
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[ToolSession]:  # noqa: ARG002 - every session begins alike

@@ -69,6 +69,11 @@ class Task:
         return "\n\n".join(message.content for message in self.prompt if message.role == "user")
 
     @property
+    def base(self) -> str:
+        """Return the name of the sandbox's base that the rollout's session begins with; empty if there is none."""
+        return str(self.extra.get("base", ""))
+
+    @property
     def setup(self) -> str:
         """Return the program that runs in the rollout's session before the first turn; empty if there is none."""
         return str(self.extra.get("setup", ""))

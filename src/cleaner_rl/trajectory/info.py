@@ -20,7 +20,7 @@ class RolloutInfo:
     limits: Mapping[str, Any] | None = None
     """The limits that the tool ran under, as `cleaner_rl.sandbox.Limits` takes them."""
     tool: Mapping[str, Any] | None = None
-    """`kind` and `options` of the tool, and the task's `setup` if it has one."""
+    """`kind` and `options` of the tool, and the task's `base` and `setup` if it has them."""
     messages: Sequence[Mapping[str, Any]] | None = None
     """The messages that the prompt was rendered from."""
     tools: Sequence[Mapping[str, Any]] | None = None

@@ -30,6 +30,11 @@ MS_MOVE = 8192
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
+AT_FDCWD = -100
+AT_EMPTY_PATH = 0x1000
+OPEN_TREE_CLONE = 1
+MOVE_MOUNT_F_EMPTY_PATH = 4
+MOUNT_ATTR_IDMAP = 0x100000
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -46,6 +51,9 @@ LONGEST_FILE = ctypes.c_long((1 << 63) - (1 << 21))
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(platform.machine(), -1)
 RT_SIGPROCMASK = {"x86_64": 14, "aarch64": 135}.get(platform.machine(), -1)
 ALL_SIGNALS = ctypes.c_uint64(-1)
+OPEN_TREE = 428
+MOVE_MOUNT = 429
+MOUNT_SETATTR = 442
 LANDLOCK_CREATE_RULESET = 444
 LANDLOCK_ADD_RULE = 445
 LANDLOCK_RESTRICT_SELF = 446
@@ -116,6 +124,24 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
         Mount(source, target, kind, flags, options).mount()
     except OSError as error:
         raise OSError(error.errno, f"mount {target}: {os.strerror(error.errno or 0)}") from None
+
+
+def mapped_tree(path: str, namespace: int) -> int:
+    """A read-only view of a folder that is not mounted anywhere yet, with its owners as a user namespace maps them."""
+    named = ctypes.c_char_p(path.encode())
+    tree = _check(_syscall(OPEN_TREE, AT_FDCWD, named, OPEN_TREE_CLONE | os.O_CLOEXEC), f"open_tree {path}")
+    attributes = struct.pack("=QQQQ", MOUNT_ATTR_IDMAP | MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, namespace)
+    changes = ctypes.c_char_p(attributes)
+    empty = ctypes.c_char_p(b"")
+    _check(_syscall(MOUNT_SETATTR, tree, empty, AT_EMPTY_PATH, changes, len(attributes)), f"mount_setattr {path}")
+    return tree
+
+
+def attach(tree: int, target: str) -> None:
+    """Mount what `mapped_tree` gave."""
+    empty, named = ctypes.c_char_p(b""), ctypes.c_char_p(target.encode())
+    _check(_syscall(MOVE_MOUNT, tree, empty, AT_FDCWD, named, MOVE_MOUNT_F_EMPTY_PATH), f"move_mount {target}")
+    os.close(tree)
 
 
 def pivot_root(root: str) -> None:

@@ -27,7 +27,8 @@ FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 class Layers:
     """The stack of layers on a session's folder."""
 
-    def __init__(self, store: str, target: str, owner: int, size: str, proc: Proc) -> None:
+    def __init__(self, store: str, target: str, owner: int, size: str, proc: Proc, given: str | None = None) -> None:
+        """`given`: a folder below all layers, which nobody writes to."""
         self._store = store
         self._proc = proc
         self._target = target
@@ -38,11 +39,12 @@ class Layers:
         self._taken_off: list[tuple[str, str]] = []
         self._lent = False
         kernel.mount("layers", store, "tmpfs", FLAGS, f"mode=700,{size}")
-        self._base = f"{store}/base"
-        os.mkdir(self._base, 0o755)
+        base = f"{store}/base"
+        self._lowest = [base] if given is None else [base, given]
+        os.mkdir(base, 0o755)
         for name in ("work", "tmp", "shm"):
-            os.mkdir(f"{self._base}/{name}", 0o700)
-            os.chown(f"{self._base}/{name}", owner, owner)
+            os.mkdir(f"{base}/{name}", 0o700)
+            os.chown(f"{base}/{name}", owner, owner)
         aside = f"{store}/aside"
         os.mkdir(aside, 0o755)
         self._move_aside = kernel.Mount(target, aside, None, kernel.MS_MOVE)
@@ -71,7 +73,7 @@ class Layers:
         upper, work = (f"{self._store}/{name}{self._count}" for name in "uw")
         os.mkdir(upper, 0o755)
         os.mkdir(work, 0o755)
-        lower = ":".join([*(each for each, _ in reversed(self._stack)), self._base])
+        lower = ":".join([*(each for each, _ in reversed(self._stack)), *self._lowest])
         options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
         kernel.mount("box", self._target, "overlay", FLAGS, options)
         self._stack.append((upper, work))

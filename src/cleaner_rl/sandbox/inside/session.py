@@ -117,12 +117,13 @@ class SessionSlot(Slot):
         kernel.prctl(kernel.PR_SET_THP_DISABLE, 1)
         self._limit_for_good()
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
-        self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc)
+        given = settings["base_folder"] if settings["base"] else None
+        self._files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc, given)
         self._proc.names_in_folder = settings["inodes"]
         settings["folders"] = ()  # they are in the first layer
         settings["filter"] = settings.get("session_filter")
         bound = [os.fsencode(path) + b"/" for path, kind in settings["layout"] if kind == "bind"]
-        self._read_only = (b"/etc/", *bound)
+        self._read_only = (b"/etc/", os.fsencode(settings["base_folder"]) + b"/", *bound)
         self._states: list[State] = []
         self._made: dict[State, int] = {}
         """Bytes that the cells of the kept states made: what no other process had when they ended."""

@@ -17,7 +17,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from cleaner_rl.sandbox.inside import kernel, pages, report, run, wire
@@ -41,7 +41,8 @@ def main(channel: int) -> NoReturn:
     try:
         preload(settings["modules"], settings["paths"], settings["warm_up"])
         if "mount" in settings["layers"]:
-            build_root(settings, settings["root"], bind)
+            shown = {settings["base_folder"]: functools.partial(bind, settings["bases"])} if settings["bases"] else {}
+            build_root(settings, settings["root"], bind, shown)
         settings.update(measure(), versions=versions(settings["report_versions"]))
         if "seccomp" in settings["layers"]:
             names = ("supervisor_filter", "filter", "session_filter")
@@ -158,7 +159,13 @@ def become_slot(
         if "user" in layers:
             os.chown(folder, supervisor_uid, supervisor_uid)
     else:
-        build_root(settings, settings["layers_folder"], functools.partial(own_files, settings["box"]))
+        shown = {}
+        if settings.get("base"):
+            owner = namespace_of(supervisor_uid + 1)
+            tree = kernel.mapped_tree(f"{settings['base_folder']}/{settings['base']}", owner)
+            os.close(owner)
+            shown = {settings["base_folder"]: functools.partial(attached, tree)}
+        build_root(settings, settings["layers_folder"], functools.partial(own_files, settings["box"]), shown)
     flags = sum(flag for layer, flag in NAMESPACES.items() if layer in layers)
     if "user" in layers:
         enter_user_namespace(supervisor_uid)
@@ -209,6 +216,28 @@ def enter_user_namespace(supervisor_uid: int) -> None:
     os.setresuid(0, 0, 0)
 
 
+def namespace_of(uid: int) -> int:
+    """A user namespace in which what is root's belongs to one of the host's ids, as a descriptor."""
+    told, tell = os.pipe()
+    ended, end = os.pipe()
+    helper = kernel.fork()
+    if helper == 0:
+        os.close(end)
+        kernel.unshare(kernel.CLONE_NEWUSER)
+        os.write(tell, b"x")
+        os.read(ended, 1)
+        os._exit(0)
+    os.read(told, 1)
+    for kind in ("uid", "gid"):
+        with open(f"/proc/{helper}/{kind}_map", "w", encoding="ascii") as file:
+            file.write(f"0 {uid} 1\n")
+    namespace = os.open(f"/proc/{helper}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    for descriptor in (told, tell, ended, end):
+        os.close(descriptor)
+    os.waitpid(helper, 0)
+    return namespace
+
+
 def own_proc(own_pids: bool, own_mounts: bool) -> int:
     """A descriptor of `/proc` for the supervisor alone: runs find an empty folder there."""
     if own_pids and own_mounts:
@@ -223,10 +252,13 @@ Show = Callable[[str, str], None]
 """Show a path at another place."""
 
 
-def build_root(settings: dict[str, Any], root: str, show: Show) -> None:
+def build_root(
+    settings: dict[str, Any], root: str, show: Show, more: Mapping[str, Callable[[str], None]] | None = None
+) -> None:
     """Make and enter the file system that runs see.
 
-    A zygote makes it from the host's files (`bind`). A slot makes it again from the zygote's (`own_files`).
+    A zygote makes it from the host's files (`bind`). A slot makes it again from the zygote's (`own_files`). `more` are
+    places with what shows something there.
     """
     box = settings["box"]
     kernel.unshare(kernel.CLONE_NEWNS)
@@ -245,6 +277,8 @@ def build_root(settings: dict[str, Any], root: str, show: Show) -> None:
             bind(path, target, device=True)
         else:
             show(path, target)
+    for path, put in (more or {}).items():
+        put(root + path)
     for path in (box, settings["layers_folder"]):
         os.makedirs(root + path, exist_ok=True)
     os.symlink(f"{box}/tmp", f"{root}/tmp")
@@ -276,6 +310,12 @@ def own_files(empty: str, path: str, target: str) -> None:
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.copyfile(path, target)
+
+
+def attached(tree: int, target: str) -> None:
+    """Show a tree that isn't mounted yet."""
+    os.makedirs(target)
+    kernel.attach(tree, target)
 
 
 def bind(path: str, target: str, device: bool = False) -> None:

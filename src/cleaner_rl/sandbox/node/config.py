@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cleaner_rl.sandbox.inside import kernel
@@ -23,6 +24,8 @@ OF_ITS_OWN = 64
 FEWEST_CONNECTIONS = 64
 
 
+BASES = "bases"
+"""In the node's folder: the copies of the bases that sessions have asked for."""
 FOLDER_PREFIX = "cleaner-sandbox-"
 """Of folders for temporary files; the process that they belong to follows, for `node.sweep`."""
 
@@ -73,6 +76,8 @@ class NodeConfig:
     """Of all sessions together, with the cells that they keep to run again, shared out evenly among the owners that
     have any. An owner above its share drops kept states, then the sessions that were idle for longest; then a cell that
     takes more fails."""
+    bases: Path | None = None
+    """Folder of the bases that sessions can begin with: folders and tar files."""
     checkpoints: int = 8
     """States that a session keeps to go back to."""
 
@@ -145,6 +150,8 @@ def zygote_settings(config: NodeConfig, layers: frozenset[Layer], preload: Prelo
     return {
         "layers": frozenset(layer.value for layer in layers),
         "layers_folder": "/layers",
+        "bases": f"{folder}/{BASES}" if config.bases is not None else "",
+        "base_folder": "/base",
         "modules": list(preload.modules),
         "warm_up": preload.warm_up,
         "paths": layout.search_path(packages),

@@ -18,7 +18,8 @@ from cleaner_rl.sandbox.inside import shell, wire
 from cleaner_rl.sandbox.inside.layers import remove_folder
 from cleaner_rl.sandbox.isolation import cgroups
 from cleaner_rl.sandbox.isolation.tiers import Layer, Tier, TierError, choose_tier
-from cleaner_rl.sandbox.node.config import FOLDER_PREFIX, NodeConfig, NodeStatus, zygote_settings
+from cleaner_rl.sandbox.node.bases import Bases
+from cleaner_rl.sandbox.node.config import BASES, FOLDER_PREFIX, NodeConfig, NodeStatus, zygote_settings
 from cleaner_rl.sandbox.node.pool import Pool
 from cleaner_rl.sandbox.node.preload import choose
 from cleaner_rl.sandbox.node.probes import probe
@@ -77,6 +78,7 @@ class Node:
         self._folder = ""
         self._cgroup: cgroups.Cgroup | None = None
         self._sessions = SessionStore(self.config)
+        self._bases: Bases | None = None
         self._terms = functools.lru_cache(maxsize=256)(self._terms_of)
         self._waiting = self._busy = self._runs = self._faults = 0
 
@@ -91,6 +93,8 @@ class Node:
         sweep()
         self._folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
         os.chmod(self._folder, 0o711)
+        if config.bases is not None:
+            self._bases = Bases(config.bases, Path(self._folder) / BASES)
         indices = deque(range(config.slots * len(config.preload) + config.sessions + 64))
         if Layer.CGROUP in self._layers and isinstance(own := cgroups.own_cgroup(), cgroups.Cgroup):
             self._cgroup = own.for_node()
@@ -171,7 +175,15 @@ class Node:
             raise ValueError(f"there is no preload set '{request.preload}'; available: {', '.join(self._pools)}")
         if request.language is Language.BASH and (lacking := self._no_shell) is not None:
             raise ValueError(f"this node can't run bash: {lacking}")
-        return await self._sessions.open(request, pool, owner, owners)
+        return await self._sessions.open(request, pool, owner, owners, await self._base(request.base))
+
+    async def _base(self, name: str) -> str:
+        """Return the name of the copy that a session's base has; empty if it wants none."""
+        if not name:
+            return ""
+        if self._bases is None:
+            raise ValueError(f"this node has no bases, so no '{name}'; start it with a folder of them (--bases)")
+        return await self._bases.copied(name)
 
     def session(self, session_id: str) -> Session:
         """Return an open session. Raises `SessionLostError`, with the reason where it is still known."""

@@ -55,8 +55,8 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, request: SessionRequest, pool: Pool, owner: str, owners: int = 1) -> Session:
-        """Open one in a slot of its own, for one of so many owners.
+    async def open(self, request: SessionRequest, pool: Pool, owner: str, owners: int = 1, base: str = "") -> Session:
+        """Open one in a slot of its own, for one of so many owners, on the copy of its base.
 
         Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are in use and none can make room,
         `ValueError` if its files can't be put into it, or no interpreter can keep to its limits.
@@ -72,7 +72,7 @@ class SessionStore:
         self._opening[owner] += 1
         try:
             async with self._starting.setdefault(owner, asyncio.Semaphore(STARTING)):
-                session = await self._start(request, pool, owner)
+                session = await self._start(request, pool, owner, base)
         except SlotDiedError:
             raise SessionLostError("session lost: its supervisor died before it had begun; open a new one") from None
         finally:
@@ -95,7 +95,7 @@ class SessionStore:
         for session in list(self._sessions.values()):
             session.end("the node ended")
 
-    async def _start(self, request: SessionRequest, pool: Pool, owner: str) -> Session:
+    async def _start(self, request: SessionRequest, pool: Pool, owner: str, base: str) -> Session:
         config, limits = self._config, self._limits(request)
         keep_chars = config.keep_chars if request.keep_chars is None else request.keep_chars
         terms = Terms(pool.name, pool.versions, limits, config.maxima, keep_chars, config.fetch_bytes)
@@ -106,7 +106,7 @@ class SessionStore:
             if session is not None:
                 session.supervisor_died()
 
-        link = pool.fork_session(died, self._settings(request, limits))
+        link = pool.fork_session(died, {**self._settings(request, limits), "base": base})
         try:
             status = await link.first()
         except BaseException:

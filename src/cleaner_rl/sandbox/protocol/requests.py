@@ -129,6 +129,8 @@ class SessionRequest:
     """Of each cell's stdout and stderr, as for `RunRequest`."""
     language: Language = Language.PYTHON
     """Of all its cells."""
+    base: str = ""
+    """Name of the base that its working folder begins with (see `NodeConfig.bases`); empty: it begins empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,18 +144,21 @@ class SessionCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     files: dict[str, bytes] = {}
     keep_chars: KeepChars | None = None
     language: Language = Language.PYTHON
+    base: str = ""
 
     @classmethod
     def of(cls, request: SessionRequest) -> SessionCall:
         """The call for a request."""
         limits = None if request.limits is None else LimitsAsked(**asdict(request.limits))
         files = dict(request.files)
-        return cls(request.preload, limits, request.seed, request.commit, files, request.keep_chars, request.language)
+        asked = (request.preload, limits, request.seed, request.commit, files, request.keep_chars)
+        return cls(*asked, request.language, request.base)
 
     def request(self, defaults: Limits) -> SessionRequest:
         """The request for a node with these default limits."""
         limits = None if self.limits is None else self.limits.over(defaults)
-        return SessionRequest(self.preload, limits, self.seed, self.commit, self.files, self.keep_chars, self.language)
+        asked = (self.preload, limits, self.seed, self.commit, self.files, self.keep_chars)
+        return SessionRequest(*asked, self.language, self.base)
 
 
 class SessionOpened(msgspec.Struct):

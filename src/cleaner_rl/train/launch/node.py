@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
@@ -19,6 +20,7 @@ def node_config(settings: SandboxSettings, sessions: int = 0) -> NodeConfig:
         slots=settings.slots or NodeConfig().slots,
         preload=(BARE, own if settings.packages else SCIENCE),
         limits=limits,
+        bases=Path(settings.bases) if settings.bases else None,
     )
     maxima = replace(
         config.maxima,

@@ -232,6 +232,8 @@ class SandboxSettings:
     """Packages that programs may import on the run's own node, preloaded; empty: NumPy and SymPy."""
     site: str = ""
     """The folder that `packages` are installed in; empty: this environment."""
+    bases: str = ""
+    """Folder of the bases that tasks name (`extra["base"]`), for the run's own node."""
     token_file: str = ""
     """A file that holds one token and nothing else, for nodes by address."""
     cpu_seconds: float = 10.0
