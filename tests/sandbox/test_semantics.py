@@ -10,6 +10,7 @@ import numpy
 import pytest
 import sympy
 
+from cleaner_rl.sandbox.node import files
 from cleaner_rl.tools import Status, feedback
 from tests.sandbox.conftest import Driver
 
@@ -408,6 +409,56 @@ def test_files_go_in_and_come_out(box: Driver) -> None:
     )
     assert outcome.result.status is Status.ERROR
     assert outcome.files == {"out/b.bin": b"cba", "in/a.bin": b"abc"}
+
+
+def test_folders_and_patterns_come_out_and_no_link_is_followed(box: Driver) -> None:
+    code = """
+import os
+for name in ("a.csv", "b.csv", "c.txt", "out/d.csv", "out/deep/e.csv", "out/deep/f.txt", "odd*", "oddly"):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    open(name, "w").write(name)
+os.symlink("/etc", "out/etc")
+os.symlink("/etc/passwd", "p.csv")
+os.symlink("out", "alias")
+os.mkdir("empty")
+os.mkdir("folder.csv")
+"""
+    for fetch, names in (
+        ("out", {"out/d.csv", "out/deep/e.csv", "out/deep/f.txt"}),
+        ("./out/", {"out/d.csv", "out/deep/e.csv", "out/deep/f.txt"}),
+        ("*.csv", {"a.csv", "b.csv"}),
+        ("[!a].csv", {"b.csv"}),
+        ("**/*.csv", {"a.csv", "b.csv", "out/d.csv", "out/deep/e.csv"}),
+        ("o*/**", {"out/d.csv", "out/deep/e.csv", "out/deep/f.txt"}),
+        ("out/*/?.txt", {"out/deep/f.txt"}),
+        ("odd*", {"odd*"}),  # the very name comes before the pattern
+        ("alias", set()),
+        ("alias/*", set()),
+        ("out/etc/*", set()),
+        ("*/etc/passwd", set()),
+        ("empty", set()),
+        ("none*", set()),
+    ):
+        outcome = box.outcome(code, fetch=(fetch,))
+        assert outcome.result.status is Status.OK, outcome.result
+        assert outcome.files == {name: name.encode() for name in names}, fetch
+        assert outcome.files_left_out == 0
+    assert len(box.outcome(code, fetch=("a.csv", "*.csv", "**")).files) == 8
+
+
+def test_what_a_pattern_names_is_bounded_like_single_files(t2: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = t2.outcome("for n in range(20): open(f'{n:02}', 'wb').write(bytes(1 << 20))", fetch=("*",))
+    assert sorted(outcome.files) == [f"{number:02}" for number in range(16)]
+    assert outcome.files_left_out == 4
+    assert t2.outcome("open('f', 'wb').write(bytes(20 << 20))", fetch=("f", "none")).files_left_out == 1
+    deep = t2.outcome("import os\nos.makedirs('d/' * 70)\nopen('d/' * 70 + 'f', 'w').close()", fetch=("**",))
+    assert (deep.files, deep.files_left_out) == ({}, 1)
+    monkeypatch.setattr(files, "MOST_LOOKED_AT", 10)
+    many = t2.outcome("for n in range(20): open(f'{n:02}', 'w').close()", fetch=("*",))
+    assert (len(many.files), many.files_left_out) == (10, 1)
+    monkeypatch.setattr(files, "MOST_NAMES", 3)
+    few = t2.outcome("for n in range(8): open(str(n), 'w').close()", fetch=("*",))
+    assert (sorted(few.files), few.files_left_out) == (["0", "1", "2"], 5)
 
 
 def test_modules_in_the_working_folder_can_be_imported(box: Driver) -> None:

@@ -16,6 +16,8 @@ from cleaner_rl.sandbox import (
     BARE,
     Cell,
     Commit,
+    FileList,
+    Language,
     Limits,
     Node,
     NodeConfig,
@@ -27,7 +29,7 @@ from cleaner_rl.sandbox import (
     Tier,
     TierError,
 )
-from cleaner_rl.sandbox.client import SandboxClient, SessionBusyError, SyncSandboxClient
+from cleaner_rl.sandbox.client import RequestRefusedError, SandboxClient, SessionBusyError, SyncSandboxClient
 from cleaner_rl.sandbox.service import fusion
 from cleaner_rl.tools import Status
 from tests.sandbox.serving import Caller, asynchronous, opened, scripted, served, until
@@ -407,6 +409,67 @@ async def test_run_jupyter_runs_cells_in_one_interpreter() -> None:
 
 
 @asynchronous
+async def test_files_of_a_session_are_listed_and_fetched_together() -> None:
+    async with Node(CONFIG) as node, served(node) as (url, _), SandboxClient(url) as sandbox:
+        session = await sandbox.open_session(SessionRequest(files={"given": b"\x00"}))
+        assert await session.list_files() == FileList({"given": 1})
+        await session.run("import os; os.mkdir('out'); open('out/é.csv', 'w').write('12'); os.symlink('/etc', 'link');")
+        await session.run(Cell("open(b'\\xff', 'w').close(); open('out/new', 'w').close();"))
+        assert await session.list_files() == FileList({"given": 1, "out/é.csv": 2, "out/new": 0}, left_out=1)
+        assert await session.fetch_all("out", "g*", "absent") == {"given": b"\x00", "out/é.csv": b"12", "out/new": b""}
+        with pytest.raises(FileNotFoundError):
+            await session.fetch("out")
+        with pytest.raises(ValueError, match="not below the working folder"):
+            await session.fetch_all("../*")
+        with pytest.raises(ValueError, match="1 or more of the files are too large or too many"):
+            await session.fetch_all("**")
+        before = session.checkpoint
+        await session.rollback()
+        assert (await session.list_files()).files == {"given": 1, "out/é.csv": 2}
+        assert session.checkpoint == before - 1, "to look leaves no trace"
+        shell = await sandbox.open_session(SessionRequest(language=Language.BASH))
+        await shell.run("mkdir a; cd a; touch b")
+        assert await shell.list_files() == FileList({"a/b": 0})
+        await shell.close()
+        with pytest.raises(SessionLostError):
+            await shell.list_files()
+
+
+@asynchronous
+async def test_a_token_lists_its_own_sessions_and_can_take_them_up_again(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text('[tokens.ann]\ntoken = "ann-0123456789abcdef"\n[tokens.bob]\ntoken = "bob-0123456789abcdef"\n')
+    async with (
+        Node(CONFIG) as node,
+        served(node, file) as (url, _),
+        SandboxClient(url, token="ann-0123456789abcdef") as ann,
+        SandboxClient([url, "http://127.0.0.1:9"], token="bob-0123456789abcdef") as bob,
+        SandboxClient(url, token="eve-0123456789abcdef") as eve,
+    ):
+        first, second = await ann.open_session(), await ann.open_session(SessionRequest(language=Language.BASH))
+        await first.run("x = 1")
+        assert await bob.list_sessions() == [], "the node that isn't there is left out"
+        with pytest.raises(RequestRefusedError):
+            await eve.list_sessions()
+        mine = {info.id: info for info in await ann.list_sessions()}
+        assert set(mine) == {first.id, second.id}
+        info = mine[first.id]
+        assert (info.language, info.preload, info.checkpoint, info.busy) == (Language.PYTHON, "science", 1, False)
+        assert info.node == url
+        assert info.held_bytes > 0
+        assert mine[second.id].language is Language.BASH
+        again = ann.attach_session(info)
+        assert again.checkpoint == 1
+        assert (await again.run("x")).result.output == "1\n"
+        with pytest.raises(SessionLostError):
+            await bob.attach_session(info).run("x")
+        await again.close()
+        assert [info.id for info in await ann.list_sessions()] == [second.id]
+        with pytest.raises(ValueError, match="is not the id of a session"):
+            ann.attach_session(replace(info, id="../x"))
+
+
+@asynchronous
 async def test_the_synchronous_client_has_sessions_too() -> None:
     async with Node(CONFIG) as node, served(node) as (url, _):
 
@@ -416,7 +479,11 @@ async def test_the_synchronous_client_has_sessions_too() -> None:
                 session.run("x = 5")
                 session.put("f", b"1")
                 assert session.fetch("f") == b"1"
+                assert session.list_files().files == {"f": 1}
+                assert session.fetch_all("*") == {"f": b"1"}
                 session.rollback()
+                (info,) = sandbox.list_sessions()
+                session = sandbox.attach_session(info)
                 output = session.run("print(x)").result.output
                 session.close()
                 return output

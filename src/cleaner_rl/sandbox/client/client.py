@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -21,15 +22,29 @@ from typing import Self
 
 import aiohttp
 
-from cleaner_rl.sandbox.client.links import NOT_TAKEN, Call, Link, probing_socket
+from cleaner_rl.sandbox.client.links import NOT_TAKEN, UNREADABLE, Call, Link, probing_socket
 from cleaner_rl.sandbox.client.nodes import Nodes
-from cleaner_rl.sandbox.client.session import NO_UNICODE, RemoteSession, open_session
-from cleaner_rl.sandbox.protocol.requests import RunOutcome, RunRequest, SandboxUnavailableError, SessionRequest
+from cleaner_rl.sandbox.client.session import (
+    NO_UNICODE,
+    RemoteSession,
+    is_session_id,
+    list_sessions,
+    open_session,
+)
+from cleaner_rl.sandbox.protocol.requests import (
+    RunOutcome,
+    RunRequest,
+    SandboxUnavailableError,
+    SessionInfo,
+    SessionRequest,
+)
 from cleaner_rl.sandbox.protocol.wire import BROKEN, DRAINING, EXPIRED, Outcome, RunCall, encode_exactly
 from cleaner_rl.tools import Status, ToolResult
 
 ANSWER_SECONDS = 10.0
 """Within which a node has to run an empty program."""
+
+_log = logging.getLogger(__name__)
 
 
 class RequestRefusedError(Exception):
@@ -197,3 +212,29 @@ class SandboxClient:
         have no such preload set.
         """
         return await open_session(self._http, self._nodes, request or SessionRequest(), self._patience)
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        """List the sessions that the client's token has open on all nodes, whoever opened them.
+
+        A node that doesn't answer is left out, with a warning in the log. Raises `RequestRefusedError` if a node does
+        not take the token.
+        """
+        nodes = await self._nodes.every()
+        answers = await asyncio.gather(*(list_sessions(self._http, node) for node in nodes), return_exceptions=True)
+        found: list[SessionInfo] = []
+        for node, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, PermissionError):
+                raise RequestRefusedError(f"{answer}")
+            if isinstance(answer, (aiohttp.ClientError, OSError, *UNREADABLE)):
+                _log.warning("the sessions of %s can't be listed: %r", node, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found += answer
+        return found
+
+    def attach_session(self, session: SessionInfo) -> RemoteSession:
+        """Return a session that is open already, as `list_sessions` describes it; for example to close it."""
+        if not is_session_id(session.id):
+            raise ValueError(f"{session.id!r} is not the id of a session: take one from `list_sessions`")
+        return RemoteSession(self._http, session.node, session.id, self._patience, session.checkpoint)

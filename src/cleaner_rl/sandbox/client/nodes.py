@@ -58,6 +58,11 @@ class Nodes:
             return choices[0] if choices else None
         return min(random.sample(choices, 2), key=lambda link: link.outstanding)
 
+    async def every(self) -> list[str]:
+        """The addresses of all of them."""
+        await self._look()
+        return list(self._links)
+
     @property
     def next_awake(self) -> float:
         """Seconds until a node may be tried again."""

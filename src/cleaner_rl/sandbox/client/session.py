@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -30,8 +32,11 @@ from cleaner_rl.sandbox.isolation.tiers import TierError
 from cleaner_rl.sandbox.protocol.requests import (
     Cell,
     CellOutcome,
+    Commit,
+    FileList,
     RollbackDeclinedError,
     RunOutcome,
+    SessionInfo,
     SessionLostError,
     SessionRequest,
     path_problem,
@@ -45,6 +50,7 @@ from cleaner_rl.sandbox.protocol.wire import (
     RolledBack,
     SessionCall,
     SessionOpened,
+    SessionsListed,
     encode_exactly,
 )
 from cleaner_rl.tools import Status, ToolResult
@@ -53,6 +59,8 @@ T = TypeVar("T")
 
 ANSWER_SECONDS = 2.0
 """That a node has, above the caller's own `within`, to say that the time is over."""
+LIST_SECONDS = 10.0
+"""Within which a node has to list sessions."""
 NO_UNICODE = "The program holds characters that are no valid Unicode."
 
 
@@ -114,6 +122,19 @@ async def open_session(
         raise SessionLostError(nodes.given_up(reason)) from None
 
 
+async def list_sessions(http: aiohttp.ClientSession, node: str) -> list[SessionInfo]:
+    """List the caller's sessions on one node. Raises `PermissionError` if the node wants another token."""
+    async with (
+        asyncio.timeout(LIST_SECONDS),
+        http.get(f"{node}/v1/sessions", allow_redirects=False) as response,
+    ):
+        body = await read(response, MOST_LINE)
+    if response.status != 200:
+        message = _problem(response.status, body).message
+        raise PermissionError(message) if response.status == 401 else aiohttp.ClientPayloadError(message)
+    return [replace(each, node=node) for each in msgspec.json.decode(body, type=SessionsListed).sessions]
+
+
 class RemoteSession:
     """Keeps an interpreter alive on a remote node, as `Session` does here; takes one request at a time."""
 
@@ -166,6 +187,27 @@ class RemoteSession:
         """Return a file of the session. Raises `FileNotFoundError` if there is none that could be fetched."""
         return await self._ask("GET", _file_path(path), bytes, b"")
 
+    async def fetch_all(self, *paths: str) -> Mapping[str, bytes]:
+        """Return files of the session by their paths: single ones, all below a folder, or all that match a pattern.
+
+        What isn't there is left out. Raises `ValueError` for a path that can't be one, and if there is more than the
+        node gives at once: `run` with `Cell.fetch` then returns a part.
+        """
+        run = (await self.run(Cell("", commit=Commit.NEVER, fetch=paths))).run
+        if run.result.faulty:
+            raise SessionLostError(run.result.explanation)
+        if run.result.failed:
+            raise ValueError(run.result.explanation)
+        if run.files_left_out:
+            raise ValueError(
+                f"{run.files_left_out} or more of the files are too large or too many together; fetch fewer at once"
+            )
+        return run.files
+
+    async def list_files(self) -> FileList:
+        """List the files below the session's working folder."""
+        return await self._ask("GET", "/files", FileList, b"")
+
     async def close(self) -> None:
         """End the session; closing twice, or a lost one, is fine."""
         try:
@@ -207,9 +249,14 @@ class RemoteSession:
             raise SessionLostError(f"the node did not answer: {error!r}") from error
 
 
+def is_session_id(text: str) -> bool:
+    """Whether a text can be part of a session's URL."""
+    return re.fullmatch(r"[0-9a-f]{32}", text) is not None
+
+
 def _session_id(body: bytes) -> str:
     session = msgspec.json.decode(body, type=SessionOpened).session
-    if not re.fullmatch(r"[0-9a-f]{32}", session):  # it becomes part of a URL
+    if not is_session_id(session):
         raise aiohttp.ClientPayloadError("the node gave the session an id that no node gives")
     return session
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 from cleaner_rl.sandbox.client.client import SandboxClient
 from cleaner_rl.sandbox.client.session import RemoteSession
-from cleaner_rl.sandbox.protocol.requests import Cell, CellOutcome, RunOutcome, RunRequest, SessionRequest
+from cleaner_rl.sandbox.protocol.requests import (
+    Cell,
+    CellOutcome,
+    FileList,
+    RunOutcome,
+    RunRequest,
+    SessionInfo,
+    SessionRequest,
+)
 
 T = TypeVar("T")
 
@@ -62,6 +70,14 @@ class SyncSandboxClient:
         """Open a stateful interpreter on one of the nodes."""
         return SyncSession(self._wait(self._client.open_session(request)), self)
 
+    def list_sessions(self) -> list[SessionInfo]:
+        """List the sessions that the client's token has open; see `SandboxClient.list_sessions`."""
+        return self._wait(self._client.list_sessions())
+
+    def attach_session(self, session: SessionInfo) -> SyncSession:
+        """Return a session that is open already, as `list_sessions` describes it."""
+        return SyncSession(self._client.attach_session(session), self)
+
     def _wait(self, doing: Coroutine[object, object, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(doing, self._loop)
         try:
@@ -93,6 +109,14 @@ class SyncSession:
     def fetch(self, path: str) -> bytes:
         """Return a file of the session."""
         return self._client._wait(self._session.fetch(path))
+
+    def fetch_all(self, *paths: str) -> Mapping[str, bytes]:
+        """Return files of the session by their paths; see `RemoteSession.fetch_all`."""
+        return self._client._wait(self._session.fetch_all(*paths))
+
+    def list_files(self) -> FileList:
+        """List the files below the session's working folder."""
+        return self._client._wait(self._session.list_files())
 
     def close(self) -> None:
         """End the session."""

@@ -20,12 +20,13 @@ from cleaner_rl.sandbox.isolation import cgroups
 from cleaner_rl.sandbox.isolation.tiers import Layer, Tier, TierError, choose_tier
 from cleaner_rl.sandbox.node.bases import Bases
 from cleaner_rl.sandbox.node.config import BASES, FOLDER_PREFIX, NodeConfig, NodeStatus, zygote_settings
+from cleaner_rl.sandbox.node.files import NOTHING, fetched
 from cleaner_rl.sandbox.node.pool import Pool
 from cleaner_rl.sandbox.node.preload import choose
 from cleaner_rl.sandbox.node.probes import probe
 from cleaner_rl.sandbox.node.sessions import Session
 from cleaner_rl.sandbox.node.store import SessionStore
-from cleaner_rl.sandbox.node.verdict import RunExit, fetched, result_of
+from cleaner_rl.sandbox.node.verdict import RunExit, result_of
 from cleaner_rl.sandbox.node.zygotes import SlotDiedError
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import (
@@ -274,9 +275,10 @@ class Node:
     ) -> RunOutcome:
         keep_chars = self.config.keep_chars if request.keep_chars is None else request.keep_chars
         result = await result_of(run_exit, files, terms.limits.output_bytes, keep_chars, pool.versions)
+        found = await fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else NOTHING
         return RunOutcome(
             result,
-            await fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else {},
+            found.files,
             run_exit.cpu_seconds,
             run_exit.wall_seconds,
             run_exit.peak_bytes / (1 << 20),
@@ -285,6 +287,7 @@ class Node:
             pool.name,
             request.request_id,
             attempt,
+            found.left_out,
         )
 
 

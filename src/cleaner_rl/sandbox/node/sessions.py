@@ -15,16 +15,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cleaner_rl.sandbox.inside import kernel, wire
+from cleaner_rl.sandbox.node.files import NOTHING, fetched, listed
 from cleaner_rl.sandbox.node.links import SessionLink, SessionStatus
-from cleaner_rl.sandbox.node.verdict import fetched, result_of
+from cleaner_rl.sandbox.node.verdict import result_of
 from cleaner_rl.sandbox.node.zygotes import SlotDiedError, close_all
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import (
     Cell,
     CellOutcome,
     Commit,
+    FileList,
     RollbackDeclinedError,
     RunOutcome,
+    SessionInfo,
     SessionLostError,
     SessionRequest,
     code_problem,
@@ -130,6 +133,13 @@ class Session:
         """Return whether a cell runs."""
         return self.turn.locked()
 
+    @property
+    def info(self) -> SessionInfo:
+        """Return its description for its owner."""
+        idle = time.monotonic() - self.used
+        language, preload = self._request.language, self._terms.preload
+        return SessionInfo(self.id, language, preload, self.checkpoint, self.busy, round(idle, 3), self.held_bytes)
+
     async def run(self, cell: Cell | str) -> CellOutcome:
         """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own."""
         async with self.turn:
@@ -142,6 +152,16 @@ class Session:
                 raise
             return outcome
 
+    async def list_files(self) -> FileList:
+        """List the files below the working folder. Raises `SessionLostError` if the session is gone."""
+        async with self.turn:
+            lists: list[FileList] = []
+            for _ in range(2):  # the first one may find that the last cell broke the interpreter, and undo that cell
+                await self._run(Cell("", commit=Commit.NEVER), lists)
+                if lists:
+                    return lists[0]
+            raise self._end("its files could not be listed")
+
     async def _undo(self, outcome: CellOutcome) -> CellOutcome:
         """Make a cell one that failed, because no session may hold what it left."""
         result = replace(outcome.result, status=Status.MEMORY, exception=None, explanation=TOO_LARGE)
@@ -153,7 +173,8 @@ class Session:
         run = replace(outcome.run, result=result)
         return CellOutcome(run, False, before, self._status.obstacles, unrepeatable)
 
-    async def _run(self, cell: Cell) -> CellOutcome:
+    async def _run(self, cell: Cell, lists: list[FileList] | None = None) -> CellOutcome:
+        """Run a cell; if there are `lists`, one of the files that it leaves is added."""
         self._require()
         problem = input_problem(cell) or code_problem(cell.code, self._request.language)
         if problem is not None:
@@ -161,7 +182,7 @@ class Session:
             run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
             return CellOutcome(run, False, self.checkpoint, self._status.obstacles)
         wanted = self.checkpoint
-        outcome = await self._cell(cell, RULES[cell.commit or self._request.commit])
+        outcome = await self._cell(cell, RULES[cell.commit or self._request.commit], lists)
         unrepeatable = bool(self.lost)
         if outcome.committed:
             kept = replace(cell, fetch=(), request_id="")
@@ -236,8 +257,9 @@ class Session:
         """Note that its process is gone."""
         self.end(GIVEN_UP if self._link.given_up else "its supervisor died")
 
-    async def _cell(self, cell: Cell, rule: int) -> CellOutcome:
+    async def _cell(self, cell: Cell, rule: int, lists: list[FileList] | None = None) -> CellOutcome:
         terms = self._terms
+        looks = bool(cell.fetch) or lists is not None
         limits = (cell.limits or self._request.limits or terms.limits).clipped(terms.maxima)
         start = wire.CELL.pack(
             wire.KIND_CELL,
@@ -246,7 +268,7 @@ class Session:
             limits.wall_seconds,
             limits.memory_mb << 20,
             limits.output_bytes,
-            bool(cell.fetch),
+            looks,
         )
         stdin = encoded(cell.stdin) if isinstance(cell.stdin, str) else cell.stdin
         request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
@@ -263,7 +285,11 @@ class Session:
         try:
             result = await result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)
             # There is no folder of a cell that never began.
-            found = await fetched(files[3], cell.fetch, terms.fetch_bytes) if cell.fetch and len(files) > 3 else {}
+            found = NOTHING
+            if looks and len(files) > 3:
+                found = await fetched(files[3], cell.fetch, terms.fetch_bytes)
+                if lists is not None:
+                    lists.append(await listed(files[3]))
         except BaseException as error:  # the supervisor has gone on, and nobody knows to where
             cancelled = isinstance(error, asyncio.CancelledError)
             self.end("a cell was cancelled" if cancelled else "the answer to a cell could not be read")
@@ -276,7 +302,7 @@ class Session:
         self._broken = run_exit.reason == wire.BROKEN
         run = RunOutcome(
             result,
-            found,
+            found.files,
             run_exit.cpu_seconds,
             run_exit.wall_seconds,
             run_exit.peak_bytes / (1 << 20),
@@ -284,6 +310,7 @@ class Session:
             run_exit.signal,
             terms.preload,
             cell.request_id,
+            files_left_out=found.left_out,
         )
         return CellOutcome(run, bool(self._status.committed), self.checkpoint, self._status.obstacles)
 

@@ -13,7 +13,6 @@ import codecs
 import json
 import os
 import signal
-import stat
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,8 +24,6 @@ MESSAGE_CHARS = 4_096
 TRACEBACK_CHARS = 8_192
 STEP = 262_144
 """Bytes of output that are read before the event loop may serve others."""
-OPENS = 64
-"""Files and folders that are opened before it may."""
 
 LIMITS = {
     wire.CPU: (Status.TIMEOUT, "The program was stopped: it ran into its limit of CPU time."),
@@ -107,44 +104,6 @@ def read_report(descriptor: int) -> ExceptionInfo | None:
     return ExceptionInfo(
         _clean(kind)[:256], _clean(message)[:MESSAGE_CHARS], line, shorten(_clean(trace), TRACEBACK_CHARS)
     )
-
-
-async def fetched(folder: int, paths: Sequence[str], limit: int) -> dict[str, bytes]:
-    """Read files that a run left below its folder: regular ones, no links followed, `limit` bytes together."""
-    found: dict[str, bytes] = {}
-    opens = 0
-    for path in paths:
-        parts = path.split("/")
-        opens += len(parts)
-        if opens > OPENS:
-            opens = 0
-            await asyncio.sleep(0)
-        try:
-            data = _read_below(folder, parts, limit)
-        except OSError:
-            continue
-        if data is not None:
-            found[path] = data
-            limit -= len(data)
-    return found
-
-
-def _read_below(folder: int, parts: list[str], limit: int) -> bytes | None:
-    opened: list[int] = []
-    try:
-        for part in parts[:-1]:
-            folder = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=folder)
-            opened.append(folder)
-        # Non-blocking, because it may be a pipe that nobody writes to.
-        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
-        opened.append(file)
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-            return None
-        return os.pread(file, found.st_size, 0)
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
 
 
 async def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None, bool]:

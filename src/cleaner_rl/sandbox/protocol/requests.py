@@ -70,7 +70,8 @@ class RunRequest:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Put into the working folder before the run; relative paths."""
     fetch: tuple[str, ...] = ()
-    """Relative paths to bring back after the run, whether it failed or not."""
+    """What to bring back after the run, whether it failed or not: relative paths of files, of folders with all files
+    below them, or patterns (`*.csv`, `out/**/*.png`)."""
     keep_chars: int | None = None
     """Characters of stdout and of stderr that the result keeps, of the `output_bytes` that may be written; None: as
     many as the node keeps by default."""
@@ -84,7 +85,8 @@ class RunOutcome:
 
     result: ToolResult
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Those of `RunRequest.fetch` that exist as regular files within the node's size limit."""
+    """Regular files that `RunRequest.fetch` names, by their paths, as far as they are within the node's size limit; no
+    link is followed."""
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     peak_memory_mb: float = 0.0
@@ -97,6 +99,9 @@ class RunOutcome:
     attempts: int = 1
     """How often the call may have been run: 2 if a supervisor died and it was run again on a fresh slot; from a client,
     with the times that a node broke or was lost before it had answered."""
+    files_left_out: int = 0
+    """How many files that `RunRequest.fetch` names are there and not in `files`, at least: they are too large, or too
+    many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,33 @@ class CellOutcome:
     def result(self) -> ToolResult:
         """Return the cell's result."""
         return self.run.result
+
+
+@dataclass(frozen=True, slots=True)
+class FileList:
+    """Lists the regular files below a session's working folder; links, and folders without files, are not listed."""
+
+    files: Mapping[str, int]
+    """Bytes of each, by its relative path."""
+    left_out: int = 0
+    """How many more there are, at least: the list is bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """Describes an open session to the one who opened it."""
+
+    id: str
+    language: Language
+    preload: str
+    checkpoint: int
+    busy: bool
+    idle_seconds: float
+    """Since its last cell or rollback."""
+    held_bytes: int
+    """Memory and files of all its states."""
+    node: str = ""
+    """Address of its node; filled in by the client."""
 
 
 class SandboxUnavailableError(RuntimeError):

@@ -23,6 +23,7 @@ from cleaner_rl.sandbox.protocol.requests import (
     Language,
     RunOutcome,
     RunRequest,
+    SessionInfo,
     SessionRequest,
 )
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult
@@ -167,6 +168,12 @@ class SessionOpened(msgspec.Struct):
     session: str
 
 
+class SessionsListed(msgspec.Struct):
+    """The answer to `GET /v1/sessions`."""
+
+    sessions: list[SessionInfo]
+
+
 class CellCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A cell to run: the body of `POST /v1/sessions/{session}/run`."""
 
@@ -236,6 +243,7 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
     seconds: float | None = None
     versions: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
+    files_left_out: int = 0
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     peak_memory_mb: float = 0.0
@@ -268,6 +276,7 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
             seconds=result.seconds,
             versions=result.versions,
             files=outcome.files,
+            files_left_out=outcome.files_left_out,
             cpu_seconds=outcome.cpu_seconds,
             wall_seconds=outcome.wall_seconds,
             peak_memory_mb=outcome.peak_memory_mb,
@@ -306,6 +315,7 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
         return RunOutcome(
             result=result,
             files=self.files,
+            files_left_out=self.files_left_out,
             cpu_seconds=self.cpu_seconds,
             wall_seconds=self.wall_seconds,
             peak_memory_mb=self.peak_memory_mb,

@@ -1,4 +1,4 @@
-"""Our own endpoints for sessions: open, run a cell, go back, put and fetch files, close.
+"""Our own endpoints for sessions: open, list, run a cell, go back, put, list and fetch files, close.
 
 A session belongs to the token that opened it, and lives on this node only. It takes one cell at a time: a second one
 that comes while the first runs is told so (409), because whoever sent it can't know which state it would see. A cell is
@@ -8,7 +8,7 @@ never run twice on its own: if its answer was lost, only the caller can decide w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -17,7 +17,14 @@ import msgspec
 from cleaner_rl.sandbox.isolation.tiers import TierError
 from cleaner_rl.sandbox.node.sessions import Session
 from cleaner_rl.sandbox.node.store import NoRoomError
-from cleaner_rl.sandbox.protocol.requests import Cell, Commit, RollbackDeclinedError, SessionLostError, path_problem
+from cleaner_rl.sandbox.protocol.requests import (
+    Cell,
+    Commit,
+    FileList,
+    RollbackDeclinedError,
+    SessionLostError,
+    path_problem,
+)
 from cleaner_rl.sandbox.protocol.wire import (
     BROKEN,
     EXPLANATIONS,
@@ -27,6 +34,7 @@ from cleaner_rl.sandbox.protocol.wire import (
     RolledBack,
     SessionCall,
     SessionOpened,
+    SessionsListed,
     encode,
 )
 from cleaner_rl.sandbox.service.app import App, Route
@@ -76,8 +84,10 @@ def add_sessions(app: App) -> None:
     one = "/v1/sessions/{session}"
     app.add(
         Route("POST", "/v1/sessions", sessions.open, "Open a session.", SessionCall, SessionOpened),
+        Route("GET", "/v1/sessions", sessions.list_own, "List your open sessions.", None, SessionsListed),
         Route("POST", f"{one}/run", sessions.run, "Run a cell.", CellCall, Outcome),
         Route("POST", f"{one}/rollback", sessions.rollback, "Go back to a checkpoint.", RollbackCall, RolledBack),
+        Route("GET", f"{one}/files", sessions.list_files, "List the files of the session.", None, FileList),
         Route("PUT", f"{one}/files/{{path}}", sessions.put, "Put the body into the session as a file.", None, Outcome),
         Route("GET", f"{one}/files/{{path}}", sessions.fetch, "Fetch a file of the session."),
         Route("DELETE", one, sessions.close, "Close the session."),
@@ -139,30 +149,22 @@ class Sessions:
         with self._find(exchange, tenant) as held:
             call = await exchange.json(_rollback_decoder)
 
-            async def execute(_: int) -> int | HttpError:
-                try:
-                    return await self._alive(held, held.session.rollback(call.checkpoint))
-                except RollbackDeclinedError as error:
-                    return HttpError(409, "rollback_declined", f"{error}")
-                except HttpError as error:
-                    return error
+            async def go_back() -> RolledBack:
+                return RolledBack(await held.session.rollback(call.checkpoint))
 
-            # In a slot, like a cell: a state that isn't kept is made again by running cells.
-            with PendingRequest(
-                self._app.queue,
-                tenant,
-                exchange.gone,
-                1,
-                exchange.size,
-                execute,
-                lambda _, reason: _unavailable(reason),
-                lambda *_: None,
-                size_of=lambda _: 0,
-            ) as pending:
-                ((_, ended),) = await pending.next()
-            if isinstance(ended, HttpError):
-                raise ended
-        await exchange.reply(encode(RolledBack(ended)))
+            await self._in_slot(exchange, held, go_back)
+
+    async def list_files(self, exchange: Exchange, tenant: Tenant) -> None:
+        """List the files of one."""
+        with self._find(exchange, tenant) as held:
+            await exchange.body()
+            await self._in_slot(exchange, held, held.session.list_files)
+
+    async def list_own(self, exchange: Exchange, tenant: Tenant) -> None:
+        """List the caller's own."""
+        self._forget_lost()
+        own = [held.session.info for held in self._held.values() if held.tenant is tenant]
+        await exchange.reply(encode(SessionsListed(own)))
 
     async def close(self, exchange: Exchange, tenant: Tenant) -> None:
         """Close one, whatever it is doing."""
@@ -226,6 +228,35 @@ class Sessions:
                 raise ended.error
             await exchange.reply(*ended.answer.parts, content_type=content_type)
 
+    async def _in_slot(
+        self, exchange: Exchange, held: Held, doing: Callable[[], Coroutine[object, object, object]]
+    ) -> None:
+        """Do something in a slot, like a cell, because it may run some; answer with what it returns."""
+
+        async def execute(_: int) -> bytes | HttpError:
+            try:
+                return encode(await self._alive(held, doing()))
+            except RollbackDeclinedError as error:
+                return HttpError(409, "rollback_declined", f"{error}")
+            except HttpError as error:
+                return error
+
+        with PendingRequest(
+            self._app.queue,
+            held.tenant,
+            exchange.gone,
+            1,
+            exchange.size,
+            execute,
+            lambda _, reason: _unavailable(reason),
+            lambda *_: None,
+            size_of=lambda ended: len(ended) if isinstance(ended, bytes) else 0,
+        ) as pending:
+            ((_, ended),) = await pending.next()
+            if isinstance(ended, HttpError):
+                raise ended
+            await exchange.reply(ended)
+
     async def _alive(self, held: Held, doing: Coroutine[object, object, T]) -> T:
         try:
             return await doing
@@ -255,7 +286,11 @@ def _fetched(cell: Cell, outcome: Outcome) -> CellAnswer:
     if outcome.status is Status.FAULT:
         error = _unavailable(outcome.fault)
     elif content is None:
-        error = HttpError(404, "no_file", "The session has no such file that could be fetched.")
+        error = HttpError(
+            404,
+            "no_file",
+            "The session has no such file that could be fetched; a cell's `fetch` takes folders and patterns.",
+        )
     return CellAnswer(Answer.of(outcome, [content or b""]), error)
 
 
