@@ -1,6 +1,7 @@
 """Demonstrations of work in a shell, with mistakes and their corrections, and the toy model that learns from them.
 
-Every command of a demonstration was run: what the model reads in its lessons is what the sandbox answers.
+Every command of a demonstration was run, so what the model reads in its lessons is what the sandbox answers. In each
+epoch other names stand in the place of those that were drawn: so the model learns to copy them, and no name by heart.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -20,25 +21,41 @@ from benchmarks.toy.model import Lessons, lesson, teach
 from cleaner_rl.rollout import ChatRenderer, tool_env_of
 from cleaner_rl.rollout.tool_env import prepared_for
 from cleaner_rl.sandbox import Node, NodeConfig
-from cleaner_rl.tasks import load_prompt
+from cleaner_rl.tasks import Message, Task, load_prompt
 from cleaner_rl.tools import ToolSet, call_format, derive_seed, feedback
 from cleaner_rl.trajectory import Key
 
 PROMPT = load_prompt("shell")
-LESSONS = Lessons(demonstrations=2_000, epochs=6, batch=8, lr=2e-3, width=96, layers=3, heads=4)
+LESSONS = Lessons(demonstrations=2_000, epochs=12, batch=8, lr=2e-3, width=64, layers=3, heads=4)
 DONE = "It is done."
 MISTAKEN, AGAIN = 0.6, 0.3
 """How often the first call has a mistake, and how often one after a failed call."""
 AT_ONCE = 8
+NAME = re.compile("|".join(WORDS))
+"""A token of its own, so that it is easily copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A demonstration."""
 
-    task: ShellTask
+    asked: str
     turns: tuple[str, ...]
     results: tuple[str, ...]
+
+    @property
+    def prompt(self) -> list[Message]:
+        """What the model is told."""
+        return list(PROMPT.messages(Task("shown", (Message("user", self.asked),), "state", "-")))
+
+    def renamed(self, draw: random.Random) -> Shown:
+        """Return the same with other names."""
+        other = dict(zip(WORDS, draw.sample(WORDS, len(WORDS)), strict=True))
+
+        def put(text: str) -> str:
+            return NAME.sub(lambda found: other[found[0]], text)
+
+        return Shown(put(self.asked), tuple(map(put, self.turns)), tuple(map(put, self.results)))
 
 
 async def demonstrations(count: int, seed: int) -> list[Shown]:
@@ -69,7 +86,7 @@ async def _shown(task: ShellTask, node: Node, draw: random.Random) -> Shown:
             assert result.failed == mistaken, (task, command, feedback(result))
             results.append(feedback(result))
             if not mistaken:
-                return Shown(task, (*turns, DONE), tuple(results))
+                return Shown(task.asked, (*turns, DONE), tuple(results))
             rate = AGAIN
 
 
@@ -90,17 +107,15 @@ def make(folder: Path, lessons: Lessons = LESSONS) -> Path:
 
 
 def _train(folder: Path, made: Sequence[Shown], lessons: Lessons) -> None:
-    said = [text for each in made for text in (each.task.asked, *each.turns, *each.results)]
-    tokenizer = train_tokenizer([*said, PROMPT.system], lessons.vocabulary, longest=lessons.longest, apart=_APART)
+    said = [text for each in made for text in (each.asked, *each.turns, *each.results)]
+    tokenizer = train_tokenizer(
+        [*said, PROMPT.system], lessons.vocabulary, longest=lessons.longest, apart=[NAME.pattern]
+    )
     tokenizer.chat_template = TEMPLATE.read_text(encoding="utf-8")
     model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
     chat = ChatRenderer(tokenizer, ToolSet(PROMPT.tool))
-    sequences = [
-        lesson(PROMPT.messages(each.task.task("shown")), each.turns, each.results, chat, tokenizer) for each in made
-    ]
-    teach(model, sequences, lessons, tokenizer.pad_token_id)
+    draw = random.Random(derive_seed(lessons.seed, "names"))
+    shown = [each.renamed(draw) for _ in range(lessons.epochs) for each in made]
+    sequences = [lesson(each.prompt, each.turns, each.results, chat, tokenizer) for each in shown]
+    teach(model, sequences, replace(lessons, epochs=1), tokenizer.pad_token_id)
     save(model, tokenizer, folder)
-
-
-_APART = [f"(?:{'|'.join(map(re.escape, WORDS))})"]
-"""Names are tokens of their own, so that they are easily copied."""
