@@ -73,9 +73,3 @@ def test_devices_that_cant_be_shared_out_are_refused(device: dict[str, Any], rea
 
 def test_a_replica_may_span_machines() -> None:
     assert to_recipe(values(device={"tensor_parallel": 16, "nodes": 4})).device.tensor_parallel == 16
-
-
-def test_separate_engines_need_a_gpu() -> None:
-    device = {"kind": "cpu", "mode": "separate_async"}
-    with pytest.raises(RecipeError, match="take sync or colocate_async"):
-        to_recipe(values(model={"path": "some/model", "dtype": "float32"}, device=device))

@@ -20,6 +20,7 @@ from cleaner_rl.train.recipe.checks import (
 )
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.recipe.settings import RecipeError
+from cleaner_rl.train.verl.overrides import overrides
 from tests.train.recipes import values
 
 
@@ -60,18 +61,22 @@ def test_megatron_is_refused(settings: dict[str, Any], reason: str) -> None:
         check_backend(to_recipe(values(verl=settings)))
 
 
-def test_separate_engines_are_refused_until_they_have_machines_and_a_way_for_the_weights() -> None:
-    rollout = {"nnodes": 1, "checkpoint_engine.backend": "nccl"}
-    device = {"mode": "separate_async"}
-
-    def check(verl: dict[str, Any], **batch: int) -> None:
-        check_backend(to_recipe(values(device=device, verl={"actor_rollout_ref": {"rollout": verl}}, batch=batch)))
-
-    with pytest.raises(RecipeError, match=r"rollout\.nnodes=1 .* and .*backend=nccl"):
-        check({})
-    check(rollout, prompts=128, mini_batch=32)
-    with pytest.raises(RecipeError, match="4 updates per step"):
-        check(rollout, prompts=128, mini_batch=64)
+@pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("gpu", "nccl")])
+def test_separate_engines_have_machines_and_a_way_for_the_weights(kind: str, backend: str, tmp_path: Path) -> None:
+    dtype = {"cpu": "float32", "gpu": "bfloat16"}[kind]
+    device = {"kind": kind, "mode": "separate_async", "nodes": 2, "per_node": 4, "engine_nodes": 3}
+    model = {"path": "some/model", "dtype": dtype}
+    recipe = to_recipe(values(model=model, device=device, batch={"prompts": 128, "mini_batch": 32}))
+    check_backend(recipe)
+    settings, rollout = overrides(recipe, tmp_path), "actor_rollout_ref.rollout"
+    assert settings[f"{rollout}.checkpoint_engine.backend"] == backend
+    assert (settings[f"{rollout}.nnodes"], settings[f"{rollout}.n_gpus_per_node"]) == (3, 4)
+    assert settings["trainer.v1.separate_async.parameter_sync_step"] == 4
+    if kind == "cpu":
+        assert settings["+ray_kwargs.ray_init.num_gpus"] == 20
+    own = {"trainer.v1.separate_async.parameter_sync_step": 2}
+    with pytest.raises(RecipeError, match="2 updates per step"):
+        check_backend(to_recipe(values(model=model, device=device, batch={"prompts": 128, "mini_batch": 32}, verl=own)))
 
 
 def test_a_prompt_that_doesnt_exist_is_refused() -> None:

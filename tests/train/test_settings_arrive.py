@@ -47,6 +47,7 @@ FOR: Mapping[str, dict[str, Any]] = {
     "purify.views": {"method": "hindsight"},  # a method without a view as it was sampled has one view
     "rescue.": {"method": "saar", "rescue": {}},  # RoC has one more rollout to select from, whatever rescue.rows is
     "faults.min_rollouts": {"method": "saar"},  # with RoC it is batch.rollouts
+    "device.engine_nodes": {"device": {"mode": "separate_async"}},
     "stages.": {"stages": [{"name": "first", "steps": 1}]},
 }
 """What the base needs in addition, for keys that begin so."""

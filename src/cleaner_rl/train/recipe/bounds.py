@@ -55,6 +55,7 @@ RANGES: Mapping[str, Range] = {
     "sandbox.cpu_seconds": POSITIVE,
     "sandbox.memory_mb": ONE_OR_MORE,
     "device.nodes": ONE_OR_MORE,
+    "device.engine_nodes": ONE_OR_MORE,
     "device.per_node": ONE_OR_MORE,
     "device.tensor_parallel": ONE_OR_MORE,
     "device.workers": ONE_OR_MORE,

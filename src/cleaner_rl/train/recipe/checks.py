@@ -32,8 +32,6 @@ CONFIG = "config.json"
 TASK_FILES = (".parquet", ".json", ".jsonl")
 STRATEGIES = ("fsdp", "fsdp2")
 """verl's backends that the settings of a recipe fit."""
-UPDATES_PER_STEP = 4
-"""verl's default in mode separate_async."""
 
 
 def check_settings(recipe: Recipe) -> None:
@@ -59,17 +57,7 @@ def check_backend(recipe: Recipe) -> None:
         )
     if recipe.device.mode is not TrainerMode.SEPARATE_ASYNC:
         return
-    missing = {
-        "verl.actor_rollout_ref.rollout.nnodes=1 (machines for the engines alone, beside device.nodes)": settings.get(
-            "actor_rollout_ref.rollout.nnodes"
-        ),
-        "verl.actor_rollout_ref.rollout.checkpoint_engine.backend=nccl": settings.get(
-            "actor_rollout_ref.rollout.checkpoint_engine.backend"
-        ),
-    }
-    if unset := [remedy for remedy, value in missing.items() if not value]:
-        raise RecipeError(f"device.mode separate_async needs engines of its own: set {' and '.join(unset)}")
-    updates = settings.get("trainer.v1.separate_async.parameter_sync_step", UPDATES_PER_STEP)
+    updates = settings["trainer.v1.separate_async.parameter_sync_step"]
     if recipe.batch.prompts != recipe.batch.mini_batch * int(str(updates)):
         raise RecipeError(
             f"device.mode separate_async makes {updates} updates per step, but batch.prompts={recipe.batch.prompts} "

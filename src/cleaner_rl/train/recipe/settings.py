@@ -256,6 +256,8 @@ class DeviceSettings:
     tensor_parallel: int = 1
     """Devices per replica of the engine."""
     mode: TrainerMode = TrainerMode.SYNC
+    engine_nodes: int = 1
+    """Machines for engines alone, beside `nodes`, in the mode `separate_async`; each has `per_node` devices."""
     workers: int = 8
     """Processes that run rollouts."""
     router: Router = Router.VERL
@@ -520,11 +522,6 @@ class Recipe:
             return f"device.engine is '{self.device.engine}'; on a {self.device.kind} it can be {' or '.join(engines)}"
         if self.device.kind is DeviceKind.CPU and self.model.dtype is not Dtype.FLOAT32:
             return "model.dtype must be float32 on a cpu: with less, rollout and training disagree about log-probs"
-        if self.device.kind is DeviceKind.CPU and self.device.mode is TrainerMode.SEPARATE_ASYNC:
-            return (
-                "device.mode is separate_async, but verl can't hand weights to separate engines without a GPU: "
-                "take sync or colocate_async"
-            )
         return ""
 
     def _parallel(self) -> str:

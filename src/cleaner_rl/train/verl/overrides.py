@@ -47,6 +47,7 @@ def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         **_rollout(recipe, folder),
         **_sampler(recipe, folder),
         **_trainer(recipe, folder),
+        **(_separate(recipe) if recipe.device.mode is TrainerMode.SEPARATE_ASYNC else {}),
         **(_cpu(recipe) if recipe.device.kind is DeviceKind.CPU else {}),
     }
     for key, value in flat(recipe.verl).items():
@@ -176,6 +177,20 @@ def _sampler(recipe: Recipe, folder: Path) -> dict[str, object]:
     }
 
 
+def _separate(recipe: Recipe) -> dict[str, object]:
+    """Return the settings of engines on machines of their own, and of the way that weights take to them."""
+    on_cpu = recipe.device.kind is DeviceKind.CPU
+    engine = f"{_A}.rollout.checkpoint_engine"
+    return {
+        f"{_A}.rollout.nnodes": recipe.device.engine_nodes,
+        f"{_A}.rollout.n_gpus_per_node": recipe.device.per_node,
+        f"{engine}.backend": "gloo" if on_cpu else "nccl",
+        f"{engine}.custom_backend_module": "cleaner_rl.train.verl.gloo_weights" if on_cpu else None,
+        # A step of ours: all mini-batches of its prompts, then one transfer of weights.
+        "trainer.v1.separate_async.parameter_sync_step": recipe.batch.prompts // recipe.batch.mini_batch,
+    }
+
+
 def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
     run, device = recipe.run, recipe.device
     return {
@@ -202,7 +217,8 @@ def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
 
 def _cpu(recipe: Recipe) -> dict[str, object]:
     """Return the settings of verl and vLLM for machines without an accelerator (`cleaner_rl.train.cpu`)."""
-    ranks = recipe.device.nodes * recipe.device.per_node
+    separate = recipe.device.mode is TrainerMode.SEPARATE_ASYNC
+    ranks = (recipe.device.nodes + recipe.device.engine_nodes * separate) * recipe.device.per_node
     vllm = f"+{_A}.rollout.engine_kwargs.vllm"
     return {
         "data.dataloader_num_workers": 0,
