@@ -22,6 +22,8 @@ from mcp.types import TextContent
 
 from cleaner_rl.cli import main
 from cleaner_rl.sandbox import BARE, SCIENCE, Node, NodeConfig, Tier, serve_mcp, start
+from cleaner_rl.sandbox.mcp.tools import SandboxTools
+from cleaner_rl.sandbox.service.tenants import Tenant
 from tests.sandbox.conftest import needs
 from tests.sandbox.serving import asynchronous, opened, until
 
@@ -147,9 +149,15 @@ async def test_the_tools_are_described_and_what_is_wrong_with_a_call_is_told_to_
         failed, text, _ = await call("rollback", session=session, checkpoint=5)
         assert failed
         assert "there is no checkpoint 5; the session is at 0" in text
-        both = await asyncio.gather(*(call("run_in_session", session=session, code="x = 1") for _ in range(2)))
-        (refused,) = (text for failed, text, _ in both if failed)
-        assert refused == "The session is busy with an earlier call. Wait for its result, then call again."
+
+        async def says(words: str) -> bool:
+            return words in (await call("checkpoint", session=session))[1]
+
+        running = asyncio.create_task(call("run_in_session", session=session, code="while True: pass"))
+        await until(lambda: says("The session is busy with an earlier call. Wait for its result"))
+        running.cancel()
+        await until(lambda: says("The session and its state are gone"))
+        assert await says("There is no session")
 
 
 @pytest.mark.parametrize("ending", ["stdin", "signal"])
@@ -214,6 +222,21 @@ async def test_a_node_elsewhere_is_used_and_its_sessions_are_closed_at_the_end()
             await app.node.session(lost).close()
             assert "Open another one with `open_session`." in (await call("run_in_session", session=lost, code="1"))[1]
         await until(lambda: app.node.status.sessions == 0)
+
+
+@asynchronous
+async def test_below_tier_2_only_python_runs_and_the_rest_says_why() -> None:
+    tenant = Tenant("only")
+    async with Node(NodeConfig(slots=1, preload=(BARE,), tier=Tier.T1)) as node, SandboxTools(node) as tools:
+        assert (await tools.call("python", {"code": "6 * 7"}, tenant)).structured_content["output"] == "42\n"
+        shell = await tools.call("bash", {"code": "ls"}, tenant)
+        assert (shell.is_error, shell.structured_content["status"]) == (True, "refused")
+        assert "This node can't run bash: its programs need tier 2" in shell.structured_content["explanation"]
+        session = await tools.call("open_session", {}, tenant)
+        (text,) = session.content
+        assert isinstance(text, TextContent)
+        assert text.text.startswith("No session can be opened here: sessions need tier 2")
+        assert text.text.endswith("`cleaner doctor` says how to get it. `python` runs without one.")
 
 
 def test_what_cannot_be_served_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

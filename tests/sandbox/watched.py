@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest
+from cleaner_rl.sandbox import BARE, Node, NodeConfig, OutputPreview, RunOutcome, RunRequest
 from cleaner_rl.tools import Status, ToolResult
 
 BREAK = "# break"
@@ -26,14 +26,14 @@ class WatchedNode(Node):
         self.gate.set()
         self._broken = broken or (lambda request: BREAK in request.code)
 
-    async def run(self, request: RunRequest) -> RunOutcome:
+    async def run(self, request: RunRequest, preview: OutputPreview | None = None) -> RunOutcome:
         self.ran.append(request.request_id)
         if self._broken(request):
             return RunOutcome(ToolResult(Status.FAULT), request_id=request.request_id, attempts=2)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
-            outcome = await super().run(request)
+            outcome = await super().run(request, preview)
             await self.gate.wait()
             return outcome
         except asyncio.CancelledError:

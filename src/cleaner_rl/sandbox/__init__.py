@@ -24,6 +24,7 @@ from cleaner_rl.sandbox.isolation.tiers import Layer, Tier, TierError, choose_ti
 from cleaner_rl.sandbox.node.config import NodeConfig, NodeStatus, sessions_held
 from cleaner_rl.sandbox.node.node import Node
 from cleaner_rl.sandbox.node.preload import BARE, SCIENCE, PreloadSet
+from cleaner_rl.sandbox.node.preview import OutputPreview
 from cleaner_rl.sandbox.node.probes import probe
 from cleaner_rl.sandbox.node.requirements import RequirementsError, install_set, set_folder
 from cleaner_rl.sandbox.node.sessions import Session
@@ -37,6 +38,8 @@ from cleaner_rl.sandbox.protocol import (
     FileList,
     Language,
     Limits,
+    OutputStream,
+    OutputText,
     RollbackDeclinedError,
     RunOutcome,
     RunRequest,
@@ -60,6 +63,9 @@ __all__ = [
     "Node",
     "NodeConfig",
     "NodeStatus",
+    "OutputPreview",
+    "OutputStream",
+    "OutputText",
     "PreloadSet",
     "RequirementsError",
     "RollbackDeclinedError",

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.sandbox import BARE, SCIENCE, RunOutcome, RunRequest
+from cleaner_rl.sandbox import BARE, SCIENCE, OutputPreview, RunOutcome, RunRequest
 from cleaner_rl.sandbox.node import files, preload, verdict
 from cleaner_rl.sandbox.protocol.requests import input_problem
 from cleaner_rl.sandbox.protocol.wire import Outcome, encode
@@ -337,8 +337,8 @@ class HeldNode(WatchedNode):
         super().__init__(slots=4)
         self.first = asyncio.Event()
 
-    async def run(self, request: RunRequest) -> RunOutcome:
-        outcome = await super().run(request)
+    async def run(self, request: RunRequest, preview: OutputPreview | None = None) -> RunOutcome:
+        outcome = await super().run(request, preview)
         if request.request_id == "first":
             await self.first.wait()
         return outcome

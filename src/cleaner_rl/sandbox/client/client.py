@@ -15,14 +15,14 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 
-from cleaner_rl.sandbox.client.links import NOT_TAKEN, UNREADABLE, Call, Link, probing_socket
+from cleaner_rl.sandbox.client.links import NOT_TAKEN, UNREADABLE, Call, Link, events, probing_socket
 from cleaner_rl.sandbox.client.nodes import Nodes
 from cleaner_rl.sandbox.client.session import (
     NO_UNICODE,
@@ -32,6 +32,7 @@ from cleaner_rl.sandbox.client.session import (
     open_session,
 )
 from cleaner_rl.sandbox.protocol.requests import (
+    OutputText,
     RunOutcome,
     RunRequest,
     SandboxUnavailableError,
@@ -114,8 +115,7 @@ class SandboxClient:
 
         Raises `RequestRefusedError` if no node can ever take the request. Cancelling gives the call up.
         """
-        request = RunRequest(request) if isinstance(request, str) else request
-        request = replace(request, request_id=request.request_id or f"{self._name}-{next(self._numbers)}")
+        request = self._named(RunRequest(request) if isinstance(request, str) else request)
         begun = time.monotonic()
         try:
             body = encode_exactly(RunCall.of(request, within))
@@ -127,6 +127,36 @@ class SandboxClient:
                 return await self._run(request.request_id, body, begun)
         except TimeoutError:
             return Outcome.unrun(request.request_id, EXPIRED).run_outcome()
+
+    async def stream(
+        self, request: RunRequest | str, within: float | None = None
+    ) -> AsyncGenerator[OutputText | RunOutcome, None]:
+        """Run a program; yields what it prints while it runs, and last its outcome, as `run` returns it.
+
+        The texts are a preview, to be shown: what is printed last is in the outcome only. If the node breaks or has no
+        room, the program is run by `run`, without a preview.
+        """
+        request = self._named(RunRequest(request) if isinstance(request, str) else request)
+        begun = time.monotonic()
+        link = await self._nodes.pick()
+        started = False
+        try:
+            if link is not None:
+                async for item in events(self._http, link.url, encode_exactly(RunCall.of(request, within))):
+                    started = True
+                    if isinstance(item, OutputText):
+                        yield item
+                    elif item.fault not in (BROKEN, DRAINING):
+                        yield item.run_outcome()
+                        return
+        except (aiohttp.ClientError, OSError, UnicodeEncodeError, *UNREADABLE) as error:
+            _log.debug("a stream from %s broke: %r", link and link.url, error)
+        left = None if within is None else within - (time.monotonic() - begun)
+        outcome = await self.run(request, left)
+        yield replace(outcome, attempts=outcome.attempts + started)
+
+    def _named(self, request: RunRequest) -> RunRequest:
+        return replace(request, request_id=request.request_id or f"{self._name}-{next(self._numbers)}")
 
     async def _run(self, call_id: str, body: bytes, begun: float) -> RunOutcome:
         loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
+from cleaner_rl.sandbox.protocol.requests import OutputText
 from cleaner_rl.sandbox.protocol.wire import Outcome, Problem
 
 MOST_CALLS: Final = 1_024
@@ -40,6 +41,7 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for an answer that is no JSON of ours: another type, no UTF-8, nested too deeply."""
 
 _line_decoder = msgspec.json.Decoder(Outcome)
+_output_decoder = msgspec.json.Decoder(OutputText)
 _problem_decoder = msgspec.json.Decoder(Problem)
 
 
@@ -221,6 +223,23 @@ class Link:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def events(http: aiohttp.ClientSession, node: str, body: bytes) -> AsyncIterator[OutputText | Outcome]:
+    """Run one call on a node, and yield the events of its answer; nothing if the node does not take it."""
+    accept = {"accept": "text/event-stream"}
+    async with http.post(f"{node}/v1/run", data=sendable(body), headers=accept, allow_redirects=False) as response:
+        if response.status != 200 or response.content_type != accept["accept"]:
+            return
+        name = b""
+        async for line in _lines(response.content):
+            field_name, _, value = line.partition(b": ")
+            if field_name == b"event":
+                name = value
+            elif field_name == b"data" and name == b"output":
+                yield _output_decoder.decode(value)
+            elif field_name == b"data" and name == b"outcome":
+                yield _line_decoder.decode(value)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -17,6 +17,7 @@ from cleaner_rl.sandbox.protocol.requests import (
     Cell,
     CellOutcome,
     FileList,
+    OutputText,
     RunOutcome,
     RunRequest,
     SessionInfo,
@@ -66,6 +67,15 @@ class SyncSandboxClient:
 
         return self._wait(together())
 
+    def stream(self, request: RunRequest | str, within: float | None = None) -> Iterator[OutputText | RunOutcome]:
+        """Run a program; yields what it prints while it runs, and last its outcome; see `SandboxClient.stream`."""
+        items = self._client.stream(request, within)
+        try:
+            while (item := self._wait(_next(items))) is not None:
+                yield item
+        finally:
+            self._wait(items.aclose())
+
     def open_session(self, request: SessionRequest | None = None) -> SyncSession:
         """Open a stateful interpreter on one of the nodes."""
         return SyncSession(self._wait(self._client.open_session(request)), self)
@@ -85,6 +95,10 @@ class SyncSandboxClient:
         except BaseException:
             future.cancel()  # an interrupt here must end the call there
             raise
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T | None:
+    return await anext(items, None)
 
 
 class SyncSession:

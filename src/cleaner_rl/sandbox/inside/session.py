@@ -212,17 +212,19 @@ class SessionSlot(Slot):
         tree.begin()
         return lambda: not self._exceeds(tree, *tree.look()[:2])
 
-    def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, fetch: int) -> None:
+    def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, hand_over: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
         code, echo, stdin, put = wire.unpack(self._requests)
         files = [os.memfd_create(name, SEALABLE) for name in FILES]
+        if hand_over & wire.OUTPUT_FILES:
+            socket.send_fds(self._control, [bytes([wire.KIND_OUTPUT])], files[1:3])
         # What can't be read can't be mapped: emptied and sealed by the node, outputs that a cell keeps hold nothing.
         given = [files[0], *map(self._proc.write_only, files[1:])]
         run.give_stdin(files[0], stdin)  # here, because a state has the session's limit on the size of a file
         request = (code, echo, bool(stdin), put)
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
-        limits = (0, cpu, wall, memory, output, fetch)
+        limits = (0, cpu, wall, memory, output, hand_over)
         beginning = Beginning(
             self._tree(self._states[:-1]), lambda tree, elapsed: self._judge(tree, limits, files, elapsed)[0]
         )
@@ -245,7 +247,7 @@ class SessionSlot(Slot):
             self._drop_woken(frozen)
         success = reason == wire.EXITED and ended == 0
         alive = reason == wire.EXITED and os.WIFEXITED(ended)
-        self._tell_done(reason, ended, used, files, fetch)
+        self._tell_done(reason, ended, used, files, hand_over & wire.FOLDER)
         committed = alive and (rule == wire.ALWAYS or (rule == wire.ON_SUCCESS and success))
         if committed:
             self._keep(new, in_place)

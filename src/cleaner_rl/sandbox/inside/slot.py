@@ -96,10 +96,12 @@ class Slot:
             pidfd = os.pidfd_open(pid)
             self._poll.register(pidfd, select.POLLIN)
             start = self._wait_for_start(pidfd)
+            if start[5] & wire.OUTPUT_FILES:
+                socket.send_fds(self._control, [bytes([wire.KIND_OUTPUT])], [stdout, stderr])
             done = self._watch(pid, pidfd, start, files)
             self._require_ready()
             unread = fcntl.ioctl(self._requests, termios.FIONREAD, NOTHING)  # before the node may send the next one
-            if start[5]:
+            if start[5] & wire.FOLDER:
                 folder = open_folder(self._folders[0]) if self._work < 0 else os.dup(self._work)
                 socket.send_fds(self._control, [done], [stdout, stderr, report, folder])
                 os.close(folder)

@@ -12,15 +12,15 @@ import struct
 from typing import Any
 
 START = struct.Struct("=BddQQB")
-"""Node to slot: kind, CPU seconds, wall seconds, memory bytes, output bytes, whether to hand over the folder."""
+"""Node to slot: kind, CPU seconds, wall seconds, memory bytes, output bytes, what to hand over (bits, see `FOLDER`)."""
 DISK = struct.Struct("=BQQ")
 """Node to slot, before a start and answered by its first byte: kind, bytes and inodes of the run's folder."""
 DONE = struct.Struct("=BBidddQ")
 """Slot to node: kind, reason, wait status, CPU seconds, wall seconds, seconds spent waiting for a CPU, peak RSS."""
 
 CELL = struct.Struct("=BBddQQB")
-"""Node to session: kind, when to commit, CPU seconds, wall seconds, memory and output bytes, whether to hand over the
-folder. The cell itself follows on the other socket."""
+"""Node to session: kind, when to commit, CPU seconds, wall seconds, memory and output bytes, what to hand over. The
+cell itself follows on the other socket."""
 ROLLBACK = struct.Struct("=BI")
 """Node to session: kind, number of a checkpoint."""
 SHED = struct.Struct("=BQ")
@@ -47,8 +47,12 @@ OBSTACLES = (
 
 ON_SUCCESS, ALWAYS, NEVER = range(3)
 KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED = range(1, 9)
-KIND_HELD, KIND_GIVEN_UP = 9, 10
-"""The latter is a session's last word, and has no more: what its program left can't be ended in time."""
+KIND_HELD, KIND_GIVEN_UP, KIND_OUTPUT = 9, 10, 11
+"""The second is a session's last word, and has no more: what its program left can't be ended in time. The third brings
+the files that a run prints into, before it begins."""
+
+FOLDER, OUTPUT_FILES = 1, 2
+"""What to hand over beside the outputs at the end: the folder at the end, and the outputs at the beginning, too."""
 
 # Why a slot ended a run.
 EXITED, CPU, WALL, MEMORY, OUTPUT, STARVED, GONE, BROKEN = range(8)

@@ -66,6 +66,8 @@ class Handles:
         self._handles[name] = self._handles.pop(name)
         handle.busy = True
         try:
+            if handle.lost:
+                raise SessionLostError(handle.lost)
             yield handle.session
         except SessionLostError as error:
             self._forget(handle)

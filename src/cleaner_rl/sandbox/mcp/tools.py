@@ -280,7 +280,7 @@ class SandboxTools:
                 session = await self._opened(request, tenant)
                 name = await self._handles.add(session, tenant)
         except (TierError, ValueError) as error:
-            message = f"No session can be opened here: {_sentence(error)} `python` and `bash` run without one."
+            message = f"No session can be opened here: {_sentence(error)} `python` runs without one."
             raise UnusableCallError(message) from None
         except (HttpError, SessionLostError) as error:
             message = f"No session can be opened now: {_sentence(error)} Close one with `close_session`, or try later."

@@ -44,7 +44,7 @@ class SessionLink(Slot):
         return await self._in_time(status)
 
     async def cell(
-        self, start: bytes, request: bytes, seconds: float
+        self, start: bytes, request: bytes, seconds: float, printing: Callable[[list[int]], None] | None = None
     ) -> tuple[RunExit, list[int], SessionStatus | None]:
         """Run a cell; returns how it ended, its descriptors (the caller's to close), and the session's status.
 
@@ -52,7 +52,7 @@ class SessionLink(Slot):
         """
         status: asyncio.Future[SessionStatus] = self._loop.create_future()
         self._status = status
-        run_exit, files = await self.run(start, request, seconds)
+        run_exit, files = await self.run(start, request, seconds, printing=printing)
         try:
             return run_exit, files, await self._in_time(status)
         except BaseException as error:

@@ -23,6 +23,7 @@ from cleaner_rl.sandbox.node.config import BASES, FOLDER_PREFIX, NodeConfig, Nod
 from cleaner_rl.sandbox.node.files import NOTHING, fetched
 from cleaner_rl.sandbox.node.pool import Pool
 from cleaner_rl.sandbox.node.preload import choose
+from cleaner_rl.sandbox.node.preview import OutputPreview
 from cleaner_rl.sandbox.node.probes import probe
 from cleaner_rl.sandbox.node.sessions import Session
 from cleaner_rl.sandbox.node.store import SessionStore
@@ -45,8 +46,7 @@ class Terms(NamedTuple):
     """What limits mean for a run, as slots and runs take it."""
 
     limits: Limits
-    start: bytes
-    start_and_fetch: bytes
+    sizes: tuple[float, float, int, int]
     disk: bytes | None
     inside: tuple[float, int, int, int, int]
     held_bytes: int
@@ -120,8 +120,8 @@ class Node:
             await self._cgroup.remove()
         remove_folder(self._folder)
 
-    async def run(self, request: RunRequest) -> RunOutcome:
-        """Run one program; waits for a free slot in order of arrival.
+    async def run(self, request: RunRequest, preview: OutputPreview | None = None) -> RunOutcome:
+        """Run one program; waits for a free slot in order of arrival. A `preview` can be read while it runs.
 
         Never raises for what the program or the request does: that is a status. If the supervisor of the slot dies, the
         call runs once more on a fresh slot and is then answered as a fault. Cancelling kills the run.
@@ -129,7 +129,7 @@ class Node:
         outcome = self._refusal(request)
         if outcome is None:
             terms = self._terms(request.limits or self.config.limits)
-            outcome = await self._run(request, terms, self._pool_for(request))
+            outcome = await self._run(request, terms, self._pool_for(request), preview)
         self._runs += 1
         self._faults += outcome.result.faulty
         return outcome
@@ -227,16 +227,17 @@ class Node:
         resized = (limits.disk_mb, limits.files) != (usual.disk_mb, usual.files)
         return Terms(
             limits,
-            start=wire.START.pack(wire.KIND_START, *sizes, False),
-            start_and_fetch=wire.START.pack(wire.KIND_START, *sizes, True),
+            sizes=sizes,
             disk=wire.DISK.pack(wire.KIND_DISK, limits.disk_mb << 20, limits.files) if resized else None,
             inside=(sizes[0], sizes[2], limits.disk_mb << 20, limits.processes, limits.open_files),
             held_bytes=(limits.memory_mb + limits.disk_mb << 20) + 2 * limits.output_bytes,
             patience=wire.patience(limits.wall_seconds),
         )
 
-    async def _run(self, request: RunRequest, terms: Terms, pool: Pool) -> RunOutcome:
-        start = terms.start_and_fetch if request.fetch else terms.start
+    async def _run(self, request: RunRequest, terms: Terms, pool: Pool, preview: OutputPreview | None) -> RunOutcome:
+        hand_over = (wire.FOLDER if request.fetch else 0) | (wire.OUTPUT_FILES if preview is not None else 0)
+        start = wire.START.pack(wire.KIND_START, *terms.sizes, hand_over)
+        printing = None if preview is None else preview.taker(terms.limits.output_bytes, self._keep_chars(request))
         payload = _payload(request, terms)
         for attempt in (1, 2):
             self._waiting += 1
@@ -250,7 +251,11 @@ class Node:
                 try:
                     if slot.cgroup is not None:
                         slot.cgroup.bound(terms.held_bytes, terms.limits.processes)
-                    run_exit, files = await slot.run(start, payload, terms.patience, terms.disk)
+                    try:
+                        run_exit, files = await slot.run(start, payload, terms.patience, terms.disk, printing)
+                    finally:
+                        if preview is not None:
+                            preview.close()
                     if slot.cgroup is not None and slot.cgroup.ran_out() and run_exit.signal == signal.SIGKILL:
                         run_exit = run_exit._replace(reason=wire.MEMORY)
                     try:
@@ -270,11 +275,13 @@ class Node:
         result = ToolResult(Status.FAULT, explanation="The sandbox lost the run twice.")
         return RunOutcome(result, preload=pool.name, request_id=request.request_id, attempts=2)
 
+    def _keep_chars(self, request: RunRequest) -> int:
+        return self.config.keep_chars if request.keep_chars is None else request.keep_chars
+
     async def _outcome(
         self, request: RunRequest, terms: Terms, pool: Pool, run_exit: RunExit, files: list[int], attempt: int
     ) -> RunOutcome:
-        keep_chars = self.config.keep_chars if request.keep_chars is None else request.keep_chars
-        result = await result_of(run_exit, files, terms.limits.output_bytes, keep_chars, pool.versions)
+        result = await result_of(run_exit, files, terms.limits.output_bytes, self._keep_chars(request), pool.versions)
         found = await fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else NOTHING
         return RunOutcome(
             result,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from cleaner_rl.sandbox.inside import kernel, wire
 from cleaner_rl.sandbox.node.files import NOTHING, fetched, listed
 from cleaner_rl.sandbox.node.links import SessionLink, SessionStatus
+from cleaner_rl.sandbox.node.preview import OutputPreview
 from cleaner_rl.sandbox.node.verdict import result_of
 from cleaner_rl.sandbox.node.zygotes import SlotDiedError, close_all
 from cleaner_rl.sandbox.protocol.limits import Limits
@@ -140,10 +141,13 @@ class Session:
         language, preload = self._request.language, self._terms.preload
         return SessionInfo(self.id, language, preload, self.checkpoint, self.busy, round(idle, 3), self.held_bytes)
 
-    async def run(self, cell: Cell | str) -> CellOutcome:
-        """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own."""
+    async def run(self, cell: Cell | str, preview: OutputPreview | None = None) -> CellOutcome:
+        """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own.
+
+        A `preview` can be read while the cell runs.
+        """
         async with self.turn:
-            outcome = await self._run(Cell(cell) if isinstance(cell, str) else cell)
+            outcome = await self._run(Cell(cell) if isinstance(cell, str) else cell, preview=preview)
             try:
                 if outcome.committed and not await self._ran(self):
                     return await self._undo(outcome)
@@ -173,7 +177,9 @@ class Session:
         run = replace(outcome.run, result=result)
         return CellOutcome(run, False, before, self._status.obstacles, unrepeatable)
 
-    async def _run(self, cell: Cell, lists: list[FileList] | None = None) -> CellOutcome:
+    async def _run(
+        self, cell: Cell, lists: list[FileList] | None = None, preview: OutputPreview | None = None
+    ) -> CellOutcome:
         """Run a cell; if there are `lists`, one of the files that it leaves is added."""
         self._require()
         problem = input_problem(cell) or code_problem(cell.code, self._request.language)
@@ -182,7 +188,7 @@ class Session:
             run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
             return CellOutcome(run, False, self.checkpoint, self._status.obstacles)
         wanted = self.checkpoint
-        outcome = await self._cell(cell, RULES[cell.commit or self._request.commit], lists)
+        outcome = await self._cell(cell, RULES[cell.commit or self._request.commit], lists, preview)
         unrepeatable = bool(self.lost)
         if outcome.committed:
             kept = replace(cell, fetch=(), request_id="")
@@ -257,7 +263,13 @@ class Session:
         """Note that its process is gone."""
         self.end(GIVEN_UP if self._link.given_up else "its supervisor died")
 
-    async def _cell(self, cell: Cell, rule: int, lists: list[FileList] | None = None) -> CellOutcome:
+    async def _cell(
+        self,
+        cell: Cell,
+        rule: int,
+        lists: list[FileList] | None = None,
+        preview: OutputPreview | None = None,
+    ) -> CellOutcome:
         terms = self._terms
         looks = bool(cell.fetch) or lists is not None
         limits = (cell.limits or self._request.limits or terms.limits).clipped(terms.maxima)
@@ -268,17 +280,23 @@ class Session:
             limits.wall_seconds,
             limits.memory_mb << 20,
             limits.output_bytes,
-            looks,
+            (wire.FOLDER if looks else 0) | (wire.OUTPUT_FILES if preview is not None else 0),
         )
+        printing = None if preview is None else preview.taker(limits.output_bytes, terms.keep_chars)
         stdin = encoded(cell.stdin) if isinstance(cell.stdin, str) else cell.stdin
         request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
         try:
-            run_exit, files, status = await self._link.cell(start, request, wire.patience(limits.wall_seconds))
+            run_exit, files, status = await self._link.cell(
+                start, request, wire.patience(limits.wall_seconds), printing
+            )
         except SlotDiedError:
             raise self._end("its supervisor died") from None
         except asyncio.CancelledError:
             self.end(CANCELLED)
             raise
+        finally:
+            if preview is not None:
+                preview.close()
         if status is None:
             self.end(GIVEN_UP)
         self._status = status or self._status._replace(committed=False)

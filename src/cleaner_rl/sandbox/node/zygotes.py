@@ -74,6 +74,7 @@ class Slot:
         self._pidfd = -1
         self._resized: asyncio.Future[None] | None = None
         self._running: asyncio.Future[tuple[RunExit, list[int]]] | None = None
+        self._printing: Callable[[list[int]], None] | None = None
         self._unsent = memoryview(b"")
         self.alive = True
         self.cgroup: SlotCgroup | None = None
@@ -89,13 +90,19 @@ class Slot:
         return -1
 
     async def run(
-        self, start: bytes, request: bytes, seconds: float, disk: bytes | None = None
+        self,
+        start: bytes,
+        request: bytes,
+        seconds: float,
+        disk: bytes | None = None,
+        printing: Callable[[list[int]], None] | None = None,
     ) -> tuple[RunExit, list[int]]:
         """Give the waiting run its request; returns how it ended and its descriptors, which are the caller's to close.
 
-        `disk` changes the size of the run's folder first. Raises `SlotDiedError` if the supervisor dies, or doesn't
-        answer within `seconds`. If cancelled, the run is killed. A run that ended before it had read its whole request
-        is answered, and its slot is killed.
+        `disk` changes the size of the run's folder first. `printing` gets the descriptors of the files that the run
+        prints into, which become its own, if `start` asks for them. Raises `SlotDiedError` if the supervisor dies, or
+        doesn't answer within `seconds`. If cancelled, the run is killed. A run that ended before it had read its whole
+        request is answered, and its slot is killed.
         """
         watchdog = self._loop.call_later(seconds, self.kill)
         try:
@@ -104,6 +111,7 @@ class Slot:
                 self._control.send(disk)
                 await self._resized
             self._running = self._loop.create_future()
+            self._printing = printing
             self._control.send(start)
             sent = self._requests.send(request)
             if sent < len(request):
@@ -121,7 +129,7 @@ class Slot:
             raise
         finally:
             watchdog.cancel()
-            self._running = self._resized = None
+            self._running = self._resized = self._printing = None
 
     def release_folder(self) -> None:
         """Say that nothing more will be read from the folder that came with a run's end."""
@@ -176,6 +184,8 @@ class Slot:
                 self._resized.set_result(None)
         elif message[0] == wire.KIND_DONE and self._running is not None and not self._running.done():
             self._running.set_result((RunExit._make(wire.DONE.unpack(message)), descriptors))
+        elif message[0] == wire.KIND_OUTPUT and self._printing is not None:
+            self._printing(descriptors)
         else:
             close_all(descriptors)
             self._heard(message)

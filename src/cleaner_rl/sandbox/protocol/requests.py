@@ -104,6 +104,21 @@ class RunOutcome:
     many."""
 
 
+class OutputStream(StrEnum):
+    """Says where a program has printed something."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputText:
+    """Holds what a program has printed while it still ran."""
+
+    stream: OutputStream
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Asks for one piece of code to be run in a session, in the session's language."""

@@ -1,7 +1,8 @@
 """Our own endpoints for programs that stand alone: `POST /v1/run` and `POST /v1/runs`.
 
 A batch is answered line by line (NDJSON), each result as soon as it is there, with its id and its place in the batch.
-That is how a caller has thousands of calls outstanding over a handful of connections.
+That is how a caller has thousands of calls outstanding over a handful of connections. A single call can be answered as
+server-sent events, with what its program prints (`events`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from cleaner_rl.sandbox.node.preview import OutputPreview
 from cleaner_rl.sandbox.protocol.wire import EXPIRED, BatchCall, Outcome, RunCall, encode
+from cleaner_rl.sandbox.service import events
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.fair_queue import PendingRequest
 from cleaner_rl.sandbox.service.http import STEP, Exchange, HttpError, encode_in_steps
@@ -62,7 +65,15 @@ class Runs:
     async def run(self, exchange: Exchange, tenant: Tenant) -> None:
         """Answer one call."""
         call = await exchange.json(_run_decoder)
-        await self.answer_one(exchange, tenant, call, lambda _, outcome: outcome, call.within)
+        if not events.wanted(exchange):
+            await self.answer_one(exchange, tenant, call, lambda _, outcome: outcome, call.within)
+            return
+        preview = OutputPreview()
+        with self.enqueue(
+            exchange, tenant, 1, lambda _: call, lambda _, outcome: outcome, call.within, preview=preview
+        ) as pending:
+            answer = await events.ended(exchange, pending, preview)
+            await events.end(exchange, answer.parts)
 
     async def batch(self, exchange: Exchange, tenant: Tenant) -> None:
         """Answer many calls as they end."""
@@ -105,10 +116,11 @@ class Runs:
         within: float | None = None,
         start_within: float | None = None,
         in_order: bool = False,
+        preview: OutputPreview | None = None,
     ) -> PendingRequest[Answer]:
         """Put so many calls into the queue, to be answered by what `shape` makes of their outcomes.
 
-        Raises `HttpError` if there is no room.
+        A `preview` is for one call alone. Raises `HttpError` if there is no room.
         """
         app, endpoint = self._app, exchange.path
         defaults = app.config.node.limits
@@ -120,7 +132,7 @@ class Runs:
 
         async def run(call: RunCall) -> Outcome:
             if call.within is None or count == 1:
-                return Outcome.of(await app.node.run(call.request(defaults)))
+                return Outcome.of(await app.node.run(call.request(defaults), preview))
             left = arrived + call.within - time.monotonic()
             if left > 0:
                 with contextlib.suppress(TimeoutError):

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from cleaner_rl.sandbox.isolation.tiers import TierError
+from cleaner_rl.sandbox.node.preview import OutputPreview
 from cleaner_rl.sandbox.node.sessions import Session
 from cleaner_rl.sandbox.node.store import NoRoomError
 from cleaner_rl.sandbox.protocol.requests import (
@@ -37,6 +38,7 @@ from cleaner_rl.sandbox.protocol.wire import (
     SessionsListed,
     encode,
 )
+from cleaner_rl.sandbox.service import events
 from cleaner_rl.sandbox.service.app import App, Route
 from cleaner_rl.sandbox.service.fair_queue import PendingRequest
 from cleaner_rl.sandbox.service.http import JSON, Exchange, GoneError, HttpError
@@ -192,10 +194,11 @@ class Sessions:
     ) -> None:
         """Run a cell, and answer with its outcome, or with the file that it fetched."""
         app, endpoint = self._app, "/v1/sessions/{session}/run"
+        preview = OutputPreview() if content_type is JSON and events.wanted(exchange) else None
 
         async def execute(_: int) -> CellAnswer:
             try:
-                outcome = Outcome.of_cell(await self._alive(held, held.session.run(cell)))
+                outcome = Outcome.of_cell(await self._alive(held, held.session.run(cell, preview)))
             except HttpError as error:
                 # A lost session is told as such; in the counts it is one more call that the node broke.
                 return CellAnswer(Answer(Outcome.unrun(cell.request_id, BROKEN), ()), error)
@@ -223,6 +226,10 @@ class Sessions:
             within,
             size_of=lambda ended: ended.answer.size,
         ) as pending:
+            if preview is not None:
+                ended = await events.ended(exchange, pending, preview)
+                await events.end(exchange, ended.answer.parts, ended.error)
+                return
             ((_, ended),) = await pending.next()
             if ended.error is not None:
                 raise ended.error
