@@ -186,10 +186,16 @@ class Replayer:
             try:
                 if session is None:
                     outcome = await self._sandbox.run(
-                        RunRequest(call.code, limits=limits, echo_last_expression=echo, language=language)
+                        RunRequest(
+                            call.code,
+                            limits=limits,
+                            echo_last_expression=echo,
+                            language=language,
+                            keep_displays=False,
+                        )
                     )
                 else:
-                    outcome = await session.run(Cell(call.code, echo_last_expression=echo))
+                    outcome = await session.run(Cell(call.code, echo_last_expression=echo, keep_displays=False))
                     lost = outcome.unrepeatable
             except SessionLostError as error:
                 return ToolResult(Status.FAULT, explanation=str(error))

@@ -52,4 +52,4 @@ def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
 
 def _request(run: CodeRun) -> RunRequest:
     limits = Limits(cpu_seconds=run.seconds, memory_mb=MEMORY_MB, output_bytes=run.output_bytes)
-    return RunRequest(run.program, stdin=run.stdin, limits=limits, keep_chars=run.output_bytes)
+    return RunRequest(run.program, stdin=run.stdin, limits=limits, keep_chars=run.output_bytes, keep_displays=False)

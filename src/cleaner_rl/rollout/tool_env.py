@@ -147,7 +147,7 @@ class StatelessToolEnv:
     async def _run(self, call: ToolCall) -> ToolResult:
         if call.refusal is not None:
             return call.refusal
-        return (await self._sandbox.run(RunRequest(call.code, limits=self.limits))).result
+        return (await self._sandbox.run(RunRequest(call.code, limits=self.limits, keep_displays=False))).result
 
 
 class SessionToolEnv:
@@ -252,7 +252,7 @@ class SessionHands:
                     await self.close()
                     self._given_up = self._unrepeatable
                     return ToolResult(Status.CRASHED, explanation=UNREPEATABLE) if self._given_up else _fault(LOST)
-                outcome = await session.run(Cell(code))
+                outcome = await session.run(Cell(code, keep_displays=False))
             except _UnopenedError as error:
                 return _fault(f"No session could be opened: {error}")
             except SessionLostError as error:
@@ -291,7 +291,7 @@ class SessionHands:
                 raise _UnopenedError(f"the task's setup failed: {feedback(prepared.result)}")
         self._checkpoints = [session.checkpoint]
         for kept in self._cells:
-            outcome = await session.run(Cell(kept.code))
+            outcome = await session.run(Cell(kept.code, keep_displays=False))
             if outcome.result.faulty:
                 raise SessionLostError(outcome.result.explanation)
             if not outcome.committed or outcome.result.observed != kept.result.observed:

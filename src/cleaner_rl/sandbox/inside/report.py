@@ -1,6 +1,6 @@
-"""An exception as a bounded description: what a run says of its own end.
+"""The report of a run: its exception as a bounded description, and what it showed.
 
-The node treats it as a stranger's text. It decorates a failure and decides nothing.
+The node treats it as a stranger's text. It decorates a result and decides nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +12,53 @@ import traceback
 from types import TracebackType
 from typing import Any
 
+from cleaner_rl.sandbox.inside import wire
+
+REPORT_FD = 3
 FILE_NAME = "main.py"
 """What user code is called in tracebacks. A cell of a session has its number in it."""
 MESSAGE_CHARS = 4_096
 TRACEBACK_CHARS = 16_384
+HARNESS = os.path.dirname(__file__)
+
+
+class OwnReport:
+    """The file that the node reads, which the program may close, and open another one under the same number."""
+
+    def __init__(self) -> None:
+        self._noted = os.stat_result([0] * 10)
+        self.display_bytes = 0
+        """That displays may take there; 0 if nobody wants any. It is here as every run writes to this page anyway."""
+
+    def note(self) -> None:
+        """This is it."""
+        self._noted = os.fstat(REPORT_FD)
+
+    def write(self, description: dict[str, Any]) -> None:
+        """Describe an exception there. Raises `OSError` if it is gone, or the description is too long."""
+        data = encoded(description)
+        if len(data) > wire.DISPLAYS_AT:
+            raise OSError("the description would not fit")
+        self.put(data, 0)
+
+    def put(self, data: bytes, position: int) -> None:
+        """Write at a place of its own. Raises `OSError` if the file is gone."""
+        self._require()
+        os.pwrite(REPORT_FD, data, position)
+
+    def add(self, data: bytes) -> None:
+        """Write after all that was added, by this process or its forks. Raises `OSError` if the file is gone."""
+        self._require()
+        if not os.lseek(REPORT_FD, 0, os.SEEK_CUR):
+            os.lseek(REPORT_FD, wire.DISPLAYS_AT + wire.LEFT_OUT.size, os.SEEK_SET)
+        os.write(REPORT_FD, data)
+
+    def _require(self) -> None:
+        if not os.path.samestat(self._noted, os.fstat(REPORT_FD)):
+            raise OSError("another file has the report's number")
+
+
+own_report = OwnReport()
 
 
 def describe(error: BaseException, file_names: tuple[str, ...] = (FILE_NAME,)) -> dict[str, Any]:
@@ -33,6 +76,7 @@ def describe(error: BaseException, file_names: tuple[str, ...] = (FILE_NAME,)) -
     text = "".join(message.format_exception_only()).rstrip("\n")
     kind = whole.exc_type.__name__ if whole.exc_type is not None else "Exception"
     for each in _chain(whole):
+        each.stack[:] = [frame for frame in each.stack if not frame.filename.startswith(HARNESS)]
         for frame in each.stack:
             frame.filename = shortened(frame.filename)
     return {

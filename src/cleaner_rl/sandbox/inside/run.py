@@ -25,9 +25,9 @@ import threading
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, report, shell, wire
+from cleaner_rl.sandbox.inside import display, kernel, report, shell, wire
+from cleaner_rl.sandbox.inside.display import FIGURES
 
-REPORT_FD = 3
 REQUEST_FD = 4
 READY_FD = 5
 MEGABYTE = 1 << 20
@@ -46,7 +46,7 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
     Whatever fails before it is ready is the slot's to answer for: the slot goes down, and no call was lost.
     """
     shut_in(settings, files)
-    own_report.note()
+    report.own_report.note()
     os.write(READY_FD, b"r")
     os.close(READY_FD)
     try:
@@ -55,14 +55,15 @@ def main(settings: dict[str, Any], files: list[int]) -> NoReturn:
             os._exit(0)
         os.close(REQUEST_FD)
         try:
-            code, echo, is_shell, limits, seed_, *given = request
+            code, echo, is_shell, display_bytes, limits, seed_, *given = request
             prepare(settings, limits, seed_, *given)
         except OSError as error:  # files that don't fit
             tell(error, (report.FILE_NAME,))
             os._exit(1)
         if is_shell:
-            os.close(REPORT_FD)  # a shell has exceptions of no kind to describe
+            os.close(report.REPORT_FD)  # a shell has exceptions of no kind to describe
             shell.become(code, seed_)
+        report.own_report.display_bytes = display_bytes
         module: ModuleType = settings["main"]
         finish(execute(code, echo, module), module)
     finally:
@@ -210,6 +211,9 @@ def execute(
     except BaseException as error:
         tell(error, names)
         return 1
+    finally:
+        if FIGURES in sys.modules:
+            display.end()
     return 0
 
 
@@ -236,26 +240,6 @@ def exit_code(exit_: SystemExit) -> int:
     return 1
 
 
-class OwnReport:
-    """The file that the node reads, which the program may close, and open another one under the same number."""
-
-    def __init__(self) -> None:
-        self._noted = os.stat_result([0] * 10)
-
-    def note(self) -> None:
-        """This is it."""
-        self._noted = os.fstat(REPORT_FD)
-
-    def write(self, description: dict[str, Any]) -> None:
-        """Describe an exception there. Raises `OSError` if it is gone."""
-        if not os.path.samestat(self._noted, os.fstat(REPORT_FD)):
-            raise OSError("another file has the report's number")
-        os.pwrite(REPORT_FD, report.encoded(description), 0)
-
-
-own_report = OwnReport()
-
-
 def tell(error: BaseException, names: tuple[str, ...]) -> None:
     """Give an uncaught exception to the program's own hook, and describe it to the node or, if that fails, on stderr.
 
@@ -267,7 +251,7 @@ def tell(error: BaseException, names: tuple[str, ...]) -> None:
     with contextlib.suppress(BaseException):
         description = report.describe(error, names)
         try:
-            own_report.write(description)
+            report.own_report.write(description)
         except BaseException:
             sys.stderr.write(description["traceback"])
 

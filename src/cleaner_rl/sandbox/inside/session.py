@@ -214,14 +214,14 @@ class SessionSlot(Slot):
 
     def _cell(self, rule: int, cpu: float, wall: float, memory: int, output: int, hand_over: int) -> None:
         """Run one cell, tell the node how it ended, then keep it or undo it."""
-        code, echo, stdin, put = wire.unpack(self._requests)
+        code, echo, display_bytes, stdin, put = wire.unpack(self._requests)
         files = [os.memfd_create(name, SEALABLE) for name in FILES]
         if hand_over & wire.OUTPUT_FILES:
             socket.send_fds(self._control, [bytes([wire.KIND_OUTPUT])], files[1:3])
         # What can't be read can't be mapped: emptied and sealed by the node, outputs that a cell keeps hold nothing.
         given = [files[0], *map(self._proc.write_only, files[1:])]
         run.give_stdin(files[0], stdin)  # here, because a state has the session's limit on the size of a file
-        request = (code, echo, bool(stdin), put)
+        request = (code, echo, display_bytes, bool(stdin), put)
         current = self._states[-1]
         in_place = bool(current.obstacles) or self._files.depth >= MOST
         limits = (0, cpu, wall, memory, output, hand_over)

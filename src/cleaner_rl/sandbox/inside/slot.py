@@ -32,7 +32,7 @@ LOOK_EVERY = 25
 """Milliseconds between looks at a living run; most have ended before the first."""
 FIRST_FREE = 16
 LARGEST_REPORT = 1 << 20
-"""No run of ours writes so much; one that does fills memory that nobody counts."""
+"""No run of ours writes so much beside its displays; one that does fills memory that nobody counts."""
 FEW_SOCKETS = 64
 """Nobody is stopped for these, however large the machine makes them."""
 HUGE_PAGE = 2 << 20
@@ -265,7 +265,7 @@ class Slot:
 
 def flooded(files: list[int], output_limit: int) -> bool:
     """Whether an output is longer than it may be, or holds more memory: that can be reserved beyond a file's end."""
-    for descriptor, limit in zip(files[1:], (output_limit, output_limit, LARGEST_REPORT), strict=True):
+    for descriptor, limit in zip(files[1:], (output_limit, output_limit, LARGEST_REPORT + output_limit), strict=True):
         found = os.fstat(descriptor)
         if found.st_size > limit or found.st_blocks * BLOCK > limit + HUGE_PAGE:
             return True

@@ -26,14 +26,14 @@ from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, SIG_BLOCK, SIG_SETM
 from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
-from cleaner_rl.sandbox.inside import kernel, run, shell, wire
+from cleaner_rl.sandbox.inside import display, kernel, report, run, shell, wire
 from cleaner_rl.sandbox.inside.proc import Opened
 
 CHANNEL_FD = 4
 STARTED, ENDED, RESTORED = b"S", b"E", b"R"
 FORK, RUN, RESTORE = range(3)
 MOST_OTHERS = 64
-CELL_FDS = (0, 1, 2, run.REPORT_FD)
+CELL_FDS = (0, 1, 2, report.REPORT_FD)
 SIGNALS = tuple(map(int, valid_signals()))
 CLOCKS = (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF)
 
@@ -137,6 +137,7 @@ def run_cell(
     name: str,
     code: str,
     echo: bool,
+    display_bytes: int,
     has_stdin: bool,
     put: dict[str, bytes] | None,
 ) -> set[int]:
@@ -144,7 +145,9 @@ def run_cell(
     for target, descriptor in enumerate(files):
         os.dup2(descriptor, target)
         os.close(descriptor)
-    run.own_report.note()
+    report.own_report.note()
+    report.own_report.display_bytes = display_bytes
+    display.displays.begin()
     names.append(name)
     try:
         pthread_sigmask(SIG_SETMASK, mask)

@@ -45,6 +45,28 @@ OBSTACLES = (
     "unknown",
 )
 
+DISPLAY_TYPES = (
+    "text/plain",
+    "text/html",
+    "text/markdown",
+    "text/latex",
+    "application/json",
+    "image/svg+xml",
+    "image/png",
+    "image/jpeg",
+)
+"""What a run may show, all of it as text."""
+BINARY_TYPES = ("image/png", "image/jpeg")
+"""Those that are base64."""
+MOST_DISPLAYS = 128
+"""Of one run or cell."""
+DISPLAYS_AT = 65_536
+"""Where in a report's file they begin, with a count of what was left out. An exception is described before that."""
+LEFT_OUT = struct.Struct(f"={len(DISPLAY_TYPES) + 1}Q")
+"""How many of each type were left out, and of any other."""
+DISPLAY_PART = struct.Struct("=?BQ")
+"""Before each form of a display: whether it is the first one, the type, and the number of bytes, which follow."""
+
 ON_SUCCESS, ALWAYS, NEVER = range(3)
 KIND_START, KIND_HELLO, KIND_DISK, KIND_DONE, KIND_CELL, KIND_ROLLBACK, KIND_STATUS, KIND_SHED = range(1, 9)
 KIND_HELD, KIND_GIVEN_UP, KIND_OUTPUT = 9, 10, 11

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import kernel, pages, report, run, wire
+from cleaner_rl.sandbox.inside import display, kernel, pages, report, run, wire
 from cleaner_rl.sandbox.inside.session import SessionSlot
 from cleaner_rl.sandbox.inside.slot import Slot
 
@@ -100,6 +100,7 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     """Load what runs will want, and leave nothing for the collector to look at."""
     sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
     sys.path += paths
+    display.install()
     for name in (*COMMON.split(), *modules):
         importlib.import_module(name)
     exec(warm_up, {"__name__": "warm_up"})

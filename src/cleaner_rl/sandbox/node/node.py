@@ -27,7 +27,7 @@ from cleaner_rl.sandbox.node.preview import OutputPreview
 from cleaner_rl.sandbox.node.probes import probe
 from cleaner_rl.sandbox.node.sessions import Session
 from cleaner_rl.sandbox.node.store import SessionStore
-from cleaner_rl.sandbox.node.verdict import RunExit, result_of
+from cleaner_rl.sandbox.node.verdict import RunExit, displays_of, result_of
 from cleaner_rl.sandbox.node.zygotes import SlotDiedError
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import (
@@ -230,7 +230,7 @@ class Node:
             sizes=sizes,
             disk=wire.DISK.pack(wire.KIND_DISK, limits.disk_mb << 20, limits.files) if resized else None,
             inside=(sizes[0], sizes[2], limits.disk_mb << 20, limits.processes, limits.open_files),
-            held_bytes=(limits.memory_mb + limits.disk_mb << 20) + 2 * limits.output_bytes,
+            held_bytes=(limits.memory_mb + limits.disk_mb << 20) + 3 * limits.output_bytes,
             patience=wire.patience(limits.wall_seconds),
         )
 
@@ -283,6 +283,7 @@ class Node:
     ) -> RunOutcome:
         result = await result_of(run_exit, files, terms.limits.output_bytes, self._keep_chars(request), pool.versions)
         found = await fetched(files[3], request.fetch, self.config.fetch_bytes) if request.fetch else NOTHING
+        displays, left_out = await displays_of(files[2], terms.limits.output_bytes)
         return RunOutcome(
             result,
             found.files,
@@ -295,6 +296,8 @@ class Node:
             request.request_id,
             attempt,
             found.left_out,
+            displays,
+            left_out,
         )
 
 
@@ -315,6 +318,7 @@ def _payload(request: RunRequest, terms: Terms) -> bytes:
             request.code,
             request.echo_last_expression,
             request.language is Language.BASH,
+            terms.limits.output_bytes if request.keep_displays else 0,
             terms.inside,
             request.seed,
             encoded(stdin) if isinstance(stdin, str) else stdin,

@@ -18,7 +18,7 @@ from cleaner_rl.sandbox.inside import kernel, wire
 from cleaner_rl.sandbox.node.files import NOTHING, fetched, listed
 from cleaner_rl.sandbox.node.links import SessionLink, SessionStatus
 from cleaner_rl.sandbox.node.preview import OutputPreview
-from cleaner_rl.sandbox.node.verdict import result_of
+from cleaner_rl.sandbox.node.verdict import displays_of, result_of
 from cleaner_rl.sandbox.node.zygotes import SlotDiedError, close_all
 from cleaner_rl.sandbox.protocol.limits import Limits
 from cleaner_rl.sandbox.protocol.requests import (
@@ -284,7 +284,8 @@ class Session:
         )
         printing = None if preview is None else preview.taker(limits.output_bytes, terms.keep_chars)
         stdin = encoded(cell.stdin) if isinstance(cell.stdin, str) else cell.stdin
-        request = wire.pack((cell.code, cell.echo_last_expression, stdin, dict(cell.files) or None))
+        display_bytes = limits.output_bytes if cell.keep_displays else 0
+        request = wire.pack((cell.code, cell.echo_last_expression, display_bytes, stdin, dict(cell.files) or None))
         try:
             run_exit, files, status = await self._link.cell(
                 start, request, wire.patience(limits.wall_seconds), printing
@@ -302,6 +303,7 @@ class Session:
         self._status = status or self._status._replace(committed=False)
         try:
             result = await result_of(run_exit, files, limits.output_bytes, terms.keep_chars, terms.versions)
+            displays, left_out = await displays_of(files[2], limits.output_bytes)
             # There is no folder of a cell that never began.
             found = NOTHING
             if looks and len(files) > 3:
@@ -329,6 +331,8 @@ class Session:
             terms.preload,
             cell.request_id,
             files_left_out=found.left_out,
+            displays=displays,
+            displays_left_out=left_out,
         )
         return CellOutcome(run, bool(self._status.committed), self.checkpoint, self._status.obstacles)
 

@@ -13,17 +13,19 @@ import codecs
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, shorten
 
-REPORT_BYTES = 65_536
 MESSAGE_CHARS = 4_096
 TRACEBACK_CHARS = 8_192
 STEP = 262_144
 """Bytes of output that are read before the event loop may serve others."""
+OTHER_TYPE = "other"
+MOST_LEFT_OUT = 1_000_000_000
+"""No program shows so much; what a run says may be any number."""
 
 LIMITS = {
     wire.CPU: (Status.TIMEOUT, "The program was stopped: it ran into its limit of CPU time."),
@@ -87,9 +89,7 @@ async def result_of(
 
 def read_report(descriptor: int) -> ExceptionInfo | None:
     """What a run says of its exception, if that is of the right form; it may be anything."""
-    data = os.pread(descriptor, REPORT_BYTES + 1, 0)
-    if not data or len(data) > REPORT_BYTES:
-        return None
+    data = os.pread(descriptor, wire.DISPLAYS_AT, 0).rstrip(b"\0")  # of a hole before displays
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -106,6 +106,37 @@ def read_report(descriptor: int) -> ExceptionInfo | None:
     )
 
 
+async def displays_of(descriptor: int, limit: int) -> tuple[list[dict[str, str]], dict[str, int]]:
+    """What a run says it showed, `limit` bytes together, and how much of each type is left out; it may be anything."""
+    size = os.fstat(descriptor).st_size
+    if size <= wire.DISPLAYS_AT:
+        return [], {}
+    types = (*wire.DISPLAY_TYPES, OTHER_TYPE)
+    head = os.pread(descriptor, wire.LEFT_OUT.size, wire.DISPLAYS_AT).ljust(wire.LEFT_OUT.size, b"\0")
+    left_out = dict(zip(types, (min(count, MOST_LEFT_OUT) for count in wire.LEFT_OUT.unpack(head)), strict=True))
+    displays: list[dict[str, str]] = []
+    at = wire.DISPLAYS_AT + wire.LEFT_OUT.size
+    for _ in range(wire.MOST_DISPLAYS * len(types)):
+        head = os.pread(descriptor, wire.DISPLAY_PART.size, at)
+        if len(head) < wire.DISPLAY_PART.size:
+            break
+        is_first, index, length = wire.DISPLAY_PART.unpack(head)
+        at += wire.DISPLAY_PART.size
+        if length > size - at:
+            break
+        if is_first or not displays:
+            displays.append({})
+        if index >= len(wire.DISPLAY_TYPES):
+            left_out[OTHER_TYPE] += 1
+        elif length > limit or len(displays) > wire.MOST_DISPLAYS:
+            left_out[types[index]] += 1
+        else:
+            displays[-1][types[index]] = await _decoded(descriptor, at, at + length)
+            limit -= length
+        at += length
+    return [each for each in displays if each], {name: count for name, count in left_out.items() if count}
+
+
 async def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None, bool]:
     """A stream's text, its whole length if that is more than is kept, and whether it is above its limit."""
     size = os.fstat(descriptor).st_size
@@ -115,16 +146,26 @@ async def _text(descriptor: int, limit: int, keep: int) -> tuple[str, int | None
     if end <= STEP:
         text = os.pread(descriptor, end, 0).decode("utf-8", "replace")
         return text[:keep], (len(text) if len(text) > keep else None), size > limit
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     texts: list[str] = []
     length = 0
-    for start in range(0, end, STEP):
-        stop = min(start + STEP, end)
-        text = decoder.decode(os.pread(descriptor, stop - start, start), final=stop == end)
+    async for text in _in_steps(descriptor, 0, end):
         texts.append(text[: max(0, keep - length)])
         length += len(text)
-        await asyncio.sleep(0)
     return "".join(texts), (length if length > keep else None), size > limit
+
+
+async def _decoded(descriptor: int, start: int, end: int) -> str:
+    """A part of a file as text."""
+    return "".join([text async for text in _in_steps(descriptor, start, end)])
+
+
+async def _in_steps(descriptor: int, start: int, end: int) -> AsyncIterator[str]:
+    """The text of a part of a file, so much of it at a time that the event loop can serve others in between."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for begin in range(start, end, STEP):
+        stop = min(begin + STEP, end)
+        yield decoder.decode(os.pread(descriptor, stop - begin, begin), final=stop == end)
+        await asyncio.sleep(0)
 
 
 def _clean(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -77,6 +77,8 @@ class RunRequest:
     many as the node keeps by default."""
     request_id: str = ""
     language: Language = Language.PYTHON
+    keep_displays: bool = True
+    """Whether the outcome is to have `displays`; Python only. If not, no figure is drawn or closed for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,13 @@ class RunOutcome:
     files_left_out: int = 0
     """How many files that `RunRequest.fetch` names are there and not in `files`, at least: they are too large, or too
     many."""
+    displays: Sequence[Mapping[str, str]] = ()
+    """Figures and rich values that the program showed, in order. Each maps mime types to text: `image/png` and
+    `image/jpeg` in base64, `application/json` as JSON, all others as they are. Together they may have as many bytes as
+    `Limits.output_bytes` allows for stdout."""
+    displays_left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many forms of displays are missing, by mime type: they were above the bounds, or making them raised an
+    exception. `other` counts those of any type that is not brought back."""
 
 
 class OutputStream(StrEnum):
@@ -133,6 +142,8 @@ class Cell:
     """Put into the session's folder before the cell; they roll back with it."""
     fetch: tuple[str, ...] = ()
     request_id: str = ""
+    keep_displays: bool = True
+    """As for `RunRequest`."""
 
 
 @dataclass(frozen=True, slots=True)

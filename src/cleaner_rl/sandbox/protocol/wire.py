@@ -89,6 +89,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
     """Seconds that the caller will wait, counted from when the node has read the request. In a batch, a call whose time
     is over is answered when its turn comes; the batch's own limit is kept to the moment."""
     language: Language = Language.PYTHON
+    keep_displays: bool = True
 
     @classmethod
     def of(cls, request: RunRequest, within: float | None = None) -> RunCall:
@@ -108,6 +109,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
             keep_chars=request.keep_chars,
             within=within,
             language=request.language,
+            keep_displays=request.keep_displays,
         )
 
     def request(self, defaults: Limits) -> RunRequest:
@@ -124,6 +126,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
             keep_chars=self.keep_chars,
             request_id=self.id,
             language=self.language,
+            keep_displays=self.keep_displays,
         )
 
 
@@ -187,6 +190,7 @@ class CellCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     files: dict[str, bytes] = {}
     fetch: tuple[str, ...] = ()
     within: float | None = None
+    keep_displays: bool = True
 
     @classmethod
     def of(cls, cell: Cell, within: float | None = None) -> CellCall:
@@ -202,6 +206,7 @@ class CellCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             files=dict(cell.files),
             fetch=cell.fetch,
             within=within,
+            keep_displays=cell.keep_displays,
         )
 
     def cell(self, defaults: Limits) -> Cell:
@@ -215,6 +220,7 @@ class CellCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             files=self.files,
             fetch=self.fetch,
             request_id=self.id,
+            keep_displays=self.keep_displays,
         )
 
 
@@ -251,6 +257,8 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
     signal: int | None = None
     preload: str = ""
     attempts: int = 1
+    displays: list[Mapping[str, str]] = []
+    displays_left_out: Mapping[str, int] = {}
     fault: str = ""
     """Why a fault is one: `broken`, `expired`, `overloaded` or `draining`."""
     index: int | None = None
@@ -284,6 +292,8 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
             signal=outcome.signal,
             preload=outcome.preload,
             attempts=outcome.attempts,
+            displays=list(outcome.displays),
+            displays_left_out=outcome.displays_left_out,
             fault=BROKEN if result.status is Status.FAULT else "",
         )
 
@@ -324,6 +334,8 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
             preload=self.preload,
             request_id=self.id,
             attempts=self.attempts,
+            displays=self.displays,
+            displays_left_out=self.displays_left_out,
         )
 
     def cell_outcome(self) -> CellOutcome:

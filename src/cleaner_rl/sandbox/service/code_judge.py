@@ -180,7 +180,13 @@ class CodeJudge:
 
         def call_of(index: int) -> RunCall:
             each = all_of_them[places[index]]
-            return RunCall(each.solution, id=each.sub_id or "", stdin=each.input or "", keep_chars=keep_chars)
+            return RunCall(
+                each.solution,
+                id=each.sub_id or "",
+                stdin=each.input or "",
+                keep_chars=keep_chars,
+                keep_displays=False,
+            )
 
         def shape(index: int, outcome: Outcome) -> JudgeResult:
             return _result(all_of_them[places[index]], outcome, kind)

@@ -8,9 +8,10 @@ because published clients treat an HTTP error as final.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -34,6 +35,8 @@ MOST_CELLS: Final = 1_024
 
 TOO_MUCH = f"The cells' results took more than {UNREAD_BYTES} bytes together, and the rest of them did not run."
 UNREPEATABLE = "The state before the failed cell had to be made again, and its cells did not show the same."
+
+JSON_TYPE = "application/json"
 
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 CommandStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
@@ -86,11 +89,11 @@ class RunJupyter(msgspec.Struct):
 
 
 class CellResult(msgspec.Struct):
-    """How a cell fared. The value of its last expression is in `stdout`; `display` is empty."""
+    """How a cell fared. The text of its last expression's value is in `stdout`, too."""
 
     stdout: str
     stderr: str
-    display: list[dict[str, str]]
+    display: list[dict[str, Any]]
     error: list[dict[str, str | list[str]]]
 
 
@@ -149,6 +152,7 @@ class Fusion:
             fetch=tuple(asked.fetch_files),
             keep_chars=self._app.config.node.limits.output_bytes,  # all of it: their clients compare what they get
             language=Language(asked.language),
+            keep_displays=False,
         )
         try:
             await self._runs.answer_one(exchange, tenant, call, lambda _, outcome: _code_result(outcome))
@@ -306,7 +310,16 @@ def _cell_result(outcome: Outcome) -> CellResult:
         errors.append({"ename": exception.type, "evalue": exception.message, "traceback": lines})
     elif outcome.status is not Status.OK:
         errors.append({"ename": outcome.status.value, "evalue": outcome.explanation, "traceback": []})
-    return CellResult(outcome.output, outcome.stderr, [], errors)
+    return CellResult(outcome.output, outcome.stderr, [_display(each) for each in outcome.displays], errors)
+
+
+def _display(display: Mapping[str, str]) -> dict[str, Any]:
+    """A display as Jupyter has it: its JSON is data, not text."""
+    shown: dict[str, Any] = dict(display)
+    if (text := display.get(JSON_TYPE)) is not None:
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):  # a program may call anything JSON
+            shown[JSON_TYPE] = msgspec.json.decode(text, type=msgspec.Raw)
+    return shown
 
 
 def _broken(message: str) -> Answer:

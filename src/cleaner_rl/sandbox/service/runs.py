@@ -47,7 +47,7 @@ class Answer(NamedTuple):
     def of(cls, outcome: Outcome, parts: Sequence[bytes]) -> Answer:
         """The answer to a call; takes the outcome over."""
         outcome.output = outcome.stderr = ""
-        outcome.files, outcome.exception = {}, None
+        outcome.files, outcome.exception, outcome.displays = {}, None, []
         return cls(outcome, parts)
 
     @property
@@ -166,5 +166,6 @@ class Runs:
 
 async def encoded(outcome: Outcome, shaped: msgspec.Struct) -> list[bytes]:
     """What was made of an outcome, as JSON in parts; step by step if it is large."""
-    large = len(outcome.output) + len(outcome.stderr) + sum(map(len, outcome.files.values())) > STEP
-    return await encode_in_steps(shaped) if large else [encode(shaped)]
+    shown = (data for display in outcome.displays for data in display.values())
+    size = sum(map(len, (outcome.output, outcome.stderr, *outcome.files.values(), *shown)))
+    return await encode_in_steps(shaped) if size > STEP else [encode(shaped)]
