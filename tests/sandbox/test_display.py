@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from cleaner_rl.sandbox import BARE, NodeConfig, PreloadSet, RunOutcome
+from cleaner_rl.sandbox import BARE, DATA, NodeConfig, PreloadSet, RunOutcome
 from cleaner_rl.sandbox.inside import wire
 from cleaner_rl.sandbox.node.verdict import displays_of
 from cleaner_rl.tools import Status
@@ -37,12 +37,11 @@ RICH_FORMS = {
     "image/svg+xml": "<svg/>",
     "image/png": base64.b64encode(b"not really a PNG").decode(),
 }
-PLOTS = PreloadSet("plots", modules=("matplotlib.pyplot",), packages=("matplotlib", "pandas"))
 
 
 @pytest.fixture(scope="module")
 def plots() -> Iterator[Driver]:
-    driver = Driver(NodeConfig(slots=1, preload=(BARE, PLOTS)))
+    driver = Driver(NodeConfig(slots=1, preload=(BARE, DATA)))
     yield driver
     driver.close()
 
@@ -219,7 +218,7 @@ def test_matplotlib_that_is_not_preloaded_shows_figures_too() -> None:
 
 
 def test_cells_show_what_they_made_themselves(plots: Driver) -> None:
-    cells = Cells(plots, preload="plots")
+    cells = Cells(plots, preload="data")
     assert cells.run("import matplotlib.pyplot as plt").run.displays == []
     assert sizes(cells.run("_ = plt.figure(figsize=(3, 2))").run) == [(300, 200)]
     assert cells.show("plt.get_fignums()") == "[]\n"
@@ -229,7 +228,7 @@ def test_cells_show_what_they_made_themselves(plots: Driver) -> None:
 
 
 def test_a_cell_that_is_undone_still_shows_its_figures(plots: Driver) -> None:
-    cells = Cells(plots, preload="plots")
+    cells = Cells(plots, preload="data")
     cells.show("import matplotlib.pyplot as plt")
     failed = cells.fail("_ = plt.figure(figsize=(3, 2))\n1 / 0")
     assert sizes(failed.run) == [(300, 200)]

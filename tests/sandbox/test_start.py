@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig, RunRequest, SandboxUnavailableError, open_sandbox, serve
+from cleaner_rl.sandbox import (
+    BARE,
+    DATA,
+    Limits,
+    Node,
+    NodeConfig,
+    RunRequest,
+    SandboxUnavailableError,
+    open_sandbox,
+    serve,
+    start,
+)
 from cleaner_rl.sandbox.client import SandboxClient, client
 from cleaner_rl.sandbox.node.zygotes import Zygote, ZygoteError
 from tests.sandbox.serving import asynchronous, opened
@@ -55,6 +66,12 @@ def test_an_address_without_a_node_can_be_found_out_at_once(monkeypatch: pytest.
 def test_a_set_with_the_name_of_another_is_refused_before_anything_is_bound() -> None:
     with pytest.raises(ValueError, match="there is a preload set 'bare' already"):
         serve(NodeConfig(slots=1), port=0, sets={"bare": Path("requirements.txt")})
+
+
+def test_a_set_whose_packages_are_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_is_installed", lambda name: name != "pandas")
+    with pytest.raises(ImportError, match=r"'data' needs pandas, .*cleaner-rl\[data\]"):
+        serve(NodeConfig(preload=(BARE, DATA)))
 
 
 def test_limits_raise_maxima_and_never_lower_them() -> None:

@@ -9,7 +9,7 @@ import click
 from cleaner_rl.cli import Later, LazyGroup
 from cleaner_rl.cli.options import COUNT, PORT, SECONDS
 from cleaner_rl.cli.words import said
-from cleaner_rl.sandbox import Limits, NodeConfig, Tier
+from cleaner_rl.sandbox import DATA, Limits, NodeConfig, Tier
 from cleaner_rl.sandbox import serve as serve_node
 from cleaner_rl.sandbox import set_folder as default_set_folder
 
@@ -55,7 +55,8 @@ def sandbox() -> None:
     "sets",
     metavar="NAME=FILE",
     multiple=True,
-    help="One more preload set, from a requirements file; installed once, with this interpreter's pip.",
+    help="One more preload set, from a requirements file; installed once, with this interpreter's pip. "
+    "`data` without a file: pandas and matplotlib, of the extra cleaner-rl[data].",
 )
 @click.option(
     "--set-folder",
@@ -131,13 +132,17 @@ def serve(
     Example:
       cleaner sandbox serve --slots 32 &
       curl -s --retry 9 --retry-connrefused localhost:8089/v1/run -d '{"code": "print(1 + 1)"}'
-      cleaner sandbox serve --set data=requirements.txt     # programs that import pandas find it loaded
+      cleaner sandbox serve --set data                      # programs that import pandas or matplotlib find it loaded
+      cleaner sandbox serve --set web=requirements.txt      # and what you list yourself
 
     The first line says the tier and what the node can hold (also at /healthz); then comes one JSON line per call.
     """
     limits = Limits(cpu_seconds=cpu_seconds, memory_mb=memory_mb)
+    files = _files(sets)
+    preload = NodeConfig().preload
     node = NodeConfig(
         slots=slots,
+        preload=(*preload, DATA) if DATA.name in sets else preload,
         min_tier=TIERS[min_tier],
         limits=limits,
         maxima=NodeConfig().maxima.raised(limits),  # defaults that the operator raised are meant
@@ -151,7 +156,7 @@ def serve(
             host=host,
             port=port,
             token_file=token_file,
-            sets=_files(sets),
+            sets=files,
             sets_in=set_folder,
             most_waiting=queue,
             log_code=log_code,
@@ -165,8 +170,10 @@ def serve(
 def _files(sets: tuple[str, ...]) -> dict[str, Path]:
     """The requirements files that were given as NAME=FILE."""
     found: dict[str, Path] = {}
-    ours = {each.name for each in NodeConfig().preload}
+    ours = {each.name for each in NodeConfig().preload} | ({DATA.name} & {*sets})
     for text in sets:
+        if text == DATA.name:
+            continue
         name, equals, file = text.partition("=")
         if not equals or name in found or name in ours:
             wrong = f"there is a set '{name}' already" if equals else "it takes a name and a requirements file"

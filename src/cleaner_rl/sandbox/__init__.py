@@ -23,7 +23,7 @@ from cleaner_rl.sandbox.isolation.throwaway import throwaway_command
 from cleaner_rl.sandbox.isolation.tiers import Layer, Tier, TierError, choose_tier
 from cleaner_rl.sandbox.node.config import NodeConfig, NodeStatus, sessions_held
 from cleaner_rl.sandbox.node.node import Node
-from cleaner_rl.sandbox.node.preload import BARE, SCIENCE, PreloadSet
+from cleaner_rl.sandbox.node.preload import BARE, DATA, SCIENCE, PreloadSet
 from cleaner_rl.sandbox.node.preview import OutputPreview
 from cleaner_rl.sandbox.node.probes import probe
 from cleaner_rl.sandbox.node.requirements import RequirementsError, install_set, set_folder
@@ -52,6 +52,7 @@ from cleaner_rl.sandbox.start import benchmark, open_sandbox, serve, serve_mcp
 
 __all__ = [
     "BARE",
+    "DATA",
     "SCIENCE",
     "Cell",
     "CellOutcome",

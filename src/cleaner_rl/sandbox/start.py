@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cleaner_rl.sandbox.isolation.tiers import TierError
 from cleaner_rl.sandbox.node.config import NodeConfig
 from cleaner_rl.sandbox.node.node import Node
-from cleaner_rl.sandbox.node.preload import PreloadSet
+from cleaner_rl.sandbox.node.preload import DATA, PreloadSet
 from cleaner_rl.sandbox.node.requirements import install_set, set_folder
 from cleaner_rl.sandbox.node.zygotes import ZygoteError
 from cleaner_rl.sandbox.protocol.requests import SandboxUnavailableError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cleaner_rl.sandbox.client import SandboxClient
 
 SERVICE_NEEDS = ("aiohttp", "httptools", "msgspec", "prometheus_client", "uvicorn", "uvloop")
+DATA_NEEDS = ("matplotlib", "pandas")
 MCP_NEEDS = ("aiohttp", "mcp", "msgspec", "uvicorn")
 
 
@@ -125,6 +126,8 @@ def serve(
     from cleaner_rl.sandbox.service.supervisor import ServiceConfig, Supervisor, bind
 
     node = node or NodeConfig()
+    if DATA in node.preload:
+        _require_extra(f"the set '{DATA.name}'", DATA_NEEDS, "data")
     more = _installed(sets or {}, sets_in or set_folder(), {each.name for each in node.preload})
     config = ServiceConfig(
         replace(node, preload=(*node.preload, *more)),

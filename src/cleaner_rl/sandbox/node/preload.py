@@ -50,6 +50,23 @@ sympy.solve(x**2 - 2, x), sympy.solve([x + y - 3, x - y - 1], [x, y]), sympy.int
 sympy.simplify((x**2 - 1) / (x - 1)), sympy.factor(x**4 - 1), sympy.Matrix([[1, 2], [3, 4]]).inv(), sympy.pi.evalf(30)
 """,
 )
+DATA = PreloadSet(
+    "data",
+    modules=("numpy", "numpy.random", "pandas", "matplotlib", "matplotlib.pyplot"),
+    packages=("numpy", "pandas", "matplotlib", "sympy", "mpmath"),
+    warm_up="""
+import io, numpy, pandas
+from matplotlib import pyplot
+frame = pandas.read_csv(io.StringIO("key,value\\na,1.5\\nb,2.5\\na,3.0\\n"))
+repr(frame), frame._repr_html_(), frame.describe(), frame.groupby("key").mean(), frame.merge(frame, on="key")
+frame.sort_values("value"), frame.pivot_table(index="key", values="value"), pandas.to_datetime(["2024-01-31"])
+figure, axes = pyplot.subplots()
+axes.plot(numpy.arange(3), label="line"), axes.set_title("title"), axes.legend()
+figure.savefig(io.BytesIO(), format="png")
+pyplot.close("all")
+""",
+)
+"""Tables and plots. Needs the extra `cleaner-rl[data]`. Has what `SCIENCE` has, too, but sympy is not loaded ahead."""
 
 SCANNED_CHARS = 32_768
 """Of a program that are searched for import statements."""

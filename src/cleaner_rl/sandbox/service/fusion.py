@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cleaner_rl.sandbox.isolation.tiers import TierError
+from cleaner_rl.sandbox.node.preload import choose
 from cleaner_rl.sandbox.protocol.requests import Cell, Commit, Language, SessionLostError, SessionRequest
 from cleaner_rl.sandbox.protocol.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
 from cleaner_rl.sandbox.service.app import App, Route
@@ -221,6 +222,8 @@ class Fusion:
         try:
             session = await self._app.node.open_session(
                 SessionRequest(
+                    # Not the smallest: what the files import is not looked at.
+                    preload=choose("\n".join(asked.cells), config.preload[1:] or config.preload).name,
                     limits=replace(defaults, memory_mb=memory),
                     commit=Commit.ALWAYS,
                     files=files,
