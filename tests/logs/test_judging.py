@@ -122,6 +122,7 @@ NAME_ERROR = "NameError: name 'y' is not defined"
         ("print(y)", "Error executing code: name 'y' is not defined", Status.ERROR),
         ("print(1 / 0)", "ZeroDivisionError: division by zero", Status.ERROR),
         ("print((1", "SyntaxError: '(' was never closed (<string>, line 1)", Status.ERROR),
+        ("!python3 broken.py", "SyntaxError: '(' was never closed (<string>, line 1)", None),
         ("print((1", "ZeroDivisionError: division by zero", None),
         ("print(report)", "ZeroDivisionError: division by zero", None),
         ("print(report)", NAME_ERROR, None),

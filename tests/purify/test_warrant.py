@@ -265,6 +265,17 @@ def test_an_error_without_frames_has_to_be_of_the_program_itself(
     assert python_refusal(failed, correction, line, nothing_reads, lasting=False) is reason
 
 
+@pytest.mark.parametrize("command", ["!rm", "  !ls", "%time", "%%bash"])
+def test_a_cell_with_commands_may_have_run_although_it_is_no_python(command: str) -> None:
+    """A notebook runs them, so an error of syntax may be of something that the cell itself has read."""
+    program = "rate = rates['eur']\nvalue = literal_eval('1 + 1')\nprint(total * rate, round(value), total, rate)"
+    broken, told = program.replace("1 + 1", "1 +"), "SyntaxError: invalid syntax"
+    assert python_refusal(f"{program})", program, told, nothing_reads, lasting=True) is None
+    for failed, correction in ((f"{command}\n{broken}", program), (broken, f"{command}\n{program}")):
+        refused = python_refusal(failed, correction, told, nothing_reads, lasting=True)
+        assert refused is Unwarranted.UNREADABLE
+
+
 def test_what_a_replay_looks_at_is_left_to_it() -> None:
     assert (
         python_refusal(LEAVES_X, READS_X, "NameError: name 'mean' is not defined", nothing_reads, lasting=False) is None

@@ -227,6 +227,29 @@ def test_cells_show_what_they_made_themselves(plots: Driver) -> None:
     plots.wait(cells.session.close())
 
 
+def test_a_notebook_with_a_table_a_command_and_a_plot(plots: Driver) -> None:
+    cells = Cells(plots, preload="data")
+    cells.show("!printf 'day,sales\\n1,3\\n2,5\\n3,4\\n' > sales.csv")
+    table = cells.run("import pandas as pd\nsales = pd.read_csv('sales.csv')\nsales")
+    assert "<td>5</td>" in table.run.displays[0]["text/html"]
+    drawn = cells.run(
+        "import matplotlib.pyplot as plt\n"
+        "fig, ax = plt.subplots(figsize=(5, 3), dpi=80, facecolor='white')\n"
+        "ax.bar(sales.day, sales.sales, color='red')\n"
+        "ax.set_title('Sales per day')\n"
+        "plt.show()"
+    )
+    assert (drawn.committed, drawn.not_checkpointable, sizes(drawn.run)) == (True, (), [(400, 240)])
+    png = base64.b64decode(drawn.run.displays[0]["image/png"])
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    pixels = Image.open(io.BytesIO(png)).convert("RGB")
+    assert pixels.getpixel((1, 1)) == (255, 255, 255)
+    assert sum(pixels.getpixel((x, 180)) == (255, 0, 0) for x in range(400)) > 200  # the bars
+    cells.rollback()
+    assert cells.show("'plt' in globals(), sales.sales.sum()") == "(False, np.int64(12))\n"
+    plots.wait(cells.session.close())
+
+
 def test_a_cell_that_is_undone_still_shows_its_figures(plots: Driver) -> None:
     cells = Cells(plots, preload="data")
     cells.show("import matplotlib.pyplot as plt")

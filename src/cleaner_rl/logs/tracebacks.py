@@ -64,6 +64,7 @@ MESSAGES = tuple(
     )
 )
 """The interpreter's own messages, by which an exception is known whose type a tool doesn't show."""
+COMMAND = re.compile(r"^\s*[!%]", re.MULTILINE)
 OTHERS_WORDS = re.compile(
     r"\b(?:except|traceback|exc_info|suppress|exec|eval|subprocess|system|popen|Popen|open|read\w*|requests|httpx|url\w*"
     r"|logging|logger|warn\w*|stderr|stdout|input|recv|fetch\w*|execute|\w*(?:Error|Exception)s?)\b|^\s*[!%]",
@@ -129,13 +130,14 @@ def _shown(kind: str, arguments: str) -> str:
 def is_of_interpreter(error: ExceptionInfo, program: str) -> bool:
     """Return whether an error's line that ends a text is the interpreter's: the program can't have printed it.
 
-    It can't if it could not even be read. It can't either if it handles no exception, prints nothing of others, and the
-    message names a word of the program, or the program uses nothing that came from elsewhere.
+    It can't if it could not even be read; a notebook's cell with commands is no Python, and may run. It can't either if
+    it handles no exception, prints nothing of others, and the message names a word of the program, or the program uses
+    nothing that came from elsewhere.
     """
     try:
         tree = ast.parse(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return error.type in UNREAD
+        return error.type in UNREAD and COMMAND.search(program) is None
     if not isinstance(getattr(builtins, error.type, None), type) or OTHERS_WORDS.search(program):
         return False
     if error.type in NAMING:

@@ -80,6 +80,8 @@ BYPASS = re.compile(
       | set_int_max_str_digits | strict\s*=\s*False | validate\s*=\s*False | low_memory""",
     re.VERBOSE,
 )
+COMMAND = re.compile(r"^[ \t]*[!%]", re.MULTILINE)
+"""A line that a notebook takes for a command of the shell, or of its own."""
 FINDING = re.compile(r"\bFAILED\b|\b\d+ failed\b")
 _LAST_LINE = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*)(?:: .*)?$")
 _FRAME = re.compile(r'File "(/[^"\n]+)", line \d+')
@@ -126,8 +128,10 @@ def python_refusal(
         return Unwarranted.UNREADABLE
     before = _tree(failed)
     if before is None:
-        # The interpreter reads a program before it runs any of it.
-        return _unread_refusal(failed, correction, after) if raised in UNREAD else Unwarranted.UNREADABLE
+        # The interpreter reads a program before it runs any of it. But a cell with commands isn't Python, and may have
+        # run: then the error is of something else.
+        unread = raised in UNREAD and not COMMAND.search(failed)
+        return _unread_refusal(failed, correction, after) if unread else Unwarranted.UNREADABLE
     if raised == "ValueError" and any(each not in failed for each in _QUOTED.findall(_last_line(told))):
         return Unwarranted.FINDING  # a value of the data
     if not _FRAMES.search(told) and not _is_own(

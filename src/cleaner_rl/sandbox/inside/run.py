@@ -25,7 +25,7 @@ import threading
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from cleaner_rl.sandbox.inside import display, kernel, report, shell, wire
+from cleaner_rl.sandbox.inside import cells, display, kernel, report, shell, wire
 from cleaner_rl.sandbox.inside.display import FIGURES
 
 REQUEST_FD = 4
@@ -198,14 +198,19 @@ def execute(
     module: ModuleType,
     name: str = report.FILE_NAME,
     names: tuple[str, ...] = (report.FILE_NAME,),
+    is_cell: bool = False,
 ) -> int:
     """Run the program to its end or its exception; the exit code it asks for. `names`: all that user code is called."""
     source = source.removeprefix("\ufeff")
     linecache.cache[name] = (lambda: source,)  # split into lines only if somebody asks
     namespace = module.__dict__
     try:
-        for code in compiled(source, echo, name):
-            exec(code, namespace)
+        codes = compiled(source, echo, name, is_cell)
+        if is_cell and cells.waits(codes):
+            cells.run_waiting(codes, namespace)
+        else:
+            for code in codes:
+                exec(code, namespace)
     except SystemExit as exit_:
         return exit_code(exit_)
     except BaseException as error:
@@ -217,16 +222,17 @@ def execute(
     return 0
 
 
-def compiled(source: str, echo: bool, name: str) -> list[CodeType]:
+def compiled(source: str, echo: bool, name: str, is_cell: bool) -> list[CodeType]:
     """The program, or its statements and then its last expression, whose value is displayed."""
-    if not echo:
+    if not echo and not is_cell:
         return [compile(source, name, "exec", dont_inherit=True)]
-    tree = ast.parse(source, name)
-    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
-        return [compile(tree, name, "exec", dont_inherit=True)]
+    tree = cells.parsed(source, name) if is_cell else ast.parse(source, name)
+    flags = cells.FLAGS if is_cell else 0
+    if not echo or not tree.body or not isinstance(tree.body[-1], ast.Expr):
+        return [compile(tree, name, "exec", flags, dont_inherit=True)]
     last = ast.Interactive([tree.body.pop()])
-    body = compile(tree, name, "exec", dont_inherit=True)
-    return [body, compile(last, name, "single", body.co_flags & FUTURE_FLAGS, dont_inherit=True)]
+    body = compile(tree, name, "exec", flags, dont_inherit=True)
+    return [body, compile(last, name, "single", flags | body.co_flags & FUTURE_FLAGS, dont_inherit=True)]
 
 
 def exit_code(exit_: SystemExit) -> int:

@@ -26,7 +26,7 @@ from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, SIG_BLOCK, SIG_SETM
 from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
-from cleaner_rl.sandbox.inside import display, kernel, report, run, shell, wire
+from cleaner_rl.sandbox.inside import cells, display, kernel, report, run, shell, wire
 from cleaner_rl.sandbox.inside.proc import Opened
 
 CHANNEL_FD = 4
@@ -85,7 +85,8 @@ def language(settings: dict[str, Any]) -> Execute:
         return lambda code, _echo, _names: bash.execute(code, CHANNEL_FD)
     module: ModuleType = settings["main"]
     run.seed(settings["seed"])
-    return lambda code, echo, names: run.execute(code, echo, module, names[-1], names)
+    cells.install(module, settings["seed"], run.flush_outputs)
+    return lambda code, echo, names: run.execute(code, echo, module, names[-1], names, is_cell=True)
 
 
 def serve(execute: Execute, work: str) -> NoReturn:
