@@ -42,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["sandbox", "serve", "--cpu-seconds", "inf"], "inf is not a finite number of seconds"),
         (["sandbox", "serve", "--cpu-seconds", "nan"], "nan is not a finite number of seconds"),
         (["sandbox", "serve", "--host", "0.0.0.0"], "give a --token-file, or bind to a loopback"),
-        (["sandbox", "serve", "--set", "x"], "such as --set data=requirements.txt"),
+        (["sandbox", "serve", "--set", "x"], "such as --set web=requirements.txt"),
         (["sandbox", "serve", "--set", "data", "--set", "data=x.txt"], "there is a set 'data' already"),
         (["sandbox", "bench", "--rounds", "0"], "0 is not in the range"),
         (["sandbox", "check", "--only", "nothing"], "across, alarm, "),

@@ -90,8 +90,8 @@ def test_what_can_not_be_installed_is_said_with_what_to_do_and_leaves_nothing(fo
         install_set("absent", folder / "absent.txt", folder / "cache")
 
 
-@pytest.mark.parametrize("option", ["data", "science=requirements.txt"])
+@pytest.mark.parametrize("option", ["web", "science=requirements.txt"])
 def test_the_command_refuses_a_set_without_a_file_or_with_a_taken_name(option: str) -> None:
     done = CliRunner().invoke(sandbox, ["serve", "--set", option])
     assert done.exit_code == 2
-    assert "--set data=requirements.txt" in done.output
+    assert "--set web=requirements.txt" in done.output

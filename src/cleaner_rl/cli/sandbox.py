@@ -177,6 +177,6 @@ def _files(sets: tuple[str, ...]) -> dict[str, Path]:
         name, equals, file = text.partition("=")
         if not equals or name in found or name in ours:
             wrong = f"there is a set '{name}' already" if equals else "it takes a name and a requirements file"
-            raise click.BadParameter(f"{text}: {wrong}, such as --set data=requirements.txt", param_hint="--set")
+            raise click.BadParameter(f"{text}: {wrong}, such as --set web=requirements.txt", param_hint="--set")
         found[name] = Path(file)
     return found
