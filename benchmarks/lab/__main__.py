@@ -25,7 +25,7 @@ from benchmarks.lab.local.queue import RESULTS as WORLDS
 from benchmarks.lab.local.queue import Queue
 from benchmarks.lab.local.queue import read as read_lines
 from benchmarks.lab.local.runs import WorldRun
-from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, FRESH_REAL, World
+from benchmarks.lab.local.worlds import COLD_STARTS, DEVELOPMENT, ENVIRONMENTS, FRESH, FRESH_REAL, World, keep
 from benchmarks.lab.methods import METHODS
 from benchmarks.lab.order import order
 from benchmarks.lab.page import DOCS, PAGES, write_pages
@@ -156,6 +156,14 @@ def run_worlds(
     queue.work(runs, jobs)
     if queue.failed:
         sys.exit(f"failed: {', '.join(queue.failed)}")
+
+
+@main.command()
+def keep_starts() -> None:
+    """Make the worlds' cold starts that aren't kept yet, and keep them."""
+    for world in (World(environment, number) for environment in ENVIRONMENTS for number in range(COLD_STARTS)):
+        world.make()
+        _say(str(keep(world)))
 
 
 @main.command("margins")

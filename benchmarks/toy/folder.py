@@ -89,7 +89,7 @@ def _settings(regime: Regime, lessons: Lessons) -> dict[str, object]:
 def _make(folder: Path, regime: Regime, lessons: Lessons) -> None:
     folder.mkdir(parents=True)
     library.write(folder / "site", regime.current, hint=regime.hint)
-    shutil.copy(Path(__file__).with_name(f"prompt_{regime.tool}.toml"), folder / "prompt.toml")
+    shutil.copy(regime.prompt_file, folder / "prompt.toml")
     for split, count in TASKS.items():
         chosen = tasks(regime, split, count)
         lines = (json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in chosen)

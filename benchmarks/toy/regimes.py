@@ -87,9 +87,14 @@ class Regime:
     """Which names have changed, and which tasks there are; no demonstration depends on it."""
 
     @property
+    def prompt_file(self) -> Path:
+        """The file of its prompt."""
+        return Path(__file__).with_name(f"prompt_{self.tool}.toml")
+
+    @property
     def prompt(self) -> Prompt:
         """What the model is told."""
-        return load_prompt(Path(__file__).with_name(f"prompt_{self.tool}.toml"))
+        return load_prompt(self.prompt_file)
 
     @property
     def known(self) -> dict[str, str]:

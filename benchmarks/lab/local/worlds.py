@@ -1,7 +1,8 @@
 """The worlds that methods are compared in: each has its own tasks, its own changed names, and one of two cold starts.
 
 Test tasks combine operations as no training task of the world does. Cold starts know no world: they are made once per
-environment, and worlds take them in turn.
+environment, and worlds take them in turn. They are kept with the results, because a cold start that another processor
+makes is not bitwise the same.
 
 *Development* worlds are for everything that is chosen. *Fresh* worlds are run once, after the plan is committed.
 """
@@ -16,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.lab.environments import DRIFT, REAL
+from benchmarks.models import save
 from benchmarks.toy import library
 from benchmarks.toy.folder import AGENT, cache_folder, made, place
 from benchmarks.toy.model import SMOLLM2, Lessons
@@ -35,6 +37,8 @@ TAUGHT_BY = {"per-task": "drift"}
 """Environments whose cold start is another's."""
 FORMAT = 1
 """Raised when the same world has another folder's contents."""
+KEPT = Path(__file__).parents[2] / "data" / "cold_starts"
+"""Models of cold starts, in bfloat16, by the name of the folder that they were made in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +104,15 @@ class World:
 
     @property
     def model(self) -> Path:
-        """The folder of its cold start's model, once it is made."""
-        return place(*self.start).absolute() / "model"
+        """The folder of its cold start's model: the kept one, else the one that is made."""
+        made_in = place(*self.start).absolute()
+        kept = KEPT / made_in.name
+        return kept if kept.exists() else made_in / "model"
 
     def make(self) -> None:
         """Make what doesn't exist yet; a cold start takes minutes and needs torch."""
-        made(*self.start)
+        if not self.model.exists():
+            made(*self.start)
         if self.folder.exists():
             return
         regime, part = self.regime, self.folder.with_name(f"{self.folder.name}.part{os.getpid()}")
@@ -114,7 +121,7 @@ class World:
             library.write_source(part / "site", library.task_source(self.number))
         else:
             library.write(part / "site", regime.current, hint=regime.hint)
-        shutil.copy(place(*self.start) / "prompt.toml", part / "prompt.toml")
+        shutil.copy(regime.prompt_file, part / "prompt.toml")
         training = islice(self._questions(TRAIN), self.size.tasks)
         write_verl(part / "train.parquet", [task(each, self.name) for each in training], regime.prompt, AGENT)
         write_verl(part / "curve.parquet", self.tested()[: self.size.curve], regime.prompt, AGENT)
@@ -138,3 +145,19 @@ class World:
         regime = self.regime
         asked = questions(1_000 + self.number, split, changes=regime.changes, largest=regime.largest)
         return (each for each in asked if is_held_out(each, self.number) == (split == TEST))
+
+
+def keep(world: World) -> Path:
+    """Keep the model of a world's cold start, and return its folder."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = KEPT / place(*world.start).name
+    if not folder.exists():
+        made_in = world.model
+        save(
+            AutoModelForCausalLM.from_pretrained(made_in, dtype=torch.bfloat16),
+            AutoTokenizer.from_pretrained(made_in),
+            folder,
+        )
+    return folder
