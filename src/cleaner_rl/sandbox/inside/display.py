@@ -189,10 +189,10 @@ def _is_figure(value: Any) -> bool:
 
 
 def _show_figure(figure: Any) -> None:
-    """Show a figure as `savefig` would save it, and close it, so that it isn't shown again."""
+    """Show a figure as a notebook would, no label cut off, and close it, so that it isn't shown again."""
     buffer = io.BytesIO()
     try:
-        figure.savefig(buffer, format="png")
+        figure.savefig(buffer, format="png", bbox_inches="tight" if figure.axes else None)
     except Exception:
         displays.leave_out(wire.DISPLAY_TYPES.index("image/png"))
     else:
