@@ -1,4 +1,4 @@
-"""Small tasks in a shell, made on the spot: files to write, lines to find, scripts to mend.
+"""Small tasks in a shell, made on the spot: files to write, lines to find, scripts to correct.
 
 Each has its setup, its check, the command that solves it, and commands that fail. A seed gives the same tasks again.
 """
@@ -92,15 +92,15 @@ def _count(draw: random.Random) -> ShellTask:
     )
 
 
-def _mend(draw: random.Random) -> ShellTask:
+def _correct(draw: random.Random) -> ShellTask:
     a, b = draw.sample(WORDS, 2)
     what, right, wrong = draw.choice([("sum", "+", "-"), ("product", "*", "+"), ("difference", "-", "*")])
     one, two = draw.randrange(11, 99), draw.randrange(2, 11)
     value = {"sum": one + two, "product": one * two, "difference": one - two}[what]
     put = f"sed -i 's/{wrong}/{right}/' {a}.sh"
     return ShellTask(
-        "mend",
-        f"The script {a}.sh should print the {what} of its two arguments. Mend it.",
+        "correct",
+        f"The script {a}.sh should print the {what} of its two arguments. Correct it.",
         f"bash {a}.sh {one} {two}",
         str(value),
         f"{put} && bash {a}.sh 2 1",
@@ -180,7 +180,7 @@ KINDS: tuple[Callable[[random.Random], ShellTask], ...] = (
     _folder,
     _find,
     _count,
-    _mend,
+    _correct,
     _move,
     _sort,
     _replace,
