@@ -1,6 +1,6 @@
 """Rollouts on tasks in a shell, on vLLM, with repair off and on: python -m benchmarks.shell --json
 
-The model of `lessons` works on tasks that no lesson had, both ways with the same seeds. Counted are right answers,
+The toy model (`lessons`) works on tasks that no lesson had, both ways with the same seeds. Counted are right answers,
 and failed calls that stand in the final histories. Every repaired trajectory is replayed from the task's setup on. The
 same model is trained in the lab's local backend with `python -m benchmarks.lab.local`.
 """

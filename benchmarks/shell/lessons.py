@@ -1,7 +1,7 @@
-"""Demonstrations of work in a shell, with mistakes and their corrections, and the model that learns from them.
+"""Demonstrations of work in a shell, with mistakes and their corrections, and the toy model that learns from them.
 
-Every command of a demonstration was run, so what the model reads in its lessons is what the sandbox answers. The model
-is SmolLM2-135M: a new model of 0.2 million parameters learnt the commands, and not to copy names from a task.
+Every command of a demonstration was run, so what the model reads in its lessons is what the sandbox answers. In each
+epoch other names stand in the place of those that were drawn: so the model learns to copy them, and no name by heart.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.models import save, smollm2
-from benchmarks.shell.tasks import ShellTask, shell_tasks
-from benchmarks.toy.model import SMOLLM2, Lessons, lesson, teach
+from benchmarks.models import TEMPLATE, qwen3, save, train_tokenizer
+from benchmarks.shell.tasks import WORDS, ShellTask, shell_tasks
+from benchmarks.toy.model import Lessons, lesson, teach
 from cleaner_rl.rollout import ChatRenderer, tool_env_of
 from cleaner_rl.rollout.tool_env import prepared_for
 from cleaner_rl.sandbox import Node, NodeConfig
@@ -24,12 +25,14 @@ from cleaner_rl.tasks import Message, Task, load_prompt
 from cleaner_rl.tools import ToolSet, call_format, derive_seed, feedback
 from cleaner_rl.trajectory import Key
 
-PROMPT = load_prompt("shell")
-LESSONS = replace(SMOLLM2, window=1_024)
+PROMPT = load_prompt(Path(__file__).with_name("prompt.toml"))
+LESSONS = Lessons(demonstrations=2_000, epochs=12, batch=8, lr=2e-3, width=64, layers=3, heads=4)
 DONE = "It is done."
 MISTAKEN, AGAIN = 0.6, 0.3
 """How often the first call has a mistake, and how often one after a failed call."""
 AT_ONCE = 8
+NAME = re.compile("|".join(WORDS))
+"""A token of its own, so that it is easily copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,15 @@ class Shown:
     def prompt(self) -> list[Message]:
         """What the model is told."""
         return list(PROMPT.messages(Task("shown", (Message("user", self.asked),), "state", "-")))
+
+    def renamed(self, draw: random.Random) -> Shown:
+        """Return the same with other names."""
+        other = dict(zip(WORDS, draw.sample(WORDS, len(WORDS)), strict=True))
+
+        def put(text: str) -> str:
+            return NAME.sub(lambda found: other[found[0]], text)
+
+        return Shown(put(self.asked), tuple(map(put, self.turns)), tuple(map(put, self.results)))
 
 
 async def demonstrations(count: int, seed: int) -> list[Shown]:
@@ -95,8 +107,15 @@ def make(folder: Path, lessons: Lessons = LESSONS) -> Path:
 
 
 def _train(folder: Path, made: Sequence[Shown], lessons: Lessons) -> None:
-    model, tokenizer = smollm2()
+    said = [text for each in made for text in (each.asked, *each.turns, *each.results)]
+    tokenizer = train_tokenizer(
+        [*said, PROMPT.system], lessons.vocabulary, longest=lessons.longest, apart=[NAME.pattern]
+    )
+    tokenizer.chat_template = TEMPLATE.read_text(encoding="utf-8")
+    model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
     chat = ChatRenderer(tokenizer, ToolSet(PROMPT.tool))
-    sequences = [lesson(each.prompt, each.turns, each.results, chat, tokenizer) for each in made]
-    teach(model, [each.first(lessons.window) for each in sequences], lessons, tokenizer.pad_token_id)
+    draw = random.Random(derive_seed(lessons.seed, "names"))
+    shown = [each.renamed(draw) for _ in range(lessons.epochs) for each in made]
+    sequences = [lesson(each.prompt, each.turns, each.results, chat, tokenizer) for each in shown]
+    teach(model, sequences, replace(lessons, epochs=1), tokenizer.pad_token_id)
     save(model, tokenizer, folder)
