@@ -30,7 +30,7 @@ from cleaner_rl.train.launch.cold_start import (
     trained_model,
 )
 from cleaner_rl.train.launch.machine import check_machine
-from cleaner_rl.train.launch.plan import RunPlan
+from cleaner_rl.train.launch.plan import RunPlan, lost_file
 from cleaner_rl.train.launch.processes import end, end_marked, started
 from cleaner_rl.train.launch.resume import DONE
 from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
@@ -340,6 +340,7 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_
         RAY_FOLDER: temporary,
         **UNBUFFERED,
     }
+    lost_file(folder).unlink(missing_ok=True)
     log = folder / f"verl-{_start_number(folder)}.log"
     watch.tell(f"Starting verl; its output is in {log}.")
     with log.open("wb") as output:
@@ -362,8 +363,10 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_
         if ended_early:
             watch.tell(next_start())
     if code:
+        lost = lost_file(folder)
+        reason = f"{lost.read_text(encoding='utf-8')}\n" if lost.exists() else ""
         raise TrainingFailedError(
-            f"verl ended with exit code {code}; the last lines of {log}:\n\n{tail(log)}\n\n{next_start()}"
+            f"{reason}verl ended with exit code {code}; the last lines of {log}:\n\n{tail(log)}\n\n{next_start()}"
         )
 
 
