@@ -1,7 +1,8 @@
 """Two hosts as network namespaces of this machine, joined by a private link; nothing leaves them. Needs root.
 
-Each host runs a Ray node and a sandbox node, both of which ask for a token. A host can be lost, as by a power cut, and
-come back at the same address. Leaving the block ends all processes of both hosts and removes their networks.
+Each host runs a Ray node, started as `deploy/ray` has it, and a sandbox node; both ask for a token. A host can be
+lost, as by a power cut, and come back at the same address. Leaving the block ends all processes of both hosts and
+removes their networks.
 """
 
 from __future__ import annotations
@@ -28,18 +29,12 @@ from cleaner_rl.train.verl.overrides import CPU_ENVIRONMENT
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 LINK = "cleaner0"
 """The name of the interface on both hosts."""
-RAY_PORT, SANDBOX_PORT = 6400, 8089
+RAY_PORT, SANDBOX_PORT = 6379, 8089
+RAY_START = Path(__file__).parents[2] / "deploy" / "ray" / "start.sh"
 START_SECONDS = 180.0
 """How long a host may take to start, beside other work."""
 CORES = 24
 """Logical cores that Ray counts on each host."""
-DETECTION = {
-    "RAY_health_check_initial_delay_ms": "5000",
-    "RAY_health_check_period_ms": "3000",
-    "RAY_health_check_timeout_ms": "5000",
-    "RAY_health_check_failure_threshold": "3",
-}
-"""A host that doesn't answer is lost after 24 seconds; by Ray's defaults it would take a minute."""
 FAIR = {"RAY_worker_niceness": "0"}
 """Ray would give its workers so low a priority that they hardly run beside other work."""
 SERVE = """
@@ -84,7 +79,7 @@ class TwoHosts:
         token = secrets.token_hex(32)
         self.token_file = _secret(folder / "sandbox-token", token)
         self._tokens = _secret(folder / "sandbox-tokens.toml", f'[tokens.training]\ntoken = "{token}"\n')
-        self._ray_token = _secret(folder / "ray-token", secrets.token_hex(32))
+        self._ray_token = _secret(folder / "ray-token", f"{secrets.token_hex(32)}\n")
 
     @property
     def sandboxes(self) -> list[str]:
@@ -95,7 +90,6 @@ class TwoHosts:
     def environment(self) -> dict[str, str]:
         """What a program on a host needs to use the cluster."""
         return {
-            "GLOO_SOCKET_IFNAME": LINK,
             "RAY_ADDRESS": f"{ADDRESSES[0]}:{RAY_PORT}",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self._ray_token),
@@ -162,7 +156,7 @@ class TwoHosts:
 
     def _boot(self, number: int) -> None:
         """Start a host's sandbox node and Ray node, and wait until both are there."""
-        address, head = ADDRESSES[number], f"{ADDRESSES[0]}:{RAY_PORT}"
+        address = ADDRESSES[number]
         serve = [sys.executable, "-c", SERVE, self._settings, address, str(SANDBOX_PORT), str(self._tokens)]
         log = self._folder / f"sandbox-{number}-{time.time():.0f}.log"
         with log.open("w") as output:
@@ -173,11 +167,11 @@ class TwoHosts:
                 stderr=output,
                 start_new_session=True,
             )
-        role = [f"--address={head}"] if number else ["--head", f"--port={RAY_PORT}", "--include-dashboard=false"]
+        head = ADDRESSES[0] if number else "head"
         ray = [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", *role, f"--node-ip-address={address}"),
-            *(f"--num-cpus={CORES}", "--num-gpus=1", "--object-store-memory=200000000", "--disable-usage-stats"),
-            f"--temp-dir={self._ray_folder / str(number)}",
+            *("bash", str(RAY_START), head, address, f"--num-cpus={CORES}", "--num-gpus=1"),
+            *("--object-store-memory=200000000", f"--temp-dir={self._ray_folder / str(number)}"),
+            *(() if number else ("--include-dashboard=false",)),
         ]
         self._checked(ray, number)
         _until(lambda: log.read_text().startswith('{"event":"ready"'), lambda: node.poll() is None, log)
@@ -199,7 +193,8 @@ class TwoHosts:
     def _variables(self) -> Mapping[str, str]:
         given = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         own = {key: value for key, value in self.environment.items() if key != "RAY_ADDRESS"}
-        return {**given, **CPU_ENVIRONMENT, **DETECTION, **FAIR, **own, **self._given}
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        return {**given, "PATH": path, **CPU_ENVIRONMENT, **FAIR, **own, **self._given}
 
     def _end(self) -> None:
         for number in range(len(ADDRESSES)):
