@@ -97,10 +97,10 @@ class TwoHosts:
             "HF_HUB_OFFLINE": "1",
         }
 
-    @property
-    def said(self) -> int:
-        """How much is in the logs of the sandbox nodes: it grows with each program."""
-        return sum(log.stat().st_size for log in self._folder.glob("sandbox-*.log"))
+    def programs(self, number: int) -> int:
+        """Return how many lines a host's sandbox node has logged: one when it was ready, then one per program."""
+        logs = self._folder.glob(f"sandbox-{number}-*.log")
+        return sum(log.read_text().count("\n") - 1 for log in logs)
 
     def __enter__(self) -> TwoHosts:
         with ExitStack() as stack:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import ray
@@ -29,6 +29,8 @@ CHECK_SECONDS = 5.0
 """Seconds between two rounds of questions."""
 GRACE_SECONDS = 15.0
 """How long the run has to end by itself after a part was lost."""
+LOOK_SECONDS = 2.5 * CHECK_SECONDS
+"""How long it takes at most until a part that has died just now is found."""
 AGAIN = "Run the same command again"
 
 
@@ -106,18 +108,26 @@ class Watchdog(Thread):
     def __init__(self, liveness: Liveness, folder: Path) -> None:
         super().__init__(name="cleaner-watchdog", daemon=True)
         self._liveness, self._file = liveness, lost_file(folder)
-        self.lost: PartLostError | None = None
+        self._error: PartLostError | None = None
+        self._found = Event()
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Raise `PartLostError` if a part was lost, or is found to be within some seconds."""
+        if self._found.wait(seconds):
+            assert self._error is not None
+            raise self._error
 
     def run(self) -> None:
-        """Check; when a part is lost, note it, and end this process if nobody else does."""
-        while self.lost is None:
+        """Look after the parts; when one is lost, note it, and end this process if nobody else does."""
+        while self._error is None:
             time.sleep(CHECK_SECONDS)
             try:
                 self._liveness.check()
             except PartLostError as error:
                 self._file.write_text(f"{error}\n", encoding="utf-8")
-                self.lost = error
+                self._error = error
+                self._found.set()
         time.sleep(GRACE_SECONDS)
-        sys.stderr.write(f"{self.lost}\n")
+        sys.stderr.write(f"{self._error}\n")
         sys.stderr.flush()
         os._exit(1)  # the main thread waits for what is lost

@@ -73,10 +73,9 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
         served = len(prompts) % len(self.agent_loop_workers)
         self.agent_loop_workers: list[Any] = self.agent_loop_workers[served:] + self.agent_loop_workers[:served]
 
-    def check_parts(self) -> None:
-        """Raise `PartLostError` if a process of the run has died."""
-        if self._watchdog.lost is not None:
-            raise self._watchdog.lost
+    def check_parts(self, seconds: float = 0.0) -> None:
+        """Raise `PartLostError` if a process of the run has died, or is found to have died within some seconds."""
+        self._watchdog.check(seconds)
 
     def _parts(self) -> Iterator[Part]:
         """Yield the processes that the run can't do without."""

@@ -32,11 +32,12 @@ from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.rows import Graded, TrainRow, View, group_rows
 from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estimator in the trainer's process
 from cleaner_rl.train.verl.excluded import told_in
+from cleaner_rl.train.verl.liveness import LOOK_SECONDS
 from cleaner_rl.train.verl.manager import CleanerManager
 from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, overrides
 from cleaner_rl.train.verl.packing import SOLVED, unpack
 from cleaner_rl.train.verl.rescues import TOKENS, TRIED_IN
-from cleaner_rl.train.verl.step_record import StepRecord
+from cleaner_rl.train.verl.step_record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
 
 
@@ -77,7 +78,12 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         """Return a batch of groups and the step's metrics."""
         refuse([manager_missing(self.trainer.agent_loop_manager, CleanerManager)])
         self._moved = time.monotonic()
-        batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        try:
+            batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        except TooManyFaultsError:
+            # A process that has died breaks many rollouts before it is found, and is what has to be looked at.
+            self.trainer.agent_loop_manager.check_parts(LOOK_SECONDS)
+            raise
         return batch, metrics | self._record.finish(global_steps, partition_id, whole=self._whole(partition_id))
 
     def _terminal_eviction_reasons(
