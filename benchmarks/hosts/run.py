@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ PROMPTS, ROLLOUTS = 4, 4
 END_SECONDS = 60.0
 """How long a run may take to end after it has lost a part."""
 WITNESS = "cleaner_rl.train.preflight.witness"
-TRAINING, ENGINE = "ray::WorkerDict", "VLLM::EngineCore"
+TRAINER, TRAINING, ENGINE = "ray::TaskRunner", "ray::WorkerDict", "VLLM::EngineCore"
 """Processes of verl's, by their names."""
 
 
@@ -78,6 +79,8 @@ class Drill:
     def _loses_host(self, hosts: TwoHosts, train: Command) -> bool:
         train.start()
         self._amid_step(3, hosts, train)
+        # Ray decides where verl's trainer runs; both cases are to end alike.
+        self._figures["host_lost_had_trainer"] = _runs(hosts, 1, TRAINER)
         hosts.lose(1)
         named = self._ends(train, "host", "was lost, and with it")
         hosts.bring_back(1)
@@ -152,12 +155,13 @@ class Drill:
 
 def _takes_part(hosts: TwoHosts, number: int) -> bool:
     """Say whether a host has a training process, an engine, and a sandbox node that has run programs."""
-    try:
-        for name in (TRAINING, ENGINE):
-            found(hosts.processes(number), name)
-    except click.ClickException:
-        return False
-    return hosts.programs(number) > 0
+    return _runs(hosts, number, TRAINING) and _runs(hosts, number, ENGINE) and hosts.programs(number) > 0
+
+
+def _runs(hosts: TwoHosts, number: int, name: str) -> bool:
+    with suppress(click.ClickException):
+        return bool(found(hosts.processes(number), name).is_running())
+    return False
 
 
 def _distance(one: Any, other: Any, mask: list[int]) -> float:

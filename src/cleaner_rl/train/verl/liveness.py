@@ -27,7 +27,7 @@ from cleaner_rl.train.launch.plan import lost_file
 
 CHECK_SECONDS = 5.0
 """Seconds between two rounds of questions."""
-GRACE_SECONDS = 15.0
+GRACE_SECONDS = 10.0
 """How long the run has to end by itself after a part was lost."""
 LOOK_SECONDS = 2.5 * CHECK_SECONDS
 """How long it takes at most until a part that has died just now is found."""
