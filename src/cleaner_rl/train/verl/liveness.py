@@ -92,12 +92,12 @@ class Liveness:
             self._asked[part.actor.__ray_call__.remote(answer)] = part
 
     def _lost(self, part: Part, why: str) -> PartLostError:
-        last = self._last.get(part)
+        last, why = self._last.get(part), why.rstrip(".\n")
         where = f" on {last.address}" if last else ""
         if last and any(node["NodeID"] == last.node and not node["Alive"] for node in ray.nodes()):
             return PartLostError(
                 f"the machine {last.address} was lost, and with it {part.name}: {part.loss}. Start Ray and the sandbox "
-                f"node there again, or on another machine. {AGAIN}. Ray's words: {why}"
+                f"node there again, or on another machine. {AGAIN}. Ray says: {why}"
             )
         return PartLostError(f"{part.name}{where} died, and {part.loss}: {why}. {AGAIN}")
 
