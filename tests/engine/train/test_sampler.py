@@ -614,7 +614,6 @@ def test_an_engine_that_died_behind_its_server_ends_the_run(tmp_path: Path) -> N
 
     from cleaner_rl.train.launch.plan import lost_file
     from cleaner_rl.train.verl.liveness import Liveness, Part, PartLostError, Watchdog
-    from cleaner_rl.train.verl.manager import CleanerManager
 
     class Server:
         """Stands for verl's server, whose engine is a process of its own."""
@@ -626,32 +625,30 @@ def test_an_engine_that_died_behind_its_server_ends_the_run(tmp_path: Path) -> N
             self.engine.errored = True
 
     class Trainer:
-        """Stands for the trainer's process; its main thread hangs in `wait`."""
+        """Stands for the trainer's process, whose main thread polls or hangs."""
 
         def __init__(self, server: Any, folder: Path) -> None:
-            self._manager = object.__new__(CleanerManager)
             engine = Part("an inference engine", server, "its requests are lost")
-            self._manager._watchdog = Watchdog(Liveness([engine]), folder)
-            self._manager._watchdog.start()
+            self._watchdog = Watchdog(Liveness([engine]), folder)
+            self._watchdog.start()
 
         def poll(self) -> None:
-            while True:
-                self._manager.check_parts()
-                time.sleep(0.1)
+            self._watchdog.check(600)
 
-        def wait(self) -> None:
+        def hang(self) -> None:
             time.sleep(600)
 
     server = ray.remote(num_cpus=0)(Server).remote()
     trainer: Any = ray.remote(num_cpus=0)(Trainer)
-    polling, hanging = (trainer.remote(server, tmp_path) for _ in range(2))
-    hangs = hanging.wait.remote()
-    ray.get(server.die.remote(), timeout=60)
-    words = "an inference engine on 127.0.0.1 died, and its requests are lost: EngineCore has died"
+    polling, hanging = trainer.remote(server, tmp_path), trainer.remote(server, tmp_path)
+    polls, hangs = polling.poll.remote(), hanging.hang.remote()
+    ray.get(server.die.remote(), timeout=120)
+    words = "died, and its requests are lost: EngineCore has died"
     with pytest.raises(PartLostError, match=words):
-        ray.get(polling.poll.remote(), timeout=60)
+        ray.get(polls, timeout=120)
     with pytest.raises(ray.exceptions.RayActorError):
-        ray.get(hangs, timeout=60)
+        ray.get(hangs, timeout=120)
+    assert lost_file(tmp_path).read_text().startswith("an inference engine on ")
     assert words in lost_file(tmp_path).read_text()
 
 
