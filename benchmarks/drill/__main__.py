@@ -12,26 +12,18 @@ Every step must have been trained once, on whole groups, on no fault, and on no 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
-import psutil
 
 from benchmarks.drill.nodes import Nodes
+from benchmarks.drill.runs import Command, done, judged, saved, step_lines
 from benchmarks.record import save as save_record
 from cleaner_rl.train.recipe.settings import SandboxSettings
 
-ROOT = Path(__file__).parents[2]
 DOWN_SECONDS = 60
 PROMPTS, KEPT, DRAWN = 4, 4, 8
 STEPS = {"first": 5, "second": 3}
@@ -57,12 +49,13 @@ class Drill:
     """One drill."""
 
     def __init__(self, world: Path, place: Path, patience: float) -> None:
-        self._place, self._deadline = place, time.monotonic() + patience
+        self._place = place
         self._run = place / "drill"
         site = str(world / "site")
         self._sandbox = SandboxSettings(slots=2, packages=["kit"], site=site, cpu_seconds=0.2, memory_mb=256)
         self._world = world
         self._figures: dict[str, Any] = {}
+        self._train = Command(place / "recipe.yaml", place, patience, {"DRILL": str(place / "failing")})
 
     def run(self) -> dict[str, Any]:
         """All of it; the figures."""
@@ -73,118 +66,60 @@ class Drill:
         return self._figures | self._judged()
 
     def _first_stage(self, nodes: Nodes) -> None:
-        train = self._start()
-        self._amid_step(2, nodes, train)
+        train, first = self._train, self._stage("first")
+        train.start()
+        self._amid_step(2, nodes)
         nodes.kill(0)
-        self._until(lambda: self._done("first") >= 2, train)
+        train.until(lambda: done(first) >= 2)
         nodes.start(0)
-        self._amid_step(3, nodes, train)
+        self._amid_step(3, nodes)
         for number in (0, 1):
             nodes.kill(number)
         time.sleep(DOWN_SECONDS)
         for number in (0, 1):
             nodes.start(number)
-        self._until(lambda: self._done("first") >= 3, train)
+        train.until(lambda: done(first) >= 3)
         (self._place / "failing").touch()
-        self._until(lambda: self._done("first") >= 4 and self._saved("first") >= 4, train)
+        train.until(lambda: done(first) >= 4 and saved(first) >= 4)
         (self._place / "failing").unlink()
-        self._worker_of(train).kill()
+        train.process("AgentLoopWorkerTQ").kill()
         begun = time.monotonic()
-        self._until(lambda: train.poll() is not None, None)
+        code = train.ended()
         self._figures["seconds_until_a_lost_worker_ended_the_run"] = round(time.monotonic() - begun, 1)
-        said = "an agent-loop worker died" in (self._place / "log-1").read_text()
-        self._figures["a_lost_worker_is_named"] = said and train.returncode != 0
-        train = self._start()
-        self._until(lambda: (self._run / "drill-first" / "done").exists(), train)
-        self._kill(train)
+        self._figures["a_lost_worker_is_named"] = "an agent-loop worker died" in train.said and code != 0
+        train.start()
+        train.until(lambda: (first / "done").exists())
+        train.kill()
 
-    def _amid_step(self, step: int, nodes: Nodes, train: subprocess.Popen[bytes]) -> None:
+    def _amid_step(self, step: int, nodes: Nodes) -> None:
         """Wait until the first programs of a step have run."""
-        self._until(lambda: self._done("first") >= step - 1, train)
+        self._train.until(lambda: done(self._stage("first")) >= step - 1)
         before = nodes.said
-        self._until(lambda: nodes.said > before + 1_000, train)
+        self._train.until(lambda: nodes.said > before + 1_000)
 
     def _second_stage(self) -> None:
-        train = self._start()
-        self._until(lambda: self._saved("second") >= 1, train)
-        self._kill(train)
-        train = self._start()
-        self._until(lambda: train.poll() is not None, None)
-        self._figures["ended_well"] = train.returncode == 0
+        self._train.start()
+        self._train.until(lambda: saved(self._stage("second")) >= 1)
+        self._train.kill()
+        self._train.start()
+        self._figures["ended_well"] = self._train.ended() == 0
 
-    # ---- what is true of the whole
+    def _stage(self, name: str) -> Path:
+        return self._run / f"drill-{name}"
 
     def _judged(self) -> dict[str, Any]:
-        from cleaner_rl.trajectory.store import read
-
+        """What is true of the whole."""
         figures: dict[str, Any] = {}
         for stage, steps in STEPS.items():
-            lines = self._lines(stage)
-            rows = list(read(self._run / f"drill-{stage}" / "trajectories"))
-            kept = [row for row in rows if row.info.roc["kept"]]  # type: ignore[index]
-            trained = Counter(row.key.step for row in kept)
-            tasks = Counter((row.key.step, row.key.task) for row in rows)
+            lines = step_lines(self._stage(stage))
             figures |= {
                 f"{stage}_steps": [line["step"] for line in lines],
                 f"{stage}_faults": [line["metrics"]["faults"] for line in lines],
                 f"{stage}_groups_too_small": [line["metrics"]["groups/too_small"] for line in lines],
-                f"{stage}_every_step_once": [line["step"] for line in lines] == list(range(1, steps + 1)),
-                f"{stage}_whole_groups": set(trained.values()) == {PROMPTS * KEPT},
-                f"{stage}_no_fault_trained_on": all(row.usable and row.reward is not None for row in kept),
-                f"{stage}_no_task_twice": max(Counter(task for _, task in tasks).values()) == 1,
             }
+            own = judged(self._stage(stage), steps, PROMPTS * KEPT)
+            figures |= {f"{stage}_{name}": value for name, value in own.items()}
         return figures
-
-    def _lines(self, stage: str) -> list[dict[str, Any]]:
-        file = self._run / f"drill-{stage}" / "metrics.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-    def _done(self, stage: str) -> int:
-        return max((line["step"] for line in self._lines(stage)), default=0)
-
-    def _saved(self, stage: str) -> int:
-        newest = self._run / f"drill-{stage}" / "checkpoints" / "latest_checkpointed_iteration.txt"
-        return int(newest.read_text()) if newest.exists() else 0
-
-    # ---- processes
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        number = len(list(self._place.glob("log-*"))) + 1
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        own = {"PYTHONPATH": path, "DRILL": str(self._place / "failing")}
-        program = [
-            sys.executable,
-            "-c",
-            "from cleaner_rl.cli import main; main()",
-            "train",
-            str(self._place / "recipe.yaml"),
-        ]
-        with (self._place / f"log-{number}").open("w") as log:
-            return subprocess.Popen(program, env={**os.environ, **own}, stdout=log, stderr=log, start_new_session=True)
-
-    def _until(self, met: Callable[[], bool], train: subprocess.Popen[bytes] | None) -> None:
-        while not met():
-            if time.monotonic() > self._deadline or (train is not None and train.poll() is not None and not met()):
-                log = sorted(self._place.glob("log-*"))[-1].read_text()[-5_000:]
-                raise click.ClickException(f"the drill stands still; the last words were\n{log}")
-            time.sleep(0.2)
-
-    @staticmethod
-    def _worker_of(train: subprocess.Popen[bytes]) -> psutil.Process:
-        """A process of the run that runs rollouts."""
-        for process in psutil.Process(train.pid).children(recursive=True):
-            if any("AgentLoopWorkerTQ" in word for word in process.cmdline()):
-                return process
-        raise click.ClickException("no agent-loop worker was found")
-
-    @staticmethod
-    def _kill(train: subprocess.Popen[bytes]) -> None:
-        """The command and all that it started, at once."""
-        with suppress(psutil.NoSuchProcess):
-            for process in [*psutil.Process(train.pid).children(recursive=True), psutil.Process(train.pid)]:
-                with suppress(psutil.NoSuchProcess):
-                    process.send_signal(signal.SIGKILL)
-        train.wait()
 
     def _write(self, addresses: list[str]) -> None:
         world = self._world
@@ -206,7 +141,7 @@ class Drill:
             "sandbox": {"addresses": addresses, "packages": ["kit"], "cpu_seconds": 0.2, "memory_mb": 256},
             "faults": {"max_share": 0.5, "stall_minutes": 10},
             "device": {"kind": "cpu", "per_node": 1, "workers": 1},
-            "run": {"save_every": 1, "evaluate_every": 0, "folder": str(self._place)},
+            "run": {"save_every": 1, "folder": str(self._place)},
             "stages": [
                 {"name": "first", "steps": STEPS["first"]},
                 {"name": "second", "steps": STEPS["second"], "response_tokens": 448, "max_pass_rate": 0.9},

@@ -28,6 +28,11 @@ head=${trainers[0]}
 if [ "${#trainers[@]}" -gt 1 ]; then
     ip=$(srun --het-group=0 --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | awk '{print $1}')
     export RAY_ADDRESS="$ip:6379"
+    # Whoever reaches Ray's ports can run programs; with a token of this job, only the job can.
+    od -An -tx1 -N32 /dev/urandom | tr -d ' \n' >"$folder/ray-token"
+    export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$folder/ray-token"
+    # By Ray's defaults it takes a minute until a machine that doesn't answer counts as lost.
+    export RAY_health_check_timeout_ms=5000 RAY_health_check_failure_threshold=3
     srun --het-group=0 --nodes=1 --ntasks=1 --cpus-per-task="$trainer_cores" --nodelist="$head" \
         ray start --head --node-ip-address="$ip" --port=6379 --block &
     others=$((${#trainers[@]} - 1))

@@ -38,14 +38,17 @@ HEAD = {"rayStartParams", "template"}
 WORKERS = HEAD | {"groupName", "replicas", "minReplicas", "maxReplicas"}
 STAND_IN = """#!/usr/bin/env bash
 echo "$(basename "$0")$(printf '\\t%s' "$@")" >> "$CALLS"
+[ -z "${GLOO_SOCKET_IFNAME:-}" ] || echo "$GLOO_SOCKET_IFNAME" >> "$CALLS.networks"
+[ -z "${RAY_AUTH_TOKEN_PATH:-}" ] || echo "$RAY_AUTH_MODE $(stat -c %a "$RAY_AUTH_TOKEN_PATH")" >> "$CALLS.tokens"
 case "$(basename "$0") $*" in
+"ip -o addr show") printf '1: lo    inet 127.0.0.1/8 scope\\n2: eth7    inet 10.0.0.7/24 brd\\n' ;;
 "scontrol show hostnames gpus") for n in $(seq "$GPU_NODES"); do echo "gpu$n"; done ;;
 "scontrol show hostnames sandboxes") echo cpu1; echo cpu2 ;;
 *hostname*) echo "10.0.0.1 fe80::1" ;;
 *"ray list nodes"*)
     # They are there once both parts of the cluster were started.
     [ "$(grep -c 'ray	start' "$CALLS")" = 2 ] && for n in $(seq "$GPU_NODES"); do echo '"node_id": "x"'; done ;;
-*"ray start"*|*"sandbox serve"*) exec sleep 60 ;;
+srun*"ray start"*|*"sandbox serve"*) exec sleep 60 ;;
 # Training would wait for the sandbox; here, until its start was written down.
 srun*"cleaner train"*) until grep -q 'sandbox	serve' "$CALLS"; do sleep 0.05; done ;;
 esac
@@ -132,7 +135,7 @@ def test_ray_is_the_version_that_was_tried() -> None:
 def called(script: Path, *arguments: str, folder: Path, **variables: str) -> list[list[str]]:
     """The commands that a script gave to the stand-ins."""
     (folder / "bin").mkdir()
-    for name in ("srun", "scontrol", "ray"):
+    for name in ("srun", "scontrol", "ray", "ip"):
         (folder / "bin" / name).write_text(STAND_IN)
         (folder / "bin" / name).chmod(0o755)
     environment = {
@@ -181,6 +184,8 @@ def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name:
     assert {"--het-group=1", "--ntasks=2", f"--cpus-per-task={sandboxes['cpus-per-task']}"} <= set(served)
     assert served[served.index("--slots") + 1] == str(2 * int(sandboxes["cpus-per-task"]))
     assert not [*tmp_path.glob(".cleaner-*")], "the token outlives the job"
+    tokens = tmp_path / "calls.tokens"
+    assert set(tokens.read_text().splitlines() if started else []) == ({"token 600"} if started else set())
 
 
 def test_a_sandbox_pod_has_the_memory_that_all_it_holds_may_come_to() -> None:
@@ -261,3 +266,19 @@ def test_a_ray_job_is_given_the_recipe_and_the_sandbox(tmp_path: Path) -> None:
     assert f"--chdir={tmp_path}" in submitted
     recipe = composed(shlex.join(submitted))
     assert (recipe.sandbox.addresses, recipe.sandbox.token_file) == (["http://a:8089", "ray:"], "/shared/token")
+
+
+@pytest.mark.parametrize(
+    ("head", "role"), [("head", ["--head", "--port=6379"]), ("10.0.0.1", ["--address=10.0.0.1:6379"])]
+)
+def test_a_machine_joins_ray_with_a_token_and_in_the_network_of_its_address(
+    head: str, role: list[str], tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    script, options = DEPLOY / "ray/start.sh", {"folder": tmp_path, "RAY_AUTH_TOKEN_PATH": str(token)}
+    calls = called(script, head, "10.0.0.7", "--block", **options)  # type: ignore[arg-type]
+    (started,) = [call for call in calls if call[0] == "ray"]
+    assert started == ["ray", "start", *role, "--node-ip-address=10.0.0.7", "--disable-usage-stats", "--block"]
+    assert (tmp_path / "calls.networks").read_text().split() == ["eth7"]
+    assert (tmp_path / "calls.tokens").read_text().splitlines()[-1] == "token 600"

@@ -98,6 +98,13 @@ def test_old_checkpoints_are_removed_unless_all_are_asked_for() -> None:
     assert overrides(to_recipe(values(run={"keep_checkpoints": 0})), FOLDER)[key] is None
 
 
+def test_a_cluster_that_is_there_keeps_its_own_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    settings = overrides(to_recipe(values(**CPU)), FOLDER)
+    assert not [key for key in settings if "ray_init" in key]
+    assert settings["trainer.device"] == "cpu"
+
+
 def test_a_processor_has_settings_and_an_environment_of_its_own() -> None:
     recipe = to_recipe(values(**CPU))
     settings = overrides(recipe, FOLDER)

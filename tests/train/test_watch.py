@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner_rl.train.launch.plan import lost_file
 from cleaner_rl.train.launch.start import TrainingFailedError, _run
 from cleaner_rl.train.launch.watch import HEADER_EVERY, TAIL_LINES, Watch, duration, tail
 from cleaner_rl.train.recipe.load import to_recipe
@@ -121,3 +122,24 @@ def test_a_verl_that_fails_is_shown_by_its_last_lines(tmp_path: Path) -> None:
     assert said.startswith(f"verl ended with exit code 1; the last lines of {tmp_path / 'verl-0.log'}:")
     assert said.endswith("  out of memory\n\nIt begins again.")
     assert len(tail(tmp_path / "verl-0.log").splitlines()) == TAIL_LINES
+
+
+@pytest.mark.parametrize(
+    ("prints", "lost", "first"),
+    [
+        ("a traceback", "", "verl ended with exit code 1"),
+        ("a traceback", "an inference engine on 10.0.0.2 died", "an inference engine on 10.0.0.2 died"),
+        ("The actor died because its node has died.", "", "the machine that ran verl's trainer was lost"),
+    ],
+)
+def test_a_run_that_lost_a_part_says_so_before_all_else(prints: str, lost: str, first: str, tmp_path: Path) -> None:
+    file = lost_file(tmp_path)
+    file.write_text("of an earlier start")
+    writes = f"import pathlib; pathlib.Path({str(file)!r}).write_text({lost!r}); " if lost else ""
+    program = f"{writes}print({prints!r}); exit(1)"
+    watch = Watch(tmp_path / "verl-0.jsonl", lambda _: None)
+    with pytest.raises(TrainingFailedError) as failed:
+        _run([sys.executable, "-c", program], to_recipe(values()), tmp_path, watch, lambda: "It resumes.")
+    assert str(failed.value).startswith(first)
+    assert prints in str(failed.value)
+    assert str(failed.value).endswith("It resumes.")

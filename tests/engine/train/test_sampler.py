@@ -77,7 +77,7 @@ class Trainer:
             """A manager without workers."""
 
             def __init__(self) -> None: ...
-            def check_workers(self) -> None: ...
+            def check_parts(self, seconds: float = 0.0) -> None: ...
 
         return Idle()
 
@@ -573,13 +573,14 @@ def test_more_turns_may_wait_for_a_server_than_ray_runs_calls_at_a_time_by_itsel
     assert ray.get(router.get_total_inflight.remote(), timeout=60) == 0
 
 
-def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> None:
+def test_a_process_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> None:
     import ray
     import torch
     from tensordict import TensorDict
     from tensordict.tensorclass import NonTensorData
 
-    from cleaner_rl.train.verl.manager import CleanerManager, WorkerLostError
+    from cleaner_rl.train.verl.liveness import Liveness, Part, PartLostError
+    from cleaner_rl.train.verl.manager import CleanerManager
 
     class Worker:
         """Stands for an agent-loop worker."""
@@ -591,20 +592,64 @@ def test_a_worker_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> N
 
     remote: Any = ray.remote(num_cpus=0)(Worker)
     workers = [remote.remote(), remote.remote()]
-    manager = object.__new__(CleanerManager)
-    manager.agent_loop_workers, manager._asked = workers, {}
     busy = workers[1].work.remote()
-    manager.check_workers()
+    liveness = Liveness(Part("an agent-loop worker", worker, "its rollouts are lost") for worker in workers)
+    liveness.check()
     ray.get(busy, timeout=60)
-    manager.check_workers()
+    liveness.check()
 
     ray.kill(workers[0])
-    with pytest.raises(WorkerLostError, match="agent-loop worker"):
-        _keep_checking(manager, seconds=60)
+    with pytest.raises(PartLostError, match=r"an agent-loop worker .*died, and its rollouts are lost"):
+        _keep_checking(liveness, seconds=60)
+    manager = object.__new__(CleanerManager)
+    manager.agent_loop_workers = workers
     prompts = TensorDict({"index": torch.arange(2)}, batch_size=2)
     prompts["validate"] = NonTensorData(True)
-    with pytest.raises(WorkerLostError, match="agent-loop worker"):
+    with pytest.raises(PartLostError, match="agent-loop worker"):
         manager.generate_sequences(prompts)
+
+
+def test_an_engine_that_died_behind_its_server_ends_the_run(tmp_path: Path) -> None:
+    import ray
+
+    from cleaner_rl.train.launch.plan import lost_file
+    from cleaner_rl.train.verl.liveness import Liveness, Part, PartLostError, Watchdog
+
+    class Server:
+        """Stands for verl's server, whose engine is a process of its own."""
+
+        def __init__(self) -> None:
+            self.engine = SimpleNamespace(errored=False, dead_error=RuntimeError("EngineCore has died"))
+
+        async def die(self) -> None:
+            self.engine.errored = True
+
+    class Trainer:
+        """Stands for the trainer's process, whose main thread polls or hangs."""
+
+        def __init__(self, server: Any, folder: Path) -> None:
+            engine = Part("an inference engine", server, "its requests are lost")
+            self._watchdog = Watchdog(Liveness([engine]), folder)
+            self._watchdog.start()
+
+        def poll(self) -> None:
+            self._watchdog.check(600)
+
+        def hang(self) -> None:
+            time.sleep(600)
+
+    server = ray.remote(num_cpus=0)(Server).remote()
+    trainer: Any = ray.remote(num_cpus=0)(Trainer)
+    polling, hanging = trainer.remote(server, tmp_path), trainer.remote(server, tmp_path)
+    polls, hangs = polling.poll.remote(), hanging.hang.remote()
+    ray.get(server.die.remote(), timeout=120)
+    words = "died, and its requests are lost: EngineCore has died"
+    with pytest.raises(PartLostError, match=words):
+        ray.get(polls, timeout=120)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(hangs, timeout=120)
+    assert lost_file(tmp_path).read_text().startswith("an inference engine on ")
+    assert words in lost_file(tmp_path).read_text()
 
 
 def test_refills_go_to_one_worker_after_the_other() -> None:
@@ -638,8 +683,8 @@ def test_refills_go_to_one_worker_after_the_other() -> None:
     assert ray.get([worker.got.remote() for worker in workers], timeout=60) == [3, 3, 3]
 
 
-def _keep_checking(manager: Any, seconds: float) -> None:
+def _keep_checking(liveness: Any, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        manager.check_workers()
+        liveness.check()
         time.sleep(0.2)

@@ -57,3 +57,8 @@ def agent_loops(folder: Path) -> Path:
 def router_file(folder: Path) -> Path:
     """Return the file by which verl finds our router."""
     return folder / "router.yaml"
+
+
+def lost_file(folder: Path) -> Path:
+    """Return the file that says which part a run has lost, if it ended for that."""
+    return folder / "lost.txt"

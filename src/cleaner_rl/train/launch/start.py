@@ -30,7 +30,7 @@ from cleaner_rl.train.launch.cold_start import (
     trained_model,
 )
 from cleaner_rl.train.launch.machine import check_machine
-from cleaner_rl.train.launch.plan import RunPlan
+from cleaner_rl.train.launch.plan import RunPlan, lost_file
 from cleaner_rl.train.launch.processes import end, end_marked, started
 from cleaner_rl.train.launch.resume import DONE
 from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
@@ -66,6 +66,12 @@ POLL_SECONDS = 0.5
 """Seconds between two looks at what verl has written."""
 START_UP = {DeviceKind.GPU: "some minutes", DeviceKind.CPU: "one to three minutes"}
 """How long it takes until verl's first step or evaluation begins."""
+NODE_DIED = "node has died"
+"""What Ray prints when a process was lost with its machine."""
+MACHINE_LOST = (
+    "the machine that ran verl's trainer was lost, and with it the step. Start Ray and the sandbox node there again, "
+    "or on another machine. Run the same command again"
+)
 COLD_START = "cold start"
 """The name of the part before all others."""
 INSTALL = {
@@ -340,6 +346,7 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_
         RAY_FOLDER: temporary,
         **UNBUFFERED,
     }
+    lost_file(folder).unlink(missing_ok=True)
     log = folder / f"verl-{_start_number(folder)}.log"
     watch.tell(f"Starting verl; its output is in {log}.")
     with log.open("wb") as output:
@@ -362,9 +369,18 @@ def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_
         if ended_early:
             watch.tell(next_start())
     if code:
-        raise TrainingFailedError(
-            f"verl ended with exit code {code}; the last lines of {log}:\n\n{tail(log)}\n\n{next_start()}"
-        )
+        last = tail(log)
+        ended = f"verl ended with exit code {code}; the last lines of {log}:\n\n{last}\n\n{next_start()}"
+        raise TrainingFailedError(_lost(folder, last) + ended)
+
+
+def _lost(folder: Path, last: str) -> str:
+    """Say which part of the run was lost; empty if none was."""
+    file = lost_file(folder)
+    if file.exists():
+        return f"{file.read_text(encoding='utf-8')}\n"
+    # The process that would have written the file can be lost with its machine, and Ray's client has only words for it.
+    return f"{MACHINE_LOST}\n\n" if NODE_DIED in last else ""
 
 
 def _start_number(folder: Path) -> int:

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import ray
 from ray.exceptions import RayActorError
 from tensordict.tensorclass import NonTensorData, NonTensorStack
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
 from cleaner_rl.purify import Phase
 from cleaner_rl.train.launch.plan import AGENT, read_plan
+from cleaner_rl.train.verl.liveness import AGAIN, Liveness, Part, PartLostError, Watchdog
 from cleaner_rl.train.verl.router import EvenRouter
 from cleaner_rl.train.verl.row_rollout import PHASE, ROUND
 from cleaner_rl.train.verl.wiring import active_sampler, loop_missing, plugin_missing, refuse, router_missing
@@ -26,11 +26,8 @@ SAMPLED = "__rollout_n__"
 """verl's own column for the number of rollouts of a prompt."""
 
 
-class WorkerLostError(RuntimeError):
-    """A process that ran rollouts has died, and the groups that it had begun are lost."""
-
-    def __init__(self, error: RayActorError) -> None:
-        super().__init__(f"an agent-loop worker died, and its rollouts are lost: {error}. Run the same command again")
+WORKER = "an agent-loop worker"
+ROLLOUTS = "its rollouts are lost"
 
 
 class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
@@ -38,23 +35,23 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._recipe = read_plan(str(self.config.trainer.v1.sampler.sampler_kwargs.folder)).recipe
+        self._plan = read_plan(str(self.config.trainer.v1.sampler.sampler_kwargs.folder))
+        self._recipe = self._plan.recipe
         active_sampler()
-        self._asked: dict[Any, Any] = {}
-        """Health checks that the workers haven't answered yet."""
         self._seen: Counter[tuple[int, int]] = Counter()
 
     async def _init_agent_loop_workers(self) -> None:
         await super()._init_agent_loop_workers()
         refuse(await asyncio.gather(*self._questions()))
+        self._watchdog = Watchdog(Liveness(self._parts()), self._plan.folder)
+        self._watchdog.start()
 
     def _questions(self) -> Iterator[Any]:
         """Ask every process of verl's whether our part is there."""
         trainer = active_sampler().trainer
         for worker in self.agent_loop_workers:
             yield worker.__ray_call__.remote(loop_missing)
-        servers = [server for manager in trainer._rollout_server_managers() for server in manager.server_handles]
-        for worker in [*trainer.actor_rollout_wg.workers, *servers]:
+        for worker in [*trainer.actor_rollout_wg.workers, *_servers(trainer)]:
             yield worker.__ray_call__.remote(plugin_missing)
         yield self.llm_client._load_balancer.__ray_call__.remote(router_missing, self._recipe, EvenRouter)
 
@@ -71,23 +68,25 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
         try:
             super().generate_sequences(prompts)
         except RayActorError as error:
-            raise WorkerLostError(error) from None
+            raise PartLostError(f"{WORKER} died, and {ROLLOUTS}: {error}. {AGAIN}") from None
         # verl begins with the first worker each time, and a refill has fewer prompts than there are workers.
         served = len(prompts) % len(self.agent_loop_workers)
         self.agent_loop_workers: list[Any] = self.agent_loop_workers[served:] + self.agent_loop_workers[:served]
 
-    def check_workers(self) -> None:
-        """Raise `WorkerLostError` if a worker has died. A busy worker may answer later."""
-        if not self._asked:
-            self._asked = {worker.__ray_ready__.remote(): worker for worker in self.agent_loop_workers}
-        answered, _ = ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)
-        for answer in answered:
-            worker = self._asked.pop(answer)
-            try:
-                ray.get(answer)
-            except RayActorError as error:
-                raise WorkerLostError(error) from None
-            self._asked[worker.__ray_ready__.remote()] = worker
+    def check_parts(self, seconds: float = 0.0) -> None:
+        """Raise `PartLostError` if a process of the run has died, or is found to have died within some seconds."""
+        self._watchdog.check(seconds)
+
+    def _parts(self) -> Iterator[Part]:
+        """Yield the processes that the run can't do without."""
+        trainer = active_sampler().trainer
+        for worker in self.agent_loop_workers:
+            yield Part(WORKER, worker, ROLLOUTS)
+        for server in _servers(trainer):
+            yield Part("an inference engine", server, "its requests are lost")
+        for worker in trainer.actor_rollout_wg.workers:
+            yield Part("a training process", worker, "its share of the model is lost")
+        yield Part("the router", self.llm_client._load_balancer, "no request finds an engine")
 
     def _rounds(self, prompts: Any) -> list[int]:
         step = int(prompts["global_steps"])
@@ -97,3 +96,8 @@ class CleanerManager(AgentLoopManagerTQ):  # type: ignore[misc]
             rounds.append(self._seen[name])
             self._seen[name] += 1
         return rounds
+
+
+def _servers(trainer: Any) -> list[Any]:
+    """Return the servers of all engines."""
+    return [server for manager in trainer._rollout_server_managers() for server in manager.server_handles]

@@ -7,6 +7,7 @@ mapping that a run uses; `cleaner_rl.train.verl.compat` checks by composing it w
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -221,8 +222,6 @@ def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
 
 def _cpu(recipe: Recipe) -> dict[str, object]:
     """Return the settings of verl and vLLM for machines without an accelerator (`cleaner_rl.train.cpu`)."""
-    separate = recipe.device.mode is TrainerMode.SEPARATE_ASYNC
-    ranks = (recipe.device.nodes + recipe.device.engine_nodes * separate) * recipe.device.per_node
     vllm = f"+{_A}.rollout.engine_kwargs.vllm"
     return {
         "data.dataloader_num_workers": 0,
@@ -246,6 +245,16 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
         f"{vllm}.compilation_config.cudagraph_mode": "NONE",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
         "trainer.device": "cpu",
+        # A cluster that is there has resources of its own, and Ray refuses others.
+        **({} if os.environ.get("RAY_ADDRESS") else _own_ray(recipe)),
+    }
+
+
+def _own_ray(recipe: Recipe) -> dict[str, object]:
+    """Return the settings of the Ray that a run without GPUs starts for itself."""
+    separate = recipe.device.mode is TrainerMode.SEPARATE_ASYNC
+    ranks = (recipe.device.nodes + recipe.device.engine_nodes * separate) * recipe.device.per_node
+    return {
         # Logical cores for Ray's placement, not the machine's.
         "ray_kwargs.ray_init.num_cpus": 8 + 4 * ranks + recipe.device.workers,
         "+ray_kwargs.ray_init.num_gpus": ranks,

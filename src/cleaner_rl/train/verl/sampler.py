@@ -9,7 +9,7 @@ verl polls its queue until enough groups have ended, and gives a custom sampler 
   rescue takes; the others leave the queue;
 - rows get the advantages and the loss masks of `train.rows`, which verl then uses (`advantages`), and the tokens of the
   view that is trained on;
-- too many faults, no group to learn from, a dead worker, or no finished group for long end the run with the reason;
+- too many faults, no group to learn from, a lost process, or no finished group for long end the run with the reason;
 - everything that was sampled goes to the store, with whether it was trained on, and to the step's metrics.
 """
 
@@ -32,15 +32,13 @@ from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.rows import Graded, TrainRow, View, group_rows
 from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estimator in the trainer's process
 from cleaner_rl.train.verl.excluded import told_in
+from cleaner_rl.train.verl.liveness import LOOK_SECONDS
 from cleaner_rl.train.verl.manager import CleanerManager
 from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, overrides
 from cleaner_rl.train.verl.packing import SOLVED, unpack
 from cleaner_rl.train.verl.rescues import TOKENS, TRIED_IN
-from cleaner_rl.train.verl.step_record import StepRecord
+from cleaner_rl.train.verl.step_record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
-
-CHECK_SECONDS = 10.0
-"""Seconds between two health checks of the workers."""
 
 
 class StalledError(RuntimeError):
@@ -65,7 +63,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         )
         announce_sampler(self)
         self._record = StepRecord(plan.recipe, plan.folder)
-        self._moved = self._checked = time.monotonic()
+        self._moved = time.monotonic()
         self._last_seen: Counter[str] = Counter()
         self._why: dict[str, str] = {}
         """Why groups are about to be given up; any other group is surplus."""
@@ -80,7 +78,12 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         """Return a batch of groups and the step's metrics."""
         refuse([manager_missing(self.trainer.agent_loop_manager, CleanerManager)])
         self._moved = time.monotonic()
-        batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        try:
+            batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        except TooManyFaultsError:
+            # A process that has died breaks many rollouts before it is found, and is what has to be looked at.
+            self.trainer.agent_loop_manager.check_parts(LOOK_SECONDS)
+            raise
         return batch, metrics | self._record.finish(global_steps, partition_id, whole=self._whole(partition_id))
 
     def _terminal_eviction_reasons(
@@ -253,9 +256,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
                 f"no rollout has ended for {self._recipe.faults.stall_minutes:g} minutes (faults.stall_minutes); "
                 f"{seen['running']} prompts are running, {seen['pending']} are waiting, {seen['ended']} have ended"
             )
-        if now - self._checked > CHECK_SECONDS:
-            self._checked = now
-            self.trainer.agent_loop_manager.check_workers()
+        self.trainer.agent_loop_manager.check_parts()
 
 
 class CleanerSamplerAsync(CleanerSampler, ReplayBufferAsync):  # type: ignore[misc]
