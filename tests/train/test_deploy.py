@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
@@ -210,12 +211,12 @@ def test_a_node_is_told_how_many_its_sessions_may_be_and_how_much_they_may_hold(
 ) -> None:
     told: list[int] = []
 
-    def bind(_host: str, _port: int, config: ServiceConfig) -> None:
+    def supervisor(_listening: socket, config: ServiceConfig) -> None:
         told.extend((config.node.sessions, config.node.session_memory_mb))
         raise OSError("enough")
 
-    monkeypatch.setattr("cleaner_rl.sandbox.service.supervisor.bind", bind)
-    CliRunner().invoke(main, ["sandbox", "serve", "--sessions", "512", "--session-memory-mb", "300"])
+    monkeypatch.setattr("cleaner_rl.sandbox.service.supervisor.Supervisor", supervisor)
+    CliRunner().invoke(main, ["sandbox", "serve", "--port", "0", "--sessions", "512", "--session-memory-mb", "300"])
     assert told == [512, 300]
 
 

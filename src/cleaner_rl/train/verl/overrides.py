@@ -98,8 +98,7 @@ def _model(recipe: Recipe) -> dict[str, object]:
     values: dict[str, object] = {
         f"{_A}.model.path": recipe.model.path,
         f"+{_A}.model.override_config.attn_implementation": recipe.attention,
-        # Log-probs and entropies by chunks of 512 tokens: the logits of all tokens of a long response, over all words of
-        # a vocabulary, are gigabytes.
+        # Log-probs and entropies by chunks of 512 tokens: the logits of a whole long response are gigabytes.
         f"{_A}.model.use_fused_kernels": True,
         f"{_A}.model.fused_kernel_options.impl_backend": "torch",
         f"{_A}.actor.strategy": "fsdp2",
