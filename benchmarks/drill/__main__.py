@@ -12,6 +12,7 @@ Every step must have been trained once, on whole groups, on no fault, and on no 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -86,7 +87,8 @@ class Drill:
         begun = time.monotonic()
         code = train.ended()
         self._figures["seconds_until_a_lost_worker_ended_the_run"] = round(time.monotonic() - begun, 1)
-        self._figures["a_lost_worker_is_named"] = "an agent-loop worker died" in train.said and code != 0
+        named = re.search(r"an agent-loop worker .*died", train.said) is not None
+        self._figures["a_lost_worker_is_named"] = named and code != 0
         train.start()
         train.until(lambda: (first / "done").exists())
         train.kill()
