@@ -24,6 +24,7 @@ WORK = {
     "cleaner sandbox bench": "cleaner_rl.sandbox.benchmark",
     "cleaner sandbox check": "cleaner_rl.sandbox_check.check",
     "cleaner sandbox down": "cleaner_rl.sandbox.stop_on_ray",
+    "cleaner sandbox mcp": "cleaner_rl.sandbox.serve_mcp",
     "cleaner sandbox serve": "cleaner_rl.sandbox.serve",
     "cleaner sandbox up": "cleaner_rl.sandbox.start_on_ray",
     "cleaner train": "cleaner_rl.train.train",  # with --dry-run, `train.check`; with --preflight, `train.run_preflight`
@@ -65,7 +66,7 @@ BESIDE = {
 """Public functions that read or open what that function takes, or put its result into words or files."""
 MOST_LINES = 150
 LONG = {
-    "cleaner_rl.cli.sandbox": 170,
+    "cleaner_rl.cli.sandbox": 190,
     "cleaner_rl.cli.eval": 200,
     "cleaner_rl.cli.purify": 300,
     "cleaner_rl.cli.rollout": 240,

@@ -211,7 +211,8 @@ def test_a_node_is_told_how_many_its_sessions_may_be_and_how_much_they_may_hold(
 ) -> None:
     told: list[int] = []
 
-    def supervisor(_listening: socket, config: ServiceConfig) -> None:
+    def supervisor(listening: socket, config: ServiceConfig) -> None:
+        listening.close()
         told.extend((config.node.sessions, config.node.session_memory_mb))
         raise OSError("enough")
 
