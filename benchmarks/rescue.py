@@ -12,13 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +21,7 @@ import numpy as np
 
 from benchmarks.preflight import SETTINGS
 from benchmarks.record import save
+from benchmarks.training import train
 from cleaner_rl.train import Recipe
 from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.preflight.exactness import row_ids, stored_row
@@ -34,7 +30,6 @@ from cleaner_rl.train.rows import Graded, TrainRow, View
 from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import read
 
-ROOT = Path(__file__).parents[1]
 STEPS = 5
 OURS = (
     *("method=hindsight", "purify.views=one", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
@@ -52,25 +47,8 @@ def trained(world: Path, folder: Path, rescue: dict[str, str]) -> Path:
     run = folder / "tiny-cpu"
     if (run / "checkpoints" / f"global_step_{STEPS}").exists():
         return run
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = (*SETTINGS, *OURS, *(f"{key}={value}" for key, value in rescue.items()), f"run.folder={folder}")
-    program = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "train"]
-    arguments = [str(ROOT / "recipes" / "tiny-cpu.yaml"), *(f"--set={each}" for each in settings)]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    own = {"TOY": str(world), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", FOLDER: str(folder)}
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [*program, *arguments], env={**os.environ, **own}, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            code = process.wait(LIMIT_SECONDS)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
-            process.wait(60)
-    if code:
-        raise RuntimeError(f"the run ended with {code}; read {folder / 'log'}")
-    return run
+    settings = (*SETTINGS, *OURS, *(f"{key}={value}" for key, value in rescue.items()))
+    return train(world, folder, settings, LIMIT_SECONDS, {FOLDER: str(folder)})
 
 
 def compared(kept: Sequence[Graded], update: Sequence[Trained], recipe: Recipe) -> dict[str, Any]:

@@ -5,14 +5,8 @@ A cut of `recipes/tiny-cpu.yaml`, by `cleaner train` itself, in the smallest wor
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,56 +22,28 @@ from cleaner_rl.tools import feedback
 from cleaner_rl.train import Recipe, Verdict
 from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.preflight.run import answers
-from cleaner_rl.train.preflight.witness import FOLDER
 from cleaner_rl.train.preflight.witness import seen as seen_in
 from cleaner_rl.trajectory import Seeds, TokenSpan, Trajectory, derive_seed, first_attempt_tally, residual_tally
-from cleaner_rl.trajectory.store import read
-from tests.engine.train.exactness import differences, distances
+from tests.engine.train.exactness import EXACT, differences, distances
+from tests.engine.train.runs import cleaner_train, drawn, metrics, stored
 from tests.engine.train.witness import tasks
 from tests.toy_site import site
 
 __all__ = ["site"]
 
 pytestmark = pytest.mark.timeout(2_400)  # the first to need a run waits for it
-ROOT = Path(__file__).parents[3]
-RECIPE = ROOT / "recipes" / "tiny-cpu.yaml"
 STEPS = 5
-EXACT = 1e-5
-"""At most 1.6e-6 was seen in this world."""
-SECONDS = 1_500
-"""A run takes one or two minutes on a quiet machine of two cores; imports in a dozen processes are most of it."""
-CUT = (
-    *("cold_start=null", "budget.prompt_tokens=256", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
-    *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=8", "roc.sample=8"),
-    *("roc.min_positive=1", "roc.min_negative=1"),
-    "verl.actor_rollout_ref.model.external_lib=tests.engine.train.witness",
-)
 SAAR = (
+    *(f"run.steps={STEPS}", f"run.save_every={STEPS}"),
     *("method=saar+roc", "device.per_node=1", "device.router=verl", "run.evaluate_every=5"),
     # So little room that some lookaheads end for want of it; and a coin for each rollout.
     *("budget.response_tokens=176", "purify.probability=0.7"),
 )
-HINDSIGHT = ("method=hindsight", "tasks.held_out=[]", "device.per_node=2", "device.router=even")
+HINDSIGHT = (
+    *(f"run.steps={STEPS}", f"run.save_every={STEPS}"),
+    *("method=hindsight", "tasks.held_out=[]", "device.per_node=2", "device.router=even"),
+)
 """Two ranks, and with them two replicas of vLLM behind our router."""
-
-
-def cleaner_train(world: Path, folder: Path, settings: Sequence[str]) -> None:
-    arguments = [f"--set={each}" for each in (*CUT, f"run.folder={folder}", *settings)]
-    program = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "train", str(RECIPE), *arguments]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    own = {"TOY": str(world), FOLDER: str(folder), "PYTHONPATH": path}
-    with (folder / "log").open("w+") as log:
-        process = subprocess.Popen(
-            program, env={**os.environ, **own, "HF_HUB_OFFLINE": "1"}, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            code = process.wait(SECONDS)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
-            process.wait(60)
-        log.seek(0)
-        assert code == 0, log.read()[-5_000:]
 
 
 @pytest.fixture(scope="module")
@@ -89,22 +55,13 @@ def world(site: Path) -> Path:
 def saar(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of SAAR with RoC, on one rank."""
     folder = tmp_path_factory.mktemp("saar")
-    cleaner_train(world, folder, (*SAAR, f"tasks.held_out=[{world / 'train.parquet'}]"))
-    return folder / "tiny-cpu"
+    return cleaner_train(world, folder, (*SAAR, f"tasks.held_out=[{world / 'train.parquet'}]"))
 
 
 @pytest.fixture
 def hindsight(world: Path, tmp_path: Path) -> Path:
     """A run of hindsight, on two ranks."""
-    cleaner_train(world, tmp_path, HINDSIGHT)
-    return tmp_path / "tiny-cpu"
-
-
-def drawn(run: Path, phase: Phase = Phase.TRAINING) -> list[Trajectory[TokenSpan]]:
-    found = [each for each in read(run / "trajectories", phase) if each.key.run == run.name]
-    assert found
-    assert all(isinstance(each.prompt, TokenSpan) for each in found)
-    return found  # type: ignore[return-value]
+    return cleaner_train(world, tmp_path, HINDSIGHT)
 
 
 @pytest.mark.parametrize("method", ["saar", "hindsight"])
@@ -228,13 +185,3 @@ def test_s23_the_newline_after_each_end_of_turn_is_there(saar: Path) -> None:
         assert before.count("<|im_end|>") == before.count("<|im_end|>\n<|im_start|>")
         calls += sum(turn.observation is not None for turn in each.turns)
     assert calls > 0
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def stored(trajectory: Trajectory[TokenSpan]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A trajectory's ids, and the loss mask of its response."""
-    mask = trajectory.loss_mask()[len(trajectory.prompt) :]
-    return tuple(trajectory.ids().tolist()), tuple(mask.astype(int).tolist())
