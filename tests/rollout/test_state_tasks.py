@@ -36,12 +36,12 @@ pytestmark = pytest.mark.timeout(300)
 PROMPT = load_prompt("shell")
 ADD = Task(
     "test/add",
-    (Message("user", "Mend add.sh: it should print the sum of its two arguments."),),
+    (Message("user", "Correct add.sh: it should print the sum of its two arguments."),),
     grader="state",
     truth="42\n97\n",
     extra={"setup": "echo 'echo $(($1 - $2))' > add.sh", "check": "bash add.sh 17 25; bash add.sh 100 -3"},
 )
-LOOK, MEND = "cat add.sh", "sed -i 's/-/+/' add.sh && bash add.sh 1 2"
+LOOK, FIX = "cat add.sh", "sed -i 's/-/+/' add.sh && bash add.sh 1 2"
 TYPO = "sed -i 's/-/+/' ad.sh && bash add.sh 1 2"
 
 
@@ -64,7 +64,7 @@ async def graded(task: Task, replies: Sequence[str], purifier: Purifier | None =
 
 @asynchronous
 async def test_what_the_calls_left_is_graded_and_not_what_the_model_says() -> None:
-    done = await graded(ADD, [turn(LOOK), turn(MEND)])
+    done = await graded(ADD, [turn(LOOK), turn(FIX)])
     assert done.turns[0].results[0].output == "echo $(($1 - $2))\n"
     assert (done.success, done.reward, done.info.checked) == (True, 1.0, "42\n97\n")
     idle = await graded(ADD, [turn(LOOK)])
@@ -73,11 +73,11 @@ async def test_what_the_calls_left_is_graded_and_not_what_the_model_says() -> No
 
 @asynchronous
 async def test_the_check_sees_what_a_repair_left() -> None:
-    live = await graded(ADD, [turn(TYPO), turn(MEND)], Purifier())
+    live = await graded(ADD, [turn(TYPO), turn(FIX)], Purifier())
     assert [each.failed for each in live.turns] == [False, False]
     assert live.success
     later = Purifier(mode=RepairMode.HINDSIGHT, config=PurifyConfig(), rescore=False)
-    purified = await graded(ADD, [turn(TYPO), turn(MEND)], later)
+    purified = await graded(ADD, [turn(TYPO), turn(FIX)], later)
     assert (purified.success, purified.info.replay) == (True, "same"), "it was replayed on the same setup"
     assert len(purified.turns) == 2
 
@@ -87,7 +87,7 @@ def test_it_is_replayed_from_its_setup_on() -> None:
 
     @asynchronous
     async def recorded() -> None:
-        made.append(await graded(ADD, [turn(LOOK), turn(MEND)]))
+        made.append(await graded(ADD, [turn(LOOK), turn(FIX)]))
 
     recorded()
     with Replayer(ReplaySettings()) as replayer:
@@ -108,7 +108,7 @@ async def test_a_setup_that_fails_is_a_fault_and_not_the_models() -> None:
 
 @asynchronous
 async def test_a_rollout_that_never_ends_is_not_checked() -> None:
-    done = await graded(ADD, [turn(MEND)] * 40)
+    done = await graded(ADD, [turn(FIX)] * 40)
     assert (done.stop_reason, done.info.checked, done.success) == (StopReason.TURN_LIMIT, None, False)
 
 
@@ -136,7 +136,7 @@ async def test_a_task_can_name_the_base_that_its_session_begins_with(tmp_path: P
     task = replace(ADD, extra={"base": "repo", "check": ADD.check})
     async with Node(NodeConfig(slots=2, bases=tmp_path)) as node:
         runner = RolloutRunner(
-            model([turn(LOOK), turn(MEND)]), tool_env_of(PROMPT, node), PROMPT, {"state": StateGrader()}
+            model([turn(LOOK), turn(FIX)]), tool_env_of(PROMPT, node), PROMPT, {"state": StateGrader()}
         )
         done = await runner.run_one(task, KEY)
         assert (done.success, done.info.checked) == (True, "42\n97\n")
