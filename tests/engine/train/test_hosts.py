@@ -9,22 +9,18 @@ import pytest
 
 from benchmarks.hosts.run import measure
 from benchmarks.hosts.two import why_not
-from benchmarks.toy.smallest import make
-from tests.toy_site import site
-
-__all__ = ["site"]
+from tests.engine.train.exactness import EXACT
 
 STEPS = 2
-EXACT = 1e-5
 
 
 @pytest.mark.timeout(2_000)
-def test_two_hosts_train_on_exact_rows_and_on_each_of_them_once(site: Path) -> None:
+def test_two_hosts_train_on_exact_rows_and_on_each_of_them_once(world: Path) -> None:
     reason = why_not()
     if reason and os.environ.get("CLEANER_TESTS") != "full":
         pytest.skip(reason)
     assert not reason, "CI has to run this"
-    found = measure(make(site / "hosts"), STEPS, faults=False, patience=1_800)
+    found = measure(world, STEPS, faults=False, patience=1_800)
     assert [found[name] for name in ("steps", "lost", "doubled", "faults_trained", "skipped")] == [STEPS, 0, 0, 0, 0]
     assert found["rows"] == STEPS * 4 * 4
     assert found["hosts"] == 2

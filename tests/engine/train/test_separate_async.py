@@ -15,14 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.toy.smallest import make
 from cleaner_rl.train.preflight.witness import seen as seen_in
 from cleaner_rl.trajectory import Floats, Scores, TokenSpan, Trajectory
 from tests.engine.train.exactness import EXACT, actor_logprobs, distances
 from tests.engine.train.runs import cleaner_train, drawn, metrics, stored
-from tests.toy_site import site
-
-__all__ = ["site"]
 
 pytestmark = pytest.mark.timeout(2_400)
 FIRST, STEPS = 3, 5
@@ -30,11 +26,6 @@ SEPARATE = (
     *("method=saar+roc", "tasks.held_out=[]", "device.mode=separate_async", "device.per_node=2", "device.router=even"),
     *("run.save_every=1", "run.keep_checkpoints=0"),
 )
-
-
-@pytest.fixture(scope="module")
-def world(site: Path) -> Path:
-    return make(site / "world")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import pytest
 from tokenizers import Tokenizer
 
 from benchmarks.lab.reading import training
-from benchmarks.toy.smallest import make
 from cleaner_rl.purify import Phase
 from cleaner_rl.purify.saar import NO_ROOM
 from cleaner_rl.tools import feedback
@@ -27,9 +26,6 @@ from cleaner_rl.trajectory import Seeds, TokenSpan, Trajectory, derive_seed, fir
 from tests.engine.train.exactness import EXACT, differences, distances
 from tests.engine.train.runs import cleaner_train, drawn, metrics, stored
 from tests.engine.train.witness import tasks
-from tests.toy_site import site
-
-__all__ = ["site"]
 
 pytestmark = pytest.mark.timeout(2_400)  # the first to need a run waits for it
 STEPS = 5
@@ -44,11 +40,6 @@ HINDSIGHT = (
     *("method=hindsight", "tasks.held_out=[]", "device.per_node=2", "device.router=even"),
 )
 """Two ranks, and with them two replicas of vLLM behind our router."""
-
-
-@pytest.fixture(scope="module")
-def world(site: Path) -> Path:
-    return make(site / "world")
 
 
 @pytest.fixture(scope="module")
