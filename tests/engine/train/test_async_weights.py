@@ -9,7 +9,6 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 if TYPE_CHECKING:
     from cleaner_rl.train.verl.gloo_weights import GlooWeights
@@ -21,6 +20,8 @@ ACTORS, WORKERS = 2, 2
 
 def weights(update: int) -> Iterator[tuple[str, Any]]:
     """Of every kind that models have, with shapes that don't fall on the borders of buckets."""
+    import torch
+
     torch.manual_seed(update)
     for index, shape in enumerate([(3, 5), (1,), (), (257, 31), (0, 4), (64, 64)]):
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
@@ -32,6 +33,8 @@ def weights(update: int) -> Iterator[tuple[str, Any]]:
 
 def worker(pipe: Connection, is_first: bool) -> None:
     """One process of the run; the parent plays verl's manager, which calls these methods by name."""
+    import torch
+
     from cleaner_rl.train.verl.gloo_weights import GlooWeights
 
     torch.set_num_threads(1)
@@ -52,6 +55,8 @@ async def received(engine: GlooWeights) -> list[tuple[str, str, tuple[int, ...],
 
 
 def plain(weight: Any) -> tuple[str, tuple[int, ...], bytes]:
+    import torch
+
     whole = weight.contiguous().view(-1).view(torch.uint8) if weight.numel() else torch.empty(0, dtype=torch.uint8)
     return str(weight.dtype), tuple(weight.shape), whole.numpy().tobytes()
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts.run import measure
-from benchmarks.hosts.two import why_not
 from tests.engine.train.exactness import EXACT
 
 STEPS = 2
@@ -16,6 +14,9 @@ STEPS = 2
 
 @pytest.mark.timeout(2_000)
 def test_two_hosts_train_on_exact_rows_and_on_each_of_them_once(world: Path) -> None:
+    from benchmarks.hosts.run import measure
+    from benchmarks.hosts.two import why_not
+
     reason = why_not()
     if reason and os.environ.get("CLEANER_TESTS") != "full":
         pytest.skip(reason)
