@@ -25,7 +25,7 @@ STEPS, EVALUATE_EVERY, SEEDS = 10, 5, (1, 2, 3)
 MODES = (TrainerMode.SYNC, TrainerMode.SEPARATE_ASYNC)
 SETTINGS = (
     *(f"run.steps={STEPS}", f"run.save_every={STEPS}", f"run.evaluate_every={EVALUATE_EVERY}"),
-    *("device.per_node=1", "device.router=verl", "budget.prompt_tokens=256"),
+    *("batch.prompts=8", "batch.mini_batch=4", "device.per_node=1", "device.router=verl", "budget.prompt_tokens=256"),
 )
 LIMIT_SECONDS = 2_400
 STALENESS = "training/off_policy/trajectory_staleness/mean"

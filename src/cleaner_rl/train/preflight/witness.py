@@ -53,7 +53,12 @@ class Trained:
 
 def seen(folder: Path) -> list[Trained]:
     """Return the sequences of all updates."""
-    return list(_records(folder, "updates"))
+    return [each for process in by_process(folder) for each in process]
+
+
+def by_process(folder: Path) -> list[list[Trained]]:
+    """Return the sequences that each process trained on, in their order."""
+    return [list(_records(file)) for file in _files(folder, "updates")]
 
 
 @dataclass(frozen=True)
@@ -67,17 +72,21 @@ class Rolled:
 
 def rolled(folder: Path) -> Rolled:
     """Return all rollouts of the run."""
-    return Rolled(Counter(_records(folder, "whole")), Counter(_records(folder, "broken")))
+    found = (Counter(each for file in _files(folder, kind) for each in _records(file)) for kind in ("whole", "broken"))
+    return Rolled(*found)
 
 
-def _records(folder: Path, kind: str) -> Iterator[Any]:
-    for file in sorted(folder.glob(f"*.{kind}")):
-        with file.open("rb") as records:
-            while True:
-                try:
-                    yield from pickle.load(records)
-                except EOFError:
-                    break
+def _files(folder: Path, kind: str) -> list[Path]:
+    return sorted(folder.glob(f"*.{kind}"))
+
+
+def _records(file: Path) -> Iterator[Any]:
+    with file.open("rb") as records:
+        while True:
+            try:
+                yield from pickle.load(records)
+            except EOFError:
+                break
 
 
 def _note(kind: str, records: Iterable[Any]) -> None:
