@@ -49,6 +49,14 @@ def test_attacks_are_contained_at_tier_2(attacks: Sequence[Attack]) -> None:
     assert breaches(verdicts) == []
 
 
+def test_what_follows_an_attack_is_not_judged_where_there_is_no_shell_to_attack() -> None:
+    needs(Tier.T1)
+    attacks = [attack for attack in ATTACKS if attack.name == "shell_left_for_the_next"]
+    _, (verdict,) = asyncio.run(check_node(Tier.T1, attacks, lambda verdict: None))
+    assert verdict.contained
+    assert verdict.status is None
+
+
 def test_no_class_is_without_an_attack_in_the_short_profile() -> None:
     assert {attack.kind for attack in ONE_EACH} == set(AttackClass)
 

@@ -133,7 +133,8 @@ class AttackRunner:
         outcome = await self._main(attack, values, verdict)
         if beside is not None and (await beside).result.status is not Status.OK:
             verdict.escaped.append("harmed a run of another caller")
-        if attack.after is not None:
+        was_tried = outcome is not None or attack.cancel_after is not None
+        if attack.after is not None and was_tried:
             await self._after(attack.after, values, verdict)
         if outcome is not None:
             self._judge(attack, outcome, verdict)
