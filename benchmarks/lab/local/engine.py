@@ -4,8 +4,9 @@ For a model of 0.2M parameters most of the time of a library's forward pass is o
 with few and large operations, and nothing is computed twice: equal prompts are read once, and the attention cache of a
 trajectory stays for its next turn.
 
-Requests that wait are sampled as one batch, in a thread; those that come meanwhile are the next batch. A token is drawn
-by inverting the distribution at a uniform number, and a request's numbers come from its seed.
+Requests that wait are sampled as one batch, in a thread. A batch begins when no more requests are to be expected: few
+large batches take less time than many small ones, and which requests are in a batch doesn't depend on the machine. A
+token is drawn by inverting the distribution at a uniform number, and a request's numbers come from its seed.
 
 Limits: Qwen3 or Llama without biases, float32, tied embeddings. Caches are dropped with the engine: make a new one for
 new weights. A token's log-prob depends on its batch by rounding (1e-6).
@@ -14,7 +15,7 @@ new weights. A token's log-prob depends on its batch by rounding (1e-6).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -78,11 +79,16 @@ class _Prompt:
         self.fresh = len(self.ids) - self.start
 
 
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
 class TinyEngine:
     """Samples from a small model of transformers, and scores with it."""
 
-    def __init__(self, model: Any, version: int | None = None) -> None:
-        self._net, self._version = Net(model), version
+    def __init__(self, model: Any, version: int | None = None, ready: Callable[[], Awaitable[None]] = _at_once) -> None:
+        """`ready` waits for whatever holds up other requests."""
+        self._net, self._version, self._ready = Net(model), version, ready
         self.sampled, self.scored = 0, 0
         self._read: dict[str, _Read] = {}
         self._waiting: list[_Request] = []
@@ -115,6 +121,7 @@ class TinyEngine:
 
     async def _work(self) -> None:
         while self._waiting:
+            await self._ready()
             batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
             await asyncio.to_thread(self._draw, batch)
             for each in batch:
