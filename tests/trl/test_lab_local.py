@@ -249,3 +249,40 @@ def test_a_program_that_was_run_is_not_run_again() -> None:
     asyncio.run(twice("while 1: pass"))
     assert ran.count("while 1: pass") == 2
     assert sandbox.asked == 6
+
+
+def test_a_batch_waits_for_the_programs_that_run_and_is_drawn_at_once() -> None:
+    from benchmarks.lab.local.engine import TinyEngine
+    from benchmarks.lab.local.programs import RememberingSandbox
+    from cleaner_rl.sandbox import RunOutcome, RunRequest
+    from cleaner_rl.tools import Status, ToolResult
+
+    class Node:
+        async def run(self, request: RunRequest) -> RunOutcome:
+            await asyncio.sleep(float(request.code))
+            return RunOutcome(ToolResult(Status.OK, ""))
+
+    sandbox = RememberingSandbox(Node())  # type: ignore[arg-type]
+    engine = TinyEngine(tiny_qwen3(), ready=sandbox.idle)
+    drawn: list[int] = []
+    draw = engine._draw
+
+    def counted(batch: Any) -> None:
+        drawn.append(len(batch))
+        draw(batch)
+
+    engine._draw = counted  # type: ignore[method-assign]
+
+    async def rollout(number: int) -> None:
+        for turn in range(2):
+            prompt = np.array([5 + turn, 6], np.int32)
+            await engine.sample(
+                prompt, max_tokens=2, seed=number, sampling=Sampling(), stop_ids=(), request=str(number)
+            )
+            await sandbox.run(str(0.01 * number))
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*[rollout(number) for number in range(4)])
+
+    asyncio.run(all_of_them())
+    assert drawn == [4, 4]

@@ -4,8 +4,9 @@ For a model of 0.2M parameters most of the time of a library's forward pass is o
 with few and large operations, and nothing is computed twice: equal prompts are read once, and the attention cache of a
 trajectory stays for its next turn.
 
-Requests that wait are sampled as one batch, in a thread; those that come meanwhile are the next batch. A token is drawn
-by inverting the distribution at a uniform number, and a request's numbers come from its seed.
+Requests that wait are sampled as one batch, in a thread. A batch begins when no more requests are to be expected: few
+large batches take less time than many small ones, and which requests are in a batch doesn't depend on the machine. A
+token is drawn by inverting the distribution at a uniform number, and a request's numbers come from its seed.
 
 Limits: Qwen3 or Llama without biases, float32, tied embeddings. Caches are dropped with the engine: make a new one for
 new weights. A token's log-prob depends on its batch by rounding (1e-6).
@@ -14,8 +15,9 @@ new weights. A token's log-prob depends on its batch by rounding (1e-6).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,8 @@ from cleaner_rl.trajectory import Floats, Ids, Scores
 
 LARGEST = 256
 """Requests that are sampled together at most."""
+AT_ONCE = 2_048
+"""Tokens of prompts that are read at once, padding included: the numbers of a layer stay in the core's cache."""
 ROOM = 64
 """Tokens by which a cache grows."""
 SPARSE = 0.7
@@ -66,11 +70,25 @@ class _Read:
         return int(differ[0]) if len(differ) else most
 
 
+class _Prompt:
+    """A prompt, who asked with it, and how much of it was read before."""
+
+    def __init__(self, asked_by: list[_Request], read: _Read | None) -> None:
+        self.asked_by, self.ids, self.read = asked_by, asked_by[0].prompt, read
+        self.start = 0 if read is None else read.shared(self.ids)
+        self.fresh = len(self.ids) - self.start
+
+
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
 class TinyEngine:
     """Samples from a small model of transformers, and scores with it."""
 
-    def __init__(self, model: Any, version: int | None = None) -> None:
-        self._net, self._version = Net(model), version
+    def __init__(self, model: Any, version: int | None = None, ready: Callable[[], Awaitable[None]] = _at_once) -> None:
+        """`ready` waits for whatever holds up other requests."""
+        self._net, self._version, self._ready = Net(model), version, ready
         self.sampled, self.scored = 0, 0
         self._read: dict[str, _Read] = {}
         self._waiting: list[_Request] = []
@@ -103,6 +121,7 @@ class TinyEngine:
 
     async def _work(self) -> None:
         while self._waiting:
+            await self._ready()
             batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
             await asyncio.to_thread(self._draw, batch)
             for each in batch:
@@ -117,10 +136,12 @@ class TinyEngine:
             self._decode(batch)
 
     def _decode(self, batch: Sequence[_Request]) -> None:
-        last_BD, cache, lengths = self._prefilled(batch)  # noqa: N806
-        rows = list(batch)
-        while True:
-            ids_B, logprobs_B = drawn(self._net.logits(last_BD), rows)  # noqa: N806
+        rows, last_BD, cache, lengths = self._prefilled(batch)  # noqa: N806
+        draws_TB = torch.zeros(max(each.most for each in rows), len(rows))  # noqa: N806
+        for row, each in enumerate(rows):
+            draws_TB[: each.most, row] = torch.from_numpy(each.draws)
+        for number in count():
+            ids_B, logprobs_B = drawn(self._net.logits(last_BD), draws_TB[number], rows[0].top_p)  # noqa: N806
             for each, token, logprob in zip(rows, ids_B.tolist(), logprobs_B.tolist(), strict=True):
                 if not each.ids or not each.over:
                     each.ids.append(token)
@@ -131,37 +152,43 @@ class TinyEngine:
                 if not going:
                     return
                 rows, cache, lengths = [rows[row] for row in going], cache[:, :, going], lengths[going]
-                ids_B = ids_B[going]  # noqa: N806
+                ids_B, draws_TB = ids_B[going], draws_TB[:, going]  # noqa: N806
             if int(lengths.max()) == cache.shape[4]:
                 cache = functional.pad(cache, (0, 0, 0, ROOM))
             last_BD = self._net(ids_B[:, None], lengths, cache)[:, 0]  # noqa: N806
             lengths = lengths + 1
 
-    def _prefilled(self, batch: Sequence[_Request]) -> tuple[Tensor, Tensor, Tensor]:
-        """Read the prompts; return what the model makes of the last token of each, its cache, and its length."""
-        unique = {each.prompt.tobytes(): each for each in batch}
-        place = {prompt: row for row, prompt in enumerate(unique)}
-        prompts = list(unique.values())
-        longest = max(len(each.prompt) for each in prompts)
+    def _prefilled(self, batch: Sequence[_Request]) -> tuple[list[_Request], Tensor, Tensor, Tensor]:
+        """Read the prompts; return the requests, reordered, with the last hidden state, cache and length of each."""
+        alike: dict[bytes, list[_Request]] = {}
+        for each in batch:
+            alike.setdefault(each.prompt.tobytes(), []).append(each)
+        prompts = [_Prompt(same, self._read.get(same[-1].name)) for same in alike.values()]
+        # Prompts with as many ids to read are read together: little of it is padding.
+        prompts.sort(key=lambda each: each.fresh)
+        parts = list(_parts(prompts))
+        longest = max(each.start + part[-1].fresh for part in parts for each in part)  # padding is read too
         cache = self._net.cache(len(prompts), longest + ROOM)
-        starts = [0] * len(prompts)
+        last, first = [], 0
+        for part in parts:
+            last.append(self._last_hidden(part, cache[:, :, first : first + len(part)]))
+            first += len(part)
+        last_UD, lengths = torch.cat(last), torch.tensor([len(each.ids) for each in prompts])  # noqa: N806
+        rows = [each for prompt in prompts for each in prompt.asked_by]
+        if len(rows) == len(prompts):
+            return rows, last_UD, cache, lengths
+        copies = torch.tensor([row for row, prompt in enumerate(prompts) for _ in prompt.asked_by])
+        return rows, last_UD[copies], cache[:, :, copies], lengths[copies]
+
+    def _last_hidden(self, prompts: Sequence[_Prompt], cache: Tensor) -> Tensor:
+        """Read what is new of some prompts into their cache; return the last hidden state of each."""
+        ids_UT = torch.zeros(len(prompts), prompts[-1].fresh, dtype=torch.long)  # noqa: N806
         for row, each in enumerate(prompts):
-            if (read := self._read.get(each.name)) is not None:
-                starts[row] = read.shared(each.prompt)
-                cache[:, :, row, :, : starts[row]] = read.cache_LCHTD[:, :, :, : starts[row]]
-        fresh = max(len(each.prompt) - start for each, start in zip(prompts, starts, strict=True))
-        ids_UT = torch.zeros(len(prompts), fresh, dtype=torch.long)  # noqa: N806
-        for row, (each, start) in enumerate(zip(prompts, starts, strict=True)):
-            ids_UT[row, : len(each.prompt) - start] = torch.from_numpy(each.prompt[start:].astype(np.int64))
-        begun = torch.tensor(starts)
-        room = int((begun + fresh).max()) - cache.shape[4]  # padding is read too
-        if room > 0:
-            cache = functional.pad(cache, (0, 0, 0, room))
-        hidden = self._net(ids_UT, begun, cache)
-        lengths = torch.tensor([len(each.prompt) for each in prompts])
-        last_UD = hidden[torch.arange(len(prompts)), lengths - begun - 1]  # noqa: N806
-        rows = torch.tensor([place[each.prompt.tobytes()] for each in batch])
-        return last_UD[rows], cache[:, :, rows], lengths[rows]
+            if each.read is not None:
+                cache[:, :, row, :, : each.start] = each.read.cache_LCHTD[:, :, :, : each.start]
+            ids_UT[row, : each.fresh] = torch.from_numpy(each.ids[each.start :].astype(np.int64))
+        hidden = self._net(ids_UT, torch.tensor([each.start for each in prompts]), cache)
+        return hidden[torch.arange(len(prompts)), torch.tensor([each.fresh - 1 for each in prompts])]
 
     def _keep(self, done: Sequence[tuple[int, _Request]], cache: Tensor, lengths: Tensor) -> None:
         """Keep the caches of requests for the next turns of their trajectories."""
@@ -178,15 +205,25 @@ class TinyEngine:
         return scores
 
 
-def drawn(logits_BV: Tensor, rows: Sequence[_Request]) -> tuple[Tensor, Tensor]:  # noqa: N803
-    """Draw a token for each request; return it with its log-prob."""
+def _parts(prompts: Sequence[_Prompt]) -> Iterator[Sequence[_Prompt]]:
+    """Cut prompts, sorted by what is to be read of them, into parts that are read at once."""
+    part: list[_Prompt] = []
+    for each in prompts:
+        if part and each.fresh * (len(part) + 1) > AT_ONCE:
+            yield part
+            part = []
+        part.append(each)
+    yield part
+
+
+def drawn(logits_BV: Tensor, draws_B: Tensor, top_p: float) -> tuple[Tensor, Tensor]:  # noqa: N803
+    """Draw a token for each row by a uniform number; return it with its log-prob."""
     logprobs_BV = logits_BV.log_softmax(-1)  # noqa: N806
     probs_BV = logprobs_BV.exp()  # noqa: N806
-    if rows[0].top_p < 1.0:
-        probs_BV = nucleus(probs_BV, rows[0].top_p)  # noqa: N806
+    if top_p < 1.0:
+        probs_BV = nucleus(probs_BV, top_p)  # noqa: N806
     summed_BV = probs_BV.cumsum(-1)  # noqa: N806
-    draws = torch.tensor([each.draws[min(len(each.ids), each.most - 1)] for each in rows])
-    ids_B = torch.searchsorted(summed_BV, (draws * summed_BV[:, -1])[:, None], right=True)[:, 0]  # noqa: N806
+    ids_B = torch.searchsorted(summed_BV, (draws_B * summed_BV[:, -1])[:, None], right=True)[:, 0]  # noqa: N806
     ids_B = ids_B.clamp(max=logits_BV.shape[1] - 1)  # noqa: N806
     return ids_B, logprobs_BV.gather(1, ids_B[:, None])[:, 0]
 

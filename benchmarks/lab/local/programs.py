@@ -11,6 +11,9 @@ import asyncio
 from cleaner_rl.sandbox import Node, RunOutcome, RunRequest, Session, SessionRequest
 from cleaner_rl.tools import Status
 
+TURNS_OF_THE_LOOP = 10
+"""In which a rollout comes from what it waited for to its next request, of a program or of a completion."""
+
 
 class RememberingSandbox:
     """A node, with the outcomes of the programs that it has run."""
@@ -18,6 +21,7 @@ class RememberingSandbox:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._runs: dict[str, asyncio.Future[RunOutcome]] = {}
+        self._running: set[asyncio.Future[RunOutcome]] = set()
         self.asked = 0
         """Programs that were to be run."""
 
@@ -26,11 +30,23 @@ class RememberingSandbox:
         asked = RunRequest(request) if isinstance(request, str) else request
         self.asked += 1
         if asked.code not in self._runs:
-            self._runs[asked.code] = asyncio.ensure_future(self._node.run(asked))
+            self._runs[asked.code] = run = asyncio.ensure_future(self._node.run(asked))
+            self._running.add(run)
+            run.add_done_callback(self._running.discard)
         outcome = await self._runs[asked.code]
         if outcome.result.faulty or outcome.result.status is Status.TIMEOUT:
             self._runs.pop(asked.code, None)
         return outcome
+
+    async def idle(self) -> None:
+        """Wait until no program runs, and until the rollouts that could go on have done so."""
+        quiet = 0
+        while quiet < TURNS_OF_THE_LOOP:
+            await asyncio.sleep(0)
+            quiet += 1
+            if self._running:
+                await asyncio.wait(self._running)
+                quiet = 0
 
     async def open_session(self, request: SessionRequest | None = None) -> Session:
         """Open a session; its cells have a state, so nothing is remembered."""

@@ -27,8 +27,6 @@ LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens"
 """For environments with more than two calls a task."""
 PAPERS_SAMPLING = Sampling(top_p=0.6)
 """At which the CLEANER paper evaluates."""
-AT_ONCE = 256
-"""Rollouts of an evaluation that run at the same time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -130,12 +128,10 @@ async def _drawn(
     runner: RolloutRunner[TokenSpan], tasks: Sequence[Task], stream: str, failing: World | None = None
 ) -> list[Trajectory[TokenSpan]]:
     """One rollout of each task; in a world that is named, after a first call that fails."""
-    free = asyncio.Semaphore(AT_ONCE)
 
     async def one(task: Task) -> Trajectory[TokenSpan]:
-        async with free:
-            chosen = runner if failing is None else replace(runner, model=_failing(runner, task, failing))
-            return await chosen.run_one(task, Key(stream, 0, task.id, 0, Phase.EVALUATION))
+        chosen = runner if failing is None else replace(runner, model=_failing(runner, task, failing))
+        return await chosen.run_one(task, Key(stream, 0, task.id, 0, Phase.EVALUATION))
 
     return await asyncio.gather(*[one(task) for task in tasks])
 

@@ -90,7 +90,6 @@ class LocalTrainer:
         self._record = StepRecord(recipe, self.folder)
         self._tasks = shuffled([*chain(*map(read_verl, recipe.tasks.train))], recipe.seed)
         self._drawn = 0
-        self._engine = TinyEngine(self.model, self.step)
         if self.step:
             saved = torch.load(last / "trainer.pt", weights_only=False)
             self.optimizer.load_state_dict(saved["optimizer"])
@@ -103,7 +102,8 @@ class LocalTrainer:
         run = self.recipe.run
         held_out = [*chain(*map(read_verl, self.recipe.tasks.held_out))]
         async with Node(node_config(self.recipe.sandbox)) as node:
-            sandbox = RememberingSandbox(node)
+            self._sandbox = sandbox = RememberingSandbox(node)
+            self._engine = TinyEngine(self.model, self.step)
             runner = runner_of(self.recipe, self.tokenizer, self._engine, sandbox)
             if not self.step:
                 say(await self._evaluate(runner, held_out))
@@ -183,7 +183,7 @@ class LocalTrainer:
     def _for_phase(self, runner: RolloutRunner[TokenSpan], phase: Phase) -> RolloutRunner[TokenSpan]:
         """Return the runner on the present weights. Training draws anew at every step, an evaluation draws alike."""
         drawn = (self.step, 0) if phase is Phase.TRAINING else ()
-        self._engine = TinyEngine(self.model, self.step)
+        self._engine = TinyEngine(self.model, self.step, self._sandbox.idle)
         return for_phase(runner, self.recipe, self._engine, phase, drawn, Sampling(), self.recipe.window)
 
     # ---- updates
