@@ -20,7 +20,6 @@ from benchmarks.rollout_repair import Made, Setting
 from benchmarks.serving import serve
 from benchmarks.shell.lessons import PROMPT, make
 from benchmarks.shell.tasks import HELD_OUT, library_tasks
-from benchmarks.toy.folder import cache_folder
 from cleaner_rl.purify import Phase, PurifyConfig
 from cleaner_rl.replay import ReplaySettings
 from cleaner_rl.replay.replayer import Replayer
@@ -49,7 +48,7 @@ async def rolled(url: str, model_folder: Path, chosen: Sequence[Task]) -> tuple[
 
 def measure(count: int) -> dict[str, object]:
     """Make the model if it isn't there, serve it, and count."""
-    model_folder = make(cache_folder() / "shell-model")
+    model_folder = make()
     with tempfile.TemporaryDirectory() as folder, serve(model_folder, Path(folder), record=False) as served:
         off, on = asyncio.run(rolled(served.url, model_folder, library_tasks(HELD_OUT, count)))
     repaired = [each for each in on if any(edit.commits for _, edit in each.edits)]

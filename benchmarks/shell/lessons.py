@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.models import qwen3, save
 from benchmarks.shell.tasks import WORDS, ShellTask, shell_tasks
+from benchmarks.toy.folder import cache_folder, digest
 from benchmarks.toy.model import Lesson, Lessons, lesson, phrases, teach
 from cleaner_rl.rollout import ChatRenderer, tool_env_of
 from cleaner_rl.rollout.tool_env import prepared_for
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 PROMPT_FILE = Path(__file__).with_name("prompt.toml")
 PROMPT = load_prompt(PROMPT_FILE)
 LESSONS = Lessons(demonstrations=400, epochs=24, batch=8, lr=2e-3, width=64, layers=3, heads=4)
+FORMAT = 1
+"""Raised when the same lessons give another model."""
 DONE = "It is done."
 MISTAKEN, AGAIN = 0.6, 0.3
 """How often the first call has a mistake, and how often one after a failed call."""
@@ -106,8 +109,9 @@ def call(command: str, said: str = "") -> str:
     return f"{said}I run a command.\n<tool_call>\n{written}\n</tool_call>"
 
 
-def make(folder: Path, lessons: Lessons = LESSONS) -> Path:
-    """Make the model, and return its folder; one that is there is taken as it is."""
+def make(lessons: Lessons = LESSONS) -> Path:
+    """Make the model of these lessons unless it is there, and return its folder."""
+    folder = cache_folder() / f"shell-{FORMAT}-{digest(lessons.to_json())}"
     if not folder.exists():
         made = asyncio.run(demonstrations(lessons.demonstrations, lessons.seed))
         part = folder.with_name(f"{folder.name}.part")

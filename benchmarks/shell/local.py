@@ -22,7 +22,7 @@ from benchmarks.lab.recipes import SHARED, laid
 from benchmarks.record import save
 from benchmarks.shell.lessons import PROMPT, PROMPT_FILE, make
 from benchmarks.shell.tasks import HELD_OUT, TRAINED_ON, library_tasks
-from benchmarks.toy.folder import AGENT, cache_folder
+from benchmarks.toy.folder import AGENT
 from cleaner_rl.tasks import write_verl
 from cleaner_rl.train import Recipe, to_recipe
 
@@ -67,7 +67,7 @@ def measure(steps: int) -> dict[str, dict[str, float]]:
     from benchmarks.lab.local.trainer import LocalTrainer
 
     torch.set_num_threads(1)
-    model = make(cache_folder() / "shell-model")
+    model = make()
     found: dict[str, dict[str, float]] = {}
     for method in METHODS:
         trainer = LocalTrainer(recipe(model, method, steps))
