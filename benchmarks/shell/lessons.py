@@ -42,7 +42,7 @@ DONE = "It is done."
 MISTAKEN, AGAIN = 0.6, 0.3
 """How often the first call has a mistake, and how often one after a failed call."""
 COPIES = Lessons(demonstrations=12_800, epochs=1, batch=32, lr=2e-3)
-"""Lists of names to copy."""
+"""How many lists of names there are to copy, and how they are taught; the model's size is that of `LESSONS`."""
 AT_ONCE = 8
 NAME = re.compile(rf"\b(?:{'|'.join(WORDS)})\b")
 """A token of its own, so that it is easily copied."""
