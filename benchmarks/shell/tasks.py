@@ -199,4 +199,4 @@ def shell_tasks(seed: int) -> Iterator[ShellTask]:
 
 def library_tasks(seed: int, count: int) -> list[Task]:
     """Return the first tasks of a seed as tasks of the library."""
-    return [each.task(f"{each.kind}-{number}") for number, each in enumerate(islice(shell_tasks(seed), count))]
+    return [each.task(f"{each.kind}-{seed}-{number}") for number, each in enumerate(islice(shell_tasks(seed), count))]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 import re
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from benchmarks.shell.lessons import DONE, LESSONS, PROMPT, Shown, call, vocabulary
+from benchmarks.shell.local import METHODS, recipe
 from benchmarks.shell.tasks import KINDS, WORDS, ShellTask, shell_tasks
 from cleaner_rl.rollout import ChatRenderer, ToolEnv, tool_env_of
 from cleaner_rl.rollout.tool_env import prepared_for
 from cleaner_rl.sandbox import Node, NodeConfig, Tier
-from cleaner_rl.tasks import Outcome, StateGrader
+from cleaner_rl.tasks import Outcome, StateGrader, read_verl
 from cleaner_rl.tools import ToolCall, ToolResult, ToolSet
 from cleaner_rl.trajectory import Key
 from tests.sandbox.conftest import needs
@@ -73,3 +75,16 @@ def test_each_name_is_one_token_and_the_prompt_few() -> None:
     tokenizer = vocabulary(made, LESSONS)
     assert [tokenizer.tokenize(f"./{word}.txt")[1] for word in WORDS] == WORDS
     assert len(ChatRenderer(tokenizer, ToolSet(PROMPT.tool)).prompt(made[0].prompt).ids) < 64
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_recipe_of_a_method_has_other_tasks_in_training_than_in_evaluation(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEANER_LAB", str(tmp_path))
+    made = recipe(tmp_path / "model", method, 2)
+    assert made.method == method
+    train, held_out = ([*read_verl(file)] for (file,) in (made.tasks.train, made.tasks.held_out))
+    assert {each.source for each in (*train, *held_out)} == {"shell"}
+    assert all(each.check for each in (*train, *held_out))
+    assert {each.id for each in train}.isdisjoint(each.id for each in held_out)
