@@ -60,6 +60,8 @@ def measure(count: int) -> dict[str, object]:
         "right_on": sum(bool(each.success) for each in on),
         "failed_calls_off": failed_calls(off),
         "failed_calls_on": failed_calls(on),
+        "failed_calls_if_right_off": failed_calls([each for each in off if each.success]),
+        "failed_calls_if_right_on": failed_calls([each for each in on if each.success]),
         "faults": sum(not each.usable for each in (*off, *on)),
         "repaired": len(repaired),
         "replayed": verdicts["same"],
@@ -82,7 +84,7 @@ def main() -> None:
     figures = measure(arguments.tasks)
     if arguments.save:
         save(arguments.save, figures, {"tasks": arguments.tasks})
-    print(json.dumps(figures) if arguments.json else "\n".join(f"{name:18} {each}" for name, each in figures.items()))
+    print(json.dumps(figures) if arguments.json else "\n".join(f"{name:26} {each}" for name, each in figures.items()))
 
 
 if __name__ == "__main__":

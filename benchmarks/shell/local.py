@@ -81,7 +81,7 @@ def measure(steps: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Train, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--json", action="store_true", help="print one object")
     parser.add_argument("--save", type=Path, nargs="?", const=RESULTS, help="keep the figures, with commit and machine")
     arguments = parser.parse_args()
