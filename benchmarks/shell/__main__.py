@@ -1,8 +1,8 @@
 """Rollouts on tasks in a shell, on vLLM, with repair off and on: python -m benchmarks.shell --json
 
-The toy model (`lessons`) works on tasks that no lesson had, both ways with the same seeds. Counted are right answers,
+The toy model (`lessons`) works on tasks of another seed than its lessons, both ways alike. Counted are right answers,
 and failed calls that stand in the final histories. Every repaired trajectory is replayed from the task's setup on. The
-same model is trained in the lab's local backend with `python -m benchmarks.lab.local`.
+same model is trained in the lab's local backend with `python -m benchmarks.shell.local`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 from benchmarks.record import save
 from benchmarks.rollout_repair import Made, Setting
 from benchmarks.serving import serve
 from benchmarks.shell.lessons import PROMPT, make
-from benchmarks.shell.tasks import shell_tasks
-from benchmarks.toy.folder import cache_folder
+from benchmarks.shell.tasks import HELD_OUT, library_tasks
 from cleaner_rl.purify import Phase, PurifyConfig
 from cleaner_rl.replay import ReplaySettings
 from cleaner_rl.replay.replayer import Replayer
@@ -33,14 +31,7 @@ from cleaner_rl.tools import ToolSet, call_format
 
 RESULTS = Path(__file__).parents[1] / "results" / "shell.json"
 WINDOW = 2_048
-UNSEEN = 1_000
-"""Seed of the tasks; lessons have another one."""
 AT_ONCE = 8
-
-
-def tasks(count: int) -> list[Task]:
-    """Return so many tasks, all kinds in turn."""
-    return [each.task(f"{each.kind}-{number}") for number, each in enumerate(islice(shell_tasks(UNSEEN), count))]
 
 
 async def rolled(url: str, model_folder: Path, chosen: Sequence[Task]) -> tuple[list[Made], list[Made]]:
@@ -57,9 +48,9 @@ async def rolled(url: str, model_folder: Path, chosen: Sequence[Task]) -> tuple[
 
 def measure(count: int) -> dict[str, object]:
     """Make the model if it isn't there, serve it, and count."""
-    model_folder = make(cache_folder() / "shell-model")
+    model_folder = make()
     with tempfile.TemporaryDirectory() as folder, serve(model_folder, Path(folder), record=False) as served:
-        off, on = asyncio.run(rolled(served.url, model_folder, tasks(count)))
+        off, on = asyncio.run(rolled(served.url, model_folder, library_tasks(HELD_OUT, count)))
     repaired = [each for each in on if any(edit.commits for _, edit in each.edits)]
     with Replayer(ReplaySettings()) as replayer:
         verdicts = Counter(str(each.verdict) for each in replayer.replay_all(repaired))
@@ -69,6 +60,8 @@ def measure(count: int) -> dict[str, object]:
         "right_on": sum(bool(each.success) for each in on),
         "failed_calls_off": failed_calls(off),
         "failed_calls_on": failed_calls(on),
+        "failed_calls_if_right_off": failed_calls([each for each in off if each.success]),
+        "failed_calls_if_right_on": failed_calls([each for each in on if each.success]),
         "faults": sum(not each.usable for each in (*off, *on)),
         "repaired": len(repaired),
         "replayed": verdicts["same"],
@@ -91,7 +84,7 @@ def main() -> None:
     figures = measure(arguments.tasks)
     if arguments.save:
         save(arguments.save, figures, {"tasks": arguments.tasks})
-    print(json.dumps(figures) if arguments.json else "\n".join(f"{name:18} {each}" for name, each in figures.items()))
+    print(json.dumps(figures) if arguments.json else "\n".join(f"{name:26} {each}" for name, each in figures.items()))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 Every command of a demonstration was run, so what the model reads in its lessons is what the sandbox answers. In each
 epoch other names stand in the place of those that were drawn: so the model learns to copy them, and no name by heart.
+To copy is what a model of this size learns last; lists of names that are said twice come first and teach it that.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.models import TEMPLATE, qwen3, save, train_tokenizer
+import numpy as np
+
+from benchmarks.models import qwen3, save
 from benchmarks.shell.tasks import WORDS, ShellTask, shell_tasks
-from benchmarks.toy.model import Lessons, lesson, teach
+from benchmarks.toy.folder import cache_folder, digest
+from benchmarks.toy.model import Lesson, Lessons, lesson, phrases, teach
 from cleaner_rl.rollout import ChatRenderer, tool_env_of
 from cleaner_rl.rollout.tool_env import prepared_for
 from cleaner_rl.sandbox import Node, NodeConfig
@@ -25,13 +30,21 @@ from cleaner_rl.tasks import Message, Task, load_prompt
 from cleaner_rl.tools import ToolSet, call_format, derive_seed, feedback
 from cleaner_rl.trajectory import Key
 
-PROMPT = load_prompt(Path(__file__).with_name("prompt.toml"))
-LESSONS = Lessons(demonstrations=2_000, epochs=12, batch=8, lr=2e-3, width=64, layers=3, heads=4)
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+PROMPT_FILE = Path(__file__).with_name("prompt.toml")
+PROMPT = load_prompt(PROMPT_FILE)
+LESSONS = Lessons(demonstrations=400, epochs=24, batch=8, lr=2e-3, width=64, layers=3, heads=4)
+FORMAT = 1
+"""Raised when the same lessons give another model."""
 DONE = "It is done."
 MISTAKEN, AGAIN = 0.6, 0.3
 """How often the first call has a mistake, and how often one after a failed call."""
+COPIES = Lessons(demonstrations=12_800, epochs=1, batch=32, lr=2e-3)
+"""How many lists of names there are to copy, and how they are taught; the model's size is that of `LESSONS`."""
 AT_ONCE = 8
-NAME = re.compile("|".join(WORDS))
+NAME = re.compile(rf"\b(?:{'|'.join(WORDS)})\b")
 """A token of its own, so that it is easily copied."""
 
 
@@ -96,8 +109,9 @@ def call(command: str, said: str = "") -> str:
     return f"{said}I run a command.\n<tool_call>\n{written}\n</tool_call>"
 
 
-def make(folder: Path, lessons: Lessons = LESSONS) -> Path:
-    """Make the model, and return its folder; one that is there is taken as it is."""
+def make(lessons: Lessons = LESSONS) -> Path:
+    """Make the model of these lessons unless it is there, and return its folder."""
+    folder = cache_folder() / f"shell-{FORMAT}-{digest(lessons.to_json())}"
     if not folder.exists():
         made = asyncio.run(demonstrations(lessons.demonstrations, lessons.seed))
         part = folder.with_name(f"{folder.name}.part")
@@ -106,16 +120,25 @@ def make(folder: Path, lessons: Lessons = LESSONS) -> Path:
     return folder
 
 
+def vocabulary(made: Sequence[Shown], lessons: Lessons) -> PreTrainedTokenizerFast:
+    """A vocabulary in which the prompt is a few tokens, and each name one."""
+    said = [text for each in made for text in (*each.turns, *each.results)]
+    return phrases(said, [each.prompt for each in made], ToolSet(PROMPT.tool), lessons, [NAME.pattern])
+
+
 def _train(folder: Path, made: Sequence[Shown], lessons: Lessons) -> None:
-    said = [text for each in made for text in (each.asked, *each.turns, *each.results)]
-    tokenizer = train_tokenizer(
-        [*said, PROMPT.system], lessons.vocabulary, longest=lessons.longest, apart=[NAME.pattern]
-    )
-    tokenizer.chat_template = TEMPLATE.read_text(encoding="utf-8")
+    tokenizer = vocabulary(made, lessons)
     model = qwen3(tokenizer, width=lessons.width, layers=lessons.layers, heads=lessons.heads, seed=lessons.seed)
     chat = ChatRenderer(tokenizer, ToolSet(PROMPT.tool))
     draw = random.Random(derive_seed(lessons.seed, "names"))
     shown = [each.renamed(draw) for _ in range(lessons.epochs) for each in made]
     sequences = [lesson(each.prompt, each.turns, each.results, chat, tokenizer) for each in shown]
+    teach(model, _copies(tokenizer, draw), COPIES, tokenizer.pad_token_id)
     teach(model, sequences, replace(lessons, epochs=1), tokenizer.pad_token_id)
     save(model, tokenizer, folder)
+
+
+def _copies(tokenizer: PreTrainedTokenizerFast, draw: random.Random) -> list[Lesson]:
+    names = np.array(tokenizer.convert_tokens_to_ids(WORDS))
+    lists = [draw.choices(names, k=draw.randrange(4, 16)) for _ in range(COPIES.demonstrations)]
+    return [Lesson(np.array([*each, *each]), np.repeat([False, True], len(each))) for each in lists]

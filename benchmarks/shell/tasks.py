@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 
 from cleaner_rl.tasks import Message, Task
 from cleaner_rl.tools import derive_seed
@@ -17,6 +17,8 @@ WORDS = """
 amber birch cedar daisy ember fjord grove heron iris jade kiwi lotus maple noble olive pearl quail raven sable tulip
 umber viola wheat yarrow zebra basil coral dune elder fern ginger hazel
 """.split()  # noqa: SIM905 - a list of them would be four times as long
+TRAINED_ON, HELD_OUT = 500, 1_000
+"""Seeds of the tasks of training and of evaluations; demonstrations have another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +195,8 @@ def shell_tasks(seed: int) -> Iterator[ShellTask]:
     """Yield tasks without end, all kinds in turn."""
     for number, kind in enumerate(cycle(KINDS)):
         yield kind(random.Random(derive_seed(seed, "shell", number)))
+
+
+def library_tasks(seed: int, count: int) -> list[Task]:
+    """Return the first tasks of a seed as tasks of the library."""
+    return [each.task(f"{each.kind}-{seed}-{number}") for number, each in enumerate(islice(shell_tasks(seed), count))]

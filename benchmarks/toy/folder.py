@@ -58,14 +58,14 @@ def made(regime: Regime, lessons: Lessons, cache: Path | None = None) -> Path:
 
 def place(regime: Regime, lessons: Lessons, cache: Path | None = None) -> Path:
     """Return where that folder is, or will be."""
-    return (cache or cache_folder()) / f"{regime.name}-{_digest(_settings(regime, lessons))}"
+    return (cache or cache_folder()) / f"{regime.name}-{digest(_settings(regime, lessons))}"
 
 
 def shown(regime: Regime, count: int, seed: int, cache: Path | None = None) -> list[Demonstration]:
     """The first demonstrations of a seed, kept in a file of their own: models of any size learn from the same."""
     cache = cache or cache_folder()
     settings = {"format": FORMAT, "regime": regime.to_json(), "count": count, "seed": seed}
-    file = cache / f"{regime.name}-shown-{_digest(settings)}.jsonl"
+    file = cache / f"{regime.name}-shown-{digest(settings)}.jsonl"
     if not file.exists():
         cache.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f"{file.name}.part{os.getpid()}")
@@ -107,7 +107,8 @@ def _make(folder: Path, regime: Regime, lessons: Lessons) -> None:
     (folder / "toy.json").write_text(json.dumps(record, indent=2) + "\n")
 
 
-def _digest(settings: Mapping[str, object]) -> str:
+def digest(settings: Mapping[str, object]) -> str:
+    """Return a name for these settings."""
     return blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 

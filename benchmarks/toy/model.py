@@ -86,13 +86,25 @@ class Lesson:
 
 def vocabulary(made: Sequence[Demonstration], regime: Regime, lessons: Lessons) -> PreTrainedTokenizerFast:
     """A vocabulary of the phrases that will be said, those of the prompt and of the template among them."""
+    apart = [f"(?:{'|'.join(OPERATIONS)})(?=_)", f"_(?:{'|'.join(SUFFIXES)})"] if lessons.apart else []
+    prompts = [regime.prompt.messages(task(each.question, regime.name)) for each in made]
+    return phrases(texts(made), prompts, ToolSet(regime.prompt.tool), lessons, apart)
+
+
+def phrases(
+    said: Sequence[str],
+    prompts: Sequence[Sequence[Message]],
+    tools: ToolSet,
+    lessons: Lessons,
+    apart: Sequence[str] = (),
+) -> PreTrainedTokenizerFast:
+    """A vocabulary of the phrases of turns and results and of rendered prompts; `apart` as in `train_tokenizer`."""
     template = TEMPLATE.read_text(encoding="utf-8")
     plain = train_tokenizer([], 512)
     plain.chat_template = template
-    chat = ChatRenderer(plain, ToolSet(regime.prompt.tool))
-    prompts = [chat.prompt(regime.prompt.messages(task(each.question, regime.name))).text for each in made]
-    apart = [f"(?:{'|'.join(OPERATIONS)})(?=_)", f"_(?:{'|'.join(SUFFIXES)})"] if lessons.apart else []
-    tokenizer = train_tokenizer([*texts(made), *prompts], lessons.vocabulary, longest=lessons.longest, apart=apart)
+    chat = ChatRenderer(plain, tools)
+    rendered = [chat.prompt(each).text for each in prompts]
+    tokenizer = train_tokenizer([*said, *rendered], lessons.vocabulary, longest=lessons.longest, apart=apart)
     tokenizer.chat_template = template
     return tokenizer
 
