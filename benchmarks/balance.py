@@ -5,8 +5,8 @@ On 64 replicas their KV caches hold all trajectories, on 16 they don't. The spee
 were measured, and of a 14B model on a GPU, which are only calculated.
 
 `makespan_over_bound` has the mean of each scheduler over the seeds, `worst` its worst. `even_pace` and `oracle` are no
-rivals: one is what perfect division would reach without knowing lengths, the other knows them. `benchmarks.balance_real`
-runs real replicas.
+rivals: one is what perfect division would reach without knowing lengths, the other knows them.
+`benchmarks.balance_real` runs real replicas.
 """
 
 from __future__ import annotations

@@ -90,16 +90,8 @@ CASES = {
 
 SCHEDULERS: dict[str, Callable[[Case], Scheduler]] = {
     "ours": lambda case: EvenScheduler(EvenConfig(longest=case.longest, patience=10.0)),
-    "ours_no_hold": lambda case: _NoHold(EvenConfig(longest=case.longest, patience=10.0)),
-    "ours_no_move": lambda case: EvenScheduler(EvenConfig(longest=case.longest, patience=10.0, behind=1e9)),
     "sticky_least_requests": lambda _: StickyLeastRequests(0),
-    "round_robin": lambda _: RoundRobin(),
 }
-
-
-class _NoHold(EvenScheduler):
-    def add(self, replica: str, room: int) -> None:
-        super().add(replica, 1 << 40)
 
 
 def main() -> None:
@@ -114,8 +106,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for case in (CASES[name] for name in arguments.case):
             figures[case.name] = measure(case, arguments.repeats, Path(folder))
-    if arguments.save:
-        save(arguments.save, figures, {"repeats": arguments.repeats, "quota": QUOTA})
+            if arguments.save:
+                save(arguments.save, figures, {"repeats": arguments.repeats, "quota": QUOTA})
     if arguments.json:
         print(json.dumps(figures))
         return

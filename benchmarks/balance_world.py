@@ -1,11 +1,11 @@
 """What the simulator of `benchmarks.balance` takes as given: speeds, trajectories, and the bound below every schedule.
 
-Fixed before any scheduler was tuned on it. Speeds are measured (`benchmarks.balance_speed`) or calculated. The trajectories are
-made: a step of 128 prompts x 16 rollouts, whole lengths (prompt, turns and observations) log-normal with a mean of
-7,000 tokens and cut at 20,480. Rollouts of one prompt resemble each other: the prompt makes up 60 % of the variance,
-as a hard problem is hard for most of its rollouts. A trajectory samples some 800 tokens, calls a tool, waits for
-seconds (one call in fifty for half a minute), reads some 150 tokens, and so on. A replica has room for 12 of full
-length.
+Fixed before any scheduler was tuned on it. Speeds are measured (`benchmarks.balance_speed`) or calculated. The
+trajectories are made: a step of 128 prompts x 16 rollouts, whole lengths (prompt, turns and observations) log-normal
+with a mean of 7,000 tokens and cut at 20,480. Rollouts of one prompt resemble each other: the prompt makes up 60 % of
+the variance, as a hard problem is hard for most of its rollouts. A trajectory samples some 800 tokens, calls a tool,
+waits for seconds (one call in fifty for half a minute), reads some 150 tokens, and so on. A replica has room for 12 of
+full length.
 """
 
 from __future__ import annotations
