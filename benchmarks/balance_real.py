@@ -121,7 +121,7 @@ def measure(case: Case, repeats: int, folder: Path) -> dict[str, dict[str, float
     """Medians over the repeats: seconds, and what they were spent on; `over_sticky` is of the paired runs."""
     model = folder / case.model
     if not model.exists():
-        {"tiny-qwen3": write_tiny_qwen3, "smollm2": write_smollm2}[case.model](model)
+        (write_smollm2 if case.model == "smollm2" else write_tiny_qwen3)(model)
     options = ("--max-model-len", case.longest + BLOCK, "--num-gpu-blocks-override", 12 * case.longest // BLOCK)
     servers = [vllm(model, folder, *options, record=False) for _ in range(case.replicas)]
     with running(*servers), contextlib.nullcontext() if case.shared else _own_share(servers):
