@@ -62,7 +62,7 @@ class Case:
     model: str
     replicas: int
     prompts: int
-    scale: int = 20
+    scale: int = 40
     """Lengths and waits are this fraction of the simulator's."""
     shared: bool = False
     """Whether the replicas share all cores."""
@@ -80,12 +80,12 @@ class Case:
 
 
 CASES = {
-    "shared": Case("tiny-qwen3", 2, 4, shared=True),
     "two": Case("tiny-qwen3", 2, 4),
-    "full": Case("tiny-qwen3", 2, 8),
-    "four": Case("tiny-qwen3", 4, 8),
+    "four": Case("tiny-qwen3", 4, 4),
     "smollm2": Case("smollm2", 2, 4, scale=80),
     "smollm2-four": Case("smollm2", 4, 4, scale=80),
+    "shared": Case("tiny-qwen3", 2, 4, shared=True),
+    "full": Case("tiny-qwen3", 2, 8),
 }
 
 SCHEDULERS: dict[str, Callable[[Case], Scheduler]] = {
