@@ -88,14 +88,6 @@ class Replica:
         self._admit()
         return ended
 
-    def used_at(self, now: float) -> int:
-        """What its metrics say at that time."""
-        steps = self._steps_to_event()
-        if steps is None or now <= self.clock:
-            return self.used
-        gone = self.speed.steps_within(now - self.clock, len(self.running), self.used)
-        return self.used + min(gone, steps) * len(self.running)
-
     def _steps_to_event(self) -> int | None:
         if not self.running:
             return None

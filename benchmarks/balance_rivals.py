@@ -1,11 +1,9 @@
-"""The schedulers that ours is measured against. None of them holds a turn back."""
+"""The schedulers that ours is measured against."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-
-from cleaner_rl.rollout.balance import Load
 
 
 class Rival:
@@ -20,7 +18,7 @@ class Rival:
         """The replica of a turn."""
         raise NotImplementedError
 
-    def add(self, replica: str, room: int) -> None:  # noqa: ARG002 - none of them asks for room
+    def add(self, replica: str) -> None:
         """See `Scheduler`, as for the others."""
         self.inflight[replica] = 0
 
@@ -46,9 +44,6 @@ class Rival:
     def home(self, request: str) -> str | None:
         """Where it was last."""
         return self.where.get(request)
-
-    def observe(self, replica: str, load: Load, now: float) -> None:
-        """None of them looks."""
 
     def dispatch(self, now: float) -> Sequence[tuple[str, str]]:  # noqa: ARG002
         """All that has arrived."""

@@ -1,8 +1,8 @@
 """Runs a step's trajectories on simulated replicas under a scheduler, and says how long it took.
 
 All trajectories ask for their first turn at the start, as an agent loop's do. The scheduler hears what it would hear in
-earnest: a turn that wants a replica and how long its prompt is, that the turn is over and how long the context is then,
-and every few seconds each replica's metrics. It doesn't hear how long a turn will be, nor whether another follows.
+earnest: a turn that wants a replica and how long its prompt is, that the turn is over and how long the context is then.
+It doesn't hear how long a turn will be, nor whether another follows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from dataclasses import dataclass
 
 from benchmarks.balance_replica import Replica, Request
 from benchmarks.balance_world import REPLICAS, ROOM, Script, Speed
-from cleaner_rl.rollout.balance import Load, Scheduler
-
-POLL = 5.0
-"""Seconds between two readings of the metrics."""
+from cleaner_rl.rollout.balance import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +36,12 @@ def simulate(
     """Run all of it."""
     pool = [Replica(speed, room) for _ in range(replicas)]
     for place in range(replicas):
-        scheduler.add(str(place), room)
-    # (time, order, what): an index of `work` asks for its turn, a replica's event (~place), or the poll (None).
-    events: list[tuple[float, int, int | None]] = []
+        scheduler.add(str(place))
+    # (time, order, what): an index of `work` asks for its turn, or a replica's event (~place).
+    events: list[tuple[float, int, int]] = []
     order = 0
 
-    def push(time: float, what: int | None) -> None:
+    def push(time: float, what: int) -> None:
         nonlocal order
         order += 1
         heapq.heappush(events, (time, order, what))
@@ -71,16 +68,10 @@ def simulate(
     for index, script in enumerate(work):
         scheduler.arrive(str(index), script.turns[0].read, 0.0)
     dispatch(0.0)
-    push(POLL, None)
     now = 0.0
     while left:
         now, _, what = heapq.heappop(events)
-        if what is None:
-            for place, replica in enumerate(pool):
-                load = Load(replica.used_at(now))
-                scheduler.observe(str(place), load, now)
-            push(now + POLL, None)
-        elif what < 0:
+        if what < 0:
             place = ~what
             if due[place] != now:
                 continue

@@ -1,11 +1,11 @@
 """What the simulator of `benchmarks.balance` takes as given: speeds, trajectories, and the bound below every schedule.
 
-Fixed before any scheduler was tuned on it. The speeds are measured (`benchmarks.balance_speed`). The trajectories are
-made: a step of 128 prompts x 16 rollouts, whole lengths (prompt, turns and observations) log-normal with a mean of
-7,000 tokens and cut at 20,480. Rollouts of one prompt resemble each other: the prompt makes up 60 % of the variance,
-as a hard problem is hard for most of its rollouts. A trajectory samples some 800 tokens, calls a tool, waits for
-seconds (one call in fifty for half a minute), reads some 150 tokens, and so on. A replica has room for 12 of full
-length.
+Fixed before any scheduler was tuned on it. Speeds are measured (`benchmarks.balance_speed`) or calculated. The
+trajectories are made: a step of 128 prompts x 16 rollouts, whole lengths (prompt, turns and observations) log-normal
+with a mean of 7,000 tokens and cut at 20,480. Rollouts of one prompt resemble each other: the prompt makes up 60 % of
+the variance, as a hard problem is hard for most of its rollouts. A trajectory samples some 800 tokens, calls a tool,
+waits for seconds (one call in fifty for half a minute), reads some 150 tokens, and so on. A replica has room for 12 of
+full length.
 """
 
 from __future__ import annotations
@@ -63,6 +63,24 @@ def measured() -> Speed:
     """As vLLM had them."""
     figures = json.loads(SPEEDS.read_text())["figures"]
     return Speed(*(figures[name] for name in Speed.__slots__))
+
+
+def calculated() -> Speed:
+    """As a model of Qwen3-14B's shape may have them in bfloat16 on an H100, by its memory and arithmetic; not measured.
+
+    Both at a share of the data sheet's peak: 75 % of 3.35 TB/s for what a step reads, 50 % of 990 TFLOP/s for what it
+    computes.
+    """
+    parameters, layers, width, kv_width = 14.8e9, 40, 40 * 128, 8 * 128
+    bandwidth, arithmetic = 0.75 * 3.35e12, 0.5 * 990e12
+    token = 2 * parameters / arithmetic
+    return Speed(
+        step=2 * parameters / bandwidth,
+        sequence=token,
+        context=2 * 2 * layers * kv_width / bandwidth,
+        token=token,
+        attention=4 * layers * width / arithmetic,
+    )
 
 
 @dataclass(frozen=True, slots=True)

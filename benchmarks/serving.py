@@ -75,13 +75,23 @@ class Part:
     @property
     def cpu_seconds(self) -> float:
         """What all its processes have used."""
-        ticks = 0
+        ticks = sum(int(values[11]) + int(values[12]) for values in self._processes().values())
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def pids(self) -> list[int]:
+        """All its processes."""
+        return list(self._processes())
+
+    def _processes(self) -> dict[int, list[str]]:
+        """The fields of each one's `stat` behind its name: state, parent, group; from the 12th on, ticks."""
+        found = {}
         for each in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
-                # Behind the name, which may hold anything: state, parent, group; then, from the 12th on, ticks.
-                values = each.read_text().rpartition(")")[2].split()
-                ticks += int(values[11]) + int(values[12]) if int(values[2]) == self.process.pid else 0
-        return ticks / os.sysconf("SC_CLK_TCK")
+                values = each.read_text().rpartition(")")[2].split()  # a name may hold anything
+                if int(values[2]) == self.process.pid:
+                    found[int(each.parent.name)] = values
+        return found
 
     @property
     def serves(self) -> bool:
@@ -161,6 +171,8 @@ def vllm(
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
+        # By itself each server of a machine binds its threads to the same cores.
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         # Its rows for cached tokens are memory as it was found; as zeros they can be spelt in JSON.
         "MALLOC_PERTURB_": "255",
     }

@@ -28,8 +28,9 @@ IGNORED: Mapping[str, Sequence[str]] = {
     "sandbox": ("site",),
     "run": ("folder", "keep_checkpoints"),
     "update": ("learn_failed",),
+    "device": ("kv_tokens",),
 }
-"""Settings that differ between machines, decide only which files are kept, or are gone (`learn_failed`)."""
+"""Settings that differ between machines, decide only which files are kept, or are gone."""
 
 
 @dataclass(frozen=True, slots=True)

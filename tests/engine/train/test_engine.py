@@ -17,22 +17,24 @@ PROMPT = np.arange(4, dtype=np.int32)
 
 
 class Client:
-    """Asks the router for a server, answers when it may, and gives the server back: the order of verl's own."""
+    """Asks the router for a server, answers, and gives the server back: the order of verl's own."""
 
     def __init__(self, router: EvenRouter) -> None:
-        self._router, self.answer, self.served = router, asyncio.Event(), asyncio.Event()
+        self._router = router
+        self.asked, self.routed, self.released = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
-        server, _ = await self._router.acquire_server(request_id, prompt_ids)
+        self.asked.set()
+        await self.routed.wait()  # verl's router is in another process
+        server, _ = self._router.acquire_server(request_id, prompt_ids)
         try:
-            self.served.set()
-            await self.answer.wait()
             return SimpleNamespace(token_ids=[1], log_probs=[0.0], stop_reason="completed", extra_fields={})
         finally:
             self._router.release_server(server, request_id)
+            self.released.set()
 
 
-def test_a_request_that_is_cancelled_while_it_waits_for_a_server_gives_its_room_back() -> None:
+def test_a_request_that_is_cancelled_while_it_asks_for_a_server_gives_it_back() -> None:
     from cleaner_rl.train.verl.engine import VerlEngine
 
     async def ask(engine: VerlEngine, request: str) -> None:
@@ -40,16 +42,17 @@ def test_a_request_that_is_cancelled_while_it_waits_for_a_server_gives_its_room_
         await engine.sample(prompt, max_tokens=8, seed=1, sampling=Sampling(), stop_ids=(1,), request=request)
 
     async def check() -> None:
-        client = Client(EvenRouter({"a": object()}, {"longest": 100, "room": 100}))
-        engine = VerlEngine(client, "vllm")
-        first, waiting = asyncio.create_task(ask(engine, "first")), asyncio.create_task(ask(engine, "waiting"))
-        await client.served.wait()
-        waiting.cancel()
-        client.answer.set()
-        await first
+        router = EvenRouter({"a": object()}, {"longest": 100})
+        client = Client(router)
+        cancelled = asyncio.create_task(ask(VerlEngine(client, "vllm"), "cancelled"))
+        await client.asked.wait()
+        cancelled.cancel()
+        await asyncio.sleep(0)
+        client.routed.set()
         with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await asyncio.wait_for(ask(engine, "third"), 10)  # there is room for one at a time
+            await cancelled
+        await asyncio.wait_for(client.released.wait(), 10)
+        assert router.get_total_inflight() == 0
 
     asyncio.run(check())
 

@@ -10,19 +10,8 @@ import pytest
 
 from benchmarks.balance_rivals import RoundRobin
 from cleaner_rl.rollout.balance import Dispatcher, EvenConfig, EvenScheduler, Replica, Scheduler, dispatcher
-from cleaner_rl.rollout.balance.metrics import read_vllm
 from cleaner_rl.rollout.engine import Completion, Engine, EngineFaultError, EngineRefusedError, Finish, Sampling
 from cleaner_rl.trajectory import Ids, Scores
-
-METRICS = """\
-# HELP vllm:num_requests_running Number of requests in model execution batches.
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
-vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
-vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="capacity"} 2.0
-vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
-vllm:cache_config_info{block_size="32",cache_dtype="auto",engine="0",num_gpu_blocks="100",num_cpu_blocks="None"} 1.0
-"""
 
 
 class StandIn:
@@ -30,7 +19,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.broken = False
-        self.metrics = ""
+        self.without_health = False
         self.gate = asyncio.Event()
         self.gate.set()
         self.served: list[str] = []
@@ -56,9 +45,9 @@ class StandIn:
     async def get(self, path: str) -> bytes:
         if self.broken:
             raise EngineFaultError("away")
-        if not self.metrics:
+        if self.without_health:
             raise EngineRefusedError(f"there is no {path}")
-        return self.metrics.encode()
+        return b""
 
     async def _serve(self, request: str) -> None:
         self.inside += 1
@@ -96,14 +85,6 @@ async def draw(engine: Engine, request: str, prompt: int = 10, tokens: int = 5) 
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - looks at what has no event
         await asyncio.sleep(0.005)
-
-
-async def comes_with_little_room(front: Dispatcher, engine: StandIn) -> None:
-    engine.broken = True
-    await until(lambda: not front._present)
-    engine.metrics = METRICS.replace('num_gpu_blocks="100"', 'num_gpu_blocks="20"')
-    engine.broken = False
-    await until(lambda: bool(front._present))
 
 
 @pytest.fixture(autouse=True)
@@ -193,20 +174,6 @@ def test_without_replicas_a_turn_waits_for_one_and_then_says_so() -> None:
     play(story, engines=1, patience=0.2)
 
 
-def test_a_turn_waits_in_line_for_as_long_as_others_are_at_work() -> None:
-    async def story(front: Dispatcher, engines: list[StandIn]) -> None:
-        await comes_with_little_room(front, engines[0])
-        engines[0].gate.clear()
-        turns = [asyncio.create_task(draw(front, str(number), prompt=300)) for number in range(6)]
-        await until(lambda: engines[0].inside > 0 and len(front._waiting) > 0)
-        first = asyncio.get_running_loop().time()
-        await until(lambda: asyncio.get_running_loop().time() > first + 0.3)  # three times its patience
-        engines[0].gate.set()
-        assert len(await asyncio.gather(*turns)) == 6
-
-    play(story, engines=1, patience=0.1)
-
-
 def test_one_that_waits_is_served_when_a_replica_comes_back() -> None:
     async def story(front: Dispatcher, engines: list[StandIn]) -> None:
         engines[0].broken = True
@@ -220,18 +187,35 @@ def test_one_that_waits_is_served_when_a_replica_comes_back() -> None:
 
 def test_cancelled_while_it_runs_or_waits_a_turn_leaves_nothing() -> None:
     async def story(front: Dispatcher, engines: list[StandIn]) -> None:
-        await comes_with_little_room(front, engines[0])
+        async def cancel(turns: list[asyncio.Task[Completion]]) -> None:
+            for turn in turns:
+                turn.cancel()
+            ended = await asyncio.gather(*turns, return_exceptions=True)
+            assert all(isinstance(each, asyncio.CancelledError) for each in ended)
+
         engines[0].gate.clear()
-        turns = [asyncio.create_task(draw(front, str(number), prompt=300)) for number in range(6)]
-        await until(lambda: engines[0].inside > 0 and len(front._waiting) > 0)
-        for turn in turns:
-            turn.cancel()
-        assert all(
-            isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*turns, return_exceptions=True)
-        )
+        turns = [asyncio.create_task(draw(front, str(number))) for number in range(6)]
+        await until(lambda: engines[0].inside == 6)
+        await cancel(turns)
+        engines[0].broken = True
+        await until(lambda: not front._present)
+        turns = [asyncio.create_task(draw(front, str(number))) for number in range(6)]
+        await until(lambda: len(front._waiting) == 6)
+        await cancel(turns)
         assert not front._waiting
+        engines[0].broken = False
         engines[0].gate.set()
         await draw(front, "after")
+
+    play(story, engines=1)
+
+
+def test_a_replica_that_refuses_to_say_how_it_is_is_up() -> None:
+    async def story(front: Dispatcher, engines: list[StandIn]) -> None:
+        engines[0].without_health = True
+        await asyncio.sleep(0.1)
+        assert front._present == {"r0"}
+        await draw(front, "a")
 
     play(story, engines=1)
 
@@ -243,11 +227,3 @@ def test_any_scheduler_will_do() -> None:
         assert [len(engine.served) for engine in engines] == [2, 2]
 
     play(story, scheduler=RoundRobin())
-
-
-def test_vllms_metrics_are_read() -> None:
-    gauge = read_vllm(METRICS)
-    assert gauge is not None
-    assert (gauge.room, gauge.load.used) == (3_200, 800)
-    assert read_vllm("") is None
-    assert read_vllm(METRICS.replace('"100"', '"None"')) is None

@@ -2,21 +2,17 @@
 
 - `scheduler`: the interface of a scheduler, which gets events and says what starts where.
 - `even`: our scheduler · `lengths`: its estimate of how long trajectories get.
-- `dispatcher`: one engine over the engines of the replicas, under a scheduler · `metrics`: vLLM's metrics of its load.
+- `dispatcher`: one engine over the engines of the replicas, under a scheduler.
 """
 
 from cleaner_rl.rollout.balance.dispatcher import Dispatcher, Replica
 from cleaner_rl.rollout.balance.even import EvenConfig, EvenScheduler
-from cleaner_rl.rollout.balance.metrics import Gauge, read_vllm
-from cleaner_rl.rollout.balance.scheduler import Load, Scheduler
+from cleaner_rl.rollout.balance.scheduler import Scheduler
 
 __all__ = [
     "Dispatcher",
     "EvenConfig",
     "EvenScheduler",
-    "Gauge",
-    "Load",
     "Replica",
     "Scheduler",
-    "read_vllm",
 ]

@@ -1,54 +1,50 @@
 """Several replicas of an engine as one engine, under a scheduler.
 
     Dispatcher   holds each turn until the scheduler starts it, sends it, and sends it elsewhere if its replica breaks
-    watch        (a task of its own) reads each replica's metrics, and says who is there
+    watch        (a task of its own) asks each replica whether it is up
 
-A replica that a request found broken is out for `REST` seconds; one whose metrics can't be fetched, until they can. One
-without metrics is served by the scheduler's own counts. A turn waits in line while others are at work, and `patience`
-seconds while none is; one that was lost with `TRIES` replicas is not sent again: it may be what breaks them. Cancelled,
-a turn leaves the queue or its replica at once.
+A replica that a request found broken is out for `REST` seconds; one that doesn't answer, until it does. A turn waits up
+to `patience` seconds for a replica; one that was lost with `TRIES` replicas is not sent again: it may be what breaks
+them. Cancelled, a turn leaves the queue or its replica at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from cleaner_rl.rollout.balance.metrics import read_vllm
 from cleaner_rl.rollout.balance.scheduler import Scheduler
 from cleaner_rl.rollout.engine import Completion, Engine, EngineFaultError, EngineRefusedError, Sampling
 from cleaner_rl.trajectory import Ids, Scores
 
 INTERVAL = 1.0
-"""Seconds between two readings of the metrics."""
+"""Seconds between two looks at the replicas."""
 REST = 5.0
 """Seconds that a replica is left alone after a request found it broken."""
 TRIES = 5
-UNKNOWN_ROOM = 1 << 40
-"""Of a replica without metrics: no limit."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One engine, and where its metrics are read."""
+    """One engine, and where it is asked whether it is up."""
 
     engine: Engine
     watched: Watched
 
 
 class Watched(Protocol):
-    """Reads a replica's metrics: an `Address` that doesn't wait."""
+    """Asks a replica whether it is up: an `Address` that doesn't wait."""
 
     async def get(self, path: str) -> bytes:
-        """Return the answer. Raises `EngineRefusedError` if it has no metrics, `EngineFaultError` if it is down."""
+        """Return the answer. Raises `EngineRefusedError` if there is no such path, `EngineFaultError` if it is down."""
         ...
 
 
@@ -56,17 +52,13 @@ class Dispatcher:
     """Serves several replicas as one engine; used in an `async with` statement, which starts and ends its watch."""
 
     def __init__(self, replicas: Mapping[str, Replica], scheduler: Scheduler, *, patience: float = 300.0) -> None:
-        """`patience`: seconds that a turn waits while no replica is at work."""
+        """`patience`: seconds that a turn waits for a replica."""
         self._replicas = dict(replicas)
         self._scheduler = scheduler
         self._patience = patience
         self._present: set[str] = set()
         self._resting: dict[str, float] = {}
         self._waiting: dict[str, asyncio.Future[str]] = {}
-        self._underway: Counter[str] = Counter()
-        """Turns that each replica works on."""
-        self._worked = 0.0
-        """When one last ended."""
         self._numbers = itertools.count()
         self._watch: asyncio.Task[None] | None = None
 
@@ -102,7 +94,7 @@ class Dispatcher:
         return await self._turn(request, len(prompt_T), ask, lambda completion: len(completion.ids_T))
 
     async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:
-        """Return the log-probs of a suffix, from the trajectory's replica if it is up, which reserves no KV cache."""
+        """Return the log-probs of a suffix, from the trajectory's replica if it is up."""
         home = self._scheduler.home(request)
         if home in self._present and home is not None:
             try:
@@ -125,7 +117,6 @@ class Dispatcher:
         for tries in itertools.count(1):
             name = await self._placed(request, tokens)
             length = tokens
-            self._underway[name] += 1
             try:
                 answer = await ask(self._replicas[name].engine)
                 length += sampled(answer)
@@ -137,9 +128,7 @@ class Dispatcher:
                 if tries == TRIES:
                     raise
             finally:
-                self._underway[name] -= 1
-                self._worked = time.monotonic()
-                self._scheduler.release(request, length, self._worked)
+                self._scheduler.release(request, length, time.monotonic())
                 self._dispatch()
         raise AssertionError
 
@@ -151,12 +140,10 @@ class Dispatcher:
         self._waiting[request] = future
         self._scheduler.arrive(request, tokens, time.monotonic())
         self._dispatch()
-        begun = time.monotonic()
         try:
-            while (left := self._patience_left(begun)) > 0:
-                done, _ = await asyncio.wait([future], timeout=left)
-                if done:
-                    return future.result()
+            done, _ = await asyncio.wait([future], timeout=self._patience)
+            if done:
+                return future.result()
             raise TimeoutError
         except BaseException as error:
             if future.done():
@@ -171,12 +158,6 @@ class Dispatcher:
                     f"no replica could take a turn for {self._patience:g} s; {there} of {len(self._replicas)} answer"
                 ) from error
             raise
-
-    def _patience_left(self, begun: float) -> float:
-        """Of a turn that waits since then; all of it while a replica that answers is at work."""
-        if any(self._underway[name] for name in self._present):
-            return self._patience
-        return self._patience - (time.monotonic() - max(begun, self._worked))
 
     def _dispatch(self) -> None:
         for request, name in self._scheduler.dispatch(time.monotonic()):
@@ -203,16 +184,11 @@ class Dispatcher:
 
     async def _look_at(self, name: str, replica: Replica) -> None:
         try:
-            gauge = read_vllm((await asyncio.wait_for(replica.watched.get("/metrics"), 10 * INTERVAL)).decode())
-        except EngineRefusedError:
-            gauge = None
+            with contextlib.suppress(EngineRefusedError):  # which is an answer too
+                await asyncio.wait_for(replica.watched.get("/health"), 10 * INTERVAL)
         except (EngineFaultError, TimeoutError):
             self._lost(name)
             return
-        if name not in self._present:
-            if self._resting.get(name, 0.0) > time.monotonic():
-                return
+        if name not in self._present and self._resting.get(name, 0.0) <= time.monotonic():
             self._present.add(name)
-            self._scheduler.add(name, gauge.room if gauge else UNKNOWN_ROOM)
-        if gauge:
-            self._scheduler.observe(name, gauge.load, time.monotonic())
+            self._scheduler.add(name)

@@ -7,7 +7,6 @@ short. Before anything is known, any length up to the longest is as likely as an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -45,22 +44,6 @@ class Lengths:
     def remaining(self, tokens: int) -> float:
         """How many more a trajectory of this length is expected to get."""
         return float(np.interp(tokens, self._edges, self._learnt()[1]))
-
-    def peak(self, lengths: Sequence[int], deviations: float) -> float:
-        """The most tokens that trajectories of these lengths will hold at one time, if they all grow at one pace.
-
-        The largest, over how far they have grown, of the expected sum and some deviations of it.
-        """
-        start = np.fromiter(lengths, dtype=np.float64, count=len(lengths))
-        later = start[:, None] + self._edges[:-1]
-        alive = self._alive(later) / np.maximum(self._alive(start), 1e-9)[:, None]
-        mean = (alive * later).sum(axis=0)
-        variance = (alive * (1 - alive) * later**2).sum(axis=0)
-        return max(float(start.sum()), float((mean + deviations * np.sqrt(variance)).max()))
-
-    def _alive(self, tokens: Numbers) -> Numbers:
-        """The share of all trajectories that get that far, with straight lines between the bins' edges."""
-        return np.interp(tokens, self._edges, self._learnt()[0], right=0.0)
 
     def _learnt(self) -> tuple[Numbers, Numbers]:
         """At each edge: the share that gets there, and how many more tokens those get."""

@@ -6,16 +6,7 @@ It does nothing itself and has no clock, so one scheduler serves our dispatcher,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """A replica's metrics."""
-
-    used: int
-    """Tokens of KV cache that running requests hold."""
 
 
 class Scheduler(Protocol):
@@ -23,8 +14,8 @@ class Scheduler(Protocol):
     trajectory.
     """
 
-    def add(self, replica: str, room: int) -> None:
-        """Add a replica, new or back again, that is empty and has a KV cache of `room` tokens."""
+    def add(self, replica: str) -> None:
+        """Add a replica, new or back again, that is empty."""
         ...
 
     def remove(self, replica: str) -> None:
@@ -45,10 +36,6 @@ class Scheduler(Protocol):
 
     def home(self, request: str) -> str | None:
         """Return the replica that caches a trajectory's prefix, as far as is known."""
-        ...
-
-    def observe(self, replica: str, load: Load, now: float) -> None:
-        """Take a replica's newest metrics."""
         ...
 
     def dispatch(self, now: float) -> Sequence[tuple[str, str]]:

@@ -33,8 +33,8 @@ class RunPlan:
             "folder": str(self.folder),
         }
         agent_loops(self.folder).write_text(json.dumps([loop]), encoding="utf-8")  # JSON is YAML
-        router = {"router_class": "cleaner_rl.train.verl.router_actor.RouterActor", "longest": self.recipe.window}
-        router_file(self.folder).write_text(json.dumps({**router, "room": self.recipe.device.kv_tokens}))
+        router = {"router_class": "cleaner_rl.train.verl.router.EvenRouter", "longest": self.recipe.window}
+        router_file(self.folder).write_text(json.dumps(router))
 
 
 @lru_cache(1)

@@ -59,7 +59,6 @@ RANGES: Mapping[str, Range] = {
     "device.per_node": ONE_OR_MORE,
     "device.tensor_parallel": ONE_OR_MORE,
     "device.workers": ONE_OR_MORE,
-    "device.kv_tokens": NOT_NEGATIVE,
     "device.memory_share": SHARE_ABOVE_0,
     "run.steps": NOT_NEGATIVE,
     "run.epochs": ONE_OR_MORE,

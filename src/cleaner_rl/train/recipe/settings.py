@@ -261,8 +261,6 @@ class DeviceSettings:
     workers: int = 8
     """Processes that run rollouts."""
     router: Router = Router.VERL
-    kv_tokens: int = 0
-    """Size of one replica's KV cache: the router `even` holds back turns that wouldn't fit; 0: it holds back none."""
     offload: bool = False
     """Keep weights and optimizer in the machine's memory while they aren't used."""
     memory_share: float = 0.7

@@ -8,7 +8,7 @@
 - `packing` is what our processes exchange through verl's queue; `advantages` gives verl the advantages of `train.rows`.
 - `excluded` tells the sampler of rollouts that give no row although nothing broke.
 - `rescues` makes the rescue of a group wait for its rollouts, and tells the sampler what it sampled.
-- `router` chooses the replica of a request; `router_actor` makes it the Ray actor that verl starts.
+- `router` chooses the replica of a request.
 
 Only `overrides`, `packing`, `router`, `row_rollout`, `runner` and `step_record` import without verl.
 """

@@ -1,17 +1,14 @@
 """Makes the scheduler of `cleaner_rl.rollout.balance` verl's router (verl's protocol `RequestLoadBalancer`).
 
 verl asks for a server before each request and reports when the request is over; a request has the name of its
-trajectory. A turn that would fit on no server waits here rather than in an engine's queue. Concurrent requests of one
-trajectory (scores) go to the same server.
+trajectory. Concurrent requests of one trajectory (scores) go to the same server.
 
-verl runs one of these as a Ray actor (`router_actor`). Limits: it learns the length of a context from the next request,
-and so never that of a trajectory's last turn; it doesn't read the replicas' own metrics. If the size of the KV cache
-isn't given, it holds nothing back.
+verl runs one of these as a Ray actor. Limits: it learns the length of a context from the next request,
+and so never that of a trajectory's last turn.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,37 +16,30 @@ from typing import Any
 
 from cleaner_rl.rollout.balance import EvenConfig, EvenScheduler
 
-UNKNOWN_ROOM = 2**40
-
 
 class EvenRouter:
     """Chooses the server of each request."""
 
     def __init__(self, servers: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        """Take the router's file: `longest` is the engine's window, `room` the tokens of a replica's KV cache."""
-        self._room = int(settings.get("room") or UNKNOWN_ROOM)
+        """Take the router's file: `longest` is the engine's window."""
         self._scheduler = EvenScheduler(EvenConfig(longest=int(settings["longest"])))
         self._servers: dict[str, Any] = {}
-        self._placed: dict[str, asyncio.Future[str]] = {}
-        """The server of each trajectory's open turn, once it is known."""
+        self._placed: dict[str, str] = {}
+        """The server of each trajectory's open turn."""
         self._open: Counter[str] = Counter()
         self.add_servers(servers)
 
-    async def acquire_server(self, request_id: str, prompt_ids: Sequence[int] = (), **_extra: Any) -> tuple[str, Any]:
-        """Return a server for a request as soon as one has room."""
+    def acquire_server(self, request_id: str, prompt_ids: Sequence[int] = (), **_extra: Any) -> tuple[str, Any]:
+        """Return the server for a request."""
         if not self._servers:
             raise RuntimeError("No available servers in load balancer")  # verl's client looks for these words
         self._open[request_id] += 1
-        if self._open[request_id] == 1:
-            self._arrive(request_id, len(prompt_ids))
-        while True:
-            placed = self._placed[request_id]
-            where = await asyncio.shield(placed)
-            if where in self._servers:
-                return where, self._servers[where]
-            # The server was removed; the first request that notices finds another for all.
-            if self._placed[request_id] is placed:
-                self._arrive(request_id, len(prompt_ids))
+        if self._placed.get(request_id) not in self._servers:  # a new turn, or its server was removed
+            now = time.monotonic()
+            self._scheduler.arrive(request_id, len(prompt_ids), now)
+            self._placed.update(self._scheduler.dispatch(now))
+        where = self._placed[request_id]
+        return where, self._servers[where]
 
     def release_server(self, server_id: str, request_id: str | None = None) -> None:  # noqa: ARG002 - verl's signature
         """Note that a request is over, successfully or not."""
@@ -59,7 +49,6 @@ class EvenRouter:
         if not self._open[request_id]:
             del self._open[request_id], self._placed[request_id]
             self._scheduler.release(request_id, None, time.monotonic())
-            self._dispatch()
 
     def require_acquire_fields(self) -> list[str]:
         """Return the fields that a request must have: the prompt, for its length."""
@@ -74,8 +63,7 @@ class EvenRouter:
         self.remove_servers(list(servers))
         for name, handle in servers.items():
             self._servers[name] = handle
-            self._scheduler.add(name, self._room)
-        self._dispatch()
+            self._scheduler.add(name)
 
     def remove_servers(self, server_ids: Sequence[str]) -> None:
         """Remove servers; verl sends their requests again."""
@@ -88,17 +76,14 @@ class EvenRouter:
         return list(self._servers)
 
     def get_status(self) -> dict[str, Any]:
-        """Return the number of open requests per server, and of waiting ones."""
-        placed = {name: future.result() for name, future in self._placed.items() if future.done()}
+        """Return the number of open requests per server."""
         loads = Counter(dict.fromkeys(self._servers, 0))
-        for name, server in placed.items():
+        for name, server in self._placed.items():
             loads[server] += self._open[name]
-        waiting = self._open.total() - loads.total()
         return {
             "servers": dict(loads),
             "total_inflight": self._open.total(),
             "active_servers": len(self._servers),
-            "waiting": waiting,
             "moves": self._scheduler.moves,
         }
 
@@ -107,14 +92,5 @@ class EvenRouter:
         return {"cleared_entries": 0, "server_loads": self.get_status()["servers"]}
 
     def get_total_inflight(self) -> int:
-        """Return the number of open requests, including waiting ones."""
+        """Return the number of open requests."""
         return self._open.total()
-
-    def _arrive(self, request_id: str, tokens: int) -> None:
-        self._placed[request_id] = asyncio.get_running_loop().create_future()
-        self._scheduler.arrive(request_id, tokens, time.monotonic())
-        self._dispatch()
-
-    def _dispatch(self) -> None:
-        for request, server in self._scheduler.dispatch(time.monotonic()):
-            self._placed[request].set_result(server)
