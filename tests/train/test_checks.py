@@ -67,7 +67,6 @@ def test_megatron_is_refused(settings: dict[str, Any], reason: str) -> None:
     [
         ({}, {"actor_rollout_ref.model.lora_rank": 8}, "set model.lora.rank"),
         ({"lora": {}}, {"actor_rollout_ref": {"model": {"lora": {"merge": False}}}}, "merged before each transfer"),
-        ({"lora": {}, "dtype": "float16"}, {}, "sends weights to the engine in bfloat16"),
     ],
 )
 def test_adapters_that_would_be_lost_are_refused(model: dict[str, Any], settings: dict[str, Any], reason: str) -> None:
@@ -75,10 +74,9 @@ def test_adapters_that_would_be_lost_are_refused(model: dict[str, Any], settings
         check_lora(to_recipe(values(model={"path": "m", **model}, verl=settings)))
 
 
-def test_adapters_are_trained_in_bfloat16_on_gpus_and_in_float32_on_cpus() -> None:
+def test_adapters_by_their_own_setting_are_accepted() -> None:
     check_lora(to_recipe(values()))
     check_lora(to_recipe(values(model={"path": "m", "lora": {"rank": 8}})))
-    check_lora(to_recipe(values(model={"path": "m", "dtype": "float32", "lora": {}}, device={"kind": "cpu"})))
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("gpu", "nccl")])

@@ -20,7 +20,7 @@ from cleaner_rl.tasks import (
 )
 from cleaner_rl.train.launch.cold_start import cold_start_folder
 from cleaner_rl.train.launch.resume import check_folder
-from cleaner_rl.train.recipe.enums import DeviceKind, Dtype, TrainerMode
+from cleaner_rl.train.recipe.enums import TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, run_folder
 from cleaner_rl.train.recipe.stages import stage_recipe
 from cleaner_rl.train.verl.overrides import overrides
@@ -81,11 +81,6 @@ def check_lora(recipe: Recipe) -> None:
         raise RecipeError(
             f"verl.{lora}.merge is false, but vLLM for CPUs can't re-score with adapters of its own, and in the mode "
             "separate_async verl doesn't send them: remove it, and adapters are merged before each transfer"
-        )
-    if recipe.device.kind is DeviceKind.GPU and recipe.model.dtype is not Dtype.BFLOAT16:
-        raise RecipeError(
-            f"model.dtype is {recipe.model.dtype}, but with model.lora verl sends weights to the engine in bfloat16: "
-            "take bfloat16, or leave model.lora out"
         )
 
 

@@ -3,18 +3,18 @@
 - Checkpoints. verl writes the model in Hugging Face format under PEFT's names, adapters beside weights; transformers
   finds no weight of its own in it and starts with random ones. Here it is a plain model, its adapters merged. What a
   run resumes from stays as it is.
-- Transfers on CPUs. verl rounds merged weights to bfloat16, and the engine would sample from another model than the one
-  that is trained in float32. Here they keep their format.
+- Transfers. verl rounds merged weights to bfloat16, and the engine would sample from another model than the one that is
+  trained in float32 or float16. Here they keep their format, as they do without LoRA.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from verl.utils import fsdp_utils
+from verl.utils.device import get_device_id
 
 _PREFIX, _BASE = "base_model.model.", ".base_layer"
 
@@ -45,20 +45,31 @@ def _merging(full_weights: Callable[..., dict[str, Any]]) -> Callable[..., dict[
     return merging
 
 
-def _gathering(plain_names: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """verl rounds what is still sharded, so nothing is."""
+class _Sharded:
+    """Stands for a sharded weight: verl rounds those, and copies all others as they are, one by one."""
 
+    def __init__(self, weight: Any) -> None:
+        self._weight = weight
+
+    def detach(self) -> _Sharded:
+        return self
+
+    def clone(self) -> Any:
+        # A copy on one rank too: the weights are unmerged before the last of them is sent.
+        return self._weight.to(get_device_id()).full_tensor().detach().clone()
+
+
+def _unrounded(plain_names: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     @functools.wraps(plain_names)
-    def gathering(weights: Mapping[str, Any]) -> dict[str, Any]:
+    def unrounded(weights: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+            name: _Sharded(weight) if hasattr(weight, "full_tensor") else weight
             for name, weight in plain_names(weights).items()
         }
 
-    return gathering
+    return unrounded
 
 
 # verl's engine and checkpoint manager, which are not imported yet, take these functions from here.
 fsdp_utils.get_fsdp_full_state_dict = _merging(fsdp_utils.get_fsdp_full_state_dict)
-if os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu":
-    fsdp_utils.normalize_peft_param_name = _gathering(fsdp_utils.normalize_peft_param_name)
+fsdp_utils.normalize_peft_param_name = _unrounded(fsdp_utils.normalize_peft_param_name)
