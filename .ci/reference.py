@@ -133,7 +133,8 @@ def _section(kind: type, where: str) -> list[str]:
         if section is hint:
             continue
         if section is not None:
-            shown = f"[a list](#{place})" if get_origin(hint) is list else f"[a section](#{place})"
+            kind_of = "a list" if get_origin(hint) is list else "a section"
+            shown = f"[{kind_of}](#{place.replace('.', '')})"
         elif inspect.isclass(hint) and issubclass(hint, Enum):
             shown, said = ", ".join(f"`{each.value}`" for each in hint), said or _choices(hint)
         else:

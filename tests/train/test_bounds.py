@@ -35,10 +35,12 @@ def test_each_number_of_a_recipe_has_a_range() -> None:
 
 @pytest.mark.parametrize("name", [name for name in RANGES if not name.startswith("stages.")])
 def test_a_number_out_of_its_range_is_refused_in_words(name: str) -> None:
-    section, key = name.split(".")
+    section, *inner, key = name.split(".")
     held: dict[str, Any] = {key: -1}
     if section == "cold_start":
         held["demonstrations"] = ["sft.parquet"]
+    if inner:
+        held = {"path": "some/model", inner[0]: held}
     with pytest.raises(RecipeError, match=rf"^{name} is -1(\.0)?; it must be "):
         to_recipe(values(**{section: held}))
 

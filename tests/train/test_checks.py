@@ -11,6 +11,7 @@ from cleaner_rl.tasks import Message, Task, load_prompt, write_verl
 from cleaner_rl.train.launch.machine import check_cores
 from cleaner_rl.train.recipe.checks import (
     check_backend,
+    check_lora,
     check_model,
     check_prompt,
     check_prompts,
@@ -59,6 +60,23 @@ def test_prompts_without_room_are_counted_before_anything_starts(tmp_path: Path)
 def test_megatron_is_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(RecipeError, match=reason):
         check_backend(to_recipe(values(verl=settings)))
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "reason"),
+    [
+        ({}, {"actor_rollout_ref.model.lora_rank": 8}, "set model.lora.rank"),
+        ({"lora": {}}, {"actor_rollout_ref": {"model": {"lora": {"merge": False}}}}, "merged before each transfer"),
+    ],
+)
+def test_adapters_that_would_be_lost_are_refused(model: dict[str, Any], settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        check_lora(to_recipe(values(model={"path": "m", **model}, verl=settings)))
+
+
+def test_adapters_by_their_own_setting_are_accepted() -> None:
+    check_lora(to_recipe(values()))
+    check_lora(to_recipe(values(model={"path": "m", "lora": {"rank": 8}})))
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("gpu", "nccl")])

@@ -85,6 +85,12 @@ def test_a_setting_for_verl_keeps_its_dots(file: Path) -> None:
     [
         ({"baatch": {}}, "there is no setting 'baatch'; did you mean 'batch'?"),
         ({"batch": {"promts": 3}}, "there is no setting 'batch.promts'; did you mean 'batch.prompts'?"),
+        ({"rescue": {"shar": 1}}, "there is no setting 'rescue.shar'; did you mean 'rescue.share'?"),
+        (
+            {"model": {"path": "m", "lora": {"rnk": 8}}},
+            "there is no setting 'model.lora.rnk'; did you mean 'model.lora.rank'?",
+        ),
+        ({"stages": [{"name": "a", "step": 1}]}, "there is no setting 'stages.step'; did you mean 'stages.steps'?"),
         ({"batch": {"prompts": "many"}}, "batch.prompts: expected 'int', got 'str'"),
         ({"method": "cleaner"}, "method is 'cleaner'; it can be grpo, dapo, "),
         ({"purify": {"scope": 3}}, "purify.scope is '3'; it can be all, successful"),

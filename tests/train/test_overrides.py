@@ -120,3 +120,17 @@ def test_a_processor_has_settings_and_an_environment_of_its_own() -> None:
 def test_values_are_written_as_hydra_reads_them() -> None:
     written = as_arguments({"a": "plain/word", "b": None, "c": [1, "x y"], "d": True, "e": "it's {odd}", "f": 1e-6})
     assert written == ["a=plain/word", "b=null", 'c=[1, "x y"]', "d=true", 'e="it\'s {odd}"', "f=1e-06"]
+
+
+def test_adapters_reach_verl_merged_and_its_processes_load_what_completes_them() -> None:
+    recipe = to_recipe(values(model={"path": "m", "lora": {"rank": 8, "alpha": 16}}))
+    settings = overrides(recipe, FOLDER)
+    assert settings["actor_rollout_ref.model.lora_rank"] == 8
+    assert settings["actor_rollout_ref.model.lora_alpha"] == 16
+    assert settings["actor_rollout_ref.model.lora.merge"] is True
+    modules = environment(recipe)["VERL_USE_EXTERNAL_MODULES"].split(",")
+    assert modules == ["cleaner_rl.train.verl.plugin", "cleaner_rl.train.verl.lora"]
+
+    whole = to_recipe(values(model={"path": "m"}))
+    assert not any("lora" in key for key in overrides(whole, FOLDER))
+    assert environment(whole)["VERL_USE_EXTERNAL_MODULES"] == modules[0]

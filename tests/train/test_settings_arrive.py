@@ -43,6 +43,7 @@ BASE: dict[str, Any] = {
     "stages": [],
 }
 FOR: Mapping[str, dict[str, Any]] = {
+    "model.lora.": {"model": {"path": "some/model", "lora": {}}},
     "sampling.": {"method": "roc"},  # a method that edits allows only temperature 1
     "purify.views": {"method": "hindsight"},  # a method without a view as it was sampled has one view
     "rescue.": {"method": "saar", "rescue": {}},  # RoC has one more rollout to select from, whatever rescue.rows is

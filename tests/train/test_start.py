@@ -22,7 +22,7 @@ from cleaner_rl.train.launch.start import INSTALL, check, command, parts, sandbo
 from cleaner_rl.train.recipe.checks import check_data, check_rows, check_settings, check_sizes
 from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe
-from cleaner_rl.train.recipe.settings import RecipeError, run_folder
+from cleaner_rl.train.recipe.settings import LoraSettings, RecipeError, run_folder
 from tests.train.recipes import MINIMAL, values
 
 
@@ -254,6 +254,8 @@ def test_runs_that_differ_in_their_method_alone_share_a_cold_start() -> None:
     second = to_recipe(values(cold_start=cold, name="two", method="hindsight"))
     other = to_recipe(values(cold_start={**cold, "epochs": 2}))
     assert cold_start_folder(first) == cold_start_folder(second) != cold_start_folder(other)
+    adapters = replace(first, model=replace(first.model, lora=LoraSettings()))
+    assert cold_start_folder(first) == cold_start_folder(adapters), "all weights are trained in either case"
 
 
 def test_a_cold_start_keeps_its_folder_through_releases() -> None:

@@ -22,7 +22,9 @@ from cleaner_rl.train.verl.overrides import SHORT, as_arguments, with_file
 def cold_start_folder(recipe: Recipe) -> Path:
     """Return its folder beside the runs; the name is a hash of all that goes into it, so that runs share it."""
     assert recipe.cold_start is not None
-    settings = msgspec.json.encode([recipe.model, recipe.cold_start, recipe.seed])
+    model = msgspec.to_builtins(recipe.model)
+    del model["lora"]  # a cold start trains all weights
+    settings = msgspec.json.encode([model, recipe.cold_start, recipe.seed])
     return (Path(recipe.run.folder) / f"cold-start-{blake2b(settings, digest_size=4).hexdigest()}").absolute()
 
 

@@ -25,6 +25,8 @@ SHARE = Range(lambda value: 0 <= value <= 1, "from 0 to 1")
 SHARE_ABOVE_0 = Range(lambda value: 0 < value <= 1, "above 0 and at most 1")
 
 RANGES: Mapping[str, Range] = {
+    "model.lora.rank": ONE_OR_MORE,
+    "model.lora.alpha": ONE_OR_MORE,
     "budget.prompt_tokens": ONE_OR_MORE,
     "budget.response_tokens": ONE_OR_MORE,
     "budget.turns": ONE_OR_MORE,

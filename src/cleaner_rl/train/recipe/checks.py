@@ -38,6 +38,7 @@ def check_settings(recipe: Recipe) -> None:
     """Run all checks that need no data and no engine; `--dry-run` runs them too."""
     check_sizes(recipe)
     check_backend(recipe)
+    check_lora(recipe)
     check_sandbox(recipe)
     check_prompt(recipe)
     check_folder(recipe)
@@ -63,6 +64,23 @@ def check_backend(recipe: Recipe) -> None:
             f"device.mode separate_async makes {updates} updates per step, but batch.prompts={recipe.batch.prompts} "
             f"are not {updates} x batch.mini_batch={recipe.batch.mini_batch}: change one of them, or "
             "verl.trainer.v1.separate_async.parameter_sync_step"
+        )
+
+
+def check_lora(recipe: Recipe) -> None:
+    """Raise `RecipeError` if adapters would be trained that an engine or a checkpoint doesn't get as they are."""
+    settings, lora = overrides(recipe, run_folder(recipe)), "actor_rollout_ref.model.lora"
+    if recipe.model.lora is None:
+        if rank := settings.get(f"{lora}_rank"):
+            raise RecipeError(
+                f"verl.{lora}_rank is {rank}, but verl alone saves adapters in a form that can't be loaded as a model: "
+                "set model.lora.rank and model.lora.alpha instead"
+            )
+        return
+    if not settings[f"{lora}.merge"]:
+        raise RecipeError(
+            f"verl.{lora}.merge is false, but vLLM for CPUs can't re-score with adapters of its own, and in the mode "
+            "separate_async verl doesn't send them: remove it, and adapters are merged before each transfer"
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import yaml
@@ -193,8 +193,12 @@ def _check_keys(values: Mapping[str, object], kind: type, where: str) -> None:
         choices = hints[key] if isinstance(hints[key], type) and issubclass(hints[key], StrEnum) else None
         if choices is not None and not (isinstance(value, str) and value in set(choices)):
             raise RecipeError(f"{where}{key} is '{value}'; it can be {', '.join(choices)}")
-        if isinstance(value, Mapping) and dataclasses.is_dataclass(hints[key]):
-            _check_keys(value, hints[key], f"{where}{key}.")
+        # A section may be optional, or a list of sections.
+        kinds = [part for part in (hints[key], *get_args(hints[key])) if isinstance(part, type)]
+        for section in filter(dataclasses.is_dataclass, kinds):
+            for held in value if isinstance(value, list) else [value]:
+                if isinstance(held, Mapping):
+                    _check_keys(held, section, f"{where}{key}.")
 
 
 def _plain(message: str) -> str:

@@ -35,6 +35,16 @@ class RecipeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class LoraSettings:
+    """Settings of LoRA: low-rank adapters on all linear layers are trained, and the model's own weights stay."""
+
+    rank: int = 32
+    """Rank of the adapters."""
+    alpha: int = 32
+    """Scale of the adapters: what they add is multiplied by `alpha` / `rank`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """Settings of the model that is trained."""
 
@@ -44,6 +54,9 @@ class ModelSettings:
     attention: Attention = Attention.FLASH
     template: dict[str, object] = field(default_factory=dict)
     """Options of the chat template, such as `enable_thinking: false`."""
+    lora: LoraSettings | None = None
+    """Train low-rank adapters; None: all weights are trained. `lora: {}` turns it on. A cold start trains all weights
+    in either case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,9 @@ SIGNATURES: dict[str, str] = {
     "verl.trainer.ppo.core_algos:register_adv_est": "name_or_enum",
     "verl.trainer.ppo.ray_trainer:compute_advantage": "data adv_estimator",
     "verl.utils.tensordict_utils:list_of_dict_to_tensordict": "",
+    # LoRA
+    "verl.utils.fsdp_utils:get_fsdp_full_state_dict": "model",
+    "verl.utils.fsdp_utils:normalize_peft_param_name": "params",
     # the start
     "verl.utils.config:validate_config": "config use_reference_policy use_critic",
     # the router

@@ -13,14 +13,17 @@ from pathlib import Path
 
 from cleaner_rl.train.launch.plan import AGENT, agent_loops, router_file
 from cleaner_rl.train.recipe.enums import Correction, DeviceKind, Dtype, Router, TrainerMode
-from cleaner_rl.train.recipe.settings import Recipe
+from cleaner_rl.train.recipe.settings import LoraSettings, Recipe
 from cleaner_rl.train.verl.packing import SOLVED
 
 POLL_SECONDS = 0.1
 """Seconds between two polls of the sampler, the same for every method."""
 ESTIMATOR = "cleaner"
 """The name under which verl knows our advantages: GRPO's, computed by `cleaner_rl.resample`."""
-ENVIRONMENT = {"VERL_USE_EXTERNAL_MODULES": "cleaner_rl.train.verl.plugin", "TOKENIZERS_PARALLELISM": "false"}
+MODULES = "VERL_USE_EXTERNAL_MODULES"
+LORA = "cleaner_rl.train.verl.lora"
+"""Is loaded in addition if adapters are trained."""
+ENVIRONMENT = {MODULES: "cleaner_rl.train.verl.plugin", "TOKENIZERS_PARALLELISM": "false"}
 CPU_ENVIRONMENT = {
     **ENVIRONMENT,
     "VERL_PLATFORM": "cpu",
@@ -48,6 +51,7 @@ def overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
         **_rollout(recipe, folder),
         **_sampler(recipe, folder),
         **_trainer(recipe, folder),
+        **(_lora(recipe.model.lora) if recipe.model.lora is not None else {}),
         **(_separate(recipe) if recipe.device.mode is TrainerMode.SEPARATE_ASYNC else {}),
         **(_cpu(recipe) if recipe.device.kind is DeviceKind.CPU else {}),
     }
@@ -75,7 +79,10 @@ def as_arguments(values: Mapping[str, object]) -> list[str]:
 
 def environment(recipe: Recipe) -> Mapping[str, str]:
     """Return the environment variables of verl's processes."""
-    return CPU_ENVIRONMENT if recipe.device.kind is DeviceKind.CPU else ENVIRONMENT
+    variables = CPU_ENVIRONMENT if recipe.device.kind is DeviceKind.CPU else ENVIRONMENT
+    if recipe.model.lora is None:
+        return variables
+    return {**variables, MODULES: f"{variables[MODULES]},{LORA}"}
 
 
 def _data(recipe: Recipe) -> dict[str, object]:
@@ -114,6 +121,16 @@ def _model(recipe: Recipe) -> dict[str, object]:
             f"+{_A}.{role}.fsdp_config.mixed_precision.buffer_dtype": "fp32",
         }
     return values
+
+
+def _lora(lora: LoraSettings) -> dict[str, object]:
+    return {
+        f"{_A}.model.lora_rank": lora.rank,
+        f"{_A}.model.lora_alpha": lora.alpha,
+        # The engine serves a plain model: with adapters of its own, vLLM for CPUs fails when it scores a prompt, and in
+        # the mode separate_async verl would send it none.
+        f"{_A}.model.lora.merge": True,
+    }
 
 
 def _update(recipe: Recipe) -> dict[str, object]:
