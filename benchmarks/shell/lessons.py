@@ -2,7 +2,7 @@
 
 Every command of a demonstration was run, so what the model reads in its lessons is what the sandbox answers. In each
 epoch other names stand in the place of those that were drawn: so the model learns to copy them, and no name by heart.
-To copy is what a model of this size learns last; lists of names that are said twice come first and teach it that.
+Lists of names that are said twice come first, to begin with copying; what they add was not measured.
 """
 
 from __future__ import annotations
