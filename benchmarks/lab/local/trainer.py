@@ -101,7 +101,8 @@ class LocalTrainer:
         """Train to the recipe's last step, from the last checkpoint on; `at_end` measures the trained model."""
         run = self.recipe.run
         held_out = [*chain(*map(read_verl, self.recipe.tasks.held_out))]
-        async with Node(node_config(self.recipe.sandbox)) as node:
+        at_once = max(len(held_out), self.recipe.batch.prompts * self.recipe.sampled)
+        async with Node(node_config(self.recipe.sandbox, sessions=at_once)) as node:
             self._sandbox = sandbox = RememberingSandbox(node)
             self._engine = TinyEngine(self.model, self.step)
             runner = runner_of(self.recipe, self.tokenizer, self._engine, sandbox)
