@@ -16,6 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cleaner_rl.train.launch.plan import read_plan
+from cleaner_rl.train.preflight import Verdict
+from cleaner_rl.train.preflight.exactness import check_advantages
 from cleaner_rl.train.preflight.witness import Trained, by_process
 from cleaner_rl.train.rows import to_row
 from cleaner_rl.trajectory import Floats, Scores, TokenSpan, Trajectory
@@ -46,6 +49,8 @@ def test_async_updates_have_what_was_stored_and_fresh_rows_are_exact(run: Path) 
     assert Counter(map(stored, kept)) == Counter((tuple(row.ids), tuple(row.mask)) for _, row in trained)
     assert Counter(step for step, _ in trained) == dict.fromkeys(range(1, STEPS + 1), ROWS_OF_A_STEP)
     assert [line["step"] for line in metrics(run)] == list(range(1, STEPS + 1))
+    recipe = read_plan(str(run)).recipe
+    assert check_advantages(kept, [row for _, row in trained], recipe).verdict is Verdict.OK
 
     by_content: dict[object, set[int]] = defaultdict(set)  # in a small world several can be alike
     for each in kept:
