@@ -41,7 +41,7 @@ from cleaner_rl.trajectory import Key, Phase, TokenSpan
 
 WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
 """verl's defaults."""
-TOGETHER = 6_000
+TOGETHER = 3_000
 """Tokens that are computed at once in an update, padding included."""
 
 

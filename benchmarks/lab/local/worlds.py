@@ -45,9 +45,9 @@ KEPT = Path(__file__).parents[2] / "data" / "cold_starts"
 class Size:
     """How much is run in a world."""
 
-    steps: int = 30
-    evaluate_every: int = 10
-    save_every: int = 15
+    steps: int = 20
+    evaluate_every: int = 5
+    save_every: int = 10
     tasks: int = 2_048
     """That are trained on."""
     tested: int = 1_000
