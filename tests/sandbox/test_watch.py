@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from cleaner_rl.sandbox.inside import watch, wire
-from cleaner_rl.sandbox.inside.proc import Proc
+from cleaner_rl.sandbox.inside.proc import ENDLESS, LONGEST_LOOK, Proc
 from cleaner_rl.sandbox.inside.slot import Slot
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -269,3 +269,29 @@ def test_finding_a_short_wall_limit_is_no_short_way_to_a_fault(
     tree = SimpleNamespace(look=lambda: (0.3, 0, elapsed))
     start = (0, 1.0, 0.012, 1 << 30, 1 << 20, 0)
     assert Slot._judge(cast(Slot, slot), cast(Tree, tree), start, [], elapsed) == (reason, elapsed)
+
+
+@pytest.mark.parametrize(("stolen", "endless"), [(0, False), (1, False), (2, True)])
+def test_finding_a_look_that_the_host_held_up_is_repeated(
+    stolen: int, endless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other virtual machines take counts as time of whoever runs just then."""
+    now, begun = [0.0], [0]
+
+    def told(_self: Proc, _path: str, _most: int) -> bytes:
+        if begun[0] <= stolen:
+            now[0] += 2 * LONGEST_LOOK
+        return b""
+
+    def names(_self: Proc, _path: str) -> list[str]:
+        begun[0] += 1
+        return ["0"]
+
+    monkeypatch.setattr(Proc, "maps", lambda _self, _pid: b"\n")
+    monkeypatch.setattr(Proc, "names", names)
+    monkeypatch.setattr(Proc, "_read_up_to", told)
+    monkeypatch.setattr(Proc, "short_link", lambda _self, _path: "")
+    monkeypatch.setattr(Proc, "_ancestors", lambda _self, _pid: 0)
+    monkeypatch.setattr(time, "thread_time", lambda: now[0])
+    held, _ = Proc(-1).kernel_objects("2")
+    assert (held == ENDLESS) == endless
