@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from cleaner_rl.sandbox.inside import watch, wire
-from cleaner_rl.sandbox.inside.proc import ENDLESS, LONGEST_LOOK, Proc
+from cleaner_rl.sandbox.inside.proc import ENDLESS, LONGEST_LOOK, LOOKS, Proc
 from cleaner_rl.sandbox.inside.slot import Slot
 from cleaner_rl.sandbox.inside.watch import Tree
 
@@ -271,7 +271,7 @@ def test_finding_a_short_wall_limit_is_no_short_way_to_a_fault(
     assert Slot._judge(cast(Slot, slot), cast(Tree, tree), start, [], elapsed) == (reason, elapsed)
 
 
-@pytest.mark.parametrize(("stolen", "endless"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize(("stolen", "endless"), [(0, False), (LOOKS - 1, False), (LOOKS, True)])
 def test_finding_a_look_that_the_host_held_up_is_repeated(
     stolen: int, endless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
