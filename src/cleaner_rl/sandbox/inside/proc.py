@@ -20,7 +20,7 @@ MOST_LOCKS, LONGEST_LOOK = 4_096, 0.1
 """Locks of a process, of which no honest one has more than a handful, and seconds of our CPU that a look at its open
 files takes: whoever opens or closes a file goes through all locks on it."""
 LOOKS = 4
-"""That all took too long, before it is the process's doing."""
+"""So many looks in a row must take too long before the process is held responsible."""
 ENDLESS = 1 << 62
 """Bytes of a process that doesn't let itself be looked at."""
 NULL = os.makedev(1, 3)
