@@ -25,7 +25,7 @@ from benchmarks.toy.regimes import Regime
 from benchmarks.toy.sandboxes import toy_tool_envs
 from cleaner_rl.rollout.tool_env import ToolEnv, ToolSession
 from cleaner_rl.tasks import Message
-from cleaner_rl.tools import ToolSet, call_format, derive_seed, feedback
+from cleaner_rl.tools import Status, ToolSet, call_format, derive_seed, feedback
 from cleaner_rl.trajectory import Key
 
 PATIENCE = 4
@@ -38,7 +38,7 @@ HINT = re.compile(rf"no {MODULE}\.(?P<stem>[a-z]+)_[a-z]+(?:; use [a-z]+_(?P<suf
 NO_HINT = re.compile(rf"module '{MODULE}' has no attribute '(?P<stem>[a-z]+)_(?P<suffix>[a-z]+)'")
 """What Python says of it, where the library says nothing."""
 TRIES = 3
-"""Of one demonstration, where the sandbox breaks under it."""
+"""Of one demonstration, where the sandbox breaks under it, or stops a program that is meant to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Demonstrator:
         self._missing: set[tuple[str, str]] = set()
 
     async def work(self, tool_env: ToolEnv) -> Demonstration | None:
-        """Work the question out; None if the sandbox broke."""
+        """Work the question out; None if it has to be tried again."""
         printed: str | None = ""
         asked = self._question
         async with tool_env.open(Key("demonstration", 0, "", 0)) as tool_session:
@@ -134,7 +134,7 @@ class _Demonstrator:
         return [(cell, asked, ()) for cell in range(1 + asked.stepwise)]
 
     async def _cell(self, cell: int, tool_session: ToolSession) -> str | None:
-        """Try a cell until it runs; what it printed. None if the sandbox broke."""
+        """Try a cell until it runs; what it printed. None if the demonstration has to be tried again."""
         failed: Kind | None = None
         self._advice = ""
         for tried in range(PATIENCE + 2 * len(OPERATIONS)):
@@ -145,7 +145,8 @@ class _Demonstrator:
             words = self._plan(cell, failed) + "\n" + self._call(program, kind, spoilt)
             (read,) = self._format.parse(words, self._tools).calls
             (result,) = await tool_session.run([read])
-            if result.faulty:
+            # On a machine with much to do, a program that is right can run into the limit of CPU time.
+            if result.faulty or (result.status is Status.TIMEOUT and kind is not Kind.TIMEOUT):
                 return None
             self._turns.append(words)
             self._results.append(feedback(result))
