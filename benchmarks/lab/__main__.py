@@ -21,8 +21,8 @@ from benchmarks.lab.local.methods import METHODS as LOCAL
 from benchmarks.lab.local.methods import methods_in
 from benchmarks.lab.local.page import PAGES as WORLD_PAGES
 from benchmarks.lab.local.page import write_pages as write_world_pages
+from benchmarks.lab.local.queue import ON_VERL, Queue
 from benchmarks.lab.local.queue import RESULTS as WORLDS
-from benchmarks.lab.local.queue import Queue
 from benchmarks.lab.local.queue import read as read_lines
 from benchmarks.lab.local.runs import WorldRun
 from benchmarks.lab.local.worlds import COLD_STARTS, DEVELOPMENT, ENVIRONMENTS, FRESH, FRESH_REAL, World, keep
@@ -97,6 +97,13 @@ def run(
     show_default=True,
     help="Development worlds are for what is chosen; fresh ones are run once, as the plan says.",
 )
+@click.option(
+    "--backend",
+    type=click.Choice(["local", "verl"]),
+    default="local",
+    show_default=True,
+    help="One process, or verl; verl needs the engine environment and minutes for each run.",
+)
 @minutes_option
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of runs at a time.")
 @click.option(
@@ -113,10 +120,11 @@ def run(
 @click.option("--rate", "rates", multiple=True, type=float, help="Learning rates in place of the plan's (repeatable).")
 @click.option("--steps", type=int, default=0, help="Fewer steps, for a trial; keep its results in another folder.")
 @click.option(
-    "--results", type=click.Path(path_type=Path), default=WORLDS, help="The folder of results.", show_default="here"
+    "--results", type=click.Path(path_type=Path), help="The folder of results.", show_default="here, by backend"
 )
 def run_worlds(
     stage: str,
+    backend: str,
     minutes: float,
     jobs: int,
     regimes: tuple[str, ...],
@@ -124,17 +132,19 @@ def run_worlds(
     worlds: tuple[int, ...],
     rates: tuple[float, ...],
     steps: int,
-    results: Path,
+    results: Path | None,
 ) -> None:
-    """Run all that isn't finished, each run in one process: seconds a step instead of minutes to start.
+    """Run all that isn't finished, each run in one process: seconds per step, where verl takes minutes to start.
 
     \b
     Examples:
       python -m benchmarks.lab run-worlds --jobs 2 --minutes 120
       python -m benchmarks.lab run-worlds --stage fresh --jobs 2
+      python -m benchmarks.lab run-worlds --stage fresh --backend verl --regime drift --world 101 --method grpo
       python -m benchmarks.lab run-worlds --regime drift --world 1 --method grpo --steps 3 --results trial
     """
-    if steps and results == WORLDS:
+    on_verl, trial = backend == "verl", results is not None
+    if steps and not trial:
         raise click.UsageError("--steps is for trials: give --results another folder")
     plan = read_plan()
     numbers = worlds or (FRESH if stage == "fresh" else DEVELOPMENT)
@@ -142,7 +152,7 @@ def run_worlds(
         raise click.UsageError("fresh worlds are run as the plan says: without --rate, and with their own numbers")
     if stage == "fresh" and not plan.comparators:
         raise click.UsageError("the plan names no comparators yet: fresh worlds wait until plan.json has them")
-    if stage == "development" and set(numbers) & set(FRESH) and results == WORLDS:
+    if stage == "development" and set(numbers) & set(FRESH) and not trial:
         raise click.UsageError(f"worlds {FRESH[0]} to {FRESH[-1]} are fresh: run them with --stage fresh")
     runs = [
         WorldRun(World(regime, number), method, rate)
@@ -152,7 +162,8 @@ def run_worlds(
         for method in methods or methods_in(regime)
         for rate in rates or (plan.rate(regime, method),)
     ]
-    queue = Queue(results, steps, time.monotonic() + 60 * minutes, _say)
+    kept = results or (ON_VERL if on_verl else WORLDS)
+    queue = Queue(kept, steps, time.monotonic() + 60 * minutes, _say, on_verl)
     queue.work(runs, jobs)
     if queue.failed:
         sys.exit(f"failed: {', '.join(queue.failed)}")

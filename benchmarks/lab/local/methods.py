@@ -36,6 +36,7 @@ GRPO, SAAR, HINDSIGHT = "grpo", "saar", "hindsight"
 COMPARATORS = (GRPO, SAAR, HINDSIGHT)
 TWO_VIEWS, OURS = "two-views", "two-views-rescue"
 FULL, RESCUE, WITH_RESCUE = Beyond(Views.FULL), {"share": 0.2}, "two views + rescue"
+ONE_VIEW = {"views": "one"}
 
 
 def _rescue(what: str, **settings: Any) -> Method:
@@ -60,11 +61,11 @@ OTHERS = {
 }
 """In `WITH_OTHERS`."""
 VARIANTS = {
-    "two-views-one": _hindsight("one view by seed", Beyond(Views.ONE)),
+    "two-views-one": _hindsight("one view by seed", purify=ONE_VIEW),
     "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED)),
     "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(Views.FULL, sequence_mean=True)),
     "two-views-max-gap": _hindsight("two views, log-prob gap at most 3", FULL, purify={"max_logprob_gap": 3.0}),
-    "two-views-one-rescue": _hindsight("one view by seed + rescue", Beyond(Views.ONE), rescue=RESCUE),
+    "two-views-one-rescue": _hindsight("one view by seed + rescue", purify=ONE_VIEW, rescue=RESCUE),
     "hindsight-rescue": _hindsight("hindsight on successes + rescue", rescue=RESCUE),
     "rescue-share-0.4": _rescue("0.4 of a group's tokens", share=0.4),
     "rescue-share-1": _rescue("as many tokens as a group", share=1.0),

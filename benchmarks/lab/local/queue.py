@@ -16,14 +16,18 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.lab.child import end_with
 from benchmarks.lab.environments import lab_folder
+from benchmarks.lab.local.on_verl import finished_on_verl
 from benchmarks.lab.local.runs import WorldRun, finished
 from benchmarks.lab.local.worlds import World
 
 RESULTS = Path(__file__).parents[2] / "results" / "lab" / "worlds"
+ON_VERL = RESULTS / "verl"
+Finish: TypeAlias = Callable[[WorldRun, Callable[[str], None], int], dict[str, Any]]
+"""Runs to the end, and returns what is kept."""
 THREADS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -45,6 +49,7 @@ class Queue:
     until: float = float("inf")
     """By the monotonic clock."""
     say: Callable[[str], None] = print
+    on_verl: bool = False
     failed: list[str] = field(default_factory=list)
 
     def work(self, runs: Sequence[WorldRun], jobs: int) -> None:
@@ -53,7 +58,7 @@ class Queue:
         left = [run for run in runs if (run.world.environment, run.world.number, run.method, run.rate) not in done]
         first = {place: run.world for run in reversed(left) if not (place := run.world.model).exists()}
         os.environ.update(THREADS)
-        workers = [_started() for _ in range(jobs)]
+        workers = [_started(self.on_verl) for _ in range(jobs)]
         try:
             self._all(workers, list(first.values()))
             self._all(workers, left)
@@ -87,21 +92,21 @@ class Queue:
             self.say(f"{job.name}: failed: {error}")
         elif isinstance(job, WorldRun):
             write(record, self.results)
-            self.say(f"{job.name}: accuracy {record['test']['accuracy']:.3f}, {record['cpu_seconds']:.0f} CPU s")
+            self.say(f"{job.name}: accuracy {record['test']['accuracy']:.3f}")
         else:
             self.say(f"{job.name}: its cold start is made")
 
 
-def _started() -> _Worker:
+def _started(on_verl: bool) -> _Worker:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(os.getpid(), theirs))
+    process = context.Process(target=_serve, args=(os.getpid(), theirs, finished_on_verl if on_verl else finished))
     process.start()
     theirs.close()
     return _Worker(process, ours)
 
 
-def _serve(parent: int, pipe: Connection) -> None:
+def _serve(parent: int, pipe: Connection, finish: Finish) -> None:
     """Do jobs until the queue ends."""
     end_with(parent, by=signal.SIGKILL)  # background jobs of a shell ignore an interrupt
     while True:
@@ -109,16 +114,16 @@ def _serve(parent: int, pipe: Connection) -> None:
         try:
             job_world = job.world if isinstance(job, WorldRun) else job
             job_world.make()
-            pipe.send((_logged(job, steps) if isinstance(job, WorldRun) else None, ""))
+            pipe.send((_logged(job, steps, finish) if isinstance(job, WorldRun) else None, ""))
         except Exception as error:  # the queue names it and goes on
             pipe.send((None, f"{type(error).__name__}: {error}"))
 
 
-def _logged(run: WorldRun, steps: int) -> dict[str, Any]:
+def _logged(run: WorldRun, steps: int, finish: Finish) -> dict[str, Any]:
     log = lab_folder() / "worlds" / f"{run.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
-        return finished(run, lambda words: print(words, file=file, flush=True), steps)
+        return finish(run, lambda words: print(words, file=file, flush=True), steps)
 
 
 def read(results: Path = RESULTS) -> list[dict[str, Any]]:

@@ -79,37 +79,47 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
 
     from benchmarks.lab.local.trainer import LocalTrainer
 
-    size, measured = run.world.size, {}
+    size, figures = run.world.size, {}
     torch.set_num_threads(size.threads)
     trainer = LocalTrainer(run.recipe(steps), METHODS[run.method].beyond, size.frozen, decays=True)
 
     async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
-        measured.update(await _measured(run.world, runner))
+        figures.update(await measured(run.world, runner))
 
     asyncio.run(trainer.train(say, at_end))
     costs = trainer.costs.values()
-    record = {
-        "environment": run.world.environment,
-        "world": run.world.number,
-        "method": run.method,
-        "rate": run.rate,
-        "steps": trainer.step,
-        "curve": {str(step): _short(each) for step, each in sorted(evaluations(trainer.folder).items())},
-        **measured,
+    spent = {
         "sampled_tokens": sum(each.sampled for each in costs),
         "scored_tokens": sum(each.scored for each in costs),
         "trained_tokens": sum(each.trained for each in costs),
         "calls": sum(each.calls for each in costs),
         "cpu_seconds": round(sum(each.cpu_seconds for each in costs), 1),
-        "signal": _signal(trainer.folder / "metrics.jsonl"),
+    }
+    found = record(run, trainer.folder, trainer.step, figures, spent)
+    shutil.rmtree(trainer.folder)
+    return found
+
+
+def record(
+    run: WorldRun, folder: Path, steps: int, figures: Mapping[str, Any], costs: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return what is kept of a run: what its folder tells, what was measured at its end, and what it took."""
+    return {
+        "environment": run.world.environment,
+        "world": run.world.number,
+        "method": run.method,
+        "rate": run.rate,
+        "steps": steps,
+        "curve": {str(step): _short(each) for step, each in sorted(evaluations(folder).items())},
+        **figures,
+        **costs,
+        "signal": _signal(folder / "metrics.jsonl"),
         "commit": commit(),
         "machine": machine(),
     }
-    shutil.rmtree(trainer.folder)
-    return record
 
 
-async def _measured(world: World, runner: RolloutRunner[TokenSpan]) -> dict[str, dict[str, float]]:
+async def measured(world: World, runner: RolloutRunner[TokenSpan]) -> dict[str, dict[str, float]]:
     """Measure a trained model: on the test tasks, and after failed first calls."""
     tested = await _drawn(runner, world.tested(), "test")
     recovered = await _drawn(runner, world.failing(), "recovery", world)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -72,18 +73,13 @@ class LocalTrainer:
         frozen: int = 0,
         decays: bool = False,
     ) -> None:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
         self.recipe, self.beyond, self.folder = recipe, beyond, run_folder(recipe)
         self._decays = decays
         self.step = checkpointed(self.folder)
         set_aside(self.folder, evaluates=not self.step)
         last = self._checkpoint(self.step)
         path = last / "actor" / "huggingface" if self.step else Path(recipe.model.path)
-        self.tokenizer = AutoTokenizer.from_pretrained(path)
-        # Prompts, glue and results are encoded once for each rollout, and there are few different ones.
-        self.tokenizer.encode = lru_cache(100_000)(self.tokenizer.encode)
-        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        self.model, self.tokenizer = loaded(path)
         self.trained = trained(self.model, frozen)
         self.optimizer = torch.optim.AdamW(self.trained, lr=recipe.update.lr, weight_decay=WEIGHT_DECAY)
         self.costs: dict[int, StepCost] = {}
@@ -212,6 +208,26 @@ class LocalTrainer:
 
     def _checkpoint(self, step: int) -> Path:
         return self.folder / "checkpoints" / f"global_step_{step}"
+
+
+def loaded(path: Path) -> tuple[Any, Any]:
+    """Return a model and its tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    # Prompts, glue and results are encoded once for each rollout, and there are few different ones.
+    tokenizer.encode = lru_cache(100_000)(tokenizer.encode)
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval(), tokenizer
+
+
+@asynccontextmanager
+async def served(recipe: Recipe, model: Any, tokenizer: Any) -> AsyncIterator[RolloutRunner[TokenSpan]]:
+    """Give a runner for evaluations of a model, with a sandbox of its own."""
+    async with Node(node_config(recipe.sandbox)) as node:
+        sandbox = RememberingSandbox(node)
+        engine = TinyEngine(model, ready=sandbox.idle)
+        runner = runner_of(recipe, tokenizer, engine, sandbox)
+        yield for_phase(runner, recipe, engine, Phase.EVALUATION, (), Sampling(), recipe.window)
 
 
 def decayed(step: int, steps: int) -> float:
