@@ -24,7 +24,7 @@ from benchmarks.record import save
 from benchmarks.training import train
 from cleaner_rl.train import Recipe
 from cleaner_rl.train.launch.plan import read_plan
-from cleaner_rl.train.preflight.exactness import row_ids, stored_row
+from cleaner_rl.train.preflight.exactness import row_ids, stored_rows
 from cleaner_rl.train.preflight.witness import FOLDER, Trained, seen
 from cleaner_rl.train.rows import Graded, TrainRow, View
 from cleaner_rl.trajectory import Phase
@@ -32,7 +32,7 @@ from cleaner_rl.trajectory.store import read
 
 STEPS = 5
 OURS = (
-    *("method=hindsight", "purify.views=one", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
+    *("method=hindsight", "purify.views=full", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
     *("batch.prompts=8", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=4"),
     "verl.actor_rollout_ref.model.external_lib=cleaner_rl.train.preflight.witness",
 )
@@ -54,8 +54,8 @@ def trained(world: Path, folder: Path, rescue: dict[str, str]) -> Path:
 def compared(kept: Sequence[Graded], update: Sequence[Trained], recipe: Recipe) -> dict[str, Any]:
     """Compare the rows of all updates with those of the store."""
     stored: dict[tuple[int, ...], list[TrainRow]] = defaultdict(list)
-    for trajectory in kept:
-        row = stored_row(trajectory, recipe)
+    rows = [row for each in kept for row in stored_rows(each, recipe)]
+    for row in rows:
         stored[row_ids(row)].append(row)
     unknown = masks = 0
     logprobs: list[float] = []
@@ -73,10 +73,10 @@ def compared(kept: Sequence[Graded], update: Sequence[Trained], recipe: Recipe) 
             advantages.append(min(_largest((row.advantage or 0.0) * learnt - each.advantages) for row in alike))
             actor.append(_largest((each.rollout - each.old) * learnt))
     there = Counter((each.step, tuple(each.ids)) for each in update)
-    wanted = Counter((one.key.step, row_ids(stored_row(one, recipe))) for one in kept)
+    wanted = Counter((row.key.step, row_ids(row)) for row in rows)
     return {
         "rows_in_update": len(update),
-        "rows_in_store": len(kept),
+        "rows_in_store": len(rows),
         "rows_missing": (wanted - there).total(),
         "rows_unknown": unknown,
         "masks_that_differ": masks,
@@ -107,7 +107,7 @@ def measure(folder: Path, rescue: dict[str, str]) -> dict[str, Any]:
     return {
         "steps": len(steps),
         **compared(kept, update, recipe),
-        "rows_in_recovery_view": sum(stored_row(each, recipe).view is View.RECOVERY for each in kept),
+        "rows_in_recovery_view": sum(row.view is View.RECOVERY for each in kept for row in stored_rows(each, recipe)),
         "rows_of_rescues": sum(each.info.rescued is not None for each in kept),
         "rescue_tries": int(sum(step["rescue_tries"] for step in steps)),
         "rescues": int(sum(step["rescues"] for step in steps)),

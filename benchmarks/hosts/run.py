@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.drill.runs import Command, done, found, judged, saved
 from benchmarks.hosts.two import ADDRESSES, TwoHosts, why_not
 from cleaner_rl.train.launch.plan import read_plan
-from cleaner_rl.train.preflight.exactness import row_ids, stored_row
+from cleaner_rl.train.preflight.exactness import row_ids, stored_rows
 from cleaner_rl.train.preflight.witness import FOLDER, rolled, seen
 from cleaner_rl.train.recipe.settings import SandboxSettings
 from cleaner_rl.train.rows import Graded
@@ -106,7 +106,7 @@ class Drill:
         recipe = read_plan(str(self._run)).recipe
         rows = [cast("Graded", each) for each in read(self._run / "trajectories", Phase.TRAINING)]
         kept = [each for each in rows if each.info.roc is not None and each.info.roc["kept"]]
-        wanted = Counter((each.key.step, row_ids(stored_row(each, recipe))) for each in kept)
+        wanted = Counter((each.key.step, row_ids(row)) for each in kept for row in stored_rows(each, recipe))
         updates = seen(self._place)
         there = Counter((each.step, tuple(each.ids)) for each in updates)
         known = judged(self._run, self._steps, PROMPTS * ROLLOUTS)

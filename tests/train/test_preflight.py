@@ -19,7 +19,7 @@ from cleaner_rl.train.preflight.exactness import (
     check_rows,
     check_template,
     moved_tokens,
-    stored_row,
+    stored_rows,
 )
 from cleaner_rl.train.preflight.page import html
 from cleaner_rl.train.preflight.run import LOUD, STEPS, short
@@ -101,11 +101,11 @@ def test_a_fault_turns_nothing_else_red(name: str) -> None:
 def test_the_view_that_was_drawn_is_looked_at_too() -> None:
     one = replace(RECIPE, purify=replace(RECIPE.purify, views=Views.ONE))
     drawn = [replace(REPAIRED, key=replace(REPAIRED.key, rollout=number)) for number in range(40)]
-    shown = [(each, recovery_view(each)) for each in drawn if stored_row(each, one).view is View.RECOVERY]
+    shown = [(each, recovery_view(each)) for each in drawn if stored_rows(each, one)[0].view is View.RECOVERY]
     assert 0 < len(shown) < len(drawn)
     for each, raw in shown:
         assert raw is not None
-        row = stored_row(each, one)
+        (row,) = stored_rows(each, one)
         arrived = replace(updated(raw), mask=[*row.loss_mask.astype(int).tolist(), *[0] * FILLER])
         arrived = replace(arrived, advantages=0.5 * np.array(arrived.mask, np.float32))
         assert check_advantages([each], [arrived], one).verdict is Verdict.OK

@@ -262,6 +262,52 @@ def test_the_update_gets_the_view_that_is_drawn(tmp_path: Path, trainer: Trainer
     assert (tag["response_len"], tag["seq_len"]) == (len(row.response_ids), len(whole))
 
 
+def test_both_views_of_a_rollout_are_rows_of_the_update(tmp_path: Path, trainer: Trainer) -> None:
+    import transfer_queue as tq
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    from cleaner_rl.train.verl.compat import compose
+
+    trainer.repairs = True
+    for _ in range(2):
+        trainer.finish(MIXED)
+    plan = recipe(method="hindsight", purify={"views": "full"}, batch={"rollouts": 8})
+    stand_in: Any = SimpleNamespace(config=compose(as_arguments(overrides(plan, tmp_path))))
+
+    batch, _ = sample(sampler(plan, tmp_path, trainer))
+    for key in batch.keys:  # by the actor, on verl
+        own = tq.kv_batch_get(keys=[key], partition_id="train", select_fields=["rollout_log_probs"])[0]
+        actors = list_of_dict_to_tensordict([{"old_log_probs": own["rollout_log_probs"]}])
+        tq.kv_batch_put(keys=[key], partition_id="train", fields=actors)
+    PPOTrainer._compute_advantage(stand_in, batch, {})
+
+    names = ["responses", "response_mask", "loss_mask", "rollout_log_probs", "advantages"]
+    stored: list[Any] = list(read(tmp_path / "trajectories"))
+    groups = [[each for each in stored if each.key.task == task] for task in ("task1", "task2")]
+    expected = [group_rows(group, plan.row_config()).rows for group in groups]
+    assert [len(rows) for rows in expected] == [9, 9]
+    assert [each.info.roc.get("views") for each in stored].count(["clean", "recovery"]) == 2
+    filled = 2 * 8
+    assert len(batch.keys) == 2 * filled
+    for place, row in [
+        (filled * number + index, row) for number, rows in enumerate(expected) for index, row in enumerate(rows)
+    ]:
+        update = tq.kv_batch_get(keys=[batch.keys[place]], partition_id="train", select_fields=names)
+        found = {name: update[name][0].tolist() for name in names}
+        assert found["responses"] == row.response_ids.tolist()
+        assert found["response_mask"] == found["loss_mask"] == row.loss_mask.astype(int).tolist()
+        assert found["rollout_log_probs"] == pytest.approx(row.logprobs.tolist())
+        assert found["advantages"] == pytest.approx([row.advantage * each for each in found["response_mask"]], rel=1e-6)
+        if row.view is View.RECOVERY:
+            whole = [*row.prompt_ids.tolist(), *row.response_ids.tolist()]
+            ids = tq.kv_batch_get(keys=[batch.keys[place]], partition_id="train", select_fields=["input_ids"])
+            assert ids["input_ids"][0].tolist() == whole
+            assert batch.tags[place]["seq_len"] == len(whole)
+    filling = [place for place in range(2 * filled) if place % filled >= 9]
+    assert all(batch.tags[place]["is_padding"] for place in filling)
+
+
 @pytest.mark.parametrize("advantage", ["group", "capped", "rescue_only"])
 @pytest.mark.parametrize("rows", ["join", "replace"])
 def test_a_rescue_is_trained_on_as_the_recipe_says(tmp_path: Path, trainer: Trainer, rows: str, advantage: str) -> None:

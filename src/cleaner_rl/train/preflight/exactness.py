@@ -39,7 +39,7 @@ def check_rows(kept: Sequence[Graded], trained: Sequence[Trained], rolled: Rolle
     """
     if not kept and not trained:
         return [Finding(name, Verdict.SKIPPED, NOTHING) for name in ("ids", "masks", "faults")]
-    stored = Counter(_ids_and_mask(each, recipe) for each in kept)
+    stored = Counter(_ids_and_mask(row) for each in kept for row in stored_rows(each, recipe))
     whole = Counter(ids for ids, _ in stored.elements())
     known = whole.keys() | rolled.broken.keys()
     updated = Counter((ids, tuple(each.mask[: len(ids) - each.prompt])) for each, ids in _found(trained, known))
@@ -85,8 +85,8 @@ def check_advantages(kept: Iterable[Graded], trained: Iterable[Trained], recipe:
         words = "The recipe's `verl` settings name another estimator, so the store doesn't know the advantages."
         return Finding("advantages", Verdict.SKIPPED, words)
     stored: dict[tuple[int, ...], set[float]] = defaultdict(set)
-    for each in kept:
-        stored[row_ids(stored_row(each, recipe))].add(_advantage(each))
+    for row in (row for each in kept for row in stored_rows(each, recipe)):
+        stored[row_ids(row)].add(cast("float", row.advantage))
     # Rollouts of several groups can have the same ids.
     apart = [
         min(abs(own - float(row.advantages[np.argmax(np.abs(row.advantages))])) for own in stored[ids])
@@ -112,13 +112,12 @@ def _advantage(trajectory: Graded) -> float:
     return cast("float", trajectory.info.roc["advantage"])
 
 
-def stored_row(trajectory: Graded, recipe: Recipe) -> TrainRow:
-    """Return the row of a trajectory that was trained on, in the view that it was trained on."""
+def stored_rows(trajectory: Graded, recipe: Recipe) -> list[TrainRow]:
+    """Return the row of a trajectory that was trained on, in the view that it was trained on, or one for each view."""
     config = recipe.row_config()
     made = to_row(trajectory, config.logprobs)
     assert made is not None
-    (row,) = compared_rows(trajectory, made, _advantage(trajectory), config)
-    return row
+    return compared_rows(trajectory, made, _advantage(trajectory), config)
 
 
 def row_ids(row: TrainRow) -> tuple[int, ...]:
@@ -126,20 +125,16 @@ def row_ids(row: TrainRow) -> tuple[int, ...]:
     return (*row.prompt_ids.tolist(), *row.response_ids.tolist())
 
 
-def _ids_and_mask(trajectory: Graded, recipe: Recipe) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids of a trajectory that was trained on, and the loss mask of its response."""
-    row = stored_row(trajectory, recipe)
+def _ids_and_mask(row: TrainRow) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids of a row, and the loss mask of its response."""
     return row_ids(row), tuple(row.loss_mask.astype(int).tolist())
 
 
-def _moved_and_learnt(
-    trajectory: Graded, recipe: Recipe
-) -> tuple[tuple[int, ...], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return the ids of a trajectory that was trained on, and which tokens of its response were moved and learnt."""
-    row = stored_row(trajectory, recipe)
+def _moved(trajectory: Graded, row: TrainRow) -> npt.NDArray[np.bool_]:
+    """Return which tokens of a row's response were moved; the row is of this trajectory."""
     shown = recovery_view(trajectory) if row.view is View.RECOVERY else trajectory
     assert shown is not None
-    return row_ids(row), moved_tokens(shown)[len(row.prompt_ids) :], row.loss_mask
+    return moved_tokens(shown)[len(row.prompt_ids) :]
 
 
 def _found(trained: Iterable[Trained], known: Set[tuple[int, ...]]) -> Iterator[tuple[Trained, tuple[int, ...]]]:
@@ -157,7 +152,7 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
         words = f"device.mode is {recipe.device.mode}: rollouts may be of older weights than the update."
         return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
     # Which tokens are learnt is the store's word: a wrong mask in the update is a finding of its own.
-    stored = {ids: masks for ids, *masks in (_moved_and_learnt(each, recipe) for each in kept)}
+    stored = {row_ids(row): (_moved(each, row), row.loss_mask) for each in kept for row in stored_rows(each, recipe)}
     apart: dict[tuple[int, bool], list[float]] = defaultdict(list)
     for row, ids in _found(trained, stored.keys()):
         if ids not in stored:

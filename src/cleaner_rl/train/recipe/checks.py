@@ -107,11 +107,13 @@ def check_sizes(recipe: Recipe) -> None:
     """Raise `RecipeError` if the devices can't share a mini-batch evenly."""
     ranks, batch = recipe.device.nodes * recipe.device.per_node, recipe.batch
     rows = batch.mini_batch * recipe.rows
-    one_more = " + 1 for rescue.rows=join" if recipe.rows > batch.rollouts else ""
+    twice = "2 x " if recipe.purify.views.two_rows else ""
+    one_more = " + 1 for rescue.rows=join" if recipe.rows % batch.rollouts else ""
     if rows % (ranks * batch.micro_batch):
         raise RecipeError(
             f"a mini-batch has {rows} sequences, which {ranks} devices can't compute {batch.micro_batch} at a time: "
-            f"batch.mini_batch x (batch.rollouts{one_more}) must be a multiple of the devices times batch.micro_batch"
+            f"batch.mini_batch x ({twice}batch.rollouts{one_more}) must be a multiple of the devices times "
+            "batch.micro_batch"
         )
 
 

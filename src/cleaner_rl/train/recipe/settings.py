@@ -408,7 +408,7 @@ class Recipe:
     def rows(self) -> int:
         """Return the rows of a prompt in an update. A group that has fewer is filled up with rows without a loss."""
         joins = self.rescue is not None and self.rescue.rows is RescueRows.JOIN and not self.method.resamples
-        return self.batch.rollouts + joins
+        return self.batch.rollouts * (2 if self.purify.views.two_rows else 1) + joins
 
     @property
     def window(self) -> int:
@@ -481,10 +481,10 @@ class Recipe:
 
     def _views(self) -> str:
         views = self.purify.views
-        if views.two_rows:
-            return f"purify.views is {views}, which gives two rows for a rollout; verl takes one: take one or clean"
-        if views is Views.ONE and not self.method.hindsight:
-            return f"purify.views is one, which needs repairs in hindsight, but the method is {self.method}"
+        if views is Views.SHARED:
+            return "purify.views is shared, which needs weights of rows; verl's loss has none: take full, one or clean"
+        if views is not Views.CLEAN and not self.method.hindsight:
+            return f"purify.views is {views}, which needs repairs in hindsight, but the method is {self.method}"
         return ""
 
     def _rescue(self) -> str:

@@ -8,7 +8,7 @@ verl polls its queue until enough groups have ended, and gives a custom sampler 
 - of an oversampled group only the rows that RoC keeps are trained on, and of a rescued one all but that whose place the
   rescue takes; the others leave the queue;
 - rows get the advantages and the loss masks of `train.rows`, which verl then uses (`advantages`), and the tokens of the
-  view that is trained on;
+  view that is trained on; a rollout with two views gets a second row;
 - too many faults, no group to learn from, a lost process, or no finished group for long end the run with the reason;
 - everything that was sampled goes to the store, with whether it was trained on, and to the step's metrics.
 """
@@ -39,6 +39,9 @@ from cleaner_rl.train.verl.packing import SOLVED, unpack
 from cleaner_rl.train.verl.rescues import TOKENS, TRIED_IN
 from cleaner_rl.train.verl.step_record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
+
+BESIDE = "_recovery"
+"""How the key of a recovery view ends that is trained on beside the clean one."""
 
 
 class StalledError(RuntimeError):
@@ -134,9 +137,9 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         dropped = [key for key in batch.keys if key not in kept]
         if dropped:
             tq.kv_clear(partition_id=partition_id, keys=dropped)
-        self._tell(partition_id, kept)
         self._show(partition_id, {key: row for key, row in kept.items() if row.view is View.RECOVERY}, tags)
-        left = [key for key in batch.keys if key in kept]
+        self._tell(partition_id, kept)
+        left = [key for own in batch.keys for key in (own, own + BESIDE) if key in kept]
         update = KVBatchMeta(partition_id=partition_id, keys=left, tags=[tags[key] for key in left])
         return self._filled(update) if self._recipe.rows > self._recipe.batch.rollouts else update
 
@@ -213,17 +216,23 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             tq.kv_batch_put(keys=list(rows), partition_id=partition_id, fields=list_of_dict_to_tensordict(columns))
 
     def _show(self, partition_id: str, rows: dict[str, TrainRow], tags: dict[str, dict[str, Any]]) -> None:
-        """Put the tokens of the recovery view in the place of the clean one, which the agent loop has given."""
+        """Put recovery views in the place of the clean ones, which the agent loop has given, or beside them."""
         if not rows:
             return
+        clean = {key: key.removesuffix(BESIDE) for key in rows}
+        for key, row in rows.items():
+            whole = len(row.prompt_ids) + len(row.response_ids)
+            tags[key] = {**tags[clean[key]], "response_len": len(row.response_ids), "seq_len": whole}
+        columns = list(map(_columns, rows.values()))
+        if self._recipe.purify.views.two_rows:
+            given = tq.kv_batch_get(keys=list(clean.values()), partition_id=partition_id)
+            columns = [{**dict(given[place].items()), **own} for place, own in enumerate(columns)]
         tq.kv_batch_put(
             keys=list(rows),
             partition_id=partition_id,
-            fields=list_of_dict_to_tensordict([*map(_columns, rows.values())]),
+            fields=list_of_dict_to_tensordict(columns),
+            tags=[tags[key] for key in rows],
         )
-        for key, row in rows.items():
-            whole = len(row.prompt_ids) + len(row.response_ids)
-            tags[key] = {**tags[key], "response_len": len(row.response_ids), "seq_len": whole}
 
     def _kept(self, uids: list[str], trajectories: dict[str, Graded]) -> dict[str, TrainRow]:
         """Return the rows to train on, by their keys."""
@@ -237,8 +246,13 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             made = group_rows(group, config)
             absent = self._absent("train", uid, group)
             self._record.selected(group, made, config.group, absent)
-            kept |= {keys[uid][index]: row for index, row in zip(made.selection.kept, made.rows, strict=True)}
+            own = {trajectories[key].key: key for key in keys[uid]}
+            kept |= {own[row.key] + self._beside(row): row for row in made.rows}
         return kept
+
+    def _beside(self, row: TrainRow) -> str:
+        """Return what a row's key has beyond that of its rollout."""
+        return BESIDE if row.view is View.RECOVERY and self._recipe.purify.views.two_rows else ""
 
     def _watch(self, partition_id: str) -> None:
         """Raise if the run can't continue."""
