@@ -169,7 +169,7 @@ class PurifySettings:
     fallback: Fallback = Fallback.RAW
     graft_logprobs: GraftLogprobs = GraftLogprobs.RESCORED
     views: Views = Views.CLEAN
-    """Which view of a right rollout with repairs in hindsight is trained on: `clean`, or `one` of both, by seed."""
+    """Which view of a right rollout that hindsight repaired is trained on: `clean`, both (`full`), or `one` by seed."""
 
     def config(self) -> PurifyConfig:
         """Return the settings as the purifier takes them."""
