@@ -22,7 +22,7 @@ from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.methods import GRPO, METHODS, OURS, SAAR
 from benchmarks.lab.local.worlds import FRESH
 
-RATES = (3e-4, 6e-4, 1.2e-3)
+RATES = (1.5e-4, 3e-4, 6e-4)
 """The grid that each method's learning rate is chosen from; the second until then."""
 REAL_RATE = 3e-5
 """Of a real language model, for every method."""

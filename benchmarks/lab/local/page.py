@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.local.margins import RATES, Interval, Line, Plan, area, by_world, fresh, margins
-from benchmarks.lab.local.methods import COMPARED, METHODS, OTHERS, VARIANTS, WITH_OTHERS
+from benchmarks.lab.local.methods import COMPARED, METHODS, VARIANTS, WITH_OTHERS
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS
 from benchmarks.lab.page import DOCS, filled
 from benchmarks.lab.plots import STYLE, save_svg
@@ -175,7 +175,7 @@ def _rates(lines: Sequence[Line]) -> str:
     """Return accuracy by learning rate in development worlds, where more than one has run."""
     rows = []
     for environment in WITH_OTHERS:
-        for method in COMPARED | OTHERS:
+        for method in METHODS:
             cells = [_mean(lines, environment, method, rate) for rate in RATES]
             if len(list(filter(None, cells))) > 1:
                 rows.append([f"*{environment}*", METHODS[method].label, *cells])
