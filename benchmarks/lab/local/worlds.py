@@ -62,6 +62,8 @@ class Size:
 
 
 TOY = Size()
+LONG = Size(steps=10)
+"""Of environments with more than two calls per task: most is learnt early, and a step takes twice as long."""
 SMOLLM = Size(
     steps=15, evaluate_every=5, save_every=5, tasks=512, tested=192, curve=64, failing=64, frozen=20, threads=2
 )
@@ -82,7 +84,9 @@ class World:
     @property
     def size(self) -> Size:
         """How much is run in it."""
-        return SMOLLM if self.environment == REAL else TOY
+        if self.environment == REAL:
+            return SMOLLM
+        return LONG if self.regime.calls > 2 else TOY
 
     @property
     def regime(self) -> Regime:
