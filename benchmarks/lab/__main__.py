@@ -18,7 +18,6 @@ from benchmarks.lab.environments import REAL, REGIME_NAMES
 from benchmarks.lab.larger_budget import measure
 from benchmarks.lab.local.margins import margins, read_plan
 from benchmarks.lab.local.methods import METHODS as LOCAL
-from benchmarks.lab.local.methods import methods_in
 from benchmarks.lab.local.page import PAGES as WORLD_PAGES
 from benchmarks.lab.local.page import write_pages as write_world_pages
 from benchmarks.lab.local.queue import ON_VERL, Queue
@@ -159,7 +158,7 @@ def run_worlds(
         for number in numbers
         for regime in regimes or ENVIRONMENTS
         if worlds or regime != REAL or number in FRESH_REAL
-        for method in methods or methods_in(regime)
+        for method in methods or plan.methods_in(World(regime, number))
         for rate in rates or (plan.rate(regime, method),)
     ]
     kept = results or (ON_VERL if on_verl else WORLDS)

@@ -19,8 +19,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.lab.environments import REAL
-from benchmarks.lab.local.methods import GRPO, METHODS, OURS, SAAR
-from benchmarks.lab.local.worlds import FRESH
+from benchmarks.lab.local.methods import COMPARED, GRPO, METHODS, OTHERS, OURS, SAAR, WITH_OTHERS
+from benchmarks.lab.local.worlds import FRESH, FRESH_COMPARED, FRESH_OTHERS, World
 
 RATES = (1.5e-4, 3e-4, 6e-4)
 """The grid that each method's learning rate is chosen from; the second until then."""
@@ -88,6 +88,15 @@ class Plan:
     def rate(self, environment: str, method: str) -> float:
         """Return a method's learning rate in an environment."""
         return REAL_RATE if environment == REAL else self.rates.get(method, RATES[1])
+
+    def methods_in(self, world: World) -> list[str]:
+        """Return the methods that run in a world."""
+        if world.environment == REAL:
+            return [GRPO, OURS]
+        if world.number in FRESH and world.number not in FRESH_COMPARED:
+            return list(dict.fromkeys([GRPO, self.comparators[world.environment], OURS]))
+        more = OTHERS if world.environment in WITH_OTHERS and world.number in FRESH_OTHERS else ()
+        return [*COMPARED, *more]
 
 
 def read_plan(path: Path = PLAN) -> Plan:

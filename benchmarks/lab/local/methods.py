@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.methods import ROC
 from benchmarks.lab.recipes import laid
@@ -76,10 +75,3 @@ VARIANTS = {
 }
 """In development worlds."""
 METHODS = COMPARED | OTHERS | VARIANTS
-
-
-def methods_in(environment: str) -> list[str]:
-    """Return the methods that run in every world of an environment."""
-    if environment == REAL:
-        return [GRPO, OURS]
-    return [*COMPARED, *(OTHERS if environment in WITH_OTHERS else ())]

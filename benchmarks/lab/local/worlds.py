@@ -28,6 +28,10 @@ from cleaner_rl.tasks import Task, write_verl
 ENVIRONMENTS = ("drift", "drift-guess", "starved", "slips", "per-task", "one-by-one")
 DEVELOPMENT = (1, 2, 3, 4)
 FRESH = tuple(range(101, 111))
+FRESH_COMPARED = FRESH[:5]
+"""The worlds that all compared methods run in; in the others only those run that the margins need."""
+FRESH_OTHERS = FRESH[:3]
+"""The worlds that more methods run in."""
 FRESH_REAL = FRESH[:2]
 """The worlds of a real language model, whose steps take a hundred times as long."""
 COLD_STARTS = 2
