@@ -66,8 +66,8 @@ class Size:
 
 
 TOY = Size()
-LONG = Size(steps=10)
-"""Of environments with more than two calls per task: most is learnt early, and a step takes twice as long."""
+PER_TASK = Size(steps=10)
+"""Where names differ from task to task: most is learnt early, and a step takes twice as long."""
 SMOLLM = Size(
     steps=15, evaluate_every=5, save_every=5, tasks=512, tested=192, curve=64, failing=64, frozen=20, threads=2
 )
@@ -90,7 +90,7 @@ class World:
         """How much is run in it."""
         if self.environment == REAL:
             return SMOLLM
-        return LONG if self.regime.calls > 2 else TOY
+        return PER_TASK if self.regime.per_task else TOY
 
     @property
     def regime(self) -> Regime:
