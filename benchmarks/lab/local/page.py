@@ -39,6 +39,7 @@ def blocks(lines: Sequence[Line], plan: Plan) -> dict[str, str]:
         "worlds": _compared(judged),
         "worlds-margins": _margins(judged),
         "worlds-others": _others(judged),
+        "worlds-sampling": _sampling(fresh(lines, plan)),
         "worlds-rates": _rates(lines),
         "worlds-chosen": _chosen(lines, plan),
     }
@@ -168,6 +169,19 @@ def _others(judged: Mapping[str, Any]) -> str:
         "tokens over GRPO's",
         "CPU s",
     ]
+    return table(head, rows) if rows else NOTHING
+
+
+def _sampling(lines: Sequence[Line]) -> str:
+    """Return accuracy at the CLEANER paper's sampling, with repair off and on, where it was measured."""
+    rows = []
+    for method, each in COMPARED.items():
+        found = [line for line in lines if line["method"] == method and "top_p" in line]
+        if found:
+            parts = ("test", "top_p", "top_p_repaired")
+            shares = [Interval.of([line[part]["accuracy"] for line in found]).to_json() for part in parts]
+            rows.append([each.label, *map(_interval, shares), str(len(found))])
+    head = ["method", "top-p 1", "top-p 0.6", "top-p 0.6, repair on", "worlds"]
     return table(head, rows) if rows else NOTHING
 
 
