@@ -13,8 +13,8 @@ from cleaner_rl.rollout import SessionToolEnv, StatelessToolEnv, ToolEnv
 from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunOutcome, RunRequest, Session, SessionRequest
 from cleaner_rl.tasks import ToolKind
 
-LIMITS = Limits(cpu_seconds=0.1, wall_seconds=20.0, memory_mb=256)
-"""Programs here take milliseconds: one that takes longer never ends."""
+LIMITS = Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)
+"""Programs take milliseconds, and a busy host can charge them tenths of a second: one that takes longer never ends."""
 
 
 class Offering:
