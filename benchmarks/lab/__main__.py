@@ -142,7 +142,7 @@ def run_worlds(
       python -m benchmarks.lab run-worlds --stage fresh --backend verl --regime drift --world 101 --method grpo
       python -m benchmarks.lab run-worlds --regime drift --world 1 --method grpo --steps 3 --results trial
     """
-    on_verl, trial = backend == "verl", results is not None
+    on_verl, trial = backend == "verl", results not in (None, WORLDS, ON_VERL)
     if steps and not trial:
         raise click.UsageError("--steps is for trials: give --results another folder")
     plan = read_plan()

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from benchmarks.lab.__main__ import main
 from benchmarks.lab.local.margins import RATES, Interval, Plan, margins, read_plan
-from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR
+from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
+from benchmarks.lab.local.on_verl import recipe_on_verl
 from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
 from benchmarks.lab.local.queue import read, write
 from benchmarks.lab.local.runs import WorldRun
@@ -29,6 +30,7 @@ from benchmarks.toy.regimes import REGIMES
 from benchmarks.toy.sandboxes import offered
 from cleaner_rl.tasks import Task
 from cleaner_rl.tools import ToolResult, ToolSet, call_format
+from cleaner_rl.train.rows import Views
 from cleaner_rl.trajectory import Key
 
 
@@ -106,6 +108,13 @@ def test_every_method_has_a_recipe_in_every_environment(environment: str) -> Non
         recipe = WorldRun(World(environment, 1), method, RATES[0]).recipe()
         assert recipe.update.lr == RATES[0]
         assert recipe.budget.turns == REGIMES[environment].calls + 1
+
+
+def test_verl_trains_the_views_of_the_method_and_refuses_what_no_recipe_can_say() -> None:
+    views = {method: recipe_on_verl(WorldRun(World("drift", 1), method, 3e-4)).purify.views for method in COMPARED}
+    assert views == dict.fromkeys((GRPO, SAAR, HINDSIGHT), Views.CLEAN) | dict.fromkeys((TWO_VIEWS, OURS), Views.FULL)
+    with pytest.raises(ValueError, match="no recipe for verl can say"):
+        recipe_on_verl(WorldRun(World("drift", 1), "two-views-shared", 3e-4))
 
 
 # ---- margins

@@ -34,20 +34,20 @@ def _hindsight(label: str, beyond: Beyond = Beyond(), **settings: Mapping[str, A
 GRPO, SAAR, HINDSIGHT = "grpo", "saar", "hindsight"
 COMPARATORS = (GRPO, SAAR, HINDSIGHT)
 TWO_VIEWS, OURS = "two-views", "two-views-rescue"
-FULL, RESCUE, WITH_RESCUE = Beyond(Views.FULL), {"share": 0.2}, "two views + rescue"
-ONE_VIEW = {"views": "one"}
+BOTH_VIEWS, ONE_VIEW = {"views": "full"}, {"views": "one"}
+RESCUE, WITH_RESCUE = {"share": 0.2}, "two views + rescue"
 
 
 def _rescue(what: str, **settings: Any) -> Method:
-    return _hindsight(f"{WITH_RESCUE}, {what}", FULL, rescue={**RESCUE, **settings})
+    return _hindsight(f"{WITH_RESCUE}, {what}", purify=BOTH_VIEWS, rescue={**RESCUE, **settings})
 
 
 COMPARED = {
     GRPO: Method("GRPO", "grpo"),
     SAAR: Method("SAAR", "saar"),
     HINDSIGHT: _hindsight("hindsight on successes"),
-    TWO_VIEWS: _hindsight("two views", FULL),
-    OURS: _hindsight(WITH_RESCUE, FULL, rescue=RESCUE),
+    TWO_VIEWS: _hindsight("two views", purify=BOTH_VIEWS),
+    OURS: _hindsight(WITH_RESCUE, purify=BOTH_VIEWS, rescue=RESCUE),
 }
 """In every environment."""
 OTHERS = {
@@ -62,8 +62,8 @@ OTHERS = {
 VARIANTS = {
     "two-views-one": _hindsight("one view by seed", purify=ONE_VIEW),
     "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED)),
-    "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(Views.FULL, sequence_mean=True)),
-    "two-views-max-gap": _hindsight("two views, log-prob gap at most 3", FULL, purify={"max_logprob_gap": 3.0}),
+    "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(sequence_mean=True), purify=BOTH_VIEWS),
+    "two-views-max-gap": _hindsight("two views, log-prob gap at most 3", purify={**BOTH_VIEWS, "max_logprob_gap": 3.0}),
     "two-views-one-rescue": _hindsight("one view by seed + rescue", purify=ONE_VIEW, rescue=RESCUE),
     "hindsight-rescue": _hindsight("hindsight on successes + rescue", rescue=RESCUE),
     "rescue-share-0.4": _rescue("0.4 of a group's tokens", share=0.4),

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lab.environments import lab_folder
+from benchmarks.lab.local.beyond import Beyond
+from benchmarks.lab.local.methods import METHODS
 from benchmarks.lab.local.runs import WorldRun, measured, record
 from benchmarks.lab.reading import models, read_lines
 from cleaner_rl.train import Recipe, checkpointed, to_values
@@ -30,7 +32,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def recipe_on_verl(run: WorldRun, steps: int = 0) -> Recipe:
-    """Return a run's recipe for verl."""
+    """Return a run's recipe for verl; a method that no recipe can say is refused."""
+    if METHODS[run.method].beyond != Beyond():
+        raise ValueError(f"{run.method} has settings that no recipe for verl can say")
     recipe = run.recipe(steps)
     return replace(
         recipe, verl={**recipe.verl, **FALLING}, run=replace(recipe.run, folder=str(lab_folder() / "worlds-verl"))
