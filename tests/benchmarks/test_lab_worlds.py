@@ -41,7 +41,7 @@ def stems(tasks: list[Task]) -> set[tuple[str, ...]]:
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_test_tasks_combine_operations_as_no_training_task_does(environment: str) -> None:
     world = World(environment, 3)
-    training = {each.stems for each in islice(world._questions(TRAIN), 2_048)}
+    training = {each.stems for each in islice(world.questions(TRAIN), 2_048)}
     tested, failing = world.tested(), world.failing()
     assert training.isdisjoint(stems(tested) | stems(failing))
     assert len({task.id for task in (*tested, *failing)}) == len(tested) + len(failing) == 1_256

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -133,7 +134,7 @@ class World:
         else:
             library.write(part / "site", regime.current, hint=regime.hint)
         shutil.copy(regime.prompt_file, part / "prompt.toml")
-        training = islice(self._questions(TRAIN), self.size.tasks)
+        training = islice(self.questions(TRAIN), self.size.tasks)
         write_verl(part / "train.parquet", [task(each, self.name) for each in training], regime.prompt, AGENT)
         write_verl(part / "curve.parquet", self.tested()[: self.size.curve], regime.prompt, AGENT)
         try:
@@ -145,17 +146,24 @@ class World:
 
     def tested(self) -> list[Task]:
         """The tasks of evaluations, in order."""
-        return [task(each, self.name) for each in islice(self._questions(TEST), self.size.tested)]
+        return _asked(self)[: self.size.tested]
 
     def failing(self) -> list[Task]:
         """The tasks of the recovery set, which no evaluation has."""
-        asked = islice(self._questions(TEST), self.size.tested, self.size.tested + self.size.failing)
-        return [task(each, self.name) for each in asked]
+        return _asked(self)[self.size.tested :]
 
-    def _questions(self, split: str) -> Iterator[Question]:
+    def questions(self, split: str) -> Iterator[Question]:
+        """Its questions for training or for evaluations, without end."""
         regime = self.regime
         asked = questions(1_000 + self.number, split, changes=regime.changes, largest=regime.largest)
         return (each for each in asked if is_held_out(each, self.number) == (split == TEST))
+
+
+@cache
+def _asked(world: World) -> list[Task]:
+    """The tasks of evaluations and those of the recovery set. Finding them takes seconds."""
+    asked = islice(world.questions(TEST), world.size.tested + world.size.failing)
+    return [task(each, world.name) for each in asked]
 
 
 def keep(world: World) -> Path:
