@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTH
 from benchmarks.lab.local.on_verl import recipe_on_verl
 from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
 from benchmarks.lab.local.queue import read, write
-from benchmarks.lab.local.runs import WorldRun
+from benchmarks.lab.local.runs import WorldRun, clear_of_others
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
 from benchmarks.lab.page import DOCS, MARK, filled
 from benchmarks.lab.recovery import failed_first, question_of
@@ -30,6 +31,7 @@ from benchmarks.toy.regimes import REGIMES
 from benchmarks.toy.sandboxes import offered
 from cleaner_rl.tasks import Task
 from cleaner_rl.tools import ToolResult, ToolSet, call_format
+from cleaner_rl.train.recipe.settings import run_folder
 from cleaner_rl.train.rows import Views
 from cleaner_rl.trajectory import Key
 
@@ -108,6 +110,18 @@ def test_every_method_has_a_recipe_in_every_environment(environment: str) -> Non
         recipe = WorldRun(World(environment, 1), method, RATES[0]).recipe()
         assert recipe.update.lr == RATES[0]
         assert recipe.budget.turns == REGIMES[environment].calls + 1
+
+
+def test_no_run_goes_on_from_the_checkpoint_of_other_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CLEANER_LAB", str(tmp_path))
+    recipe = WorldRun(World("drift", 1), GRPO, 3e-4).recipe()
+    clear_of_others(recipe)
+    checkpoint = run_folder(recipe) / "checkpoints"
+    checkpoint.mkdir()
+    clear_of_others(recipe)
+    assert checkpoint.exists()
+    clear_of_others(replace(recipe, model=replace(recipe.model, path="another")))
+    assert not checkpoint.exists()
 
 
 def test_verl_trains_the_views_of_the_method_and_refuses_what_no_recipe_can_say() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,8 @@ from cleaner_rl.purify import Draft, PurifyConfig, SampleRequest
 from cleaner_rl.rollout import Purifier, RolloutRunner, Sampling, TokenModel
 from cleaner_rl.rollout.prefilled import PrefilledModel
 from cleaner_rl.tasks import Task
-from cleaner_rl.train import Recipe, to_recipe
+from cleaner_rl.train import Recipe, to_recipe, to_values
+from cleaner_rl.train.recipe.settings import run_folder
 from cleaner_rl.trajectory import Key, Phase, TokenSpan, Trajectory
 
 LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens": 640}}
@@ -81,9 +83,10 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
 
     from benchmarks.lab.local.trainer import LocalTrainer
 
-    size, figures = run.world.size, {}
+    size, figures, recipe = run.world.size, {}, run.recipe(steps)
     torch.set_num_threads(size.threads)
-    trainer = LocalTrainer(run.recipe(steps), METHODS[run.method].beyond, size.frozen, decays=True)
+    clear_of_others(recipe)
+    trainer = LocalTrainer(recipe, METHODS[run.method].beyond, size.frozen, decays=True)
 
     async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
         figures.update(await measured(run.world, runner))
@@ -100,6 +103,16 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
     found = record(run, trainer.folder, trainer.step, figures, spent)
     shutil.rmtree(trainer.folder)
     return found
+
+
+def clear_of_others(recipe: Recipe) -> None:
+    """Remove what a run with other settings left in the recipe's folder: no run goes on from another's checkpoint."""
+    folder, settings = run_folder(recipe), json.dumps(to_values(recipe))
+    kept = folder / "recipe.json"
+    if folder.exists() and not (kept.exists() and kept.read_text() == settings):
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    kept.write_text(settings)
 
 
 def record(
