@@ -63,7 +63,9 @@ VARIANTS = {
     "two-views-one": _hindsight("one view by seed", purify=ONE_VIEW),
     "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED)),
     "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(sequence_mean=True), purify=BOTH_VIEWS),
-    "two-views-max-gap": _hindsight("two views, log-prob gap at most 3", purify={**BOTH_VIEWS, "max_logprob_gap": 3.0}),
+    "rescue-max-gap": _hindsight(
+        f"{WITH_RESCUE}, log-prob gap at most 0.3", purify={**BOTH_VIEWS, "max_logprob_gap": 0.3}, rescue=RESCUE
+    ),
     "two-views-one-rescue": _hindsight("one view by seed + rescue", purify=ONE_VIEW, rescue=RESCUE),
     "hindsight-rescue": _hindsight("hindsight on successes + rescue", rescue=RESCUE),
     "rescue-share-0.4": _rescue("0.4 of a group's tokens", share=0.4),
