@@ -15,3 +15,5 @@ class Beyond:
     """Instead of the recipe's."""
     sequence_mean: bool = False
     """The loss is a mean over rows of means over their tokens, instead of a mean over all tokens."""
+    spares_failed: bool = False
+    """Failed turns of rollouts that are worse than their group are out of the loss, too: they aren't suppressed."""

@@ -63,6 +63,12 @@ VARIANTS = {
     "two-views-one": _hindsight("one view by seed", purify=ONE_VIEW),
     "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED)),
     "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(sequence_mean=True), purify=BOTH_VIEWS),
+    "rescue-spares-failed": _hindsight(
+        f"{WITH_RESCUE}, failed turns not suppressed", Beyond(spares_failed=True), purify=BOTH_VIEWS, rescue=RESCUE
+    ),
+    "rescue-sampled-logprobs": _hindsight(
+        f"{WITH_RESCUE}, log-probs as sampled", purify={**BOTH_VIEWS, "graft_logprobs": "sampled"}, rescue=RESCUE
+    ),
     "rescue-max-gap": _hindsight(
         f"{WITH_RESCUE}, log-prob gap at most 0.3", purify={**BOTH_VIEWS, "max_logprob_gap": 0.3}, rescue=RESCUE
     ),

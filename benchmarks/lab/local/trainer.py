@@ -35,7 +35,7 @@ from cleaner_rl.train import Recipe, checkpointed
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.rewind import set_aside
 from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
-from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, exclusion, group_rows
+from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, exclusion, failed_tokens, group_rows
 from cleaner_rl.train.verl.runner import for_phase, runner_of
 from cleaner_rl.train.verl.step_record import StepRecord
 from cleaner_rl.trajectory import Key, Phase, TokenSpan
@@ -144,6 +144,8 @@ class LocalTrainer:
             wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]
             for drawn in await asyncio.gather(*[self._group(shared, task) for task in wanted]):
                 made = group_rows(drawn, config)
+                if self.beyond.spares_failed:
+                    made = replace(made, rows=tuple(without_failed(made.rows, drawn)))
                 self._record.left_out(sum(why is Exclusion.LEFT_OUT for why in made.excluded.values()))
                 if made.selection.refill is None:
                     self._record.selected(drawn, made, config.group, made.faults)
@@ -265,6 +267,15 @@ def clipped_loss(model: Any, rows: Sequence[TrainRow], update: UpdateSettings) -
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - update.clip_low, 1 + update.clip_high) * advantage)
     gain = torch.where(advantage < 0, torch.maximum(gain, update.clip_c * advantage), gain)
     return -(weight * gain).sum()
+
+
+def without_failed(rows: Sequence[TrainRow], group: Sequence[Graded]) -> Iterator[TrainRow]:
+    """Yield the rows of a group, failed turns out of the loss where they would be suppressed."""
+    rollouts = {each.key: each for each in group}
+    for row in rows:
+        failed = failed_tokens(rollouts[row.key])[len(row.prompt_ids) :]
+        suppressed = row.advantage is not None and row.advantage < 0
+        yield replace(row, loss_mask=row.loss_mask & ~failed) if suppressed else row
 
 
 def with_equal_rows(row: TrainRow) -> TrainRow:
