@@ -15,5 +15,9 @@ class Beyond:
     """Instead of the recipe's."""
     sequence_mean: bool = False
     """The loss is a mean over rows of means over their tokens, instead of a mean over all tokens."""
+    clean_weight: float = 1.0
+    """Weight of the clean view where a rollout also gives its recovery view, which has 1."""
     spares_failed: bool = False
     """Failed turns of rollouts that are worse than their group are out of the loss, too: they aren't suppressed."""
+    trains_failed: bool = False
+    """The recovery view has its failed turns in the loss, as GRPO has them."""

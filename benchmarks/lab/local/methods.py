@@ -66,6 +66,12 @@ VARIANTS = {
     "rescue-spares-failed": _hindsight(
         f"{WITH_RESCUE}, failed turns not suppressed", Beyond(spares_failed=True), purify=BOTH_VIEWS, rescue=RESCUE
     ),
+    "rescue-trains-failed": _hindsight(
+        f"{WITH_RESCUE}, failed turns trained", Beyond(trains_failed=True), purify=BOTH_VIEWS, rescue=RESCUE
+    ),
+    "rescue-clean-0.3": _hindsight(
+        f"{WITH_RESCUE}, clean view at 0.3", Beyond(clean_weight=0.3), purify=BOTH_VIEWS, rescue=RESCUE
+    ),
     "rescue-sampled-logprobs": _hindsight(
         f"{WITH_RESCUE}, log-probs as sampled", purify={**BOTH_VIEWS, "graft_logprobs": "sampled"}, rescue=RESCUE
     ),

@@ -35,7 +35,17 @@ from cleaner_rl.train import Recipe, checkpointed
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.rewind import set_aside
 from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
-from cleaner_rl.train.rows import Exclusion, Graded, RowGroup, TrainRow, exclusion, failed_tokens, group_rows
+from cleaner_rl.train.rows import (
+    Exclusion,
+    Graded,
+    RowGroup,
+    TrainRow,
+    View,
+    exclusion,
+    failed_tokens,
+    group_rows,
+    recovery_view,
+)
 from cleaner_rl.train.verl.runner import for_phase, runner_of
 from cleaner_rl.train.verl.step_record import StepRecord
 from cleaner_rl.trajectory import Key, Phase, TokenSpan
@@ -144,8 +154,7 @@ class LocalTrainer:
             wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]
             for drawn in await asyncio.gather(*[self._group(shared, task) for task in wanted]):
                 made = group_rows(drawn, config)
-                if self.beyond.spares_failed:
-                    made = replace(made, rows=tuple(without_failed(made.rows, drawn)))
+                made = replace(made, rows=tuple(beyond_recipes(made.rows, drawn, self.beyond)))
                 self._record.left_out(sum(why is Exclusion.LEFT_OUT for why in made.excluded.values()))
                 if made.selection.refill is None:
                     self._record.selected(drawn, made, config.group, made.faults)
@@ -269,13 +278,21 @@ def clipped_loss(model: Any, rows: Sequence[TrainRow], update: UpdateSettings) -
     return -(weight * gain).sum()
 
 
-def without_failed(rows: Sequence[TrainRow], group: Sequence[Graded]) -> Iterator[TrainRow]:
-    """Yield the rows of a group, failed turns out of the loss where they would be suppressed."""
+def beyond_recipes(rows: Sequence[TrainRow], group: Sequence[Graded], beyond: Beyond) -> Iterator[TrainRow]:
+    """Yield the rows of a group with those settings that concern single rows."""
     rollouts = {each.key: each for each in group}
+    two_views = {row.key for row in rows if row.view is View.RECOVERY}
     for row in rows:
-        failed = failed_tokens(rollouts[row.key])[len(row.prompt_ids) :]
-        suppressed = row.advantage is not None and row.advantage < 0
-        yield replace(row, loss_mask=row.loss_mask & ~failed) if suppressed else row
+        if row.view is View.CLEAN and row.key in two_views:
+            yield replace(row, weight=row.weight * beyond.clean_weight)
+        elif beyond.trains_failed and row.view is View.RECOVERY:
+            raw = recovery_view(rollouts[row.key])
+            assert raw is not None
+            yield replace(row, loss_mask=raw.loss_mask()[len(row.prompt_ids) :])
+        elif beyond.spares_failed and row.advantage is not None and row.advantage < 0:
+            yield replace(row, loss_mask=row.loss_mask & ~failed_tokens(rollouts[row.key])[len(row.prompt_ids) :])
+        else:
+            yield row
 
 
 def with_equal_rows(row: TrainRow) -> TrainRow:
