@@ -21,3 +21,5 @@ class Beyond:
     """Failed turns of rollouts that are worse than their group are out of the loss, too: they aren't suppressed."""
     trains_failed: bool = False
     """The recovery view has its failed turns in the loss, as GRPO has them."""
+    importance: float = 0.0
+    """Exponent of the weight that `graft_logprobs: sampled` gives a moved token; 0 is `rescored`."""

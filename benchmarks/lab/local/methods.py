@@ -69,6 +69,12 @@ VARIANTS = {
     "rescue-trains-failed": _hindsight(
         f"{WITH_RESCUE}, failed turns trained", Beyond(trains_failed=True), purify=BOTH_VIEWS, rescue=RESCUE
     ),
+    "rescue-importance-0.5": _hindsight(
+        f"{WITH_RESCUE}, square root of the importance weight",
+        Beyond(importance=0.5),
+        purify=BOTH_VIEWS,
+        rescue=RESCUE,
+    ),
     "rescue-clean-0.3": _hindsight(
         f"{WITH_RESCUE}, clean view at 0.3", Beyond(clean_weight=0.3), purify=BOTH_VIEWS, rescue=RESCUE
     ),

@@ -23,6 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from benchmarks.lab.local.beyond import Beyond
@@ -283,16 +284,18 @@ def beyond_recipes(rows: Sequence[TrainRow], group: Sequence[Graded], beyond: Be
     rollouts = {each.key: each for each in group}
     two_views = {row.key for row in rows if row.view is View.RECOVERY}
     for row in rows:
-        if row.view is View.CLEAN and row.key in two_views:
-            yield replace(row, weight=row.weight * beyond.clean_weight)
-        elif beyond.trains_failed and row.view is View.RECOVERY:
-            raw = recovery_view(rollouts[row.key])
+        rollout, prompt = rollouts[row.key], len(row.prompt_ids)
+        if row.view is View.RECOVERY:
+            raw = recovery_view(rollout)
             assert raw is not None
-            yield replace(row, loss_mask=raw.loss_mask()[len(row.prompt_ids) :])
-        elif beyond.spares_failed and row.advantage is not None and row.advantage < 0:
-            yield replace(row, loss_mask=row.loss_mask & ~failed_tokens(rollouts[row.key])[len(row.prompt_ids) :])
-        else:
-            yield row
+            yield replace(row, loss_mask=raw.loss_mask()[prompt:]) if beyond.trains_failed else row
+            continue
+        weight = row.weight * beyond.clean_weight if row.key in two_views else row.weight
+        spared = beyond.spares_failed and row.advantage is not None and row.advantage < 0
+        mask = row.loss_mask & ~failed_tokens(rollout)[prompt:] if spared else row.loss_mask
+        sampled = rollout.behaviour_logprobs()[prompt:]
+        old = row.logprobs + np.where(mask, beyond.importance * (sampled - row.logprobs), 0.0).astype(np.float32)
+        yield replace(row, weight=weight, loss_mask=mask, logprobs=old)
 
 
 def with_equal_rows(row: TrainRow) -> TrainRow:
