@@ -161,6 +161,8 @@ def run_worlds(
         for method in methods or plan.methods_in(World(regime, number))
         for rate in rates or (plan.rate(regime, method),)
     ]
+    if stage == "fresh":  # what the margins need comes first
+        runs.sort(key=lambda run: run.method not in plan.needed(run.world.environment))
     kept = results or (ON_VERL if on_verl else WORLDS)
     queue = Queue(kept, steps, time.monotonic() + 60 * minutes, _say, on_verl)
     queue.work(runs, jobs)

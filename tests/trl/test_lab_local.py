@@ -15,11 +15,14 @@ import pytest
 
 from cleaner_rl.rollout import Sampling
 from cleaner_rl.train import to_recipe
+from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.recipe.settings import Recipe, UpdateSettings
-from cleaner_rl.train.rows import RowConfig, group_rows, to_row
+from cleaner_rl.train.rows import RowConfig, View, Views, group_rows, to_row
 from cleaner_rl.trajectory import Ids, Phase
 from cleaner_rl.trajectory.store import read
+from tests.builders import answered, failed, worked
 from tests.train.parity import CLIP_HIGH, CLIP_LOW, batch, gradient, reference_loss, rows, tiny_model
+from tests.train.test_rows import collapsed, graded, group, rescored
 
 
 def test_the_loss_and_its_gradient_are_those_of_the_definition() -> None:
@@ -45,6 +48,36 @@ def test_a_sequence_mean_weighs_every_row_alike() -> None:
     equal = [with_equal_rows(row) for row in made]
     total = sum(row.weight * int(row.loss_mask.sum()) for row in equal)
     torch.testing.assert_close(clipped_loss(model, equal, update) / total, torch.stack(means).mean())
+
+
+def test_settings_beyond_recipes_change_what_they_say_and_nothing_else() -> None:
+    from benchmarks.lab.local.beyond import Beyond
+    from benchmarks.lab.local.trainer import beyond_recipes
+
+    drawn = group(rescored(collapsed()), graded(failed(), answered(), reward=-1.0))
+    made = group_rows(drawn, RowConfig(views=Views.FULL)).rows
+
+    def changed(**settings: Any) -> list[tuple[float, list[bool], list[float]]]:
+        found = beyond_recipes(made, drawn, Beyond(**settings))
+        return [(row.weight, row.loss_mask.tolist(), row.logprobs.tolist()) for row in found]
+
+    usual = [(row.weight, row.loss_mask.tolist(), row.logprobs.tolist()) for row in made]
+    clean, recovery, wrong = usual
+    assert [row.view for row in made] == [View.CLEAN, View.RECOVERY, View.CLEAN]
+    assert changed() == usual
+    assert changed(clean_weight=0.3) == [(0.3, *clean[1:]), recovery, wrong]
+
+    start = len(drawn[0].prompt)
+    raw = graded(failed(), worked(), answered()).loss_mask()[start:].tolist()
+    assert raw != recovery[1]
+    assert changed(trains_failed=True) == [clean, (1.0, raw, recovery[2]), wrong]
+
+    kept = [counts and place >= len(failed()) for place, counts in enumerate(wrong[1])]
+    assert kept != wrong[1]
+    assert changed(spares_failed=True) == [clean, recovery, (1.0, kept, wrong[2])]
+
+    sampled = group_rows(drawn, RowConfig(logprobs=GraftLogprobs.SAMPLED)).rows[0].logprobs.tolist()
+    assert changed(importance=1.0) == [(1.0, clean[1], sampled), recovery, wrong]
 
 
 def test_mini_batches_hold_whole_groups() -> None:

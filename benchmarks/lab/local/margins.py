@@ -89,12 +89,16 @@ class Plan:
         """Return a method's learning rate in an environment."""
         return REAL_RATE if environment == REAL else self.rates.get(method, RATES[1])
 
+    def needed(self, environment: str) -> list[str]:
+        """Return the methods that the margins compare in an environment."""
+        if environment == REAL:
+            return [GRPO, OURS]
+        return list(dict.fromkeys([GRPO, self.comparators[environment], OURS]))
+
     def methods_in(self, world: World) -> list[str]:
         """Return the methods that run in a world."""
-        if world.environment == REAL:
-            return [GRPO, OURS]
-        if world.number in FRESH and world.number not in FRESH_COMPARED:
-            return list(dict.fromkeys([GRPO, self.comparators[world.environment], OURS]))
+        if world.environment == REAL or (world.number in FRESH and world.number not in FRESH_COMPARED):
+            return self.needed(world.environment)
         more = OTHERS if world.environment in WITH_OTHERS and world.number in FRESH_OTHERS else ()
         return [*COMPARED, *more]
 
