@@ -76,6 +76,14 @@ def rows_in(stored: list[Any]) -> list[Any]:
 
 
 @pytest.mark.timeout(300)
+def test_a_repair_that_the_model_would_hardly_have_tried_is_refused(two_views: Ran, model: Any, tmp_path: Path) -> None:
+    _, stored = train(model, tmp_path, 1, max_logprob_gap=1e-6)
+    assert any(each.edits for each in two_views[1])
+    assert stored
+    assert not any(each.edits for each in stored)
+
+
+@pytest.mark.timeout(300)
 def test_every_row_of_the_update_is_the_view_that_the_store_names(two_views: Ran) -> None:
     seen, stored = two_views
     assert rows_of(seen) == rows_in(stored)

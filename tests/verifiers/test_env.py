@@ -95,6 +95,15 @@ def test_a_rollout_is_repaired_in_finalize(model: str) -> None:
     assert [each.node for each in trace.calls] == [None, 1, 3]
 
 
+def test_a_repair_that_the_model_would_hardly_have_tried_is_refused(model: str) -> None:
+    episode, _ = played(model, [REPAIRED], stateless=True, max_logprob_gap=1e-6)
+    assert episode.ok, episode.errors
+    (trace,) = episode.traces
+    assert trace.metrics["cleaner_repairs"] == 0
+    assert "fourty" in trace.nodes[1].message.tool_calls[0].arguments
+    check_rows(episode)
+
+
 REWRITTEN = call("import math\nnumbers = [0, 42]\nprint(math.fsum(numbers))", "I try another way.\n")
 THINKING = call("print(0 + 42)", "<think>\nThe name is wrong.\n</think>\n\n")
 TWO = f"{RIGHT}\n{call('print(1)', '')}"

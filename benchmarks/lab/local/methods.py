@@ -34,12 +34,14 @@ def _hindsight(label: str, beyond: Beyond = Beyond(), **settings: Mapping[str, A
 GRPO, SAAR, HINDSIGHT = "grpo", "saar", "hindsight"
 COMPARATORS = (GRPO, SAAR, HINDSIGHT)
 TWO_VIEWS, OURS = "two-views", "two-views-rescue"
-BOTH_VIEWS, ONE_VIEW = {"views": "full"}, {"views": "one"}
+ONE_VIEW, ANY_GAP = {"views": "one"}, {"views": "full"}
+BOTH_VIEWS = {**ANY_GAP, "max_logprob_gap": 0.3}
+"""Both views of repairs that the model would not be surprised by, chosen in development worlds."""
 RESCUE, WITH_RESCUE = {"share": 0.2}, "two views + rescue"
 
 
-def _rescue(what: str, **settings: Any) -> Method:
-    return _hindsight(f"{WITH_RESCUE}, {what}", purify=BOTH_VIEWS, rescue={**RESCUE, **settings})
+def _rescue(what: str, beyond: Beyond = Beyond(), purify: Mapping[str, Any] = BOTH_VIEWS, **rescue: Any) -> Method:  # noqa: B008 - frozen
+    return _hindsight(f"{WITH_RESCUE}, {what}", beyond, purify=purify, rescue={**RESCUE, **rescue})
 
 
 COMPARED = {
@@ -60,31 +62,18 @@ OTHERS = {
 }
 """In `WITH_OTHERS`."""
 VARIANTS = {
-    "two-views-one": _hindsight("one view by seed", purify=ONE_VIEW),
-    "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED)),
+    "any-gap": _rescue("any log-prob gap", purify=ANY_GAP),
+    "two-views-one-rescue": _hindsight("one view by seed + rescue, any log-prob gap", purify=ONE_VIEW, rescue=RESCUE),
+    "any-gap-sampled-logprobs": _rescue(
+        "any gap, log-probs as sampled", purify={**ANY_GAP, "graft_logprobs": "sampled"}
+    ),
+    "any-gap-importance-0.5": _rescue("any gap, square root of the importance weight", Beyond(importance=0.5), ANY_GAP),
+    "any-gap-clean-0.3": _rescue("any gap, clean view at 0.3", Beyond(clean_weight=0.3), ANY_GAP),
+    "any-gap-trains-failed": _rescue("any gap, failed turns trained", Beyond(trains_failed=True), ANY_GAP),
+    "any-gap-spares-failed": _rescue("any gap, failed turns not suppressed", Beyond(spares_failed=True), ANY_GAP),
+    "two-views-one": _hindsight("one view by seed", purify={**BOTH_VIEWS, **ONE_VIEW}),
+    "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED), purify=BOTH_VIEWS),
     "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(sequence_mean=True), purify=BOTH_VIEWS),
-    "rescue-spares-failed": _hindsight(
-        f"{WITH_RESCUE}, failed turns not suppressed", Beyond(spares_failed=True), purify=BOTH_VIEWS, rescue=RESCUE
-    ),
-    "rescue-trains-failed": _hindsight(
-        f"{WITH_RESCUE}, failed turns trained", Beyond(trains_failed=True), purify=BOTH_VIEWS, rescue=RESCUE
-    ),
-    "rescue-importance-0.5": _hindsight(
-        f"{WITH_RESCUE}, square root of the importance weight",
-        Beyond(importance=0.5),
-        purify=BOTH_VIEWS,
-        rescue=RESCUE,
-    ),
-    "rescue-clean-0.3": _hindsight(
-        f"{WITH_RESCUE}, clean view at 0.3", Beyond(clean_weight=0.3), purify=BOTH_VIEWS, rescue=RESCUE
-    ),
-    "rescue-sampled-logprobs": _hindsight(
-        f"{WITH_RESCUE}, log-probs as sampled", purify={**BOTH_VIEWS, "graft_logprobs": "sampled"}, rescue=RESCUE
-    ),
-    "rescue-max-gap": _hindsight(
-        f"{WITH_RESCUE}, log-prob gap at most 0.3", purify={**BOTH_VIEWS, "max_logprob_gap": 0.3}, rescue=RESCUE
-    ),
-    "two-views-one-rescue": _hindsight("one view by seed + rescue", purify=ONE_VIEW, rescue=RESCUE),
     "hindsight-rescue": _hindsight("hindsight on successes + rescue", rescue=RESCUE),
     "rescue-share-0.4": _rescue("0.4 of a group's tokens", share=0.4),
     "rescue-share-1": _rescue("as many tokens as a group", share=1.0),

@@ -75,6 +75,7 @@ class CleanerRollouts:
         purify: PurifyConfig | None = None,
         roc: RocSettings | None = None,
         views: Views | str = Views.CLEAN,
+        max_logprob_gap: float | None = None,
         rescue: RescueConfig | None = None,
         budget: RolloutBudget | None = None,
         sandbox: OpenSandbox = open_sandbox,
@@ -97,6 +98,8 @@ class CleanerRollouts:
             roc: Settings of GRPO-RoC, which keeps `num_generations` of `roc.sample` rollouts.
             views: Which view of a right rollout that was repaired in hindsight is trained on: the clean one (`clean`),
                 or one of the two, drawn by seed (`one`).
+            max_logprob_gap: Refuse a repair whose moved tokens lose more log-prob than this on average; None: refuse
+                none.
             rescue: How groups are rescued in which every rollout is wrong; None: not at all. A rescue takes the place
                 of the rollout that it began with.
             budget: What one rollout may use.
@@ -117,6 +120,7 @@ class CleanerRollouts:
         self._method = Method(method)
         check_method(self._method)
         self._views, self._rescue = Views(views), rescue
+        self._max_logprob_gap = max_logprob_gap
         check_views(self._views, self._method)
         self._prompt = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
         self._purify = PurifyConfig() if purify is None else purify
@@ -291,7 +295,7 @@ class CleanerRollouts:
         if phase is Phase.EVALUATION or not self._method.edits:
             return None
         mode = RepairMode.SAAR if self._method.saar else RepairMode.HINDSIGHT
-        return Purifier(mode, self._purify, phase)
+        return Purifier(mode, self._purify, phase, max_logprob_gap=self._max_logprob_gap)
 
     def _trained(self, group: Sequence[Graded], generations: int) -> tuple[Sequence[TrainRow], list[Graded], int]:
         """Return the rows of a group to train on, the group with its verdicts, and how many faults it has."""

@@ -19,7 +19,7 @@ from renderers.base import load_tokenizer
 from verifiers.v1.configs.client import resolve_api_key
 
 from cleaner_rl.logs import Reading, clean
-from cleaner_rl.purify import PurifyConfig, PurifyScope, RepairConfig, apply_purification, rescore
+from cleaner_rl.purify import PurifyConfig, PurifyScope, RepairConfig, apply_purification, refuse_wide_gaps, rescore
 from cleaner_rl.resample import PlainConfig, RocConfig
 from cleaner_rl.rollout import EngineFaultError
 from cleaner_rl.rollout.engines import Address, VllmEngine
@@ -73,6 +73,8 @@ class CleanerEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     """Settings of GRPO-RoC, which keeps `rollouts` of `roc.sample` rollouts."""
     views: Views = Views.CLEAN
     """Which view of a right rollout that hindsight repaired is trained on: `clean`, or `one` of the two, by seed."""
+    max_logprob_gap: float | None = Field(None, gt=0)
+    """Refuse a repair whose moved tokens lose more log-prob than this on average; None refuses no repair."""
     scope: PurifyScope = PurifyScope.ALL
     """Which rollouts are repaired: all, or only successful ones."""
     repair: RepairConfig = RepairConfig()
@@ -214,8 +216,11 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
             async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:  # noqa: N803 - shapes are part of names
                 return await engine.score(prefix_T, suffix_T, request=str(rollout.key))
 
+            bound = self.config.max_logprob_gap
             try:
-                return await rescore(rollout, score)
+                if bound is None:
+                    return await rescore(rollout, score)
+                return await refuse_wide_gaps(rollout, score, bound)
             except* EngineFaultError as faults:
                 fault = f"re-scoring: {faults.exceptions[0]}"
         return replace(rollout, stop_reason=StopReason.FAULT, info=replace(rollout.info, fault=fault))
