@@ -17,7 +17,7 @@ from benchmarks.lab.tables import table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PAGES = (DOCS / "results" / "worlds.md",)
+PAGES = (DOCS / "results" / "worlds.md", DOCS / "results" / "index.md")
 FIGURE = "lab-worlds.svg"
 COLOURS = dict(zip(COMPARED, ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7"), strict=True))
 """Colours that most kinds of colour blindness can tell apart; GRPO is grey."""
