@@ -96,12 +96,17 @@ def test_a_rollout_is_repaired_in_finalize(model: str) -> None:
 
 
 def test_a_repair_that_the_model_would_hardly_have_tried_is_refused(model: str) -> None:
-    episode, _ = played(model, [REPAIRED], stateless=True, max_logprob_gap=1e-6)
-    assert episode.ok, episode.errors
-    (trace,) = episode.traces
-    assert trace.metrics["cleaner_repairs"] == 0
-    assert "fourty" in trace.nodes[1].message.tool_calls[0].arguments
-    check_rows(episode)
+    script = [[WRONG, call(f"print({40 + number} - {number} + 2)"), "The answer is 42"] for number in range(6)]
+
+    def repaired(**bound: float) -> list[bool]:
+        episode, _ = played(model, script, stateless=True, rollouts=6, **bound)
+        assert episode.ok, episode.errors
+        check_rows(episode)
+        return ["fourty" not in trace.nodes[1].message.tool_calls[0].arguments for trace in episode.traces]
+
+    # The server's log-probs are any numbers, so moved tokens lose some in some rollouts and gain some in others.
+    assert sum(repaired()) == sum(repaired(max_logprob_gap=10.0)) == 6
+    assert 0 < sum(repaired(max_logprob_gap=1e-6)) < 6
 
 
 REWRITTEN = call("import math\nnumbers = [0, 42]\nprint(math.fsum(numbers))", "I try another way.\n")
