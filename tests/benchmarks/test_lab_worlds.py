@@ -212,6 +212,14 @@ def test_development_worlds_and_other_rates_do_not_count() -> None:
     assert margins([], PLAN)["holds"] is False
 
 
+def test_a_world_counts_when_all_methods_have_run_in_it_that_the_margins_need() -> None:
+    good = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *lines(0.8, 0.78, SAAR, "slips")]
+    lost = [each for each in good if (each["environment"], each["world"], each["method"]) != ("drift", FRESH[3], OURS)]
+    kept = [each for each in good if (each["environment"], each["world"]) != ("drift", FRESH[3])]
+    assert margins(lost, PLAN) == margins(kept, PLAN)
+    assert margins(lost, PLAN)["worlds"] == len(FRESH) - 1
+
+
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     made = [line("drift", 1, GRPO, 0.5), line("slips", 1, GRPO, 0.6)]
     for each in made:

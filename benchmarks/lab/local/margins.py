@@ -109,9 +109,22 @@ def read_plan(path: Path = PLAN) -> Plan:
 
 
 def fresh(lines: Sequence[Line], plan: Plan) -> list[Line]:
-    """Return the lines of fresh worlds with the plan's learning rates."""
-    chosen = [each for each in lines if each["world"] in FRESH]
-    return [each for each in chosen if each["rate"] == plan.rate(each["environment"], each["method"])]
+    """Return the lines of fresh worlds with the plan's learning rates, of worlds in which all needed methods have run.
+
+    So every method's mean is over the same worlds, or over the first of them.
+    """
+    chosen = [
+        each
+        for each in lines
+        if each["world"] in FRESH and each["rate"] == plan.rate(each["environment"], each["method"])
+    ]
+    ran = {(each["environment"], each["world"], each["method"]) for each in chosen}
+    return [
+        each
+        for each in chosen
+        if each["environment"] in plan.comparators
+        and all((each["environment"], each["world"], needed) in ran for needed in plan.needed(each["environment"]))
+    ]
 
 
 def by_world(lines: Sequence[Line], environment: str, method: str) -> dict[int, Line]:
@@ -119,18 +132,16 @@ def by_world(lines: Sequence[Line], environment: str, method: str) -> dict[int, 
     return {each["world"]: each for each in lines if (each["environment"], each["method"]) == (environment, method)}
 
 
-def paired(ours: Mapping[int, Line], theirs: Mapping[int, Line], part: str, figure: str) -> Interval | None:
-    """Return the difference in a figure over the worlds that both have; None if there is none."""
-    both = sorted(ours.keys() & theirs.keys())
-    values = [ours[world][part][figure] - theirs[world][part][figure] for world in both]
-    return Interval.of(values) if values else None
+def paired(ours: Mapping[int, Line], theirs: Mapping[int, Line], part: str, figure: str) -> Interval:
+    """Return the difference in a figure over our worlds, all of which they have, too."""
+    return Interval.of([line[part][figure] - theirs[world][part][figure] for world, line in sorted(ours.items())])
 
 
-def token_ratio(ours: Mapping[int, Line], theirs: Mapping[int, Line]) -> Interval | None:
+def token_ratio(ours: Mapping[int, Line], theirs: Mapping[int, Line]) -> Interval:
     """Return our sampled tokens over theirs."""
-    both = sorted(ours.keys() & theirs.keys())
-    values = [ours[world]["sampled_tokens"] / theirs[world]["sampled_tokens"] for world in both]
-    return Interval.of(values) if values else None
+    return Interval.of(
+        [line["sampled_tokens"] / theirs[world]["sampled_tokens"] for world, line in sorted(ours.items())]
+    )
 
 
 def margins(lines: Sequence[Line], plan: Plan) -> dict[str, Any]:
@@ -149,24 +160,22 @@ def margins(lines: Sequence[Line], plan: Plan) -> dict[str, Any]:
 
 def _judged(lines: Sequence[Line], environment: str, comparator: str, plan: Plan) -> dict[str, Any]:
     found = {method: worlds for method in METHODS if (worlds := by_world(lines, environment, method))}
+    head = {"worlds": len(found.get(OURS, {})), "comparator": comparator}
+    if not found:
+        return {**head, "methods": {}, "margins": {}, "verdict": "undecided"}
     methods = {
-        method: {**_figures(worlds, found.get(GRPO, {})), "verdict": _verdict(worlds, found.get(comparator, {}), plan)}
+        method: {**_figures(worlds, found[GRPO]), "verdict": _verdict(worlds, found[comparator], plan)}
         for method, worlds in found.items()
     }
-    shared = found.get(OURS, {}).keys() & found.get(comparator, {}).keys() & found.get(GRPO, {}).keys()
-    if not shared:
-        return {"worlds": 0, "comparator": comparator, "methods": methods, "margins": {}, "verdict": "undecided"}
     verdicts = _verdicts(found[OURS], found[comparator], found[GRPO], comparator, plan)
     told = [each["verdict"] for each in verdicts.values()]
     verdict = "fails" if "fails" in told else "undecided" if "undecided" in told else "holds"
-    head = {"worlds": len(shared), "comparator": comparator}
     return {**head, "methods": methods, "margins": verdicts, "verdict": verdict}
 
 
 def _verdict(worlds: Mapping[int, Line], theirs: Mapping[int, Line], plan: Plan) -> str:
     """Judge a method's accuracy beside the comparator's."""
-    accuracy = paired(worlds, theirs, "test", "accuracy")
-    return "undecided" if accuracy is None else accuracy.above(-plan.least_accuracy)
+    return paired(worlds, theirs, "test", "accuracy").above(-plan.least_accuracy)
 
 
 def _verdicts(
@@ -175,11 +184,6 @@ def _verdicts(
     accuracy = paired(ours, theirs, "test", "accuracy")
     failed, recovery = paired(ours, theirs, "test", "errors"), paired(ours, theirs, "recovery", "right")
     tokens, of_saar = token_ratio(ours, grpo), token_ratio(ours, theirs)
-    assert accuracy is not None
-    assert failed is not None
-    assert recovery is not None
-    assert tokens is not None
-    assert of_saar is not None
     judged = {
         "accuracy": (accuracy, accuracy.above(-plan.least_accuracy)),
         "failed_calls": (failed, failed.below(plan.most_failed_calls)),
@@ -194,14 +198,13 @@ def _verdicts(
 def _figures(worlds: Mapping[int, Line], grpo: Mapping[int, Line]) -> dict[str, Any]:
     """Return what is told of a method in an environment."""
     lines = list(worlds.values())
-    ratio = token_ratio(worlds, grpo)
     return {
         "accuracy": Interval.of([each["test"]["accuracy"] for each in lines]).to_json(),
         "area": round(fmean(area(each) for each in lines), 4),
         "failed_calls": round(fmean(each["test"]["errors"] for each in lines), 3),
         "first_call_works": round(fmean(each["test"]["first_call_works"] for each in lines), 3),
         "recovery": round(fmean(each["recovery"]["right"] for each in lines), 3),
-        "tokens_over_grpo": None if ratio is None else round(ratio.mean, 3),
+        "tokens_over_grpo": round(token_ratio(worlds, grpo).mean, 3),
         "cpu_seconds": round(fmean(each["cpu_seconds"] for each in lines), 1),
     }
 

@@ -90,14 +90,17 @@ def _compared(judged: Mapping[str, Any]) -> str:
     rows = []
     for environment, each in judged.items():
         found = each["methods"]
-        cells = [_cell(found[method]) if method in found else "–" for method in COMPARED]
+        cells = [_cell(found[method], each["worlds"]) if method in found else "–" for method in COMPARED]
         rows.append([f"*{environment}*", *cells, str(each["worlds"])])
     head = ["environment", *(each.label for each in COMPARED.values()), "worlds"]
     return table(head, rows) if any(each["worlds"] for each in judged.values()) else NOTHING
 
 
-def _cell(figures: Mapping[str, Any]) -> str:
-    return f"{_interval(figures['accuracy'])}, {figures['failed_calls']:.2f}"
+def _cell(figures: Mapping[str, Any], worlds: int) -> str:
+    """Format accuracy and failed calls, with the number of worlds if the method ran in fewer than the environment."""
+    ran = figures["accuracy"]["worlds"]
+    fewer = f" ({ran} of {worlds} worlds)" if ran < worlds else ""
+    return f"{_interval(figures['accuracy'])}, {figures['failed_calls']:.2f}{fewer}"
 
 
 def _interval(found: Mapping[str, float | None]) -> str:
@@ -152,7 +155,7 @@ def _others(judged: Mapping[str, Any]) -> str:
             f"{found['failed_calls']:.2f}",
             f"{100 * found['first_call_works']:.1f}",
             f"{100 * found['recovery']:.1f}",
-            "–" if found["tokens_over_grpo"] is None else f"{found['tokens_over_grpo']:.2f}",
+            f"{found['tokens_over_grpo']:.2f}",
             f"{found['cpu_seconds']:.0f}",
         ]
         for environment in ENVIRONMENTS
