@@ -246,7 +246,7 @@ def test_the_pages_say_what_the_lines_say() -> None:
 
 def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path: Path) -> None:
     page = tmp_path / "worlds.md"
-    marks = ("worlds", "worlds-margins", "worlds-chosen")
+    marks = ("worlds", "worlds-margins", "worlds-comparators")
     page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
     tried = [line("drift", world, GRPO, 0.6 + 0.1 * world) for world in DEVELOPMENT[:2]]
 

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.local.margins import RATES, Interval, Line, Plan, area, by_world, fresh, margins
-from benchmarks.lab.local.methods import COMPARED, METHODS, VARIANTS, WITH_OTHERS
-from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS
+from benchmarks.lab.local.methods import COMPARATORS, COMPARED, METHODS, VARIANTS, WITH_OTHERS
+from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, TUNING
 from benchmarks.lab.page import DOCS, filled
 from benchmarks.lab.plots import STYLE, save_svg
 from benchmarks.lab.tables import table
@@ -41,7 +41,8 @@ def blocks(lines: Sequence[Line], plan: Plan) -> dict[str, str]:
         "worlds-others": _others(judged),
         "worlds-sampling": _sampling(fresh(lines, plan)),
         "worlds-rates": _rates(lines),
-        "worlds-chosen": _chosen(lines, plan),
+        "worlds-comparators": _chosen(lines, plan, COMPARATORS, DEVELOPMENT),
+        "worlds-forms": _chosen(lines, plan, COMPARED | VARIANTS, (TUNING,)),
     }
     return {name: f"{text}\n" for name, text in parts.items()}
 
@@ -189,35 +190,36 @@ def _sampling(lines: Sequence[Line]) -> str:
 
 
 def _rates(lines: Sequence[Line]) -> str:
-    """Return accuracy by learning rate in development worlds, where more than one has run."""
+    """Return accuracy by learning rate in the world that it is chosen in, where more than one has run."""
     rows = []
     for environment in WITH_OTHERS:
         for method in METHODS:
-            cells = [_mean(lines, environment, method, rate) for rate in RATES]
+            cells = [_mean(lines, environment, method, rate, (TUNING,)) for rate in RATES]
             if len(list(filter(None, cells))) > 1:
                 rows.append([f"*{environment}*", METHODS[method].label, *cells])
     return table(["environment", "method", *(f"{rate:.1e}" for rate in RATES)], rows) if rows else NOTHING
 
 
-def _chosen(lines: Sequence[Line], plan: Plan) -> str:
+def _chosen(lines: Sequence[Line], plan: Plan, methods: Iterable[str], worlds: Sequence[int]) -> str:
     """Return what was compared in development worlds at the rates of the plan."""
     rows = []
-    for method in COMPARED | VARIANTS:
-        cells = [_mean(lines, each, method, plan.rate(each, method)) for each in ENVIRONMENTS]
+    for method in methods:
+        cells = [_mean(lines, each, method, plan.rate(each, method), worlds) for each in ENVIRONMENTS]
         if any(cells):
             rows.append([METHODS[method].label, *cells])
     return table(["method", *(f"*{each}*" for each in ENVIRONMENTS)], rows) if rows else NOTHING
 
 
-def _mean(lines: Sequence[Line], environment: str, method: str, rate: float) -> str:
-    """Return the mean accuracy at the end and the area under the curve, with the number of runs."""
+def _mean(lines: Sequence[Line], environment: str, method: str, rate: float, worlds: Sequence[int]) -> str:
+    """Return the mean accuracy at the end and the area under the curve, with the number of runs if there are more."""
     some = [
         each
         for each in lines
-        if each["world"] in DEVELOPMENT
+        if each["world"] in worlds
         and (each["environment"], each["method"], each["rate"]) == (environment, method, rate)
     ]
     if not some:
         return ""
     end = fmean(each["test"]["accuracy"] for each in some)
-    return f"{100 * end:.1f} / {100 * fmean(map(area, some)):.1f} ({len(some)})"
+    runs = f" ({len(some)})" if len(worlds) > 1 else ""
+    return f"{100 * end:.1f} / {100 * fmean(map(area, some)):.1f}{runs}"

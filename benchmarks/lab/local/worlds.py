@@ -28,6 +28,8 @@ from cleaner_rl.tasks import Task, write_verl
 
 ENVIRONMENTS = ("drift", "drift-guess", "starved", "slips", "per-task", "one-by-one")
 DEVELOPMENT = (1, 2, 3, 4)
+TUNING = 2
+"""The one of them in which learning rates and the form of the two views are chosen."""
 FRESH = tuple(range(101, 111))
 FRESH_COMPARED = FRESH[:5]
 """The worlds that all compared methods run in; in the others only those run that the margins need."""
