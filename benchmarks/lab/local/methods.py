@@ -68,7 +68,7 @@ VARIANTS = {
         "any gap, log-probs as sampled", purify={**ANY_GAP, "graft_logprobs": "sampled"}
     ),
     "any-gap-importance-0.5": _rescue("any gap, square root of the importance weight", Beyond(importance=0.5), ANY_GAP),
-    "any-gap-clean-0.3": _rescue("any gap, clean view at 0.3", Beyond(clean_weight=0.3), ANY_GAP),
+    "any-gap-clean-0.3": _rescue("any gap, clean view with a weight of 0.3", Beyond(clean_weight=0.3), ANY_GAP),
     "any-gap-trains-failed": _rescue("any gap, failed turns trained", Beyond(trains_failed=True), ANY_GAP),
     "any-gap-spares-failed": _rescue("any gap, failed turns not suppressed", Beyond(spares_failed=True), ANY_GAP),
     "two-views-one": _hindsight("one view by seed", purify={**BOTH_VIEWS, **ONE_VIEW}),

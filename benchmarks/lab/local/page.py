@@ -116,8 +116,8 @@ MARGINS = {
     "accuracy": "accuracy, points",
     "failed_calls": "failed calls",
     "recovery": "recovery, points",
-    "tokens_over_grpo": "tokens over GRPO's",
-    "tokens_over_saar": "tokens over SAAR's",
+    "tokens_over_grpo": "tokens relative to GRPO's",
+    "tokens_over_saar": "tokens relative to SAAR's",
 }
 
 
@@ -170,7 +170,7 @@ def _others(judged: Mapping[str, Any]) -> str:
         "failed calls",
         "first call works",
         "recovery",
-        "tokens over GRPO's",
+        "tokens relative to GRPO's",
         "CPU s",
     ]
     return table(head, rows) if rows else NOTHING
