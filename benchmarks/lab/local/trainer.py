@@ -155,7 +155,8 @@ class LocalTrainer:
             wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]
             for drawn in await asyncio.gather(*[self._group(shared, task) for task in wanted]):
                 made = group_rows(drawn, config)
-                made = replace(made, rows=tuple(beyond_recipes(made.rows, drawn, self.beyond)))
+                if self.beyond != Beyond():
+                    made = replace(made, rows=tuple(beyond_recipes(made.rows, drawn, self.beyond)))
                 self._record.left_out(sum(why is Exclusion.LEFT_OUT for why in made.excluded.values()))
                 if made.selection.refill is None:
                     self._record.selected(drawn, made, config.group, made.faults)
