@@ -18,7 +18,7 @@ from benchmarks.lab.local.margins import RATES, Interval, Plan, margins, read_pl
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
 from benchmarks.lab.local.on_verl import recipe_on_verl
 from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
-from benchmarks.lab.local.queue import read, write
+from benchmarks.lab.local.queue import best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
 from benchmarks.lab.page import DOCS, MARK, filled
@@ -218,6 +218,16 @@ def test_a_world_counts_when_all_methods_have_run_in_it_that_the_margins_need() 
     kept = [each for each in good if (each["environment"], each["world"]) != ("drift", FRESH[3])]
     assert margins(lost, PLAN) == margins(kept, PLAN)
     assert margins(lost, PLAN)["worlds"] == len(FRESH) - 1
+
+
+def test_a_worker_stays_in_its_world_and_out_of_others() -> None:
+    one, two = World("drift", 101), World("slips", 101)
+    jobs = [WorldRun(one, "saar", 3e-4), WorldRun(two, "grpo", 3e-4), WorldRun(two, "saar", 3e-4)]
+    assert best_for(two, jobs, [one]) is jobs[1]
+    assert best_for(None, jobs, [one]) is jobs[1]
+    assert best_for(one, jobs, [two]) is jobs[0]
+    assert best_for(None, jobs[1:], [two]) is jobs[1]
+    assert best_for(two, [jobs[0]] * 8 + jobs[1:], []) is jobs[0], "too far ahead"
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -271,7 +271,8 @@ def test_a_program_that_was_run_is_not_run_again() -> None:
             ran.append(request.code)
             return RunOutcome(ToolResult(Status.TIMEOUT if "while" in request.code else Status.OK, "1\n"))
 
-    sandbox = RememberingSandbox(Node())  # type: ignore[arg-type]
+    known: dict[str, RunOutcome] = {}
+    sandbox = RememberingSandbox(Node(), known)  # type: ignore[arg-type]
 
     async def twice(code: str) -> None:
         await asyncio.gather(sandbox.run(code), sandbox.run(RunRequest(code)))
@@ -282,6 +283,9 @@ def test_a_program_that_was_run_is_not_run_again() -> None:
     asyncio.run(twice("while 1: pass"))
     assert ran.count("while 1: pass") == 2
     assert sandbox.asked == 6
+    assert list(known) == ["print(1)"]
+    asyncio.run(RememberingSandbox(Node(), known).run("print(1)"))  # type: ignore[arg-type]
+    assert ran.count("print(1)") == 1
 
 
 def test_a_batch_waits_for_the_programs_that_run_and_is_drawn_at_once() -> None:

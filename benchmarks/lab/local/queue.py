@@ -28,6 +28,8 @@ RESULTS = Path(__file__).parents[2] / "results" / "lab" / "worlds"
 ON_VERL = RESULTS / "verl"
 Finish: TypeAlias = Callable[[WorldRun, Callable[[str], None], int], dict[str, Any]]
 """Runs to the end, and returns what is kept."""
+AHEAD = 8
+"""Jobs of which a worker chooses the one that it can do in the least time."""
 THREADS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -37,6 +39,8 @@ class _Worker:
     pipe: Connection
     """Takes a run or a world, and gives what is kept of it, or why it failed."""
     job: WorldRun | World | None = None
+    world: World | None = None
+    """Of its last job: it knows that world's tasks, and how its programs end."""
 
 
 @dataclass
@@ -68,11 +72,13 @@ class Queue:
                 worker.process.join()
 
     def _all(self, workers: Sequence[_Worker], jobs: Sequence[WorldRun | World]) -> None:
-        waiting = list(reversed(jobs))
+        waiting = list(jobs)
         while time.monotonic() < self.until:
             for worker in workers:
                 if worker.job is None and waiting:
-                    worker.job = waiting.pop()
+                    worker.job = best_for(worker.world, waiting, [other.world for other in workers if other.job])
+                    worker.world = _world(worker.job)
+                    waiting.remove(worker.job)
                     worker.pipe.send((worker.job, self.steps))
             busy = [worker for worker in workers if worker.job is not None]
             if not busy:
@@ -97,6 +103,15 @@ class Queue:
             self.say(f"{job.name}: its cold start is made")
 
 
+def best_for(last: World | None, jobs: Sequence[WorldRun | World], taken: Sequence[World | None]) -> WorldRun | World:
+    """Choose among the next jobs one in the worker's last world, else one in a world that no other worker is in."""
+    return min(jobs[:AHEAD], key=lambda job: (_world(job) != last, _world(job) in taken))
+
+
+def _world(job: WorldRun | World) -> World:
+    return job if isinstance(job, World) else job.world
+
+
 def _started(on_verl: bool) -> _Worker:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
@@ -112,8 +127,7 @@ def _serve(parent: int, pipe: Connection, finish: Finish) -> None:
     while True:
         job, steps = pipe.recv()
         try:
-            job_world = job.world if isinstance(job, WorldRun) else job
-            job_world.make()
+            _world(job).make()
             pipe.send((_logged(job, steps, finish) if isinstance(job, WorldRun) else None, ""))
         except Exception as error:  # the queue names it and goes on
             pipe.send((None, f"{type(error).__name__}: {error}"))

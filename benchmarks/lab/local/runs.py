@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmarks.record import commit, machine
 from cleaner_rl.purify import Draft, PurifyConfig, SampleRequest
 from cleaner_rl.rollout import Purifier, RolloutRunner, Sampling, TokenModel
 from cleaner_rl.rollout.prefilled import PrefilledModel
+from cleaner_rl.sandbox import RunOutcome
 from cleaner_rl.tasks import Task
 from cleaner_rl.train import Recipe, to_recipe, to_values
 from cleaner_rl.train.recipe.settings import run_folder
@@ -86,7 +88,7 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
     size, figures, recipe = run.world.size, {}, run.recipe(steps)
     torch.set_num_threads(size.threads)
     clear_of_others(recipe)
-    trainer = LocalTrainer(recipe, METHODS[run.method].beyond, size.frozen, decays=True)
+    trainer = LocalTrainer(recipe, METHODS[run.method].beyond, size.frozen, decays=True, known=_known(run.world))
 
     async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
         figures.update(await measured(run.world, runner))
@@ -103,6 +105,12 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
     found = record(run, trainer.folder, trainer.step, figures, spent)
     shutil.rmtree(trainer.folder)
     return found
+
+
+@lru_cache(maxsize=1)
+def _known(_world: World) -> dict[str, RunOutcome]:
+    """How programs of the process's last world ended: a world's runs have the same library, and share them."""
+    return {}
 
 
 def clear_of_others(recipe: Recipe) -> None:

@@ -30,7 +30,7 @@ from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.local.engine import TinyEngine
 from benchmarks.lab.local.programs import RememberingSandbox
 from cleaner_rl.rollout import RolloutRunner, Sampling
-from cleaner_rl.sandbox import Node
+from cleaner_rl.sandbox import Node, RunOutcome
 from cleaner_rl.tasks import Task, read_verl
 from cleaner_rl.train import Recipe, checkpointed
 from cleaner_rl.train.launch.node import node_config
@@ -83,9 +83,10 @@ class LocalTrainer:
         beyond: Beyond = Beyond(),  # noqa: B008 - frozen
         frozen: int = 0,
         decays: bool = False,
+        known: dict[str, RunOutcome] | None = None,
     ) -> None:
         self.recipe, self.beyond, self.folder = recipe, beyond, run_folder(recipe)
-        self._decays = decays
+        self._decays, self._known = decays, known
         self.step = checkpointed(self.folder)
         set_aside(self.folder, evaluates=not self.step)
         last = self._checkpoint(self.step)
@@ -110,7 +111,7 @@ class LocalTrainer:
         held_out = [*chain(*map(read_verl, self.recipe.tasks.held_out))]
         at_once = max(len(held_out), self.recipe.batch.prompts * self.recipe.sampled)
         async with Node(node_config(self.recipe.sandbox, sessions=at_once)) as node:
-            self._sandbox = sandbox = RememberingSandbox(node)
+            self._sandbox = sandbox = RememberingSandbox(node, self._known)
             self._engine = TinyEngine(self.model, self.step)
             runner = runner_of(self.recipe, self.tokenizer, self._engine, sandbox)
             if not self.step:
