@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from cleaner_rl.purify import PurifyScope, Schedule
 from cleaner_rl.resample import PlainConfig, RocConfig
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe, to_values
-from cleaner_rl.train.recipe.settings import RecipeError
+from cleaner_rl.train.recipe.settings import PurifySettings, RecipeError, RescueSettings
+from cleaner_rl.train.rows import Views
 from tests.train.recipes import values
 
 YAML = """
@@ -111,7 +113,9 @@ def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) 
         ({"purify": {"graft_logprobs": "sampled"}, "update": {"correction": "sequence"}}, "take token, or rescored"),
         ({"method": "hindsight", "purify": {"views": "shared"}}, "take full, one or clean"),
         ({"method": "saar", "purify": {"views": "one"}}, "needs repairs in hindsight, but the method is saar"),
-        ({"method": "mask", "rescue": {}}, "which repairs none: take one of saar, hindsight, saar"),
+        ({"method": "two-views", "purify": {"views": "clean"}}, "take method hindsight, or full or one"),
+        ({"method": "two-views+rescue", "rescue": None}, "take method two-views"),
+        ({"method": "mask", "rescue": {}}, "which repairs none: take one of saar, hindsight, two-views"),
         ({"batch": {"prompts": 100}}, "can't be cut into mini-batches of 32"),
         ({"roc": {"sample": 8}}, "fewer than the batch.rollouts=16"),
         ({"roc": {"min_positive": 9, "min_negative": 9}}, "don't fit into keep=16"),
@@ -201,4 +205,21 @@ def test_the_method_decides_how_groups_are_made(method: Method) -> None:
 
     assert isinstance(recipe.group_config(), RocConfig if "roc" in method else PlainConfig)
     assert recipe.sampled == (32 if "roc" in method else 16)
-    assert (method.saar, method.hindsight) == (method.startswith("saar"), method.startswith("hindsight"))
+    assert method.saar == method.startswith("saar")
+    assert method.hindsight == method.startswith(("hindsight", "two-views"))
+
+
+def test_two_views_bring_their_settings_which_a_recipe_overrides() -> None:
+    recipe = to_recipe(values(method="two-views+rescue", purify={"attempts": 2, "max_logprob_gap": 0.5}))
+    assert recipe.purify == PurifySettings(2, scope=PurifyScope.SUCCESSFUL, views=Views.FULL, max_logprob_gap=0.5)
+    assert recipe.rescue == RescueSettings()
+    alone = to_recipe(values(method="two-views", purify={"max_logprob_gap": None}))
+    assert (alone.rescue, alone.purify.max_logprob_gap) == (None, None)
+    written_out = {"views": "full", "scope": "successful", "attempts": 2, "max_logprob_gap": 0.5}
+    same = to_recipe(values(method="hindsight", purify=written_out, rescue={}))
+    assert replace(same, method=recipe.method) == recipe
+
+
+def test_a_method_with_its_settings_gives_way_to_another_method(file: Path) -> None:
+    read = [read_recipe(file, [f"method={method}"]) for method in ("two-views+rescue", "dapo")]
+    assert [(each.purify.views, each.rescue) for each in read] == [(Views.FULL, RescueSettings()), (Views.CLEAN, None)]

@@ -60,6 +60,11 @@ def test_hindsight_differs_in_the_method_and_in_leaving_failed_rollouts_raw() ->
     assert replace(ours, name=paper.name, method=paper.method, purify=raw) == paper
 
 
+def test_two_views_differ_in_the_method_alone() -> None:
+    ours = read_recipe(FOLDER / "two-views-4b.yaml", ["method=saar"])
+    assert replace(ours, name="saar-4b") == read_recipe(FOLDER / "saar-4b.yaml")
+
+
 def test_the_papers_figures_are_the_recipes() -> None:
     small, large = read_recipe(FOLDER / "saar-4b.yaml"), read_recipe(FOLDER / "saar-7b.yaml")
     assert (small.update.lr, large.update.lr) == (2e-6, 1e-6)

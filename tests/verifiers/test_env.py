@@ -279,6 +279,7 @@ def test_an_evaluation_repairs_nothing(model: str) -> None:
     ("settings", "words"),
     [
         ({"method": "saar"}, "doesn't run on verifiers"),
+        ({"method": "two-views"}, "and views='one'"),
         ({"method": "roc"}, "rollouts=1 has none"),
         ({"method": "roc", "rollouts": 8, "roc": {"sample": 4}}, "fewer than the rollouts=8"),
         ({"views": "full", "rollouts": 8}, "two rows"),

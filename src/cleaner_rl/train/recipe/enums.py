@@ -24,6 +24,11 @@ class Method(StrEnum):
     """Similarity-Aware Adaptive Rollback: a failed call is repaired while the rollout runs, by a lookahead."""
     HINDSIGHT = "hindsight"
     """A failed call is repaired after the rollout, by the correction that the trajectory already holds."""
+    TWO_VIEWS = "two-views"
+    """Hindsight with `purify: {scope: successful, views: full, max_logprob_gap: 0.3}`, unless the recipe sets these:
+    a repaired rollout is trained on as repaired and as it was sampled."""
+    TWO_VIEWS_RESCUE = "two-views+rescue"
+    """Two views with `rescue: {}`, which tries to add a right rollout to each group that is all wrong."""
     MASK = "mask"
     """Nothing is repaired: failed turns are left out of the loss in rollouts with a positive advantage."""
     SAAR_ROC = "saar+roc"
@@ -41,7 +46,12 @@ class Method(StrEnum):
     @property
     def hindsight(self) -> bool:
         """Return whether failed calls are repaired after the rollout."""
-        return self in (Method.HINDSIGHT, Method.HINDSIGHT_ROC)
+        return self in (Method.HINDSIGHT, Method.HINDSIGHT_ROC) or self.two_views
+
+    @property
+    def two_views(self) -> bool:
+        """Return whether a repaired rollout is trained on in two views."""
+        return self in (Method.TWO_VIEWS, Method.TWO_VIEWS_RESCUE)
 
     @property
     def edits(self) -> bool:

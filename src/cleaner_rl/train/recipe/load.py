@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import yaml
 
+from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError
 
 PLACES = {
@@ -29,6 +30,12 @@ PLACES = {
 """The settings that may name files or folders."""
 
 
+_TWO_VIEWS = {"scope": "successful", "views": "full", "max_logprob_gap": 0.3}
+OF_METHODS: Mapping[object, Mapping[str, Mapping[str, object]]] = {
+    Method.TWO_VIEWS: {"purify": _TWO_VIEWS},
+    Method.TWO_VIEWS_RESCUE: {"purify": _TWO_VIEWS, "rescue": {}},
+}
+"""Settings that a method brings with it, by section; a recipe can override each."""
 RECIPE_BYTES, NODES, DEPTH = 1 << 20, 10_000, 20
 """The bytes of a recipe file, its values with each alias counted as all that it stands for, and how deep they nest. The
 largest recipe of ours has a hundredth of each."""
@@ -121,9 +128,19 @@ def to_recipe(values: Mapping[str, object]) -> Recipe:
     """Make a recipe of plain values; raise `RecipeError` if they aren't one."""
     _check_keys(values, Recipe, "")
     try:
-        return msgspec.convert(values, Recipe)
+        return msgspec.convert(_with_method(values), Recipe)
     except msgspec.ValidationError as error:
         raise RecipeError(_plain(str(error))) from None
+
+
+def _with_method(values: Mapping[str, object]) -> dict[str, object]:
+    """Fill in what the method brings with it."""
+    filled = dict(values)
+    for section, settings in OF_METHODS.get(values.get("method"), {}).items():
+        held = values.get(section, {})
+        if isinstance(held, Mapping):
+            filled[section] = {**settings, **held}
+    return filled
 
 
 def to_values(recipe: Recipe) -> dict[str, Any]:

@@ -484,7 +484,12 @@ class Recipe:
         if views is Views.SHARED:
             return "purify.views is shared, which needs weights of rows; verl's loss has none: take full, one or clean"
         if views is not Views.CLEAN and not self.method.hindsight:
-            return f"purify.views is {views}, which needs repairs in hindsight, but the method is {self.method}"
+            return (
+                f"purify.views is {views}, which needs repairs in hindsight, but the method is {self.method}: "
+                "set purify.views=clean"
+            )
+        if views is Views.CLEAN and self.method.two_views:
+            return f"purify.views is clean, but the method is {self.method}: take method hindsight, or full or one"
         return ""
 
     def _rescue(self) -> str:
@@ -492,8 +497,10 @@ class Recipe:
             repairing = ", ".join(method for method in Method if method.edits)
             return (
                 f"rescue repairs a failed call, but the method is {self.method}, which repairs none: "
-                f"take one of {repairing}, or leave rescue out"
+                f"take one of {repairing}, or leave rescue out (--set rescue=null)"
             )
+        if self.rescue is None and self.method is Method.TWO_VIEWS_RESCUE:
+            return f"rescue is null, but the method is {self.method}: take method {Method.TWO_VIEWS}"
         return ""
 
     def _correction(self) -> str:

@@ -37,6 +37,10 @@ class TrlRefusedError(ValueError):
 
 def check_method(method: Method) -> None:
     """Raise `TrlRefusedError` for a method that TRL can't train with."""
+    if method.two_views:
+        raise TrlRefusedError(
+            f"method={method.value!r} gives rollouts two rows, and TRL takes one: take method='hindsight', views='one'"
+        )
     if method not in OFFERED:
         raise TrlRefusedError(f"method={method.value!r} doesn't run on TRL; take one of {', '.join(OFFERED)}")
 

@@ -97,6 +97,11 @@ class CleanerEnvConfig(vf.EnvConfig):  # type: ignore[misc]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.method.two_views:
+            raise ValueError(
+                f"method={self.method.value!r} gives a rollout two rows, and a trace holds one: take "
+                "method='hindsight' and views='one'"
+            )
         if self.method not in OFFERED:
             raise ValueError(f"method={self.method.value!r} doesn't run on verifiers; take one of {', '.join(OFFERED)}")
         if self.rollouts == 1 and (self.method.resamples or self.method.masks):
