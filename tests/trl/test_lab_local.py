@@ -255,8 +255,8 @@ def test_the_engine_draws_by_the_models_odds_and_within_the_nucleus() -> None:
     count = 4_000
     found, expected = np.bincount(asyncio.run(firsts(count)), minlength=64) / count, np.array(asyncio.run(odds()))
     assert np.abs(found - expected).max() < 5 * (expected.max() / count) ** 0.5
-    kept = nucleus(torch.tensor([[0.1, 0.5, 0.3, 0.1]]), 0.6)
-    torch.testing.assert_close(kept, torch.tensor([[0.0, 0.5, 0.3, 0.0]]))
+    kept = nucleus(torch.tensor([[0.1, 0.5, 0.3, 0.1]]).log(), 0.6)
+    torch.testing.assert_close(kept.softmax(-1), torch.tensor([[0.0, 0.625, 0.375, 0.0]]))
 
 
 def test_a_program_that_was_run_is_not_run_again() -> None:

@@ -1,8 +1,8 @@
 """Serves a small Qwen3 or Llama to rollouts, in this process: the lab's engine where a step must take seconds.
 
-For a model of 0.2M parameters most of the time of a library's forward pass is overhead. Here the pass is written out,
-with few and large operations, and nothing is computed twice: equal prompts are read once, and the attention cache of a
-trajectory stays for its next turn.
+For a model of 0.2M parameters most of the time of a library's forward pass is overhead. Here the pass is written out:
+matrix products are torch's, and what is between two of them is one function in C (`fused`). Nothing is computed twice:
+equal prompts are read once, and the attention cache of a trajectory stays for its next turn.
 
 Requests that wait are sampled as one batch, in a thread. A batch begins when no more requests are to be expected: few
 large batches take less time than many small ones, and which requests are in a batch doesn't depend on the machine. A
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.lab.local.fused import attended, drawn, gated, normed
 from cleaner_rl.rollout import Completion, Finish, Sampling
 from cleaner_rl.trajectory import Floats, Ids, Scores
 
@@ -34,6 +35,8 @@ AT_ONCE = 2_048
 """Tokens of prompts that are read at once, padding included: the numbers of a layer stay in the core's cache."""
 ROOM = 64
 """Tokens by which a cache grows."""
+UNLIKELY = -1e9
+"""The logit of a token that is not drawn."""
 SPARSE = 0.7
 """Share of requests that still run below which a batch is made smaller."""
 
@@ -141,7 +144,10 @@ class TinyEngine:
         for row, each in enumerate(rows):
             draws_TB[: each.most, row] = torch.from_numpy(each.draws)
         for number in count():
-            ids_B, logprobs_B = drawn(self._net.logits(last_BD), draws_TB[number], rows[0].top_p)  # noqa: N806
+            logits_BV = self._net.logits(last_BD)  # noqa: N806
+            if rows[0].top_p < 1.0:
+                logits_BV = nucleus(logits_BV, rows[0].top_p)  # noqa: N806
+            ids_B, logprobs_B = drawn(logits_BV, draws_TB[number])  # noqa: N806
             for each, token, logprob in zip(rows, ids_B.tolist(), logprobs_B.tolist(), strict=True):
                 if not each.ids or not each.over:
                     each.ids.append(token)
@@ -216,23 +222,11 @@ def _parts(prompts: Sequence[_Prompt]) -> Iterator[Sequence[_Prompt]]:
     yield part
 
 
-def drawn(logits_BV: Tensor, draws_B: Tensor, top_p: float) -> tuple[Tensor, Tensor]:  # noqa: N803
-    """Draw a token for each row by a uniform number; return it with its log-prob."""
-    logprobs_BV = logits_BV.log_softmax(-1)  # noqa: N806
-    probs_BV = logprobs_BV.exp()  # noqa: N806
-    if top_p < 1.0:
-        probs_BV = nucleus(probs_BV, top_p)  # noqa: N806
-    summed_BV = probs_BV.cumsum(-1)  # noqa: N806
-    ids_B = torch.searchsorted(summed_BV, (draws_B * summed_BV[:, -1])[:, None], right=True)[:, 0]  # noqa: N806
-    ids_B = ids_B.clamp(max=logits_BV.shape[1] - 1)  # noqa: N806
-    return ids_B, logprobs_BV.gather(1, ids_B[:, None])[:, 0]
-
-
-def nucleus(probs_BV: Tensor, top_p: float) -> Tensor:  # noqa: N803
-    """Return the probabilities with those outside of the nucleus set to 0."""
-    sorted_BV, places = probs_BV.sort(-1, descending=True)  # noqa: N806
-    sorted_BV[sorted_BV.cumsum(-1) - sorted_BV >= top_p] = 0.0
-    return torch.zeros_like(probs_BV).scatter(1, places, sorted_BV)
+def nucleus(logits_BV: Tensor, top_p: float) -> Tensor:  # noqa: N803
+    """Return logits without those of the tokens outside of the nucleus."""
+    sorted_BV, places = logits_BV.softmax(-1).sort(-1, descending=True)  # noqa: N806
+    outside = torch.zeros_like(logits_BV, dtype=torch.bool)
+    return logits_BV.masked_fill(outside.scatter(1, places, sorted_BV.cumsum(-1) - sorted_BV >= top_p), UNLIKELY)
 
 
 class Net:
@@ -240,11 +234,7 @@ class Net:
 
     def __init__(self, model: Any) -> None:
         config = model.config
-        self._heads, self._groups, self._size = (
-            config.num_attention_heads,
-            config.num_key_value_heads,
-            config.head_dim,
-        )
+        self._groups, self._size = config.num_key_value_heads, config.head_dim
         self._epsilon = config.rms_norm_eps
         self._layers = [_Layer(each) for each in model.model.layers]
         self._embedding = model.model.embed_tokens.weight.detach().clone()
@@ -261,37 +251,17 @@ class Net:
 
     def __call__(self, ids_BT: Tensor, starts_B: Tensor, cache: Tensor) -> Tensor:  # noqa: N803
         """Read ids that follow what each row's cache holds; return the last hidden states."""
-        rows, tokens = ids_BT.shape
-        places_BT = starts_B[:, None] + torch.arange(tokens)  # noqa: N806
-        seen = int(places_BT.max()) + 1
-        angles = places_BT[..., None] * self._rope
-        cos, sin = angles.cos()[:, :, None], angles.sin()[:, :, None]
-        hidden_BQK = (torch.arange(seen) > places_BT[..., None]).float() * -1e9  # noqa: N806
-        # Query heads of a group are rows of one matrix: keys are read once for all of them.
-        per_group = self._heads // self._groups
-        mask = hidden_BQK.repeat(1, per_group, 1)[:, None]
-        at = torch.arange(rows)[:, None]
-        x = self._embedding[ids_BT]
-        for layer, kept in zip(self._layers, cache, strict=True):
+        angles = (starts_B[:, None] + torch.arange(ids_BT.shape[1]))[..., None] * self._rope
+        cos, sin = angles.cos(), angles.sin()
+        x = functional.embedding(ids_BT, self._embedding)
+        for layer, (keys, values) in zip(self._layers, cache, strict=True):
             parts = self._normed(x, layer.before) @ layer.qkv
-            q, k, v = parts.split([each * self._size for each in (self._heads, self._groups, self._groups)], -1)
-            q, k = q.view(rows, tokens, self._heads, self._size), k.view(rows, tokens, self._groups, self._size)
-            if layer.heads is not None:
-                q, k = self._normed(q, layer.heads[0]), self._normed(k, layer.heads[1])
-            q, k = _turned(q, cos, sin), _turned(k, cos, sin)
-            kept[0][at, :, places_BT] = k
-            kept[1][at, :, places_BT] = v.view(rows, tokens, self._groups, self._size)
-            q = q.view(rows, tokens, self._groups, per_group, self._size).permute(0, 2, 3, 1, 4)
-            q = q.reshape(rows, self._groups, per_group * tokens, self._size)
-            weights = (q @ kept[0][..., :seen, :].transpose(-1, -2) * self._size**-0.5 + mask).softmax(-1)
-            found = (weights @ kept[1][..., :seen, :]).view(rows, self._groups, per_group, tokens, self._size)
-            x = x + found.permute(0, 3, 1, 2, 4).reshape(rows, tokens, -1) @ layer.out
-            gate, up = (self._normed(x, layer.after) @ layer.up).chunk(2, -1)
-            x = x + (functional.silu(gate) * up) @ layer.down
+            x = x + attended(parts, layer.heads, self._epsilon, cos, sin, starts_B, keys, values) @ layer.out
+            x = x + gated(self._normed(x, layer.after) @ layer.up) @ layer.down
         return self._normed(x, self._norm)
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
-        return functional.rms_norm(x, (x.shape[-1],), weight, self._epsilon)
+        return normed(x, weight, self._epsilon)
 
 
 class _Layer:
@@ -313,9 +283,3 @@ class _Layer:
 
 def _joined(*parts: Any) -> Tensor:
     return torch.cat([each.weight.detach() for each in parts]).T.contiguous()
-
-
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate by position; halves are pairs, as Qwen3 has them."""
-    one, two = x.chunk(2, -1)
-    return torch.cat([one * cos - two * sin, two * cos + one * sin], -1)
