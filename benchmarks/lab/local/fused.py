@@ -1,7 +1,7 @@
 """What the lab's engine does between two matrix products, in C (`fused.c`): torch takes a dozen operations for each.
 
-The C compiler (`cc`) builds it for this CPU at the first use, and the result is kept in the cache. Tensors are contiguous
-and float32.
+The C compiler (`cc`) builds it for this CPU at the first use, and the result is kept in the cache. Tensors are
+contiguous and float32.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def attended(
 ) -> Tensor:
     """Return the attention of new tokens to what their row's cache holds, and take them into the cache.
 
-    `parts_BTD` has a token's queries, keys and values one after the other; `norms` are those of queries and keys. The new
-    tokens of a row begin at its start.
+    `parts_BTD` has a token's queries, keys and values one after the other; `norms` are those of queries and keys.
+    The new tokens of a row begin at its start.
     """
     rows, tokens, width = parts_BTD.shape
     groups, room, size = keys_BHTD.shape[1:]
