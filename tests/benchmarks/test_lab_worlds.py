@@ -150,6 +150,9 @@ def line(
         "test": test,
         "recovery": {"right": over.get("recovery", 0.5)},
         "sampled_tokens": tokens,
+        "scored_tokens": 20,
+        "trained_tokens": 60,
+        "calls": 7,
         "cpu_seconds": 50.0,
     }
 
@@ -192,6 +195,8 @@ def test_margins_hold_fail_or_are_undecided_over_all_fresh_worlds() -> None:
     assert drift["margins"]["accuracy"]["mean"] == pytest.approx(0.005)
     assert drift["methods"][OURS]["area"] == 0.5
     assert drift["methods"][OURS]["tokens_over_grpo"] == 0.95
+    assert drift["methods"][OURS]["costs"]["sampled_tokens"] == 95
+    assert drift["methods"][OURS]["accuracy_over_grpo"]["mean"] == pytest.approx(0.305)
     assert found["by_regime"]["slips"]["margins"]["tokens_over_saar"]["verdict"] == "holds"
 
     for over, margin in ({"errors": 0.2}, "failed_calls"), ({"recovery": 0.4}, "recovery"):

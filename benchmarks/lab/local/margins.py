@@ -30,6 +30,9 @@ PLAN = Path(__file__).with_name("plan.json")
 T_95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753)
 """Quantiles of Student's t, by degrees of freedom from 1 on: both tails together leave out 10 %."""
 
+COSTS = ("sampled_tokens", "scored_tokens", "trained_tokens", "calls", "cpu_seconds")
+"""What a run took."""
+
 Line = Mapping[str, Any]
 """What is kept of a run."""
 
@@ -204,8 +207,9 @@ def _figures(worlds: Mapping[int, Line], grpo: Mapping[int, Line]) -> dict[str, 
         "failed_calls": round(fmean(each["test"]["errors"] for each in lines), 3),
         "first_call_works": round(fmean(each["test"]["first_call_works"] for each in lines), 3),
         "recovery": round(fmean(each["recovery"]["right"] for each in lines), 3),
+        "accuracy_over_grpo": paired(worlds, grpo, "test", "accuracy").to_json(),
         "tokens_over_grpo": round(token_ratio(worlds, grpo).mean, 3),
-        "cpu_seconds": round(fmean(each["cpu_seconds"] for each in lines), 1),
+        "costs": {name: round(fmean(each[name] for each in lines)) for name in COSTS},
     }
 
 

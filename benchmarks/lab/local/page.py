@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.lab.local.margins import RATES, Interval, Line, Plan, area, by_world, fresh, margins
+from benchmarks.lab.local.margins import COSTS, RATES, Interval, Line, Plan, area, by_world, fresh, margins
 from benchmarks.lab.local.methods import COMPARATORS, COMPARED, METHODS, VARIANTS, WITH_OTHERS
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, TUNING
 from benchmarks.lab.page import DOCS, filled
@@ -39,6 +39,7 @@ def blocks(lines: Sequence[Line], plan: Plan) -> dict[str, str]:
         "worlds": _compared(judged),
         "worlds-margins": _margins(judged),
         "worlds-others": _others(judged),
+        "worlds-costs": _costs(judged),
         "worlds-sampling": _sampling(fresh(lines, plan)),
         "worlds-rates": _rates(lines),
         "worlds-comparators": _chosen(lines, plan, COMPARATORS, DEVELOPMENT),
@@ -152,12 +153,11 @@ def _others(judged: Mapping[str, Any]) -> str:
             f"*{environment}*",
             METHODS[method].label,
             _interval(found["accuracy"]),
+            _interval(found["accuracy_over_grpo"]),
             f"{100 * found['area']:.1f}",
             f"{found['failed_calls']:.2f}",
             f"{100 * found['first_call_works']:.1f}",
             f"{100 * found['recovery']:.1f}",
-            f"{found['tokens_over_grpo']:.2f}",
-            f"{found['cpu_seconds']:.0f}",
         ]
         for environment in ENVIRONMENTS
         for method, found in judged.get(environment, {"methods": {}})["methods"].items()
@@ -166,12 +166,37 @@ def _others(judged: Mapping[str, Any]) -> str:
         "environment",
         "method",
         "accuracy",
+        "minus GRPO's, points",
         "area under the curve",
         "failed calls",
         "first call works",
         "recovery",
-        "tokens relative to GRPO's",
+    ]
+    return table(head, rows) if rows else NOTHING
+
+
+def _costs(judged: Mapping[str, Any]) -> str:
+    """Return what a run of every method takes in every environment."""
+    rows = [
+        [
+            f"*{environment}*",
+            METHODS[method].label,
+            *(f"{found['costs'][name] / 1000:,.0f}" for name in COSTS[:-1]),
+            str(found["costs"]["cpu_seconds"]),
+            f"{found['tokens_over_grpo']:.2f}",
+        ]
+        for environment in ENVIRONMENTS
+        for method, found in judged.get(environment, {"methods": {}})["methods"].items()
+    ]
+    head = [
+        "environment",
+        "method",
+        "tokens sampled, thousands",
+        "re-scored",
+        "trained on",
+        "calls, thousands",
         "CPU s",
+        "sampled relative to GRPO's",
     ]
     return table(head, rows) if rows else NOTHING
 
