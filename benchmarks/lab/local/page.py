@@ -8,7 +8,16 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.local.margins import COSTS, RATES, Interval, Line, Plan, area, by_world, fresh, margins
-from benchmarks.lab.local.methods import COMPARATORS, COMPARED, METHODS, VARIANTS, WITH_OTHERS
+from benchmarks.lab.local.methods import (
+    COMPARATORS,
+    COMPARED,
+    GRPO,
+    HINDSIGHT,
+    METHODS,
+    OURS,
+    VARIANTS,
+    WITH_OTHERS,
+)
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, TUNING
 from benchmarks.lab.page import DOCS, filled
 from benchmarks.lab.plots import STYLE, save_svg
@@ -17,10 +26,23 @@ from benchmarks.lab.tables import table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PAGES = (DOCS / "results" / "worlds.md", DOCS / "results" / "index.md")
+PAGES = (
+    DOCS / "results" / "worlds.md",
+    DOCS / "results" / "index.md",
+    DOCS / "methods" / "two-views.md",
+    DOCS.parent / "README.md",
+)
 FIGURE = "lab-worlds.svg"
 COLOURS = dict(zip(COMPARED, ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7"), strict=True))
 """Colours that most kinds of colour blindness can tell apart; GRPO is grey."""
+SUMMED_UP = {
+    "drift": "functions were renamed, the error names the right one",
+    "drift-guess": "functions were renamed, the error doesn't say how",
+    "starved": "more renamed functions than turns",
+    "slips": "random mistakes",
+    "per-task": "names differ from task to task",
+    "one-by-one": "many calls, few of which fail",
+}
 NOTHING = "None of these worlds has run yet."
 
 
@@ -37,6 +59,7 @@ def blocks(lines: Sequence[Line], plan: Plan) -> dict[str, str]:
     judged = margins(lines, plan)["by_regime"]
     parts = {
         "worlds": _compared(judged),
+        "worlds-short": _short(judged),
         "worlds-margins": _margins(judged),
         "worlds-others": _others(judged),
         "worlds-costs": _costs(judged),
@@ -96,6 +119,21 @@ def _compared(judged: Mapping[str, Any]) -> str:
         rows.append([f"*{environment}*", *cells, str(each["worlds"])])
     head = ["environment", *(each.label for each in COMPARED.values()), "worlds"]
     return table(head, rows) if any(each["worlds"] for each in judged.values()) else NOTHING
+
+
+def _short(judged: Mapping[str, Any]) -> str:
+    """One row for each environment, of the methods that the margins compare: accuracy and failed calls."""
+    rows = []
+    for environment, each in judged.items():
+        shown = (each["methods"].get(method) for method in (GRPO, HINDSIGHT, OURS))
+        cells = [
+            f"{100 * found['accuracy']['mean']:.1f} % / {found['failed_calls']:.2f}"
+            if found and found["accuracy"]["worlds"] == each["worlds"]
+            else "–"
+            for found in shown
+        ]
+        rows.append([f"*{environment}*: {SUMMED_UP[environment]}", *cells])
+    return table(["environment", *(METHODS[method].label for method in (GRPO, HINDSIGHT, OURS))], rows)
 
 
 def _cell(figures: Mapping[str, Any], worlds: int) -> str:

@@ -36,7 +36,7 @@ def train(recipe: str, settings: tuple[str, ...], dry_run: bool, try_first: bool
 
     \b
     Example:
-      cleaner train recipes/hindsight-4b.yaml --dry-run
+      cleaner train recipes/two-views-4b.yaml --dry-run
       cleaner train recipes/saar-4b.yaml --preflight
       cleaner train recipes/saar-4b.yaml --set method=dapo --set name=dapo
 
