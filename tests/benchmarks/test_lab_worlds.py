@@ -268,10 +268,8 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     write_pages([page], [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried], PLAN, tmp_path)
 
     text = page.read_text(encoding="utf-8")
-    assert (
-        "| *drift* | 50.0 (50.0 to 50.0), 0.10 | – | 80.0 (79.4 to 80.6), 0.10 | – | 80.5 (80.2 to 80.8), 0.10 | 10 |"
-        in text
-    )
-    assert "| *drift* | hindsight on successes | 0.5 (0.2 to 0.8): holds |" in text
+    assert "| *drift* | 0.0 | 50.0; 0.10 | 80.0; +30.0 (+29.4 to +30.6); 0.10 | 80.5; +30.5" in text
+    assert "; 0.10 | 10 | holds (hindsight on successes) |" in text
+    assert "| *drift* | hindsight on successes | +0.5 (+0.2 to +0.8): holds |" in text
     assert "| GRPO | 75.0 / 50.0 (2) |" in text
     assert b"two views + rescue" in (tmp_path / FIGURE).read_bytes()

@@ -202,6 +202,7 @@ def _figures(worlds: Mapping[int, Line], grpo: Mapping[int, Line]) -> dict[str, 
     """Return what is told of a method in an environment."""
     lines = list(worlds.values())
     return {
+        "start": round(fmean(each["curve"]["0"]["accuracy"] for each in lines), 4),
         "accuracy": Interval.of([each["test"]["accuracy"] for each in lines]).to_json(),
         "area": round(fmean(area(each) for each in lines), 4),
         "failed_calls": round(fmean(each["test"]["errors"] for each in lines), 3),

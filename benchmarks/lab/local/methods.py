@@ -70,7 +70,9 @@ VARIANTS = {
     "any-gap-importance-0.5": _rescue("any gap, square root of the importance weight", Beyond(importance=0.5), ANY_GAP),
     "any-gap-clean-0.3": _rescue("any gap, clean view with a weight of 0.3", Beyond(clean_weight=0.3), ANY_GAP),
     "any-gap-trains-failed": _rescue("any gap, failed turns trained", Beyond(trains_failed=True), ANY_GAP),
-    "any-gap-spares-failed": _rescue("any gap, failed turns not suppressed", Beyond(spares_failed=True), ANY_GAP),
+    "any-gap-spares-failed": _rescue(
+        "any gap, failed turns of wrong rollouts masked", Beyond(spares_failed=True), ANY_GAP
+    ),
     "two-views-one": _hindsight("one view by seed", purify={**BOTH_VIEWS, **ONE_VIEW}),
     "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED), purify=BOTH_VIEWS),
     "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(sequence_mean=True), purify=BOTH_VIEWS),

@@ -111,14 +111,18 @@ def _at(line: Line, step: int) -> Mapping[str, float]:
 
 
 def _compared(judged: Mapping[str, Any]) -> str:
-    """One row for each environment: accuracy with its interval, and failed calls."""
+    """One row for each environment: accuracy, its difference from GRPO's, and failed calls."""
     rows = []
+    ran = [method for method in COMPARED if any(method in each["methods"] for each in judged.values())]
     for environment, each in judged.items():
         found = each["methods"]
-        cells = [_cell(found[method], each["worlds"]) if method in found else "–" for method in COMPARED]
-        rows.append([f"*{environment}*", *cells, str(each["worlds"])])
-    head = ["environment", *(each.label for each in COMPARED.values()), "worlds"]
-    return table(head, rows) if any(each["worlds"] for each in judged.values()) else NOTHING
+        if not found:
+            continue
+        cells = [_cell(found[method], each["worlds"]) if method in found else "–" for method in ran]
+        verdict = f"{each['verdict']} ({METHODS[each['comparator']].label})"
+        rows.append([f"*{environment}*", f"{100 * found[GRPO]['start']:.1f}", *cells, str(each["worlds"]), verdict])
+    head = ["environment", "before training", *(METHODS[method].label for method in ran), "worlds"]
+    return table([*head, f"{METHODS[OURS].label}: the margins (against)"], rows) if rows else NOTHING
 
 
 def _short(judged: Mapping[str, Any]) -> str:
@@ -137,10 +141,21 @@ def _short(judged: Mapping[str, Any]) -> str:
 
 
 def _cell(figures: Mapping[str, Any], worlds: int) -> str:
-    """Format accuracy and failed calls, with the number of worlds if the method ran in fewer than the environment."""
-    ran = figures["accuracy"]["worlds"]
-    fewer = f" ({ran} of {worlds} worlds)" if ran < worlds else ""
-    return f"{_interval(figures['accuracy'])}, {figures['failed_calls']:.2f}{fewer}"
+    """Format accuracy, its difference from GRPO's and failed calls; and in how many worlds, if they are fewer."""
+    ran, apart = figures["accuracy"]["worlds"], figures["accuracy_over_grpo"]
+    parts = [f"{100 * figures['accuracy']['mean']:.1f}", f"{figures['failed_calls']:.2f}"]
+    if apart["low"] != apart["high"]:  # GRPO doesn't differ from itself
+        parts.insert(1, _apart(apart))
+    fewer = f"; {ran} of {worlds} worlds" if ran < worlds else ""
+    return f"{'; '.join(parts)}{fewer}"
+
+
+def _apart(found: Mapping[str, float | None]) -> str:
+    """Format a difference of shares with its interval, in points."""
+    mean, low, high = (found[name] for name in ("mean", "low", "high"))
+    assert mean is not None
+    ends = "" if low is None or high is None else f" ({100 * low:+.1f} to {100 * high:+.1f})"
+    return f"{100 * mean:+.1f}{ends}"
 
 
 def _interval(found: Mapping[str, float | None]) -> str:
@@ -162,24 +177,26 @@ MARGINS = {
 
 def _margins(judged: Mapping[str, Any]) -> str:
     """Return ours minus the comparator, figure by figure, with the verdicts."""
+    told = [name for name in MARGINS if any(name in each["margins"] for each in judged.values())]
     rows = [
         [
             f"*{environment}*",
             METHODS[each["comparator"]].label,
-            *(_margin(name, each["margins"].get(name)) for name in MARGINS),
+            *(_margin(name, each["margins"].get(name)) for name in told),
             each["verdict"],
         ]
         for environment, each in judged.items()
         if each["margins"]
     ]
-    return table(["environment", "comparator", *MARGINS.values(), "verdict"], rows) if rows else NOTHING
+    head = ["environment", "comparator", *(MARGINS[name] for name in told), "verdict"]
+    return table(head, rows) if rows else NOTHING
 
 
 def _margin(name: str, found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
     if name in ("accuracy", "recovery"):
-        return f"{_interval(found)}: {found['verdict']}"
+        return f"{_apart(found)}: {found['verdict']}"
     ends = "" if found["low"] is None else f" ({found['low']:.2f} to {found['high']:.2f})"
     return f"{found['mean']:.2f}{ends}: {found['verdict']}"
 
@@ -191,7 +208,7 @@ def _others(judged: Mapping[str, Any]) -> str:
             f"*{environment}*",
             METHODS[method].label,
             _interval(found["accuracy"]),
-            _interval(found["accuracy_over_grpo"]),
+            _apart(found["accuracy_over_grpo"]),
             f"{100 * found['area']:.1f}",
             f"{found['failed_calls']:.2f}",
             f"{100 * found['first_call_works']:.1f}",
@@ -203,12 +220,12 @@ def _others(judged: Mapping[str, Any]) -> str:
     head = [
         "environment",
         "method",
-        "accuracy",
-        "minus GRPO's, points",
-        "area under the curve",
+        "accuracy, %",
+        "against GRPO, points",
+        "area under the curve, %",
         "failed calls",
-        "first call works",
-        "recovery",
+        "first call works, %",
+        "recovery, %",
     ]
     return table(head, rows) if rows else NOTHING
 
@@ -230,7 +247,7 @@ def _costs(judged: Mapping[str, Any]) -> str:
         "environment",
         "method",
         "tokens sampled, thousands",
-        "re-scored",
+        "log-probs recomputed",
         "trained on",
         "calls, thousands",
         "CPU s",
