@@ -243,7 +243,7 @@ def status(as_json: bool, results: Path) -> None:
 def page(results: Path) -> None:
     """Write tables and plots into the documentation, between the marks there."""
     write_pages(PAGES, read_all(results), DOCS / "images")
-    write_world_pages(WORLD_PAGES, read_lines(), read_plan(), DOCS / "images")
+    write_world_pages(WORLD_PAGES, read_lines(), read_lines(ON_VERL), read_plan(), DOCS / "images")
     click.echo("\n".join(map(str, (*PAGES, *WORLD_PAGES))))
 
 

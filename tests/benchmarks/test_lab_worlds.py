@@ -18,7 +18,7 @@ from benchmarks.lab.local.margins import RATES, Interval, Plan, margins, read_pl
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
 from benchmarks.lab.local.on_verl import recipe_on_verl
 from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
-from benchmarks.lab.local.queue import best_for, read, write
+from benchmarks.lab.local.queue import ON_VERL, best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
 from benchmarks.lab.page import DOCS, MARK, filled
@@ -249,7 +249,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_the_pages_say_what_the_lines_say() -> None:
-    found = blocks(read(), read_plan())
+    found = blocks(read(), read(ON_VERL), read_plan())
     marks: list[str] = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -261,15 +261,18 @@ def test_the_pages_say_what_the_lines_say() -> None:
 
 def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path: Path) -> None:
     page = tmp_path / "worlds.md"
-    marks = ("worlds", "worlds-margins", "worlds-comparators")
+    marks = ("worlds", "worlds-margins", "worlds-comparators", "worlds-verl")
     page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
     tried = [line("drift", world, GRPO, 0.6 + 0.1 * world) for world in DEVELOPMENT[:2]]
 
-    write_pages([page], [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried], PLAN, tmp_path)
+    on_verl = [line("drift", FRESH[0], OURS, 0.7, errors=0.2)]
+
+    write_pages([page], [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried], on_verl, PLAN, tmp_path)
 
     text = page.read_text(encoding="utf-8")
     assert "| *drift* | 0.0 | 50.0; 0.10 | 80.0; +30.0 (+29.4 to +30.6); 0.10 | 80.5; +30.5" in text
     assert "; 0.10 | 10 | holds (hindsight on successes) |" in text
     assert "| *drift* | hindsight on successes | +0.5 (+0.2 to +0.8): holds |" in text
     assert "| GRPO | 75.0 / 50.0 (2) |" in text
+    assert "| *drift* | 101 | two views + rescue | 80.0 % / 0.10 | 70.0 % / 0.20 |" in text
     assert b"two views + rescue" in (tmp_path / FIGURE).read_bytes()

@@ -46,15 +46,17 @@ SUMMED_UP = {
 NOTHING = "None of these worlds has run yet."
 
 
-def write_pages(pages: Iterable[Path], lines: Sequence[Line], plan: Plan, images: Path) -> None:
+def write_pages(
+    pages: Iterable[Path], lines: Sequence[Line], on_verl: Sequence[Line], plan: Plan, images: Path
+) -> None:
     """Fill the marks of all pages and draw the figure."""
-    found = blocks(lines, plan)
+    found = blocks(lines, on_verl, plan)
     for page in pages:
         page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
     draw(lines, plan, images / FIGURE)
 
 
-def blocks(lines: Sequence[Line], plan: Plan) -> dict[str, str]:
+def blocks(lines: Sequence[Line], on_verl: Sequence[Line], plan: Plan) -> dict[str, str]:
     """Return the text of every mark."""
     judged = margins(lines, plan)["by_regime"]
     parts = {
@@ -64,6 +66,7 @@ def blocks(lines: Sequence[Line], plan: Plan) -> dict[str, str]:
         "worlds-others": _others(judged),
         "worlds-costs": _costs(judged),
         "worlds-sampling": _sampling(fresh(lines, plan)),
+        "worlds-verl": _both(lines, on_verl),
         "worlds-rates": _rates(lines),
         "worlds-comparators": _chosen(lines, plan, COMPARATORS, DEVELOPMENT),
         "worlds-forms": _chosen(lines, plan, COMPARED | VARIANTS, (TUNING,)),
@@ -267,6 +270,17 @@ def _sampling(lines: Sequence[Line]) -> str:
             rows.append([each.label, *map(_interval, shares), str(len(found))])
     head = ["method", "top-p 1", "top-p 0.6", "top-p 0.6, repair on", "worlds"]
     return table(head, rows) if rows else NOTHING
+
+
+def _both(lines: Sequence[Line], on_verl: Sequence[Line]) -> str:
+    """Return what ran on verl beside the same run in one process."""
+    here = {(each["environment"], each["world"], each["method"], each["rate"]): each for each in lines}
+    rows = []
+    for each in sorted(on_verl, key=lambda line: (line["environment"], line["world"], line["method"])):
+        same = here[each["environment"], each["world"], each["method"], each["rate"]]
+        figures = (f"{100 * line['test']['accuracy']:.1f} % / {line['test']['errors']:.2f}" for line in (same, each))
+        rows.append([f"*{each['environment']}*", str(each["world"]), METHODS[each["method"]].label, *figures])
+    return table(["environment", "world", "method", "in one process", "on verl"], rows) if rows else NOTHING
 
 
 def _rates(lines: Sequence[Line]) -> str:
