@@ -75,42 +75,48 @@ def blocks(lines: Sequence[Line], on_verl: Sequence[Line], plan: Plan) -> dict[s
 
 
 def draw(lines: Sequence[Line], plan: Plan, path: Path) -> None:
-    """Draw held-out accuracy over steps in every environment: the mean over fresh worlds, and its 90 % interval."""
+    """Draw the difference from GRPO's accuracy over steps: the mean over fresh worlds, and its 90 % interval."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     chosen = fresh(lines, plan)
+    shown = [method for method in COMPARED if any(line["method"] == method for line in chosen)]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 5.8), layout="constrained")
         axes = figure.subplots(2, 3, sharey=True)
         for place, environment in zip(axes.flat, ENVIRONMENTS, strict=True):
             place.set_title(environment)
-            place.set_ylim(0, 1)
-            for method in COMPARED:
-                _curve(place, method, list(by_world(chosen, environment, method).values()))
+            grpo = by_world(chosen, environment, GRPO)
+            for method in shown:
+                _curve(place, method, by_world(chosen, environment, method), grpo)
         for place in axes[1]:
             place.set_xlabel("RL steps")
-        named = [Line2D([], [], color=COLOURS[method], label=each.label) for method, each in COMPARED.items()]
-        figure.legend(handles=named, loc="outside lower center", ncols=len(COMPARED))
+        for place in axes[:, 0]:
+            place.set_ylabel("accuracy minus GRPO's, points")
+        named = [Line2D([], [], color=COLOURS[method], label=METHODS[method].label) for method in shown]
+        figure.legend(handles=named, loc="outside lower center", ncols=max(1, len(named)))
         save_svg(figure, path)
 
 
-def _curve(axes: Axes, method: str, lines: Sequence[Line]) -> None:
-    """Draw a method's curve; its last point is of all test tasks."""
+def _curve(axes: Axes, method: str, lines: Mapping[int, Line], grpo: Mapping[int, Line]) -> None:
+    """Draw a method's difference from GRPO in the same worlds; its last point is of all test tasks."""
     if not lines:
         return
-    steps = sorted(map(int, lines[0]["curve"]))
-    found = [Interval.of([_at(line, step)["accuracy"] for line in lines]) for step in steps]
+    steps = sorted(map(int, next(iter(lines.values()))["curve"]))
+    found = [
+        Interval.of([100 * (_accuracy(line, step) - _accuracy(grpo[world], step)) for world, line in lines.items()])
+        for step in steps
+    ]
     axes.plot(steps, [each.mean for each in found], color=COLOURS[method], lw=1.6)
     if len(lines) > 1:
         low, high = [each.low for each in found], [each.high for each in found]
         axes.fill_between(steps, low, high, color=COLOURS[method], alpha=0.15, lw=0)
 
 
-def _at(line: Line, step: int) -> Mapping[str, float]:
+def _accuracy(line: Line, step: int) -> float:
     found: Mapping[str, float] = line["test"] if step == line["steps"] else line["curve"][str(step)]
-    return found
+    return found["accuracy"]
 
 
 def _compared(judged: Mapping[str, Any]) -> str:
