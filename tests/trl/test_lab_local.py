@@ -38,6 +38,19 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition() -> None:
     torch.testing.assert_close(gradient(model, loss), gradient(model, expected), rtol=1e-6, atol=1e-12)
 
 
+def test_in_half_the_precision_the_loss_is_nearly_the_same_and_weights_stay_whole() -> None:
+    import torch
+
+    from benchmarks.lab.local.trainer import clipped_loss
+
+    made, model = rows(batch()), tiny_model().float()
+    whole, halved = (clipped_loss(model, made, UpdateSettings(), dtype) for dtype in (torch.float32, torch.bfloat16))
+    assert halved.item() != whole.item()
+    expected = gradient(model, whole)
+    assert (gradient(model, halved) - expected).norm() < 0.05 * expected.norm()
+    assert {each.dtype for each in model.parameters()} == {torch.float32}
+
+
 def test_a_sequence_mean_weighs_every_row_alike() -> None:
     import torch
 
@@ -190,14 +203,18 @@ def test_frozen_layers_and_embeddings_are_not_trained() -> None:
     assert names == {name for name, _ in model.named_parameters() if "embed" not in name and "layers.0." not in name}
 
 
-@pytest.mark.parametrize("made", [tiny_qwen3, tiny_llama])
-def test_the_engine_gives_the_log_probs_of_the_model_over_turns_that_share_a_cache(made: Callable[[], Any]) -> None:
+@pytest.mark.parametrize(
+    ("made", "halved", "apart"), [(tiny_qwen3, False, 1e-5), (tiny_llama, False, 1e-5), (tiny_llama, True, 0.05)]
+)
+def test_the_engine_gives_the_log_probs_of_the_model_over_turns_that_share_a_cache(
+    made: Callable[[], Any], halved: bool, apart: float
+) -> None:
     import torch
 
     from benchmarks.lab.local.engine import TinyEngine
 
     model = made()
-    engine = TinyEngine(model, 7)
+    engine = TinyEngine(model, 7, dtype=torch.bfloat16 if halved else torch.float32)
     prompts = [np.arange(1 + number, 12 + 2 * number, dtype=np.int32) % 64 for number in (0, 1, 1, 5)]
 
     def expected(prompt: Ids, ids: Ids) -> Any:
@@ -214,9 +231,9 @@ def test_the_engine_gives_the_log_probs_of_the_model_over_turns_that_share_a_cac
             )
             assert completion.version == 7
             assert completion.logprobs_T is not None
-            np.testing.assert_allclose(completion.logprobs_T, expected(prompt, completion.ids_T), atol=1e-5)
+            np.testing.assert_allclose(completion.logprobs_T, expected(prompt, completion.ids_T), atol=apart)
             scores = await engine.score(prompt, completion.ids_T, request=str(number))
-            np.testing.assert_allclose(scores.logprobs, completion.logprobs_T, atol=1e-5)
+            np.testing.assert_allclose(scores.logprobs, completion.logprobs_T, atol=apart)
             drawn.append(completion.ids_T)
             # The second turn goes back to an earlier prefix, as a repair does.
             prompt = np.concatenate(

@@ -2,13 +2,14 @@
 
 For a model of 0.2M parameters most of the time of a library's forward pass is overhead. Here the pass is written out:
 matrix products are torch's, and what is between two of them is one function in C (`fused`). Nothing is computed twice:
-equal prompts are read once, and the attention cache of a trajectory stays for its next turn.
+equal prompts are read once, and the attention cache of a trajectory stays for its next turn. For larger models the
+products within layers can be in bfloat16.
 
 Requests that wait are sampled as one batch, in a thread. A batch begins when no more requests are to be expected: few
 large batches take less time than many small ones, and which requests are in a batch doesn't depend on the machine. A
 token is drawn by inverting the distribution at a uniform number, and a request's numbers come from its seed.
 
-Limits: Qwen3 or Llama without biases, float32, tied embeddings. Caches are dropped with the engine: make a new one for
+Limits: Qwen3 or Llama without biases, tied embeddings. Caches are dropped with the engine: make a new one for
 new weights. A token's log-prob depends on its batch by rounding (1e-6).
 """
 
@@ -89,9 +90,15 @@ async def _at_once() -> None:
 class TinyEngine:
     """Samples from a small model of transformers, and scores with it."""
 
-    def __init__(self, model: Any, version: int | None = None, ready: Callable[[], Awaitable[None]] = _at_once) -> None:
-        """`ready` waits for whatever holds up other requests."""
-        self._net, self._version, self._ready = Net(model), version, ready
+    def __init__(
+        self,
+        model: Any,
+        version: int | None = None,
+        ready: Callable[[], Awaitable[None]] = _at_once,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """`ready` waits for whatever holds up other requests; `dtype` is that of the products within layers."""
+        self._net, self._version, self._ready = Net(model, dtype), version, ready
         self.sampled, self.scored = 0, 0
         self._read: dict[str, _Read] = {}
         self._waiting: list[_Request] = []
@@ -232,11 +239,11 @@ def nucleus(logits_BV: Tensor, top_p: float) -> Tensor:  # noqa: N803
 class Net:
     """The forward pass of a Qwen3 or a Llama, on a copy of its weights."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, dtype: torch.dtype) -> None:
         config = model.config
         self._groups, self._size = config.num_key_value_heads, config.head_dim
         self._epsilon = config.rms_norm_eps
-        self._layers = [_Layer(each) for each in model.model.layers]
+        self._layers = [_Layer(each, dtype) for each in model.model.layers]
         self._embedding = model.model.embed_tokens.weight.detach().clone()
         self._norm = model.model.norm.weight.detach().clone()
         self._rope = model.model.rotary_emb.inv_freq
@@ -255,9 +262,10 @@ class Net:
         cos, sin = angles.cos(), angles.sin()
         x = functional.embedding(ids_BT, self._embedding)
         for layer, (keys, values) in zip(self._layers, cache, strict=True):
-            parts = self._normed(x, layer.before) @ layer.qkv
-            x = x + attended(parts, layer.heads, self._epsilon, cos, sin, starts_B, keys, values) @ layer.out
-            x = x + gated(self._normed(x, layer.after) @ layer.up) @ layer.down
+            parts = _product(self._normed(x, layer.before), layer.qkv)
+            seen = attended(parts, layer.heads, self._epsilon, cos, sin, starts_B, keys, values)
+            x = x + _product(seen, layer.out)
+            x = x + _product(gated(_product(self._normed(x, layer.after), layer.up)), layer.down)
         return self._normed(x, self._norm)
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -267,7 +275,7 @@ class Net:
 class _Layer:
     """The weights of a layer, each ready to be multiplied with from the left."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.before = layer.input_layernorm.weight.detach().clone()
         self.after = layer.post_attention_layernorm.weight.detach().clone()
@@ -275,11 +283,15 @@ class _Layer:
         """The norms of queries and keys; a Llama has none."""
         if hasattr(attention, "q_norm"):
             self.heads = attention.q_norm.weight.detach().clone(), attention.k_norm.weight.detach().clone()
-        self.qkv = _joined(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.out = _joined(attention.o_proj)
-        self.up = _joined(mlp.gate_proj, mlp.up_proj)
-        self.down = _joined(mlp.down_proj)
+        self.qkv = _joined(dtype, attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = _joined(dtype, attention.o_proj)
+        self.up = _joined(dtype, mlp.gate_proj, mlp.up_proj)
+        self.down = _joined(dtype, mlp.down_proj)
 
 
-def _joined(*parts: Any) -> Tensor:
-    return torch.cat([each.weight.detach() for each in parts]).T.contiguous()
+def _joined(dtype: torch.dtype, *parts: Any) -> Tensor:
+    return torch.cat([each.weight.detach() for each in parts]).T.contiguous().to(dtype)
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    return (x.to(weight.dtype) @ weight).float()

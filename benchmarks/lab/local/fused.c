@@ -86,6 +86,9 @@ void attended(const float *parts, const float *query_norm, const float *key_norm
     if (size == 32)
         attended_by(parts, query_norm, key_norm, epsilon, cos, sin, starts, rows, tokens, heads, groups, 32, room, keys,
                     values, out);
+    else if (size == 64)
+        attended_by(parts, query_norm, key_norm, epsilon, cos, sin, starts, rows, tokens, heads, groups, 64, room, keys,
+                    values, out);
     else
         attended_by(parts, query_norm, key_norm, epsilon, cos, sin, starts, rows, tokens, heads, groups, size, room, keys,
                     values, out);

@@ -18,6 +18,7 @@ from benchmarks.lab.reading import evaluated, evaluations, read_lines
 from benchmarks.lab.recipes import IN_PLACE, SHARED, laid
 from benchmarks.lab.recovery import counted, failed_first
 from benchmarks.record import commit, machine
+from benchmarks.toy.model import has_matrix_units
 from cleaner_rl.purify import Draft, PurifyConfig, SampleRequest
 from cleaner_rl.rollout import Purifier, RolloutRunner, Sampling, TokenModel
 from cleaner_rl.rollout.prefilled import PrefilledModel
@@ -88,7 +89,10 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
     size, figures, recipe = run.world.size, {}, run.recipe(steps)
     torch.set_num_threads(size.threads)
     clear_of_others(recipe)
-    trainer = LocalTrainer(recipe, METHODS[run.method].beyond, size.frozen, decays=True, known=_known(run.world))
+    dtype = torch.bfloat16 if size.halved and has_matrix_units() else torch.float32
+    trainer = LocalTrainer(
+        recipe, METHODS[run.method].beyond, size.frozen, decays=True, known=_known(run.world), dtype=dtype
+    )
 
     async def at_end(runner: RolloutRunner[TokenSpan]) -> None:
         figures.update(await measured(run.world, runner))

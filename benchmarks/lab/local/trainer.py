@@ -84,9 +84,11 @@ class LocalTrainer:
         frozen: int = 0,
         decays: bool = False,
         known: dict[str, RunOutcome] | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
+        """`dtype` is that of matrix products in layers; weights and logits stay in float32."""
         self.recipe, self.beyond, self.folder = recipe, beyond, run_folder(recipe)
-        self._decays, self._known = decays, known
+        self._decays, self._known, self._dtype = decays, known, dtype
         self.step = checkpointed(self.folder)
         set_aside(self.folder, evaluates=not self.step)
         last = self._checkpoint(self.step)
@@ -112,7 +114,7 @@ class LocalTrainer:
         at_once = max(len(held_out), self.recipe.batch.prompts * self.recipe.sampled)
         async with Node(node_config(self.recipe.sandbox, sessions=at_once)) as node:
             self._sandbox = sandbox = RememberingSandbox(node, self._known)
-            self._engine = TinyEngine(self.model, self.step)
+            self._engine = TinyEngine(self.model, self.step, dtype=self._dtype)
             runner = runner_of(self.recipe, self.tokenizer, self._engine, sandbox)
             if not self.step:
                 say(await self._evaluate(runner, held_out))
@@ -194,7 +196,7 @@ class LocalTrainer:
     def _for_phase(self, runner: RolloutRunner[TokenSpan], phase: Phase) -> RolloutRunner[TokenSpan]:
         """Return the runner on the present weights. Training draws anew at every step, an evaluation draws alike."""
         drawn = (self.step, 0) if phase is Phase.TRAINING else ()
-        self._engine = TinyEngine(self.model, self.step, self._sandbox.idle)
+        self._engine = TinyEngine(self.model, self.step, self._sandbox.idle, self._dtype)
         return for_phase(runner, self.recipe, self._engine, phase, drawn, Sampling(), self.recipe.window)
 
     # ---- updates
@@ -207,7 +209,7 @@ class LocalTrainer:
         total = sum(row.weight * float(row.loss_mask.sum()) for row in rows)
         self.optimizer.zero_grad()
         for some in batches([row for row in rows if row.advantage]):
-            (clipped_loss(self.model, some, self.recipe.update) / total).backward()
+            (clipped_loss(self.model, some, self.recipe.update, self._dtype) / total).backward()
         torch.nn.utils.clip_grad_norm_(self.trained, CLIP_NORM)
         self.optimizer.step()
 
@@ -257,7 +259,9 @@ def trained(model: Any, frozen: int) -> list[torch.nn.Parameter]:
     return [each for each in model.parameters() if each.requires_grad]
 
 
-def clipped_loss(model: Any, rows: Sequence[TrainRow], update: UpdateSettings) -> torch.Tensor:
+def clipped_loss(
+    model: Any, rows: Sequence[TrainRow], update: UpdateSettings, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
     """Return the sum over tokens of the clipped loss, each with its row's weight."""
     longest = max(len(row.prompt_ids) + len(row.response_ids) for row in rows)
     ids_BT = torch.zeros(len(rows), longest, dtype=torch.long)  # noqa: N806 - the shape is part of the name
@@ -269,7 +273,8 @@ def clipped_loss(model: Any, rows: Sequence[TrainRow], update: UpdateSettings) -
         counts_BT[number, prompt:end] = torch.from_numpy(row.loss_mask)
     counted = counts_BT[:, 1:]
     # Padding stands at the end, where nothing that counts looks: no mask. The vocabulary is looked at where it counts.
-    hidden = model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state[:, :-1][counted]
+    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        hidden = model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state[:, :-1][counted]
     new = model.get_output_embeddings()(hidden).log_softmax(-1).gather(-1, ids_BT[:, 1:][counted][:, None])[:, 0]
     lengths = torch.tensor([int(row.loss_mask.sum()) for row in rows])
     old = torch.cat([torch.from_numpy(row.logprobs[row.loss_mask]) for row in rows])

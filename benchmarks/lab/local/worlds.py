@@ -68,13 +68,24 @@ class Size:
     frozen: int = 0
     """Layers, from the first on, that aren't trained; with any, neither are the embeddings."""
     threads: int = 1
+    halved: bool = False
+    """Whether matrix products are in bfloat16 where the processor has units for them."""
 
 
 TOY = Size()
 PER_TASK = Size(steps=10)
 """Where names differ from task to task: most is learnt early, and a step takes twice as long."""
 SMOLLM = Size(
-    steps=15, evaluate_every=5, save_every=5, tasks=512, tested=192, curve=64, failing=64, frozen=20, threads=2
+    steps=15,
+    evaluate_every=5,
+    save_every=5,
+    tasks=512,
+    tested=192,
+    curve=64,
+    failing=64,
+    frozen=20,
+    threads=2,
+    halved=True,
 )
 
 
