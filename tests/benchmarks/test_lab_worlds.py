@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.lab.__main__ import main
-from benchmarks.lab.local.margins import RATES, Interval, Plan, margins, read_plan
+from benchmarks.lab.environments import REAL
+from benchmarks.lab.local.margins import RATES, REAL_RATE, Interval, Plan, margins, read_plan
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
 from benchmarks.lab.local.on_verl import recipe_on_verl
 from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
@@ -139,6 +140,7 @@ PLAN = Plan(dict.fromkeys(METHODS, 3e-4), {"drift": HINDSIGHT, "slips": SAAR}, 0
 def line(
     environment: str, world: int, method: str, accuracy: float, tokens: int = 100, **over: float
 ) -> dict[str, Any]:
+    start = {"accuracy": 0.0, "errors": 2.0, "first_call_works": 0.1}
     test = {"accuracy": accuracy, "errors": over.get("errors", 0.1), "first_call_works": 0.9}
     return {
         "environment": environment,
@@ -146,7 +148,11 @@ def line(
         "method": method,
         "rate": over.get("rate", 3e-4),
         "steps": 20,
-        "curve": {"0": {"accuracy": 0.0}, "10": {"accuracy": 0.4}, "20": {"accuracy": 0.6}},
+        "curve": {
+            "0": {"accuracy": 0.0, "errors": 2.0, "first_call_works": 0.1},
+            "10": {"accuracy": 0.4},
+            "20": {"accuracy": 0.6},
+        },
         "test": test,
         "recovery": {"right": over.get("recovery", 0.5)},
         "sampled_tokens": tokens,
@@ -261,13 +267,15 @@ def test_the_pages_say_what_the_lines_say() -> None:
 
 def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path: Path) -> None:
     page = tmp_path / "worlds.md"
-    marks = ("worlds", "worlds-margins", "worlds-comparators", "worlds-verl")
+    marks = ("worlds", "worlds-margins", "worlds-comparators", "worlds-verl", "worlds-smollm2")
     page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
     tried = [line("drift", world, GRPO, 0.6 + 0.1 * world) for world in DEVELOPMENT[:2]]
 
     on_verl = [line("drift", FRESH[0], OURS, 0.7, errors=0.2)]
 
-    write_pages([page], [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried], on_verl, PLAN, tmp_path)
+    real = line(REAL, FRESH[0], GRPO, 0.4, tokens=90_000, errors=1.5, rate=REAL_RATE)
+
+    write_pages([page], [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real], on_verl, PLAN, tmp_path)
 
     text = page.read_text(encoding="utf-8")
     assert "| *drift* | 0.0 | 50.0; 0.10 | 80.0; +30.0 (+29.4 to +30.6); 0.10 | 80.5; +30.5" in text
@@ -275,4 +283,5 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     assert "| *drift* | hindsight on successes | +0.5 (+0.2 to +0.8): holds |" in text
     assert "| GRPO | 75.0 / 50.0 (2) |" in text
     assert "| *drift* | 101 | two views + rescue | 80.0 % / 0.10 | 70.0 % / 0.20 |" in text
+    assert "| 101 | GRPO | 0.0 | 40.0 | 2.00 → 1.50 | 10.0 → 90.0 | 50.0 | 90 | 2 |" in text
     assert b"two views + rescue" in (tmp_path / FIGURE).read_bytes()

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.margins import COSTS, RATES, Interval, Line, Plan, area, by_world, fresh, margins
 from benchmarks.lab.local.methods import (
     COMPARATORS,
@@ -67,6 +68,7 @@ def blocks(lines: Sequence[Line], on_verl: Sequence[Line], plan: Plan) -> dict[s
         "worlds-costs": _costs(judged),
         "worlds-sampling": _sampling(fresh(lines, plan)),
         "worlds-verl": _both(lines, on_verl),
+        "worlds-smollm2": _real(lines),
         "worlds-rates": _rates(lines),
         "worlds-comparators": _chosen(lines, plan, COMPARATORS, DEVELOPMENT),
         "worlds-forms": _chosen(lines, plan, COMPARED | VARIANTS, (TUNING,)),
@@ -287,6 +289,37 @@ def _both(lines: Sequence[Line], on_verl: Sequence[Line]) -> str:
         figures = (f"{100 * line['test']['accuracy']:.1f} % / {line['test']['errors']:.2f}" for line in (same, each))
         rows.append([f"*{each['environment']}*", str(each["world"]), METHODS[each["method"]].label, *figures])
     return table(["environment", "world", "method", "in one process", "on verl"], rows) if rows else NOTHING
+
+
+def _real(lines: Sequence[Line]) -> str:
+    """Return the runs of a real language model."""
+    rows = [
+        [
+            str(each["world"]),
+            METHODS[each["method"]].label,
+            f"{100 * each['curve']['0']['accuracy']:.1f}",
+            f"{100 * each['test']['accuracy']:.1f}",
+            f"{each['curve']['0']['errors']:.2f} → {each['test']['errors']:.2f}",
+            f"{100 * each['curve']['0']['first_call_works']:.1f} → {100 * each['test']['first_call_works']:.1f}",
+            f"{100 * each['recovery']['right']:.1f}",
+            f"{each['sampled_tokens'] / 1000:,.0f}",
+            str(round(each["cpu_seconds"] / each["steps"])),
+        ]
+        for each in sorted(lines, key=lambda line: (line["world"], line["method"]))
+        if each["environment"] == REAL
+    ]
+    head = [
+        "world",
+        "method",
+        "accuracy before training, %",
+        "after, %",
+        "failed calls",
+        "first call works, %",
+        "recovery, %",
+        "tokens sampled, thousands",
+        "CPU s per step",
+    ]
+    return table(head, rows) if rows else NOTHING
 
 
 def _rates(lines: Sequence[Line]) -> str:
