@@ -148,11 +148,7 @@ def line(
         "method": method,
         "rate": over.get("rate", 3e-4),
         "steps": 20,
-        "curve": {
-            "0": {"accuracy": 0.0, "errors": 2.0, "first_call_works": 0.1},
-            "10": {"accuracy": 0.4},
-            "20": {"accuracy": 0.6},
-        },
+        "curve": {"0": start, "10": {"accuracy": 0.4}, "20": {"accuracy": 0.6}},
         "test": test,
         "recovery": {"right": over.get("recovery", 0.5)},
         "sampled_tokens": tokens,
