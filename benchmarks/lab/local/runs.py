@@ -87,7 +87,7 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
     from benchmarks.lab.local.trainer import LocalTrainer
 
     size, figures, recipe = run.world.size, {}, run.recipe(steps)
-    torch.set_num_threads(size.threads)
+    torch.set_num_threads(1)  # so that jobs don't wait for each other's cores
     clear_of_others(recipe)
     dtype = torch.bfloat16 if size.halved and has_matrix_units() else torch.float32
     trainer = LocalTrainer(

@@ -55,7 +55,7 @@ def main() -> None:
     world.make()
     figures = measured(WorldRun(world, GRPO, REAL_RATE).recipe(steps=1))
     if given.save:
-        save(given.save, figures, {"world": world.name, "threads": 1})
+        save(given.save, figures, {"world": world.name})
     if given.json:
         print(json.dumps(figures, indent=2))
     else:

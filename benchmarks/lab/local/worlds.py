@@ -67,7 +67,6 @@ class Size:
     """Tasks of the recovery set."""
     frozen: int = 0
     """Layers, from the first on, that aren't trained; with any, neither are the embeddings."""
-    threads: int = 1
     halved: bool = False
     """Whether matrix products are in bfloat16 where the processor has units for them."""
 
@@ -84,7 +83,6 @@ SMOLLM = Size(
     curve=64,
     failing=64,
     frozen=20,
-    threads=2,
     halved=True,
 )
 
