@@ -19,6 +19,7 @@ from benchmarks.lab.larger_budget import measure
 from benchmarks.lab.local.margins import margins, read_plan
 from benchmarks.lab.local.methods import METHODS as LOCAL
 from benchmarks.lab.local.page import PAGES as WORLD_PAGES
+from benchmarks.lab.local.page import Lines
 from benchmarks.lab.local.page import write_pages as write_world_pages
 from benchmarks.lab.local.queue import ON_VERL, Queue
 from benchmarks.lab.local.queue import RESULTS as WORLDS
@@ -117,7 +118,7 @@ def run(
 )
 @click.option("--world", "worlds", multiple=True, type=int, help="Only this world (repeatable).")
 @click.option("--rate", "rates", multiple=True, type=float, help="Learning rates in place of the plan's (repeatable).")
-@click.option("--steps", type=int, default=0, help="Fewer steps, for a trial; keep its results in another folder.")
+@click.option("--steps", type=int, default=0, help="Another number of steps; keep its results in another folder.")
 @click.option(
     "--results", type=click.Path(path_type=Path), help="The folder of results.", show_default="here, by backend"
 )
@@ -144,7 +145,7 @@ def run_worlds(
     """
     on_verl, trial = backend == "verl", results not in (None, WORLDS, ON_VERL)
     if steps and not trial:
-        raise click.UsageError("--steps is for trials: give --results another folder")
+        raise click.UsageError("with --steps, give --results another folder")
     plan = read_plan()
     numbers = worlds or (FRESH if stage == "fresh" else DEVELOPMENT)
     if stage == "fresh" and (rates or set(numbers) - set(FRESH)):
@@ -243,7 +244,7 @@ def status(as_json: bool, results: Path) -> None:
 def page(results: Path) -> None:
     """Write tables and plots into the documentation, between the marks there."""
     write_pages(PAGES, read_all(results), DOCS / "images")
-    write_world_pages(WORLD_PAGES, read_lines(), read_lines(ON_VERL), read_plan(), DOCS / "images")
+    write_world_pages(WORLD_PAGES, Lines.kept(), read_plan(), DOCS / "images")
     click.echo("\n".join(map(str, (*PAGES, *WORLD_PAGES))))
 
 

@@ -18,8 +18,8 @@ from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.margins import RATES, REAL_RATE, Interval, Plan, margins, read_plan
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
 from benchmarks.lab.local.on_verl import recipe_on_verl
-from benchmarks.lab.local.page import FIGURE, PAGES, blocks, write_pages
-from benchmarks.lab.local.queue import ON_VERL, best_for, read, write
+from benchmarks.lab.local.page import FIGURE, PAGES, Lines, blocks, write_pages
+from benchmarks.lab.local.queue import best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
 from benchmarks.lab.page import DOCS, MARK, filled
@@ -147,8 +147,8 @@ def line(
         "world": world,
         "method": method,
         "rate": over.get("rate", 3e-4),
-        "steps": 20,
-        "curve": {"0": start, "10": {"accuracy": 0.4}, "20": {"accuracy": 0.6}},
+        "steps": over.get("steps", 20),
+        "curve": {"0": start, **{step: {"accuracy": share} for step, share in (("10", 0.4), ("20", 0.6), ("40", 0.5))}},
         "test": test,
         "recovery": {"right": over.get("recovery", 0.5)},
         "sampled_tokens": tokens,
@@ -251,7 +251,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_the_pages_say_what_the_lines_say() -> None:
-    found = blocks(read(), read(ON_VERL), read_plan())
+    found = blocks(Lines.kept(), read_plan())
     marks: list[str] = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -263,7 +263,7 @@ def test_the_pages_say_what_the_lines_say() -> None:
 
 def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path: Path) -> None:
     page = tmp_path / "worlds.md"
-    marks = ("worlds", "worlds-margins", "worlds-comparators", "worlds-verl", "worlds-smollm2")
+    marks = ("worlds", "worlds-margins", "worlds-comparators", "worlds-verl", "worlds-longer", "worlds-smollm2")
     page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
     tried = [line("drift", world, GRPO, 0.6 + 0.1 * world) for world in DEVELOPMENT[:2]]
 
@@ -271,7 +271,10 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
 
     real = line(REAL, FRESH[0], GRPO, 0.4, tokens=90_000, errors=1.5, rate=REAL_RATE)
 
-    write_pages([page], [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real], on_verl, PLAN, tmp_path)
+    longer = [line("drift", DEVELOPMENT[0], OURS, 0.9, steps=60)]
+
+    here = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real]
+    write_pages([page], Lines(here, on_verl, longer), PLAN, tmp_path)
 
     text = page.read_text(encoding="utf-8")
     assert "| *drift* | 0.0 | 50.0; 0.10 | 80.0; +30.0 (+29.4 to +30.6); 0.10 | 80.5; +30.5" in text
@@ -279,5 +282,6 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     assert "| *drift* | hindsight on successes | +0.5 (+0.2 to +0.8): holds |" in text
     assert "| GRPO | 75.0 / 50.0 (2) |" in text
     assert "| *drift* | 101 | two views + rescue | 80.0 % / 0.10 | 70.0 % / 0.20 |" in text
+    assert "| *drift* | 1 | two views + rescue | 0.0 | 60.0 | 50.0 | 90.0 (step 60) | 0.10 | 90.0 | 50.0 |" in text
     assert "| 101 | GRPO | 0.0 | 40.0 | 2.00 → 1.50 | 10.0 → 90.0 | 50.0 | 90 | 2 |" in text
     assert b"two views + rescue" in (tmp_path / FIGURE).read_bytes()

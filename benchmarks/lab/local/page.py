@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from benchmarks.lab.local.methods import (
     VARIANTS,
     WITH_OTHERS,
 )
+from benchmarks.lab.local.queue import LONGER, ON_VERL, read
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, TUNING
 from benchmarks.lab.page import DOCS, filled
 from benchmarks.lab.plots import STYLE, save_svg
@@ -44,21 +46,36 @@ SUMMED_UP = {
     "per-task": "names differ from task to task",
     "one-by-one": "many calls, few of which fail",
 }
+ON_THE_WAY = ("0", "20", "40")
 NOTHING = "None of these worlds has run yet."
 
 
-def write_pages(
-    pages: Iterable[Path], lines: Sequence[Line], on_verl: Sequence[Line], plan: Plan, images: Path
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """All that has run."""
+
+    here: Sequence[Line]
+    on_verl: Sequence[Line] = ()
+    longer: Sequence[Line] = ()
+    """With more steps."""
+
+    @classmethod
+    def kept(cls) -> Lines:
+        """Read the lines that are kept."""
+        return cls(read(), read(ON_VERL), read(LONGER))
+
+
+def write_pages(pages: Iterable[Path], lines: Lines, plan: Plan, images: Path) -> None:
     """Fill the marks of all pages and draw the figure."""
-    found = blocks(lines, on_verl, plan)
+    found = blocks(lines, plan)
     for page in pages:
         page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
-    draw(lines, plan, images / FIGURE)
+    draw(lines.here, plan, images / FIGURE)
 
 
-def blocks(lines: Sequence[Line], on_verl: Sequence[Line], plan: Plan) -> dict[str, str]:
+def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
     """Return the text of every mark."""
+    lines = ran.here
     judged = margins(lines, plan)["by_regime"]
     parts = {
         "worlds": _compared(judged),
@@ -67,7 +84,8 @@ def blocks(lines: Sequence[Line], on_verl: Sequence[Line], plan: Plan) -> dict[s
         "worlds-others": _others(judged),
         "worlds-costs": _costs(judged),
         "worlds-sampling": _sampling(fresh(lines, plan)),
-        "worlds-verl": _both(lines, on_verl),
+        "worlds-verl": _both(lines, ran.on_verl),
+        "worlds-longer": _longer(ran.longer),
         "worlds-smollm2": _real(lines),
         "worlds-rates": _rates(lines),
         "worlds-comparators": _chosen(lines, plan, COMPARATORS, DEVELOPMENT),
@@ -289,6 +307,25 @@ def _both(lines: Sequence[Line], on_verl: Sequence[Line]) -> str:
         figures = (f"{100 * line['test']['accuracy']:.1f} % / {line['test']['errors']:.2f}" for line in (same, each))
         rows.append([f"*{each['environment']}*", str(each["world"]), METHODS[each["method"]].label, *figures])
     return table(["environment", "world", "method", "in one process", "on verl"], rows) if rows else NOTHING
+
+
+def _longer(lines: Sequence[Line]) -> str:
+    """Return the runs with more steps: accuracy on the way, and all figures at the end."""
+    rows = [
+        [
+            f"*{each['environment']}*",
+            str(each["world"]),
+            METHODS[each["method"]].label,
+            *(f"{100 * each['curve'][step]['accuracy']:.1f}" for step in ON_THE_WAY),
+            f"{100 * each['test']['accuracy']:.1f} (step {each['steps']})",
+            f"{each['test']['errors']:.2f}",
+            f"{100 * each['test']['first_call_works']:.1f}",
+            f"{100 * each['recovery']['right']:.1f}",
+        ]
+        for each in sorted(lines, key=lambda line: (line["environment"], line["world"], line["method"]))
+    ]
+    head = ["environment", "world", "method", *(f"step {step}" for step in ON_THE_WAY)]
+    return table([*head, "end", "failed calls", "first call works, %", "recovery, %"], rows) if rows else NOTHING
 
 
 def _real(lines: Sequence[Line]) -> str:

@@ -26,6 +26,8 @@ from benchmarks.lab.local.worlds import World
 
 RESULTS = Path(__file__).parents[2] / "results" / "lab" / "worlds"
 ON_VERL = RESULTS / "verl"
+LONGER = RESULTS / "longer"
+"""Of runs with more steps, in development worlds."""
 Finish: TypeAlias = Callable[[WorldRun, Callable[[str], None], int], dict[str, Any]]
 """Runs to the end, and returns what is kept."""
 AHEAD = 8
