@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.environments import REAL
-from benchmarks.lab.local.margins import COSTS, RATES, Interval, Line, Plan, area, by_world, fresh, margins
+from benchmarks.lab.local.margins import COSTS, RATES, Interval, Line, Plan, area, by_world, fresh, margins, paired
 from benchmarks.lab.local.methods import (
     COMPARATORS,
     COMPARED,
@@ -148,10 +148,10 @@ def _compared(judged: Mapping[str, Any]) -> str:
         if not found:
             continue
         cells = [_cell(found[method], each["worlds"]) if method in found else "–" for method in ran]
-        verdict = f"{each['verdict']} ({METHODS[each['comparator']].label})"
+        verdict = f"{METHODS[each['comparator']].label}: {each['verdict']}"
         rows.append([f"*{environment}*", f"{100 * found[GRPO]['start']:.1f}", *cells, str(each["worlds"]), verdict])
     head = ["environment", "before training", *(METHODS[method].label for method in ran), "worlds"]
-    return table([*head, f"{METHODS[OURS].label}: the margins (against)"], rows) if rows else NOTHING
+    return table([*head, f"{METHODS[OURS].label} is not worse than"], rows) if rows else NOTHING
 
 
 def _short(judged: Mapping[str, Any]) -> str:
@@ -288,12 +288,21 @@ def _costs(judged: Mapping[str, Any]) -> str:
 def _sampling(lines: Sequence[Line]) -> str:
     """Return accuracy at the CLEANER paper's sampling, with repair off and on, where it was measured."""
     rows = []
+    measured = [line for line in lines if "top_p" in line]
     for method, each in COMPARED.items():
-        found = [line for line in lines if line["method"] == method and "top_p" in line]
+        found = {line["world"]: line for line in measured if line["method"] == method}
         if found:
-            parts = ("test", "top_p", "top_p_repaired")
-            shares = [Interval.of([line[part]["accuracy"] for line in found]).to_json() for part in parts]
-            rows.append([each.label, *map(_interval, shares), str(len(found))])
+            grpo = {line["world"]: line for line in measured if line["method"] == GRPO}
+            cells = [
+                "; ".join(
+                    [
+                        f"{100 * fmean(line[part]['accuracy'] for line in found.values()):.1f}",
+                        *([] if method == GRPO else [_apart(paired(found, grpo, part, "accuracy").to_json())]),
+                    ]
+                )
+                for part in ("test", "top_p", "top_p_repaired")
+            ]
+            rows.append([each.label, *cells, str(len(found))])
     head = ["method", "top-p 1", "top-p 0.6", "top-p 0.6, repair on", "worlds"]
     return table(head, rows) if rows else NOTHING
 
