@@ -31,7 +31,9 @@ from cleaner_rl.rollout import Completion, Finish, Sampling
 from cleaner_rl.trajectory import Floats, Ids, Scores
 
 LARGEST = 256
-"""Requests that are sampled together at most."""
+"""Requests that are sampled together at most, and fewer of a larger model: `MOST_CACHED`."""
+MOST_CACHED = 400_000_000
+"""Numbers in the caches of the requests that are sampled together, if each has 512 tokens."""
 AT_ONCE = 2_048
 """Tokens of prompts that are read at once, padding included: the numbers of a layer stay in the core's cache."""
 ROOM = 64
@@ -99,6 +101,7 @@ class TinyEngine:
     ) -> None:
         """`ready` waits for whatever holds up other requests; `dtype` is that of the products within layers."""
         self._net, self._version, self._ready = Net(model, dtype), version, ready
+        self._largest = max(1, min(LARGEST, MOST_CACHED // self._net.cache(1, 512).numel()))
         self.sampled, self.scored = 0, 0
         self._read: dict[str, _Read] = {}
         self._waiting: list[_Request] = []
@@ -132,7 +135,7 @@ class TinyEngine:
     async def _work(self) -> None:
         while self._waiting:
             await self._ready()
-            batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
+            batch, self._waiting = self._waiting[: self._largest], self._waiting[self._largest :]
             await asyncio.to_thread(self._draw, batch)
             for each in batch:
                 self.sampled += len(each.ids)
