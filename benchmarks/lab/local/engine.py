@@ -32,7 +32,7 @@ from cleaner_rl.trajectory import Floats, Ids, Scores
 
 LARGEST = 256
 """Requests that are sampled together at most, and fewer of a larger model: `MOST_CACHED`."""
-MOST_CACHED = 400_000_000
+MOST_CACHED = 200_000_000
 """Numbers in the caches of the requests that are sampled together, if each has 512 tokens."""
 AT_ONCE = 2_048
 """Tokens of prompts that are read at once, padding included: the numbers of a layer stay in the core's cache."""
