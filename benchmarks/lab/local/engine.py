@@ -9,8 +9,8 @@ Requests that wait are sampled as one batch, in a thread. A batch begins when no
 large batches take less time than many small ones, and which requests are in a batch doesn't depend on the machine. A
 token is drawn by inverting the distribution at a uniform number, and a request's numbers come from its seed.
 
-Limits: Qwen3 or Llama without biases, tied embeddings. Caches are dropped with the engine: make a new one for
-new weights. A token's log-prob depends on its batch by rounding (1e-6).
+Limits: Qwen3 or Llama without biases, tied embeddings. Caches are dropped with the engine: make a new one for new
+weights. A token's log-prob depends on its batch by rounding (1e-6 in float32, more in bfloat16).
 """
 
 from __future__ import annotations
