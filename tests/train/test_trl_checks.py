@@ -80,3 +80,8 @@ def test_a_method_that_trl_has_no_place_for_is_refused(method: Method) -> None:
         check_method(method)
     with pytest.raises(TrlRefusedError, match=re.escape(method.value)):
         CleanerRollouts(object(), method=method)
+
+
+def test_a_bound_on_log_prob_gaps_that_would_refuse_every_repair_is_refused() -> None:
+    with pytest.raises(TrlRefusedError, match="max_logprob_gap is 0"):
+        CleanerRollouts(object(), max_logprob_gap=0)

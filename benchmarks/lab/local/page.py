@@ -288,23 +288,22 @@ def _costs(judged: Mapping[str, Any]) -> str:
 def _sampling(lines: Sequence[Line]) -> str:
     """Return accuracy at the CLEANER paper's sampling, with repair off and on, where it was measured."""
     rows = []
-    measured = [line for line in lines if "top_p" in line]
-    for method, each in COMPARED.items():
-        found = {line["world"]: line for line in measured if line["method"] == method}
+    measured = {
+        method: {each["world"]: each for each in lines if each["method"] == method and "top_p" in each}
+        for method in COMPARED
+    }
+    for method, found in measured.items():
         if found:
-            grpo = {line["world"]: line for line in measured if line["method"] == GRPO}
-            cells = [
-                "; ".join(
-                    [
-                        f"{100 * fmean(line[part]['accuracy'] for line in found.values()):.1f}",
-                        *([] if method == GRPO else [_apart(paired(found, grpo, part, "accuracy").to_json())]),
-                    ]
-                )
-                for part in ("test", "top_p", "top_p_repaired")
-            ]
-            rows.append([each.label, *cells, str(len(found))])
+            cells = [_sampled(found, measured[GRPO], part) for part in ("test", "top_p", "top_p_repaired")]
+            rows.append([METHODS[method].label, *cells, str(len(found))])
     head = ["method", "top-p 1", "top-p 0.6", "top-p 0.6, repair on", "worlds"]
     return table(head, rows) if rows else NOTHING
+
+
+def _sampled(found: Mapping[int, Line], grpo: Mapping[int, Line], part: str) -> str:
+    """Format a mean accuracy, and its difference from GRPO's if it is another method's."""
+    mean = f"{100 * fmean(line[part]['accuracy'] for line in found.values()):.1f}"
+    return mean if found is grpo else f"{mean}; {_apart(paired(found, grpo, part, 'accuracy').to_json())}"
 
 
 def _both(lines: Sequence[Line], on_verl: Sequence[Line]) -> str:

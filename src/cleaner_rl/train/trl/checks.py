@@ -45,14 +45,19 @@ def check_method(method: Method) -> None:
         raise TrlRefusedError(f"method={method.value!r} doesn't run on TRL; take one of {', '.join(OFFERED)}")
 
 
-def check_views(views: Views, method: Method) -> None:
-    """Raise `TrlRefusedError` for views that give a rollout more than one row, or that the method has not."""
+def check_views(views: Views, method: Method, max_logprob_gap: float | None) -> None:
+    """Raise `TrlRefusedError` for views that give a rollout more than one row, or that the method has not.
+
+    And for a bound on log-prob gaps that would refuse every repair.
+    """
     if views.two_rows:
         raise TrlRefusedError(
             f"views={views.value!r} gives rollouts two rows, and TRL takes one: take 'one' or 'clean'"
         )
     if views is Views.ONE and not method.hindsight:
         raise TrlRefusedError(f"views='one' needs repairs in hindsight, and method={method.value!r} makes none")
+    if max_logprob_gap is not None and max_logprob_gap <= 0:
+        raise TrlRefusedError(f"max_logprob_gap is {max_logprob_gap}; give a positive number, or leave it out")
 
 
 def check_trainer(trainer: Any, reward: Callable[..., Any]) -> None:

@@ -115,13 +115,13 @@ class CleanerRollouts:
             max_fault_share: The share of a batch's rollouts that may be faults; above it training stops.
 
         Raises:
-            TrlRefusedError: TRL can't train with this method.
+            TrlRefusedError: TRL can't train with this method or with these views.
         """
         self._method = Method(method)
         check_method(self._method)
         self._views, self._rescue = Views(views), rescue
         self._max_logprob_gap = max_logprob_gap
-        check_views(self._views, self._method)
+        check_views(self._views, self._method, max_logprob_gap)
         self._prompt = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
         self._purify = PurifyConfig() if purify is None else purify
         self._roc = RocSettings() if roc is None else roc
