@@ -18,7 +18,7 @@ from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.margins import RATES, REAL_RATE, Interval, Plan, margins, read_plan
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
 from benchmarks.lab.local.on_verl import recipe_on_verl
-from benchmarks.lab.local.page import FIGURE, PAGES, Lines, blocks, write_pages
+from benchmarks.lab.local.page import FIGURE, LONGER_FIGURE, PAGES, Lines, blocks, write_pages
 from benchmarks.lab.local.queue import best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
@@ -258,7 +258,7 @@ def test_the_pages_say_what_the_lines_say() -> None:
         assert filled(text, found) == text, "run `python -m benchmarks.lab page`"
         marks += [match[2] for match in MARK.finditer(text)]
     assert set(marks) == set(found)
-    assert (DOCS / "images" / FIGURE).exists()
+    assert all((DOCS / "images" / each).exists() for each in (FIGURE, LONGER_FIGURE))
 
 
 def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
 
     real = line(REAL, FRESH[0], GRPO, 0.4, tokens=90_000, errors=1.5, rate=REAL_RATE)
 
-    longer = [line("drift", DEVELOPMENT[0], OURS, 0.9, steps=60)]
+    longer = [line("drift", world, each, end, steps=60) for world in (1, 2) for each, end in ((GRPO, 0.7), (OURS, 0.9))]
 
     here = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real]
     write_pages([page], Lines(here, on_verl, longer), PLAN, tmp_path)
@@ -282,6 +282,9 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     assert "| *drift* | hindsight on successes | +0.5 (+0.2 to +0.8): holds |" in text
     assert "| GRPO | 75.0 / 50.0 (2) |" in text
     assert "| *drift* | 101 | two views + rescue | 80.0 % / 0.10 | 70.0 % / 0.20 |" in text
-    assert "| *drift* | 1 | two views + rescue | 0.0 | 60.0 | 50.0 | 90.0 (step 60) | 0.10 | 90.0 | 50.0 |" in text
+    assert "| *drift* | GRPO | 0.0 | 60.0 | 50.0 | 70.0 | 0.10 | 90.0 | 50.0 | 2 |" in text
+    ours = "90.0; +20.0 (+20.0 to +20.0)"
+    assert f"| *drift* | two views + rescue | 0.0 | 60.0 | 50.0 | {ours} | 0.10 | 90.0 | 50.0 | 2 |" in text
     assert "| 101 | GRPO | 0.0 | 40.0 | 2.00 → 1.50 | 10.0 → 90.0 | 50.0 | 90 | 2 |" in text
-    assert b"two views + rescue" in (tmp_path / FIGURE).read_bytes()
+    for figure in (FIGURE, LONGER_FIGURE):
+        assert b"two views + rescue" in (tmp_path / figure).read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ PAGES = (
     DOCS.parent / "README.md",
 )
 FIGURE = "lab-worlds.svg"
+LONGER_FIGURE = "lab-worlds-longer.svg"
 COLOURS = dict(zip(COMPARED, ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7"), strict=True))
 """Colours that most kinds of colour blindness can tell apart; GRPO is grey."""
 SUMMED_UP = {
@@ -70,7 +72,8 @@ def write_pages(pages: Iterable[Path], lines: Lines, plan: Plan, images: Path) -
     found = blocks(lines, plan)
     for page in pages:
         page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
-    draw(lines.here, plan, images / FIGURE)
+    draw(fresh(lines.here, plan), images / FIGURE)
+    draw(lines.longer, images / LONGER_FIGURE)
 
 
 def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
@@ -94,24 +97,27 @@ def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
     return {name: f"{text}\n" for name, text in parts.items()}
 
 
-def draw(lines: Sequence[Line], plan: Plan, path: Path) -> None:
-    """Draw the difference from GRPO's accuracy over steps: the mean over fresh worlds, and its 90 % interval."""
+def draw(lines: Sequence[Line], path: Path) -> None:
+    """Draw the difference from GRPO's accuracy over steps: the mean over worlds, and its 90 % interval."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    chosen = fresh(lines, plan)
-    shown = [method for method in COMPARED if any(line["method"] == method for line in chosen)]
+    shown = [method for method in COMPARED if any(line["method"] == method for line in lines)]
+    environments = [each for each in ENVIRONMENTS if any(line["environment"] == each for line in lines)]
+    across = min(3, len(environments))
+    down = ceil(len(environments) / across)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10.5, 5.8), layout="constrained")
-        axes = figure.subplots(2, 3, sharey=True)
-        for place, environment in zip(axes.flat, ENVIRONMENTS, strict=True):
+        figure = Figure(figsize=(3.5 * across, 2.6 * down + 0.6), layout="constrained")
+        axes = figure.subplots(down, across, sharey=True, squeeze=False)
+        for place in axes.flat[len(environments) :]:
+            place.set_visible(False)
+        for place, environment in zip(axes.flat, environments, strict=False):
             place.set_title(environment)
-            grpo = by_world(chosen, environment, GRPO)
-            for method in shown:
-                _curve(place, method, by_world(chosen, environment, method), grpo)
-        for place in axes[1]:
             place.set_xlabel("RL steps")
+            grpo = by_world(lines, environment, GRPO)
+            for method in shown:
+                _curve(place, method, by_world(lines, environment, method), grpo)
         for place in axes[:, 0]:
             place.set_ylabel("accuracy minus GRPO's, points")
         named = [Line2D([], [], color=COLOURS[method], label=METHODS[method].label) for method in shown]
@@ -302,8 +308,8 @@ def _sampling(lines: Sequence[Line]) -> str:
 
 def _sampled(found: Mapping[int, Line], grpo: Mapping[int, Line], part: str) -> str:
     """Format a mean accuracy, and its difference from GRPO's if it is another method's."""
-    mean = f"{100 * fmean(line[part]['accuracy'] for line in found.values()):.1f}"
-    return mean if found is grpo else f"{mean}; {_apart(paired(found, grpo, part, 'accuracy').to_json())}"
+    mean = _percent(line[part]["accuracy"] for line in found.values())
+    return mean if found == grpo else f"{mean}; {_apart(paired(found, grpo, part, 'accuracy').to_json())}"
 
 
 def _both(lines: Sequence[Line], on_verl: Sequence[Line]) -> str:
@@ -319,21 +325,34 @@ def _both(lines: Sequence[Line], on_verl: Sequence[Line]) -> str:
 
 def _longer(lines: Sequence[Line]) -> str:
     """Return the runs with more steps: accuracy on the way, and all figures at the end."""
-    rows = [
-        [
-            f"*{each['environment']}*",
-            str(each["world"]),
-            METHODS[each["method"]].label,
-            *(f"{100 * each['curve'][step]['accuracy']:.1f}" for step in ON_THE_WAY),
-            f"{100 * each['test']['accuracy']:.1f} (step {each['steps']})",
-            f"{each['test']['errors']:.2f}",
-            f"{100 * each['test']['first_call_works']:.1f}",
-            f"{100 * each['recovery']['right']:.1f}",
-        ]
-        for each in sorted(lines, key=lambda line: (line["environment"], line["world"], line["method"]))
-    ]
-    head = ["environment", "world", "method", *(f"step {step}" for step in ON_THE_WAY)]
-    return table([*head, "end", "failed calls", "first call works, %", "recovery, %"], rows) if rows else NOTHING
+    rows = []
+    for environment in ENVIRONMENTS:
+        grpo = by_world(lines, environment, GRPO)
+        for method, each in COMPARED.items():
+            found = by_world(lines, environment, method)
+            ran = found.values()
+            if ran:
+                tests = [line["test"] for line in ran]
+                apart = "" if found == grpo else f"; {_apart(paired(found, grpo, 'test', 'accuracy').to_json())}"
+                rows.append(
+                    [
+                        f"*{environment}*",
+                        each.label,
+                        *(_percent(line["curve"][step]["accuracy"] for line in ran) for step in ON_THE_WAY),
+                        _percent(test["accuracy"] for test in tests) + apart,
+                        f"{fmean(test['errors'] for test in tests):.2f}",
+                        _percent(test["first_call_works"] for test in tests),
+                        _percent(line["recovery"]["right"] for line in ran),
+                        str(len(found)),
+                    ]
+                )
+    head = ["environment", "method", *(f"step {step}" for step in ON_THE_WAY), "end", "failed calls"]
+    return table([*head, "first call works, %", "recovery, %", "worlds"], rows) if rows else NOTHING
+
+
+def _percent(shares: Iterable[float]) -> str:
+    """Format the mean of shares."""
+    return f"{100 * fmean(shares):.1f}"
 
 
 def _real(lines: Sequence[Line]) -> str:
