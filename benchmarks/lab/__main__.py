@@ -118,6 +118,13 @@ def run(
 )
 @click.option("--world", "worlds", multiple=True, type=int, help="Only this world (repeatable).")
 @click.option("--rate", "rates", multiple=True, type=float, help="Learning rates in place of the plan's (repeatable).")
+@click.option(
+    "--seed",
+    "seeds",
+    multiple=True,
+    type=int,
+    help="Another seed of rollouts than the world's number (repeatable); keep its results in another folder.",
+)
 @click.option("--steps", type=int, default=0, help="Another number of steps; keep its results in another folder.")
 @click.option(
     "--results", type=click.Path(path_type=Path), help="The folder of results.", show_default="here, by backend"
@@ -131,6 +138,7 @@ def run_worlds(
     methods: tuple[str, ...],
     worlds: tuple[int, ...],
     rates: tuple[float, ...],
+    seeds: tuple[int, ...],
     steps: int,
     results: Path | None,
 ) -> None:
@@ -144,8 +152,8 @@ def run_worlds(
       python -m benchmarks.lab run-worlds --regime drift --world 1 --method grpo --steps 3 --results trial
     """
     on_verl, trial = backend == "verl", results not in (None, WORLDS, ON_VERL)
-    if steps and not trial:
-        raise click.UsageError("with --steps, give --results another folder")
+    if (steps or seeds) and not trial:
+        raise click.UsageError("with --steps or --seed, give --results another folder")
     plan = read_plan()
     numbers = worlds or (FRESH if stage == "fresh" else DEVELOPMENT)
     if stage == "fresh" and (rates or set(numbers) - set(FRESH)):
@@ -155,12 +163,13 @@ def run_worlds(
     if stage == "development" and set(numbers) & set(FRESH) and not trial:
         raise click.UsageError(f"worlds {FRESH[0]} to {FRESH[-1]} are fresh: run them with --stage fresh")
     runs = [
-        WorldRun(World(regime, number), method, rate)
+        WorldRun(World(regime, number), method, rate, seed)
         for number in numbers
         for regime in regimes or ENVIRONMENTS
         if worlds or regime != REAL or number in FRESH_REAL
         for method in methods or plan.methods_in(World(regime, number))
         for rate in rates or (plan.rate(regime, method),)
+        for seed in seeds or (None,)
     ]
     if stage == "fresh":  # what the margins need comes first
         runs.sort(key=lambda run: run.method not in plan.needed(run.world.environment))

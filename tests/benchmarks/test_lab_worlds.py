@@ -147,6 +147,7 @@ def line(
         "world": world,
         "method": method,
         "rate": over.get("rate", 3e-4),
+        "seed": over.get("seed", world),
         "steps": over.get("steps", 20),
         "curve": {"0": start, **{step: {"accuracy": share} for step, share in (("10", 0.4), ("20", 0.6), ("40", 0.5))}},
         "test": test,
@@ -227,6 +228,15 @@ def test_a_world_counts_when_all_methods_have_run_in_it_that_the_margins_need() 
     assert margins(lost, PLAN)["worlds"] == len(FRESH) - 1
 
 
+def test_a_run_with_another_seed_is_another_run() -> None:
+    run = WorldRun(World("slips", 104), GRPO, 3e-4)
+    other = replace(run, other_seed=1)
+    assert [each.recipe().seed for each in (run, other)] == [104, 1]
+    assert run.name != other.name
+    assert run.key != other.key
+    assert run.recipe().model == other.recipe().model
+
+
 def test_a_worker_stays_in_its_world_and_out_of_others() -> None:
     one, two = World("drift", 101), World("slips", 101)
     jobs = [WorldRun(one, "saar", 3e-4), WorldRun(two, "grpo", 3e-4), WorldRun(two, "saar", 3e-4)]
@@ -263,7 +273,15 @@ def test_the_pages_say_what_the_lines_say() -> None:
 
 def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path: Path) -> None:
     page = tmp_path / "worlds.md"
-    marks = ("worlds", "worlds-margins", "worlds-comparators", "worlds-verl", "worlds-longer", "worlds-smollm2")
+    marks = (
+        "worlds",
+        "worlds-margins",
+        "worlds-comparators",
+        "worlds-verl",
+        "worlds-longer",
+        "worlds-seeds",
+        "worlds-smollm2",
+    )
     page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
     tried = [line("drift", world, GRPO, 0.6 + 0.1 * world) for world in DEVELOPMENT[:2]]
 
@@ -274,7 +292,9 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     longer = [line("drift", world, each, end, steps=60) for world in (1, 2) for each, end in ((GRPO, 0.7), (OURS, 0.9))]
 
     here = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real]
-    write_pages([page], Lines(here, on_verl, longer), PLAN, tmp_path)
+    seeds = [line("drift", FRESH[0], OURS, 0.3, seed=2), line("drift", FRESH[0], GRPO, 0.45, seed=1)]
+
+    write_pages([page], Lines(here, on_verl, longer, seeds), PLAN, tmp_path)
 
     text = page.read_text(encoding="utf-8")
     assert "| *drift* | 0.0 | 50.0; 0.10 | 80.0; +30.0 (+29.4 to +30.6); 0.10 | 80.5; +30.5" in text
@@ -285,6 +305,8 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     assert "| *drift* | GRPO | 0.0 | 60.0 | 50.0 | 70.0 | 0.10 | 90.0 | 50.0 | 2 |" in text
     ours = "90.0; +20.0 (+20.0 to +20.0)"
     assert f"| *drift* | two views + rescue | 0.0 | 60.0 | 50.0 | {ours} | 0.10 | 90.0 | 50.0 | 2 |" in text
+    assert "| *drift* | 101 | GRPO | 50.0 | 45.0 |  |" in text
+    assert "| *drift* | 101 | two views + rescue | 80.0 |  | 30.0 |" in text
     assert "| 101 | GRPO | 0.0 | 40.0 | 2.00 → 1.50 | 10.0 → 90.0 | 50.0 | 90 | 2 |" in text
     for figure in (FIGURE, LONGER_FIGURE):
         assert b"two views + rescue" in (tmp_path / figure).read_bytes()

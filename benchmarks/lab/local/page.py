@@ -21,7 +21,7 @@ from benchmarks.lab.local.methods import (
     VARIANTS,
     WITH_OTHERS,
 )
-from benchmarks.lab.local.queue import LONGER, ON_VERL, read
+from benchmarks.lab.local.queue import LONGER, ON_VERL, SEEDS, read
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, TUNING
 from benchmarks.lab.page import DOCS, filled
 from benchmarks.lab.plots import STYLE, save_svg
@@ -60,11 +60,13 @@ class Lines:
     on_verl: Sequence[Line] = ()
     longer: Sequence[Line] = ()
     """With more steps."""
+    seeds: Sequence[Line] = ()
+    """With other seeds."""
 
     @classmethod
     def kept(cls) -> Lines:
         """Read the lines that are kept."""
-        return cls(read(), read(ON_VERL), read(LONGER))
+        return cls(read(), read(ON_VERL), read(LONGER), read(SEEDS))
 
 
 def write_pages(pages: Iterable[Path], lines: Lines, plan: Plan, images: Path) -> None:
@@ -89,6 +91,7 @@ def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
         "worlds-sampling": _sampling(fresh(lines, plan)),
         "worlds-verl": _both(lines, ran.on_verl),
         "worlds-longer": _longer(ran.longer),
+        "worlds-seeds": _seeds(lines, ran.seeds),
         "worlds-smollm2": _real(lines),
         "worlds-rates": _rates(lines),
         "worlds-comparators": _chosen(lines, plan, COMPARATORS, DEVELOPMENT),
@@ -353,6 +356,27 @@ def _longer(lines: Sequence[Line]) -> str:
 def _percent(shares: Iterable[float]) -> str:
     """Format the mean of shares."""
     return f"{100 * fmean(shares):.1f}"
+
+
+def _seeds(lines: Sequence[Line], others: Sequence[Line]) -> str:
+    """Return accuracy by seed, in the worlds in which more than one has run."""
+    places = sorted({(each["environment"], each["world"]) for each in others})
+    seeds = sorted({each["seed"] for each in others})
+    rows = []
+    for environment, world in places:
+        for method, each in COMPARED.items():
+            first = by_world(lines, environment, method).get(world)
+            found = {
+                line["seed"]: line
+                for line in others
+                if (line["environment"], line["world"], line["method"]) == (environment, world, method)
+            }
+            if first and found:
+                cells = [_percent([found[seed]["test"]["accuracy"]]) if seed in found else "" for seed in seeds]
+                own = _percent([first["test"]["accuracy"]])
+                rows.append([f"*{environment}*", str(world), each.label, own, *cells])
+    head = ["environment", "world", "method", "the run above", *(f"seed {seed}" for seed in seeds)]
+    return table(head, rows) if rows else NOTHING
 
 
 def _real(lines: Sequence[Line]) -> str:

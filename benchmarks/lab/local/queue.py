@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -28,6 +28,8 @@ RESULTS = Path(__file__).parents[2] / "results" / "lab" / "worlds"
 ON_VERL = RESULTS / "verl"
 LONGER = RESULTS / "longer"
 """Of runs with more steps, in development worlds."""
+SEEDS = RESULTS / "seeds"
+"""Of runs with other seeds in a fresh world, to see how much chance does there; no margin counts them."""
 Finish: TypeAlias = Callable[[WorldRun, Callable[[str], None], int], dict[str, Any]]
 """Runs to the end, and returns what is kept."""
 AHEAD = 8
@@ -60,8 +62,8 @@ class Queue:
 
     def work(self, runs: Sequence[WorldRun], jobs: int) -> None:
         """Do all that isn't done yet, in order: first the worlds, because runs share their cold starts."""
-        done = {(each["environment"], each["world"], each["method"], each["rate"]) for each in read(self.results)}
-        left = [run for run in runs if (run.world.environment, run.world.number, run.method, run.rate) not in done]
+        done = {_key(each) for each in read(self.results)}
+        left = [run for run in runs if run.key not in done]
         first = {place: run.world for run in reversed(left) if not (place := run.world.model).exists()}
         os.environ.update(THREADS)
         workers = [_started(self.on_verl) for _ in range(jobs)]
@@ -145,6 +147,11 @@ def _logged(run: WorldRun, steps: int, finish: Finish) -> dict[str, Any]:
 def read(results: Path = RESULTS) -> list[dict[str, Any]]:
     """Read the lines of all finished runs."""
     return [json.loads(line) for file in sorted(results.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def _key(line: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the key of a line's run; the first runs had their world's number as seed, and didn't keep it."""
+    return (line["environment"], line["world"], line["method"], line["rate"], line.get("seed", line["world"]))
 
 
 def write(record: dict[str, Any], results: Path) -> None:

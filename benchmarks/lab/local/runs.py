@@ -44,11 +44,24 @@ class WorldRun:
     method: str
     rate: float
     """The learning rate."""
+    other_seed: int | None = None
+    """Another seed of rollouts and of the order of tasks than the world's number."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of rollouts and of the order of tasks."""
+        return self.world.number if self.other_seed is None else self.other_seed
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from other runs of as many steps."""
+        return (self.world.environment, self.world.number, self.method, self.rate, self.seed)
 
     @property
     def name(self) -> str:
         """Name of its folder."""
-        return f"{self.world.name}-{self.method}-{self.rate:.1e}"
+        seed = "" if self.other_seed is None else f"-seed-{self.seed}"
+        return f"{self.world.name}-{self.method}-{self.rate:.1e}{seed}"
 
     def recipe(self, steps: int = 0) -> Recipe:
         """Return its recipe; with another number of steps, for a trial."""
@@ -56,7 +69,7 @@ class WorldRun:
         values: dict[str, Any] = {
             "name": f"{self.name}-{steps}" if steps else self.name,
             "method": method.recipe_method,
-            "seed": world.number,
+            "seed": self.seed,
             "model": {"path": str(world.model), "dtype": "float32"},
             "tasks": {
                 "train": [str(world.folder / "train.parquet")],
@@ -136,6 +149,7 @@ def record(
         "world": run.world.number,
         "method": run.method,
         "rate": run.rate,
+        "seed": run.seed,
         "steps": steps,
         "curve": {str(step): _short(each) for step, each in sorted(evaluations(folder).items())},
         **figures,
