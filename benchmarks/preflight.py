@@ -2,8 +2,8 @@
 
 Is each of six faults found, by the finding that has its name, and do runs without a fault stay green? The faults are
 injected into the processes of the run (`preflight_faults`), but for the chat template, which is another model's folder.
-The recipe is `recipes/tiny-cpu.yaml` without its cold start, with 4 prompts and 8 rollouts, in the smallest toy
-environment. The turns of its model begin with a newline, which a template can trim.
+The recipe is `recipes/tiny-cpu.yaml` without its cold start, with SAAR and RoC, 4 prompts and 8 rollouts, in the
+smallest toy environment. The turns of its model begin with a newline, which a template can trim.
 
 Needs the engines; a preflight takes some minutes on two cores. Runs that are finished in `--folder` aren't repeated.
 """
@@ -40,7 +40,8 @@ TRIMS = ("(message.content or '')", "(message.content or '') | trim")
 """What the chat template puts in of a turn, and what one does that trims."""
 SETTINGS = (
     *("cold_start=null", "tasks.held_out=[]", "budget.prompt_tokens=256", "device.per_node=1", "device.router=verl"),
-    *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=8", "roc.sample=8"),
+    *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=8"),
+    *("method=saar+roc", "roc.sample=8", "roc.min_positive=1", "roc.min_negative=1"),
 )
 LIMIT_SECONDS = 2_400
 

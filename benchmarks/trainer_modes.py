@@ -27,6 +27,7 @@ MODES = (TrainerMode.SYNC, TrainerMode.SEPARATE_ASYNC)
 SETTINGS = (
     *(f"run.steps={STEPS}", f"run.save_every={STEPS}", f"run.evaluate_every={EVALUATE_EVERY}"),
     *("update.lr=2e-4", "batch.prompts=8", "batch.mini_batch=4", "budget.prompt_tokens=256"),
+    *("batch.micro_batch=8", "method=saar+roc", "roc.sample=12", "roc.min_positive=1", "roc.min_negative=1"),
     *("device.per_node=1", "device.router=verl"),
 )
 LIMIT_SECONDS = 2_400

@@ -18,7 +18,7 @@ from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.margins import RATES, REAL_RATE, Interval, Plan, margins, read_plan
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
 from benchmarks.lab.local.on_verl import recipe_on_verl
-from benchmarks.lab.local.page import FIGURE, LONGER_FIGURE, PAGES, Lines, blocks, write_pages
+from benchmarks.lab.local.page import FIGURE, LONGER_FIGURE, PAGES, SIGNALS, Lines, blocks, write_pages
 from benchmarks.lab.local.queue import best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
@@ -157,6 +157,7 @@ def line(
         "trained_tokens": 60,
         "calls": 7,
         "cpu_seconds": 50.0,
+        "signal": dict.fromkeys(SIGNALS, 0.25),
     }
 
 
@@ -280,6 +281,8 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
         "worlds-verl",
         "worlds-longer",
         "worlds-seeds",
+        "worlds-starts",
+        "worlds-signals",
         "worlds-smollm2",
     )
     page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
@@ -307,6 +310,8 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     assert f"| *drift* | two views + rescue | 0.0 | 60.0 | 50.0 | {ours} | 0.10 | 90.0 | 50.0 | 2 |" in text
     assert "| *drift* | 101 | GRPO | 50.0 | 45.0 |  |" in text
     assert "| *drift* | 101 | two views + rescue | 80.0 |  | 30.0 |" in text
+    assert "| *drift* | two views + rescue | +31.0 (+31.0 to +31.0) | +30.0 (+30.0 to +30.0) |" in text
+    assert "| *drift* | 0.25 | 0.25 | 0.25 | 0.25 | 0.25 | +30.5" in text
     assert "| 101 | GRPO | 0.0 | 40.0 | 2.00 → 1.50 | 10.0 → 90.0 | 50.0 | 90 | 2 |" in text
     for figure in (FIGURE, LONGER_FIGURE):
         assert b"two views + rescue" in (tmp_path / figure).read_bytes()

@@ -22,7 +22,7 @@ from benchmarks.lab.local.methods import (
     WITH_OTHERS,
 )
 from benchmarks.lab.local.queue import LONGER, ON_VERL, SEEDS, read
-from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, TUNING
+from benchmarks.lab.local.worlds import COLD_STARTS, DEVELOPMENT, ENVIRONMENTS, TUNING
 from benchmarks.lab.page import DOCS, filled
 from benchmarks.lab.plots import STYLE, save_svg
 from benchmarks.lab.tables import table
@@ -47,6 +47,13 @@ SUMMED_UP = {
     "slips": "random mistakes",
     "per-task": "names differ from task to task",
     "one-by-one": "many calls, few of which fail",
+}
+SIGNALS = {
+    "zero_variance_share": "`zero_variance_share`",
+    "first_call_signal": "`first_call_signal`",
+    "logprob_gap": "`logprob_gap`",
+    "rescue_tries": "rescues tried",
+    "rescues": "succeeded",
 }
 ON_THE_WAY = ("0", "20", "40")
 NOTHING = "None of these worlds has run yet."
@@ -88,6 +95,8 @@ def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
         "worlds-margins": _margins(judged),
         "worlds-others": _others(judged),
         "worlds-costs": _costs(judged),
+        "worlds-starts": _starts(fresh(lines, plan)),
+        "worlds-signals": _signals(fresh(lines, plan)),
         "worlds-sampling": _sampling(fresh(lines, plan)),
         "worlds-verl": _both(lines, ran.on_verl),
         "worlds-longer": _longer(ran.longer),
@@ -251,6 +260,7 @@ def _others(judged: Mapping[str, Any]) -> str:
             f"{found['failed_calls']:.2f}",
             f"{100 * found['first_call_works']:.1f}",
             f"{100 * found['recovery']:.1f}",
+            str(found["accuracy"]["worlds"]),
         ]
         for environment in ENVIRONMENTS
         for method, found in judged.get(environment, {"methods": {}})["methods"].items()
@@ -264,6 +274,7 @@ def _others(judged: Mapping[str, Any]) -> str:
         "failed calls",
         "first call works, %",
         "recovery, %",
+        "worlds",
     ]
     return table(head, rows) if rows else NOTHING
 
@@ -291,6 +302,35 @@ def _costs(judged: Mapping[str, Any]) -> str:
         "CPU s",
         "sampled relative to GRPO's",
     ]
+    return table(head, rows) if rows else NOTHING
+
+
+def _starts(lines: Sequence[Line]) -> str:
+    """Return differences from GRPO by cold start: the worlds of one begin with the same model."""
+    rows = []
+    for environment in ENVIRONMENTS:
+        grpo = by_world(lines, environment, GRPO)
+        for method in (HINDSIGHT, OURS):
+            found = by_world(lines, environment, method)
+            of_start = [
+                {world: found[world] for world in found if world % COLD_STARTS == start} for start in range(COLD_STARTS)
+            ]
+            if all(of_start):
+                cells = [_apart(paired(each, grpo, "test", "accuracy").to_json()) for each in of_start]
+                rows.append([f"*{environment}*", METHODS[method].label, *cells])
+    return table(["environment", "method", "even worlds", "odd worlds"], rows) if rows else NOTHING
+
+
+def _signals(lines: Sequence[Line]) -> str:
+    """Return what our method logged, as the mean over steps and worlds."""
+    rows = []
+    for environment in ENVIRONMENTS:
+        ours = by_world(lines, environment, OURS)
+        if ours:
+            logged = {name: fmean(line["signal"][name] for line in ours.values()) for name in SIGNALS}
+            gain = _apart(paired(ours, by_world(lines, environment, GRPO), "test", "accuracy").to_json())
+            rows.append([f"*{environment}*", *(f"{each:.2f}" for each in logged.values()), gain])
+    head = ["environment", *SIGNALS.values(), "accuracy minus GRPO's, points"]
     return table(head, rows) if rows else NOTHING
 
 
