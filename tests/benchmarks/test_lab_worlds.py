@@ -282,6 +282,7 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
         "worlds-longer",
         "worlds-seeds",
         "worlds-starts",
+        "worlds-partly",
         "worlds-signals",
         "worlds-smollm2",
     )
@@ -294,7 +295,7 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
 
     longer = [line("drift", world, each, end, steps=60) for world in (1, 2) for each, end in ((GRPO, 0.7), (OURS, 0.9))]
 
-    here = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real]
+    here = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real, line("drift", FRESH[0], SAAR, 0.7, tokens=200)]
     seeds = [line("drift", FRESH[0], OURS, 0.3, seed=2), line("drift", FRESH[0], GRPO, 0.45, seed=1)]
 
     write_pages([page], Lines(here, on_verl, longer, seeds), PLAN, tmp_path)
@@ -311,6 +312,7 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     assert "| *drift* | 101 | GRPO | 50.0 | 45.0 |  |" in text
     assert "| *drift* | 101 | two views + rescue | 80.0 |  | 30.0 |" in text
     assert "| *drift* | two views + rescue | +31.0 (+31.0 to +31.0) | +30.0 (+30.0 to +30.0) |" in text
+    assert "| *drift* | SAAR | 70.0 | +20.0 | -10.0 | 0.10 | 2.00 | 1 |" in text
     assert "| *drift* | 0.25 | 0.25 | 0.25 | 0.25 | 0.25 | +30.5" in text
     assert "| 101 | GRPO | 0.0 | 40.0 | 2.00 → 1.50 | 10.0 → 90.0 | 50.0 | 90 | 2 |" in text
     for figure in (FIGURE, LONGER_FIGURE):

@@ -10,7 +10,19 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.environments import REAL
-from benchmarks.lab.local.margins import COSTS, RATES, Interval, Line, Plan, area, by_world, fresh, margins, paired
+from benchmarks.lab.local.margins import (
+    COSTS,
+    RATES,
+    Interval,
+    Line,
+    Plan,
+    area,
+    by_world,
+    fresh,
+    margins,
+    paired,
+    token_ratio,
+)
 from benchmarks.lab.local.methods import (
     COMPARATORS,
     COMPARED,
@@ -81,23 +93,25 @@ def write_pages(pages: Iterable[Path], lines: Lines, plan: Plan, images: Path) -
     found = blocks(lines, plan)
     for page in pages:
         page.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
-    draw(fresh(lines.here, plan), images / FIGURE)
+    draw(_everywhere(fresh(lines.here, plan)), images / FIGURE)
     draw(lines.longer, images / LONGER_FIGURE)
 
 
 def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
     """Return the text of every mark."""
     lines = ran.here
-    judged = margins(lines, plan)["by_regime"]
+    everywhere = _everywhere(fresh(lines, plan))
+    judged = margins(everywhere, plan)["by_regime"]
     parts = {
         "worlds": _compared(judged),
         "worlds-short": _short(judged),
         "worlds-margins": _margins(judged),
         "worlds-others": _others(judged),
         "worlds-costs": _costs(judged),
-        "worlds-starts": _starts(fresh(lines, plan)),
-        "worlds-signals": _signals(fresh(lines, plan)),
-        "worlds-sampling": _sampling(fresh(lines, plan)),
+        "worlds-partly": _partly(fresh(lines, plan)),
+        "worlds-starts": _starts(everywhere),
+        "worlds-signals": _signals(everywhere),
+        "worlds-sampling": _sampling(everywhere),
         "worlds-verl": _both(lines, ran.on_verl),
         "worlds-longer": _longer(ran.longer),
         "worlds-seeds": _seeds(lines, ran.seeds),
@@ -107,6 +121,17 @@ def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
         "worlds-forms": _chosen(lines, plan, COMPARED | VARIANTS, (TUNING,)),
     }
     return {name: f"{text}\n" for name, text in parts.items()}
+
+
+def _everywhere(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of methods that have run in all worlds of an environment, so that all means are of the same."""
+    found = []
+    for environment in ENVIRONMENTS:
+        worlds = by_world(lines, environment, GRPO).keys()
+        for method in METHODS:
+            ran = by_world(lines, environment, method)
+            found += list(ran.values()) if ran.keys() == worlds else []
+    return found
 
 
 def draw(lines: Sequence[Line], path: Path) -> None:
@@ -120,7 +145,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     across = min(3, len(environments))
     down = ceil(len(environments) / across)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.5 * across, 2.6 * down + 0.6), layout="constrained")
+        figure = Figure(figsize=(max(6.0, 3.5 * across), 2.6 * down + 0.6), layout="constrained")
         axes = figure.subplots(down, across, sharey=True, squeeze=False)
         for place in axes.flat[len(environments) :]:
             place.set_visible(False)
@@ -165,7 +190,7 @@ def _compared(judged: Mapping[str, Any]) -> str:
         found = each["methods"]
         if not found:
             continue
-        cells = [_cell(found[method], each["worlds"]) if method in found else "–" for method in ran]
+        cells = [_cell(found[method]) if method in found else "–" for method in ran]
         verdict = f"{METHODS[each['comparator']].label}: {each['verdict']}"
         rows.append([f"*{environment}*", f"{100 * found[GRPO]['start']:.1f}", *cells, str(each["worlds"]), verdict])
     head = ["environment", "before training", *(METHODS[method].label for method in ran), "worlds"]
@@ -178,23 +203,20 @@ def _short(judged: Mapping[str, Any]) -> str:
     for environment, each in judged.items():
         shown = (each["methods"].get(method) for method in (GRPO, HINDSIGHT, OURS))
         cells = [
-            f"{100 * found['accuracy']['mean']:.1f} % / {found['failed_calls']:.2f}"
-            if found and found["accuracy"]["worlds"] == each["worlds"]
-            else "–"
+            f"{100 * found['accuracy']['mean']:.1f} % / {found['failed_calls']:.2f}" if found else "–"
             for found in shown
         ]
         rows.append([f"*{environment}*: {SUMMED_UP[environment]}", *cells])
     return table(["environment", *(METHODS[method].label for method in (GRPO, HINDSIGHT, OURS))], rows)
 
 
-def _cell(figures: Mapping[str, Any], worlds: int) -> str:
-    """Format accuracy, its difference from GRPO's and failed calls; and in how many worlds, if they are fewer."""
-    ran, apart = figures["accuracy"]["worlds"], figures["accuracy_over_grpo"]
+def _cell(figures: Mapping[str, Any]) -> str:
+    """Format accuracy, its difference from GRPO's and failed calls."""
+    apart = figures["accuracy_over_grpo"]
     parts = [f"{100 * figures['accuracy']['mean']:.1f}", f"{figures['failed_calls']:.2f}"]
     if apart["low"] != apart["high"]:  # GRPO doesn't differ from itself
         parts.insert(1, _apart(apart))
-    fewer = f"; {ran} of {worlds} worlds" if ran < worlds else ""
-    return f"{'; '.join(parts)}{fewer}"
+    return "; ".join(parts)
 
 
 def _apart(found: Mapping[str, float | None]) -> str:
@@ -260,7 +282,6 @@ def _others(judged: Mapping[str, Any]) -> str:
             f"{found['failed_calls']:.2f}",
             f"{100 * found['first_call_works']:.1f}",
             f"{100 * found['recovery']:.1f}",
-            str(found["accuracy"]["worlds"]),
         ]
         for environment in ENVIRONMENTS
         for method, found in judged.get(environment, {"methods": {}})["methods"].items()
@@ -274,7 +295,6 @@ def _others(judged: Mapping[str, Any]) -> str:
         "failed calls",
         "first call works, %",
         "recovery, %",
-        "worlds",
     ]
     return table(head, rows) if rows else NOTHING
 
@@ -303,6 +323,29 @@ def _costs(judged: Mapping[str, Any]) -> str:
         "sampled relative to GRPO's",
     ]
     return table(head, rows) if rows else NOTHING
+
+
+def _partly(lines: Sequence[Line]) -> str:
+    """Return methods that have run in some worlds only, compared with GRPO and with ours in the same worlds."""
+    rows = []
+    for environment in ENVIRONMENTS:
+        grpo, ours = (by_world(lines, environment, method) for method in (GRPO, OURS))
+        for method, each in METHODS.items():
+            found = by_world(lines, environment, method)
+            if found and found.keys() != grpo.keys():
+                rows.append(
+                    [
+                        f"*{environment}*",
+                        each.label,
+                        _percent(line["test"]["accuracy"] for line in found.values()),
+                        *(_apart(paired(found, other, "test", "accuracy").to_json()) for other in (grpo, ours)),
+                        f"{fmean(line['test']['errors'] for line in found.values()):.2f}",
+                        f"{token_ratio(found, grpo).mean:.2f}",
+                        str(len(found)),
+                    ]
+                )
+    head = ["environment", "method", "accuracy, %", "minus GRPO's", f"minus {METHODS[OURS].label}'s", "failed calls"]
+    return table([*head, "tokens relative to GRPO's", "worlds"], rows) if rows else NOTHING
 
 
 def _starts(lines: Sequence[Line]) -> str:
