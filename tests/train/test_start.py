@@ -231,6 +231,15 @@ def test_a_start_leaves_the_metrics_of_those_before_it(tmp_path: Path, monkeypat
     assert written() == "/elsewhere.jsonl"
 
 
+@pytest.mark.parametrize(("kind", "kept"), [("gpu", True), ("cpu", False)])
+def test_gpus_that_are_hidden_from_a_run_on_the_cpu_do_not_end_it(
+    kind: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    recipe = to_recipe(values(model={"path": "m", "dtype": "float32"}, device={"kind": kind}))
+    assert ("CUDA_VISIBLE_DEVICES" in start._inherited(recipe)) is kept
+
+
 def test_the_newest_whole_model_is_found(tmp_path: Path) -> None:
     assert trained_model(tmp_path) is None
     for step, file in [(9, "model.safetensors"), (10, "model.safetensors"), (11, "config.json")]:

@@ -335,12 +335,19 @@ def _address(node: subprocess.Popen[bytes], log: Path) -> str:
     raise RecipeError(f"the sandbox node didn't start; read {log}")
 
 
+def _inherited(recipe: Recipe) -> dict[str, str]:
+    """Return the variables of this process that verl's processes get."""
+    # For Ray, a rank on the CPU is a GPU. It would not start if this variable hid all GPUs, as people set it on a CPU.
+    hidden = {"CUDA_VISIBLE_DEVICES"} if recipe.device.kind is DeviceKind.CPU else set()
+    return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
 def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_start: Callable[[], str]) -> None:
     """Run a program of verl's to its end; `next_start` says what the same command would do next."""
     # Ray's sockets need a short path, and its files must not outlive the run.
     temporary = tempfile.mkdtemp(prefix="ray")
     variables = {
-        **os.environ,
+        **_inherited(recipe),
         **environment(recipe),
         FILE_LOGGER: file_logger(folder),
         RAY_FOLDER: temporary,
