@@ -100,7 +100,8 @@ def write_pages(pages: Iterable[Path], lines: Lines, plan: Plan, images: Path) -
 def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
     """Return the text of every mark."""
     lines = ran.here
-    everywhere = _everywhere(fresh(lines, plan))
+    in_fresh = fresh(lines, plan)
+    everywhere = _everywhere(in_fresh)
     judged = margins(everywhere, plan)["by_regime"]
     parts = {
         "worlds": _compared(judged),
@@ -108,7 +109,7 @@ def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
         "worlds-margins": _margins(judged),
         "worlds-others": _others(judged),
         "worlds-costs": _costs(judged),
-        "worlds-partly": _partly(fresh(lines, plan)),
+        "worlds-partly": _partly(in_fresh),
         "worlds-starts": _starts(everywhere),
         "worlds-signals": _signals(everywhere),
         "worlds-sampling": _sampling(everywhere),
