@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner_rl.sandbox.inside import watch, wire
 from cleaner_rl.sandbox.inside.proc import ENDLESS, LONGEST_LOOK, LOOKS, Proc
@@ -154,6 +156,92 @@ def test_an_estimate_near_what_was_counted_changes_nothing(monkeypatch: pytest.M
 
 def test_short_processes_that_sleep_use_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used(monkeypatch, ("S", 0.0005, 0.0)) == pytest.approx(0.08)
+
+
+class Threads(Machine):
+    """Processes of many threads: what each thread ran, and what the kernel keeps of those that ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = "S"
+        self.living: dict[str, dict[str, int]] = {}
+        """Nanoseconds of each living thread, by process."""
+        self.over: dict[str, int] = {}
+        """Nanoseconds of each process' ended threads."""
+        self.waited_for: dict[str, int] = {}
+        """Nanoseconds of the children that each process waited for."""
+
+    def start(self, pid: str) -> None:
+        self.living[pid], self.over[pid], self.waited_for[pid] = {pid: 0}, 0, 0
+
+    def end(self, pid: str) -> int:
+        """Away with a process; the nanoseconds that whoever waits for it is told."""
+        return sum(self.living.pop(pid).values()) + self.over.pop(pid) + self.waited_for.pop(pid)
+
+    def ran(self, pid: str) -> int:
+        return self.over[pid] + sum(self.living[pid].values())
+
+    def pids(self) -> list[str]:
+        return list(self.living)
+
+    def stat(self, pid: str) -> list[bytes]:
+        ticks = [self.ran(pid), 0, self.waited_for[pid], 0]
+        tail = [b"%d" % (each // round(watch.TICK * 1e9)) for each in ticks]
+        return [self.state.encode(), *[b"0"] * 10, *tail, *[b"0"] * 4, b"7", *[b"0"] * 11]
+
+    def threads(self, pid: str) -> dict[str, tuple[int, int]]:
+        return {name: (ran, 0) for name, ran in self.living[pid].items()}
+
+
+PIDS, NAMES = st.sampled_from(["2", "3", "4"]), st.sampled_from(["2", "3", "4", "5", "6"])
+STEPS = st.one_of(
+    st.tuples(st.just("run"), PIDS, NAMES, st.integers(0, 40_000_000)),
+    st.tuples(st.just("end thread"), PIDS, NAMES, st.just(0)),
+    st.tuples(st.just("end process"), PIDS, PIDS, st.just(0)),
+    st.tuples(st.just("look"), PIDS, NAMES, st.integers(0, 2_000_000_000)),
+)
+
+
+@given(before=st.lists(STEPS, max_size=12), during=st.lists(STEPS, max_size=30), state=st.sampled_from("RS"))
+def test_whatever_ends_the_cpu_time_never_falls_and_misses_nothing_of_what_lives(
+    before: list[tuple[str, str, str, int]], during: list[tuple[str, str, str, int]], state: str
+) -> None:
+    machine = Threads()
+    machine.state = state
+    machine.start("2")
+
+    def do(kind: str, pid: str, name: str, number: int) -> None:
+        if pid not in machine.living:
+            machine.start(pid)
+        threads = machine.living[pid]
+        if kind == "run":
+            threads[name] = threads.get(name, 0) + number
+        elif kind == "end thread":
+            machine.over[pid] += threads.pop(name, 0) if len(threads) > 1 else 0
+        elif kind == "end process":
+            told = machine.end(pid)
+            if name in machine.living:
+                machine.waited_for[name] += told
+        else:
+            machine.now += number / 1e9
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: machine.now)
+        for step in before:
+            do(*step)
+        tree = Tree(machine, machine.now)
+        tree.begin()
+        at_begin = {pid: machine.ran(pid) for pid in machine.living}
+        reported = 0.0
+        for step in during:
+            do(*step)
+            if step[0] == "end process":
+                at_begin.pop(step[1], None)
+            cpu = tree.look()[0]
+            assert cpu >= reported
+            reported = cpu
+            used = sum(machine.ran(pid) - at_begin.get(pid, 0) for pid in machine.living) / 1e9
+            assert cpu >= used - watch.TICK * len(machine.living) - 1e-6
 
 
 def test_finding_a_process_that_ends_while_its_threads_are_listed_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from typing import Any
 
 import pytest
 
 from cleaner_rl.sandbox.service.observe import CallLog
+from tests.sandbox.serving import Caller, asynchronous, opened
+from tests.sandbox.watched import WatchedNode
 
 
 def test_a_log_that_nobody_reads_any_more_is_dropped_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,3 +32,24 @@ def test_a_log_that_nobody_reads_any_more_is_dropped_with_one_warning(caplog: py
     assert [record.message.partition(":")[0] for record in caplog.records] == [
         "the log of calls can't be written, and ends here"
     ]
+
+
+def test_an_observer_that_raises_loses_neither_a_calls_answer_nor_its_slot(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def raising(*_: Any) -> None:
+        raise ValueError("no such metric")
+
+    @asynchronous
+    async def check() -> None:
+        async with opened(WatchedNode(slots=1)) as (url, app), Caller(url) as caller:
+            monkeypatch.setattr(app.observer, "call_ended", raising)
+            _, expired = await caller.post("/v1/run", {"code": "", "within": 0})
+            assert expired["fault"] == "expired"
+            for number in range(3):
+                _, body = await caller.post("/v1/run", {"code": f"print({number})"})
+                assert body["output"] == f"{number}\n"
+            assert (app.queue.running, app.queue.waiting) == (0, 0)
+
+    check()
+    assert {record.message for record in caplog.records} == {"the end of a call could not be recorded"}

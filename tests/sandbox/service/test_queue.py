@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from cleaner_rl.sandbox import BARE, Node, NodeConfig
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.node.shares import Shares
 from cleaner_rl.sandbox.service import code_judge, http
@@ -337,6 +338,38 @@ async def test_finding_a_token_that_fills_the_queue_leaves_the_others_their_part
         assert (await bob.post("/v1/run", {"code": ""}))[0] == 429
         node.gate.set()
         assert [status for status, _ in await asyncio.gather(*taken, *held)] == [200] * 9
+
+
+POOL = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+def work(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+pool = ThreadPoolExecutor(4)
+list(pool.map(work, [0.009] * 8));
+"""
+
+
+@asynchronous
+async def test_finding_a_pool_that_is_shut_down_in_a_later_cell_stops_nobody(tmp_path: Path) -> None:
+    """Its threads take what the kernel knew of their CPU time with them."""
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(TWO)
+    async with (
+        opened(Node(NodeConfig(slots=1, preload=(BARE,))), tokens) as (url, app),
+        Caller(url, "alice-token-0000") as alice,
+        Caller(url, "bobby-token-0000") as bob,
+    ):
+        _, session = await alice.post("/v1/sessions", {"preload": "bare"})
+        for _ in range(6):
+            for code in (POOL, "pool.shutdown()", "del pool"):
+                _, outcome = await alice.post(f"/v1/sessions/{session['session']}/run", {"code": code})
+                assert outcome["status"] == "ok"
+                assert outcome.get("cpu_seconds", 0.0) >= 0.0
+            assert (await bob.post("/v1/run", {"code": "print(1)"}))[1]["output"] == "1\n"
+        assert app.queue.running == 0
 
 
 @asynchronous

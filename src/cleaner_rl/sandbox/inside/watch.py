@@ -4,6 +4,9 @@ A process that ended between two looks and whose parent never waited for it is c
 many of those, each short, that is nearly nothing, so what they use is estimated, too: one that is new and runs at a
 look stands for all that ran since the look before. The estimate counts only where it is far above what was counted.
 
+A thread that ends takes the exact figure of its time with it, and its process is left with one in whole ticks. So a
+process counts with the most that was seen of it, and no look reports less than the one before.
+
 Of a process's threads only the first one's state is read: waits of the others count when they are over, and less of
 them where they took turns.
 """
@@ -53,11 +56,13 @@ class Tree:
         self._only = only
         self._others = others
         self._cpu: dict[tuple[str, bytes], float] = {}
-        """Seconds of each process, by its number and when it started."""
+        """Seconds of each process, by its number and when it started; they never go down."""
         self._before = self._before_with_children = 0.0
         """Seconds that were used before, as both counts have them."""
         self._estimated = 0.0
         """Seconds of those that live shorter than a look takes to come."""
+        self._reported = 0.0
+        """Seconds that the last look reported."""
         self._began = self._looked = began
         self._waited = 0.0
         self._offsets: dict[str, float] = {}
@@ -85,14 +90,19 @@ class Tree:
         self._before, self._before_with_children = seen, with_children
 
     def look(self) -> tuple[float, int, float]:
-        """CPU seconds, bytes held (shared ones counted for each process), seconds spent runnable but waiting."""
+        """CPU seconds, bytes held (shared ones counted for each process), seconds spent runnable but waiting.
+
+        The CPU seconds never go down from one look to the next.
+        """
         seen, with_children, held, waited = self._look()
         # Both are too small at worst: the one misses what was too short to be seen, the other what nobody waited for.
         seen -= self._before
         cpu = max(seen, with_children - self._before_with_children)
         if self._estimated > ESTIMATE_FACTOR * cpu + ESTIMATE_SECONDS:
             cpu = seen + self._estimated
-        return cpu, held, waited
+        # A process that ends takes its children's time with it, and an estimate can fall below its threshold again.
+        self._reported = max(self._reported, cpu)
+        return self._reported, held, waited
 
     def _look(self) -> tuple[float, float, int, float]:
         held, with_children, new_ones = 0, 0.0, 0.0
@@ -111,9 +121,10 @@ class Tree:
             self._taken += max(0, taken - self._taken_by.get((pid, fields[19]), its_own))
             self._taken_by[pid, fields[19]] = taken
             ticks, waited_for = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+            known = self._cpu.get((pid, fields[19]))
             # The second is finer, and knows only the threads that still live.
-            own = max(ticks * TICK, sum(ran for ran, _ in threads.values()) / 1e9)
-            if (pid, fields[19]) not in self._cpu and fields[0] == b"R":
+            own = max(known or 0.0, ticks * TICK, sum(ran for ran, _ in threads.values()) / 1e9)
+            if known is None and fields[0] == b"R":
                 ran, waited = map(sum, zip(*threads.values(), strict=True))
                 new_ones += ran / (ran + waited) if ran else 0.0
             self._cpu[pid, fields[19]] = own

@@ -254,7 +254,10 @@ class PendingRequest(Generic[T]):
         if self._left == 0:
             for deadline in self._deadlines:
                 deadline.cancel()
-        self._finished(index, result, waited)
+        try:
+            self._finished(index, result, waited)
+        except Exception:  # whoever counts calls may fail: this one still has its answer, and gives back its slot
+            logger.exception("the end of a call could not be recorded")
         if result is not None and not self._gone:
             size = self._size_of(result)
             self._results[index] = result, size
