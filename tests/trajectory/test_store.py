@@ -314,18 +314,21 @@ def test_a_row_that_makes_no_sense_is_no_crash(tmp_path: Path) -> None:
         list(read(tmp_path))
 
 
-def test_a_newer_schema_is_refused_with_advice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "advice"), [(SCHEMA_VERSION + 1, "upgrade cleaner-rl"), (SCHEMA_VERSION - 1, "make it again")]
+)
+def test_a_schema_of_another_version_is_refused_with_advice(tmp_path: Path, version: int, advice: str) -> None:
     write(ParquetWriter(tmp_path), numbered(1))
     [file] = files.find(tmp_path)
     table = pq.read_table(file, partitioning=None)
-    newer = pa.array([SCHEMA_VERSION + 1], pa.int32())
-    for metadata in ({b"cleaner_rl.schema_version": b"4"}, None):
-        changed = table.set_column(0, "schema_version", newer).replace_schema_metadata(metadata)
+    others = pa.array([version], pa.int32())
+    for metadata in ({b"cleaner_rl.schema_version": str(version).encode()}, None):
+        changed = table.set_column(0, "schema_version", others).replace_schema_metadata(metadata)
         pq.write_table(changed, file)
-        with pytest.raises(StoreError, match=r"schema version 4.*upgrade cleaner-rl"):
+        with pytest.raises(StoreError, match=f"schema version {version}.*{advice}"):
             list(read(tmp_path))
-    (tmp_path / "log").write_text('{"schema_version": 4}\n')
-    with pytest.raises(StoreError, match=r"schema version 4.*upgrade cleaner-rl"):
+    (tmp_path / "log").write_text(json.dumps({"schema_version": version}))
+    with pytest.raises(StoreError, match=f"schema version {version}.*{advice}"):
         list(read(tmp_path / "log"))
 
 

@@ -16,7 +16,6 @@ from types import TracebackType
 from cleaner_rl.trajectory.store.errors import UNREADABLE, StoreError
 from cleaner_rl.trajectory.store.files import publish, unfinished
 from cleaner_rl.trajectory.store.record import TRAJECTORY, UNSTORABLE, check_version, unstorable
-from cleaner_rl.trajectory.store.versions import known_record
 from cleaner_rl.trajectory.trajectory import AnyTrajectory
 
 
@@ -68,8 +67,8 @@ def read_jsonl_row(path: Path, row: int) -> AnyTrajectory | None:
 def _read_line(line: bytes, number: int, path: Path) -> AnyTrajectory:
     try:
         record = json.loads(line)
-        version = check_version(record.get("schema_version") if isinstance(record, dict) else None, path)
-        read: AnyTrajectory = TRAJECTORY.from_json(known_record(record, version))
+        check_version(record.get("schema_version") if isinstance(record, dict) else None, path)
+        read: AnyTrajectory = TRAJECTORY.from_json(record)
         return read
     except UNREADABLE as error:
         raise StoreError(

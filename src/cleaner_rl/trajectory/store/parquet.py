@@ -21,13 +21,11 @@ from cleaner_rl.trajectory.store.errors import UNREADABLE, StoreError
 from cleaner_rl.trajectory.store.files import publish, unfinished
 from cleaner_rl.trajectory.store.record import (
     SCHEMA,
-    SCHEMA_VERSION,
     VERSION_KEY,
     check_version,
     table_of,
     trajectories_of,
 )
-from cleaner_rl.trajectory.store.versions import known_batch
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Phase
 
 ROWS_IN_GROUP = 256
@@ -194,15 +192,14 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def _batches(file: pq.ParquetFile, path: Path, groups: list[int] | None = None) -> Iterator[pa.RecordBatch]:
     schema = file.schema_arrow
     if schema.metadata and VERSION_KEY in schema.metadata:
-        version = int(schema.metadata[VERSION_KEY])
+        versions = {int(schema.metadata[VERSION_KEY])}
     else:
-        versions = file.read(["schema_version"]).to_pydict().get("schema_version", [None])
-        version = max(versions, default=SCHEMA_VERSION)
-    check_version(version, path)
+        versions = set(file.read(["schema_version"]).to_pydict().get("schema_version", [None]))
+    for version in versions:
+        check_version(version, path)
     for batch in bounded_batches(file, path, groups=groups):
-        known = known_batch(batch, version)
         # Tools that copy rows may widen a type or move a column.
-        yield known if schema.equals(SCHEMA) else known.select(SCHEMA.names).cast(SCHEMA)
+        yield batch if schema.equals(SCHEMA) else batch.select(SCHEMA.names).cast(SCHEMA)
 
 
 def bounded_batches(

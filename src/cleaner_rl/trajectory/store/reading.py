@@ -9,7 +9,6 @@ from cleaner_rl.trajectory.store.errors import StoreError
 from cleaner_rl.trajectory.store.files import find
 from cleaner_rl.trajectory.store.jsonl import read_jsonl, read_jsonl_row
 from cleaner_rl.trajectory.store.parquet import read_parquet, read_parquet_row
-from cleaner_rl.trajectory.store.versions import phase_of
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Phase
 
 PARQUET_MAGIC = b"PAR1"
@@ -32,7 +31,7 @@ def read(path: str | Path, phase: Phase | None = None) -> Iterator[AnyTrajectory
         [('sum', 1.0)]
     """
     for file in find(Path(path)):
-        if phase is not None and phase_of(file) not in (None, phase):
+        if phase is not None and _phase_of(file) not in (None, phase):
             continue
         found = read_parquet(file) if _is_parquet(file) else read_jsonl(file)
         yield from found if phase is None else (each for each in found if each.key.phase is phase)
@@ -48,6 +47,15 @@ def read_at(file: str | Path, row: int) -> AnyTrajectory:
     if found is None:
         raise StoreError(f"{path} has no row {row}; count from 0")
     return found
+
+
+def _phase_of(file: Path) -> Phase | None:
+    """The phase that the folders around a file tell; None if they don't."""
+    for folder in file.parts[-2::-1]:
+        name, _, value = folder.partition("=")
+        if name == "phase" and value in set(Phase):
+            return Phase(value)
+    return None
 
 
 def _is_parquet(file: Path) -> bool:

@@ -11,8 +11,8 @@ A text trajectory has no `ids` (null) in any span. `sampled` and `rescored` are 
 `run`, `phase` and `step` are in the path and in the file. DuckDB takes that well; pyarrow and pandas must be told not
 to look at the path (`partitioning=None`), because they give its values other types than the columns have.
 
-A change of the schema raises the version; `versions` makes the older ones this one. Files say their version in their
-metadata, and each row says it in a column, for tools that copy rows and drop the metadata.
+A change of the schema raises the version. Files say their version in their metadata, and each row says it in a column,
+for tools that copy rows and drop the metadata.
 """
 
 from __future__ import annotations
@@ -286,13 +286,10 @@ def unstorable(trajectory: AnyTrajectory, error: Exception) -> StoreError:
     return StoreError(f"{trajectory.key} can't be stored: {error}; {advice}")
 
 
-def check_version(version: object, where: Path) -> int:
-    """The version, if this release knows it."""
+def check_version(version: object, where: Path) -> None:
+    """Refuse a version that this release doesn't read."""
     if not isinstance(version, int):
         raise StoreError(f"{where} has no schema version, so it isn't ours; import logs of other tools with an adapter")
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{where} has schema version {version}, and this release reads up to {SCHEMA_VERSION}: "
-            "upgrade cleaner-rl to read it"
-        )
-    return version
+    if version != SCHEMA_VERSION:
+        advice = "upgrade cleaner-rl to read it" if version > SCHEMA_VERSION else "no release wrote it; make it again"
+        raise StoreError(f"{where} has schema version {version}, and this release reads {SCHEMA_VERSION}: {advice}")
