@@ -111,7 +111,6 @@ def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) 
         ({"sampling": {"temperature": 0.7}}, "set both to 1"),
         ({"sampling": {"top_p": 0.9}}, "set both to 1"),
         ({"purify": {"graft_logprobs": "sampled"}, "update": {"correction": "sequence"}}, "take token, or rescored"),
-        ({"method": "hindsight", "purify": {"views": "shared"}}, "take full, one or clean"),
         ({"method": "saar", "purify": {"views": "one"}}, "needs repairs in hindsight, but the method is saar"),
         ({"method": "two-views", "purify": {"views": "clean"}}, "take method hindsight, or full or one"),
         ({"method": "two-views+rescue", "rescue": None}, "take method two-views"),

@@ -151,15 +151,14 @@ def test_mask_leaves_failed_turns_out_of_the_loss_only_where_the_advantage_is_po
     assert [row.advantage for row in masked.rows] == [row.advantage for row in usual.rows]
 
 
-@pytest.mark.parametrize(("views", "weight"), [(Views.SHARED, 0.5), (Views.FULL, 1.0)])
-def test_a_repaired_right_rollout_gives_both_views_and_counts_once(views: Views, weight: float) -> None:
+def test_a_repaired_right_rollout_gives_both_views_and_counts_once() -> None:
     sampled = graded(failed(), worked(), answered())
     rollouts = group(rescored(collapsed()), graded(answered(), reward=-1.0))
-    usual, made = group_rows(rollouts, RowConfig()), group_rows(rollouts, RowConfig(views=views))
+    usual, made = group_rows(rollouts, RowConfig()), group_rows(rollouts, RowConfig(views=Views.FULL))
 
     clean, recovery, wrong = made.rows
     assert [row.view for row in made.rows] == [View.CLEAN, View.RECOVERY, View.CLEAN]
-    assert [row.weight for row in made.rows] == [weight, weight, 1.0]
+    assert [row.weight for row in made.rows] == [1.0, 1.0, 1.0]
     assert made.selection == usual.selection
     assert [clean.advantage, recovery.advantage, wrong.advantage] == [usual.rows[0].advantage] * 2 + [
         usual.rows[1].advantage

@@ -79,6 +79,7 @@ def test_settings_beyond_recipes_change_what_they_say_and_nothing_else() -> None
     assert [row.view for row in made] == [View.CLEAN, View.RECOVERY, View.CLEAN]
     assert changed() == usual
     assert changed(clean_weight=0.3) == [(0.3, *clean[1:]), recovery, wrong]
+    assert changed(recovery_weight=0.5) == [clean, (0.5, *recovery[1:]), wrong]
 
     start = len(drawn[0].prompt)
     raw = graded(failed(), worked(), answered()).loss_mask()[start:].tolist()

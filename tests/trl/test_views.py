@@ -122,6 +122,6 @@ def test_log_probs_are_the_models_own_in_both_views_and_in_rescues(two_views: Ra
 
 def test_views_that_trl_or_the_method_has_not_are_refused() -> None:
     with pytest.raises(TrlRefusedError, match="take 'one' or 'clean'"):
-        CleanerRollouts(None, views="shared")
+        CleanerRollouts(None, views="full")
     with pytest.raises(TrlRefusedError, match="method='saar' makes none"):
         CleanerRollouts(None, views="one", method="saar")

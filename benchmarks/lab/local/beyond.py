@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cleaner_rl.train.rows import Views
-
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
     """Settings of one run."""
 
-    views: Views | None = None
-    """Instead of the recipe's."""
     sequence_mean: bool = False
     """The loss is a mean over rows of means over their tokens, instead of a mean over all tokens."""
     clean_weight: float = 1.0
-    """Weight of the clean view where a rollout also gives its recovery view, which has 1."""
+    """Weight of the clean view where a rollout also gives its recovery view."""
+    recovery_weight: float = 1.0
+    """Weight of the recovery view."""
     spares_failed: bool = False
     """Failed turns of rollouts that are worse than their group are out of the loss, too: they aren't suppressed."""
     trains_failed: bool = False

@@ -9,7 +9,6 @@ from typing import Any
 from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.methods import ROC
 from benchmarks.lab.recipes import laid
-from cleaner_rl.train.rows import Views
 
 WITH_OTHERS = ("drift", "drift-guess")
 """Environments in which more methods are compared."""
@@ -74,7 +73,9 @@ VARIANTS = {
         "any gap, failed turns of wrong rollouts masked", Beyond(spares_failed=True), ANY_GAP
     ),
     "two-views-one": _hindsight("one view by seed", purify={**BOTH_VIEWS, **ONE_VIEW}),
-    "two-views-shared": _hindsight("two views at half weight", Beyond(Views.SHARED), purify=BOTH_VIEWS),
+    "two-views-shared": _hindsight(
+        "two views at half weight", Beyond(clean_weight=0.5, recovery_weight=0.5), purify=BOTH_VIEWS
+    ),
     "two-views-sequence-mean": _hindsight("two views, sequence mean", Beyond(sequence_mean=True), purify=BOTH_VIEWS),
     "hindsight-rescue": _hindsight("hindsight on successes + rescue", rescue=RESCUE),
     "rescue-share-0.4": _rescue("0.4 of a group's tokens", share=0.4),

@@ -148,10 +148,8 @@ class LocalTrainer:
 
     async def _sampled(self, runner: RolloutRunner[TokenSpan]) -> list[RowGroup]:
         """Return the groups of a step. A group that can't be learnt from is replaced by another task's."""
-        batch, views = self.recipe.batch, self.beyond.views
+        batch = self.recipe.batch
         config = replace(self.recipe.row_config(), dynamic_sampling=batch.dynamic_sampling)
-        if views is not None:
-            config = replace(config, views=views)
         shared = self._for_phase(runner, Phase.TRAINING)
         groups: list[RowGroup] = []
         while len(groups) < batch.prompts:
@@ -295,7 +293,8 @@ def beyond_recipes(rows: Sequence[TrainRow], group: Sequence[Graded], beyond: Be
         if row.view is View.RECOVERY:
             raw = recovery_view(rollout)
             assert raw is not None
-            yield replace(row, loss_mask=raw.loss_mask()[prompt:]) if beyond.trains_failed else row
+            mask = raw.loss_mask()[prompt:] if beyond.trains_failed else row.loss_mask
+            yield replace(row, weight=row.weight * beyond.recovery_weight, loss_mask=mask)
             continue
         weight = row.weight * beyond.clean_weight if row.key in two_views else row.weight
         spared = beyond.spares_failed and row.advantage is not None and row.advantage < 0

@@ -481,8 +481,6 @@ class Recipe:
 
     def _views(self) -> str:
         views = self.purify.views
-        if views is Views.SHARED:
-            return "purify.views is shared, which needs weights of rows; verl's loss has none: take full, one or clean"
         if views is not Views.CLEAN and not self.method.hindsight:
             return (
                 f"purify.views is {views}, which needs repairs in hindsight, but the method is {self.method}: "

@@ -108,8 +108,7 @@ def compared_rows(trajectory: Graded, row: TrainRow, advantage: float, config: R
     recovery = replace(_compared(raw, shown, advantage, mask_failed=True), view=View.RECOVERY)
     if config.views is Views.ONE:
         return [recovery if draws_recovery(config.seed, trajectory.key) else clean]
-    weight = 0.5 if config.views is Views.SHARED else 1.0
-    return [replace(row, weight=weight) for row in (clean, recovery)]
+    return [clean, recovery]
 
 
 def _compared(trajectory: Graded, row: TrainRow, advantage: float, mask_failed: bool) -> TrainRow:

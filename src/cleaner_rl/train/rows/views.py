@@ -22,8 +22,6 @@ class Views(StrEnum):
 
     CLEAN = "clean"
     """The clean view alone."""
-    SHARED = "shared"
-    """Both views, each with half of the rollout's weight."""
     FULL = "full"
     """Both views, each with the weight of a rollout."""
     ONE = "one"
@@ -32,7 +30,7 @@ class Views(StrEnum):
     @property
     def two_rows(self) -> bool:
         """Return whether a rollout may give two rows."""
-        return self in (Views.SHARED, Views.FULL)
+        return self is Views.FULL
 
 
 def recovery_view(trajectory: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:
