@@ -6,7 +6,7 @@ import random
 from statistics import median
 from time import process_time
 
-from cleaner_rl.resample import Quality, RocConfig, RolloutGroup, Tally, fill_batch, select
+from cleaner_rl.resample import Quality, RocConfig, RolloutGroup, Tally, select
 
 
 def resample_ms(groups: int = 512, size: int = 32, repeats: int = 9) -> float:
@@ -25,7 +25,8 @@ def resample_ms(groups: int = 512, size: int = 32, repeats: int = 9) -> float:
             RolloutGroup(str(task), step, rewards, qualities, [reward > 0 for reward in rewards], range(size), usable)
             for task, (rewards, qualities) in enumerate(columns)
         ]
-        fill_batch((select(group, config, run_seed=0) for group in step_groups), groups)
+        for group in step_groups:
+            select(group, config, run_seed=0)
         times.append(process_time() - start)
     return median(times) * 1_000
 

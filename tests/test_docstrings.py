@@ -24,7 +24,7 @@ ENTRY_POINTS = {
     "cleaner_rl.purify.rescore": (purify.rescore,),
     "cleaner_rl.purify.saar": (purify.repair,),
     "cleaner_rl.replay.verification": (replay.verify,),
-    "cleaner_rl.resample.groups": (resample.fill_batch, resample.group_of, resample.select),
+    "cleaner_rl.resample.groups": (resample.group_of, resample.select),
     "cleaner_rl.rollout.engines.connect": (engines.connect,),
     "cleaner_rl.rollout.loop": (rollout.rollout,),
     "cleaner_rl.rollout.run_folder": (rollout.collect,),

@@ -15,7 +15,7 @@ def test_the_example_runs_and_keeps_what_the_page_says(capsys: pytest.CaptureFix
     exec(code, {})
     kept = capsys.readouterr().out
     assert kept.startswith("(1, 2, ")
-    assert kept.endswith(" 0\n")
+    assert kept.endswith(" None\n")
 
 
 def test_the_table_has_the_defaults() -> None:

@@ -13,7 +13,6 @@ from cleaner_rl.resample import (
     RolloutGroup,
     Tally,
     advantages,
-    fill_batch,
     group_of,
     resample,
     select,
@@ -238,44 +237,6 @@ def test_faulty_rollouts_are_absent_from_a_group_of_trajectories() -> None:
     chosen = select(group_of(rollouts), PlainConfig(), 0)
     assert (chosen.kept, chosen.absent) == ((0, 2), (1, 3))
     assert chosen.advantages == advantages([1.0, 0.0])
-
-
-# Batches.
-
-
-def test_r5_a_batch_takes_whole_groups_whatever_the_ranks() -> None:
-    chosen = [select(group(MIXED, task=str(task)), FOUR, 0) for task in range(5)]
-    batch = fill_batch(iter(chosen), wanted=3)
-    assert batch.taken == tuple(chosen[:3])
-    assert batch.carried == tuple(chosen[3:])
-    assert batch.refill == ()
-    assert batch.missing == 0
-    # 12 rows: no number of ranks that doesn't divide them takes one away.
-    assert [len(each.kept) for each in batch.taken] == [4, 4, 4]
-    following = fill_batch([*batch.carried, select(group(MIXED, task="5"), FOUR, 0)], wanted=3)
-    assert [each.group.task for each in following.taken] == ["3", "4", "5"]
-
-
-def test_r6_a_batch_says_what_is_missing_and_what_to_sample_again() -> None:
-    equal = select(group([1.0] * 8, task="equal"), FOUR, 0)
-    small = select(group([1.0, 0.0], task="small"), FOUR, 0)
-    good = select(group(MIXED, task="good"), FOUR, 0)
-    batch = fill_batch([equal, good, small], wanted=4)
-    assert batch.wanted == 4
-    assert batch.taken == (good,)
-    assert batch.carried == ()
-    assert [(each.group.task, each.refill) for each in batch.refill] == [
-        ("equal", RefillReason.ZERO_VARIANCE),
-        ("small", RefillReason.TOO_SMALL),
-    ]
-    assert batch.missing == 3
-    empty = fill_batch([equal], wanted=1)
-    assert (empty.taken, empty.missing, empty.refill) == ((), 1, (equal,))
-
-
-def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="wanted=0"):
-        fill_batch([], wanted=0)
 
 
 def test_words_of_the_reasons() -> None:

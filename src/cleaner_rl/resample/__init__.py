@@ -2,7 +2,7 @@
 
 - `quality`: how clean a rollout is, from the results of its calls and its edits.
 - `roc`: the cleanest successes and a fair sample of the failures, at an exact size.
-- `groups`: excludes faults, checks size and variance, applies RoC, computes advantages, fills batches of whole groups.
+- `groups`: excludes faults, checks size and variance, applies RoC, computes advantages.
 - `learning_signal`: what the groups of a step can teach about the first call.
 - `roc_verdicts`: why each rollout was kept or not, in words, for the store and the viewer.
 - `draws`: one random number per rollout, which does not depend on the order of arrival.
@@ -14,13 +14,11 @@ Limits: it samples nothing. The caller samples the groups in `refill`, and takes
 """
 
 from cleaner_rl.resample.groups import (
-    GroupBatch,
     PlainConfig,
     RefillReason,
     RolloutGroup,
     Selection,
     advantages,
-    fill_batch,
     group_of,
     is_positive,
     select,
@@ -33,7 +31,6 @@ from cleaner_rl.trajectory import Tally
 
 __all__ = [
     "REFILL_MESSAGES",
-    "GroupBatch",
     "LearningSignal",
     "PlainConfig",
     "PositiveSelection",
@@ -47,7 +44,6 @@ __all__ = [
     "Tally",
     "advantages",
     "assess",
-    "fill_batch",
     "format_penalty",
     "group_of",
     "is_positive",

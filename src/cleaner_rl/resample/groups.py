@@ -1,22 +1,21 @@
-"""From groups to a batch, in one fixed order, with nothing lost on the way.
+"""Selects the rollouts of a group that are trained on, in one fixed order, with nothing lost on the way.
 
-`select`, for a group: rollouts that can't be trained on are *absent*, gone before anything is counted → a group left
+The order: rollouts that can't be trained on are *absent*, gone before anything is counted → a group left
 too small goes back → so does one whose rewards are all equal, tested on the whole oversampled group (DAPO's dynamic
-sampling) → GRPO-RoC → advantages on the kept. `fill_batch`, for a step: whole groups up to the wanted number, the
-others carried over, and the list of what to sample again and why. It is for a training loop of one's own
-(docs/methods/grpo-roc.md); on verl, its queue does as much.
+sampling) → GRPO-RoC → advantages on the kept. A batch is made of such groups, whole; groups that are returned are
+sampled again. verl's queue does both (docs/methods/grpo-roc.md has what a loop of your own does).
 
 Ranks are the caller's: a group is never split to fit their number. With `RocConfig` every group has exactly `keep`
 rows, so check once, when configuring, that wanted groups x keep divides by the number of ranks (and by the
 mini-batch). Plain groups differ in size when a rollout is absent: pad such a batch with rows whose loss mask is 0.
 
 Limits: zero variance is tested exactly, and before RoC. With shaped rewards, or a minimum of 0, the kept can still be
-equal among themselves; their advantages are then 0. A carried group is as old as the step that sampled it.
+equal among themselves; their advantages are then 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import compress
@@ -92,23 +91,6 @@ class Selection:
     """Why the group is returned; None if it is trained on."""
     advantages: tuple[float, ...] = ()
     """One for each kept rollout."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupBatch:
-    """The groups that a step trains on, and those to sample again or to carry over."""
-
-    wanted: int
-    taken: tuple[Selection, ...]
-    carried: tuple[Selection, ...]
-    """Groups beyond `wanted`: put them in front of the next step's groups."""
-    refill: tuple[Selection, ...]
-    """Groups to be sampled again, each with its reason."""
-
-    @property
-    def missing(self) -> int:
-        """Return how many groups must still be sampled before the step can run."""
-        return self.wanted - len(self.taken)
 
 
 def is_positive(reward: float, success: bool | None = None) -> bool:
@@ -196,29 +178,6 @@ def advantages(rewards: Sequence[float], delta: float = DELTA) -> tuple[float, .
     centred = [reward - mean for reward in rewards]
     scale = sqrt(fsum([each * each for each in centred]) / (len(rewards) - 1)) + delta
     return tuple([each / scale for each in centred])
-
-
-def fill_batch(selections: Iterable[Selection], wanted: int) -> GroupBatch:
-    """Take the first `wanted` groups that can be trained on, whole; the rest is carried over or returned, in order.
-
-    Examples:
-        >>> from cleaner_rl.resample import PlainConfig, fill_batch, group_of, select
-        >>> from cleaner_rl.trajectory import Key, StopReason, TextSpan, Trajectory
-        >>> def rollout(number, reward):
-        ...     key = Key("run", 0, "sum", number)
-        ...     return Trajectory(TextSpan("1 + 1?"), key=key, reward=reward, stop_reason=StopReason.ANSWERED)
-        >>> groups = [group_of([rollout(0, 1.0), rollout(1, reward)]) for reward in (-1.0, 1.0)]
-        >>> batch = fill_batch([select(group, PlainConfig(), run_seed=0) for group in groups], wanted=2)
-        >>> len(batch.taken), len(batch.refill), batch.missing
-        (1, 1, 1)
-    """
-    if wanted < 1:
-        raise ValueError(f"wanted={wanted}: a batch holds 1 group or more")
-    ready: list[Selection] = []
-    refill: list[Selection] = []
-    for selection in selections:
-        (ready if selection.refill is None else refill).append(selection)
-    return GroupBatch(wanted, tuple(ready[:wanted]), tuple(ready[wanted:]), tuple(refill))
 
 
 def _reward(trajectory: AnyTrajectory) -> float:
