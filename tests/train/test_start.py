@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.sandbox import NodeConfig
+from cleaner_rl.sandbox import NodeConfig, SessionRequest, Tier
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, write_verl
 from cleaner_rl.tools import Status, ToolResult
@@ -23,6 +23,7 @@ from cleaner_rl.train.recipe.checks import check_data, check_rows, check_setting
 from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe
 from cleaner_rl.train.recipe.settings import LoraSettings, RecipeError, run_folder
+from tests.sandbox.conftest import needs
 from tests.train.recipes import MINIMAL, values
 
 
@@ -38,6 +39,21 @@ def test_a_run_has_a_sandbox_of_its_own_with_what_programs_may_import(tmp_path: 
         withheld = asyncio.run(run(address, "import numpy"))
     assert (offered.status, offered.output) == (Status.OK, "True\n")
     assert withheld.failed
+
+
+def test_a_runs_own_sandbox_has_the_bases_of_its_recipe(tmp_path: Path) -> None:
+    needs(Tier.T2)
+    (tmp_path / "bases" / "repo").mkdir(parents=True)
+    (tmp_path / "bases" / "repo" / "README").write_text("Read me.")
+    recipe = to_recipe(values(sandbox={"slots": 1, "bases": str(tmp_path / "bases")}))
+
+    async def read(address: str) -> str:
+        async with SandboxClient([address]) as client:
+            session = await client.open_session(SessionRequest(preload="bare", base="repo"))
+            return (await session.run("open('README').read()")).result.output
+
+    with sandbox(recipe, tmp_path) as (address,):
+        assert asyncio.run(read(address)) == "'Read me.'\n"
 
 
 def test_a_runs_own_sandbox_has_a_session_for_each_rollout_that_its_open_files_allow(

@@ -20,10 +20,12 @@ from typing import IO, Any
 
 import pytest
 
+from cleaner_rl.sandbox import Tier
 from cleaner_rl.sandbox.inside import kernel
 from cleaner_rl.sandbox.processes import descendants
 from cleaner_rl.sandbox.service.server import NICE
 from tests.restricted import NO_USER_NAMESPACES, cleaner
+from tests.sandbox.conftest import needs
 
 CLEANER = [sys.executable, "-c", "from cleaner_rl.cli import main; main()"]
 SECONDS = 40
@@ -89,6 +91,16 @@ def test_a_node_with_a_token_file_answers_only_who_has_a_token_and_logs_code_if_
         line = process.stdout.readline()
     assert (json.loads(line)["code"], json.loads(line)["tenant"]) == ("print('shown')", "me")
     assert "0123456789abcdef" not in line
+
+
+def test_finding_a_node_starts_with_bases_and_its_sessions_begin_with_them(tmp_path: Path) -> None:
+    needs(Tier.T2)
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "README").write_text("Read me.")
+    with serving("--bases", str(tmp_path)) as (_, url, _):
+        opened = call(url, {"preload": "bare", "base": "repo"}, path="/v1/sessions")
+        shown = call(url, {"code": "open('README').read()"}, path=f"/v1/sessions/{opened['session']}/run")
+    assert shown["output"] == "'Read me.'\n"
 
 
 def test_the_server_comes_back_by_itself_on_the_same_address_and_nobody_cries(tmp_path: Path) -> None:

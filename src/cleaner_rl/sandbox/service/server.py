@@ -34,7 +34,7 @@ from cleaner_rl.sandbox.service.fusion import add_fusion
 from cleaner_rl.sandbox.service.observe import CallLog
 from cleaner_rl.sandbox.service.runs import add_runs
 from cleaner_rl.sandbox.service.sessions import add_sessions
-from cleaner_rl.sandbox.service.supervisor import BACKLOG, BROKEN, UNUSABLE, ServiceConfig
+from cleaner_rl.sandbox.service.supervisor import BACKLOG, BROKEN, UNUSABLE, ServiceConfig, from_text
 from cleaner_rl.sandbox.service.tenants import Tenants
 
 NICE = -10
@@ -110,7 +110,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     kernel.go_first(NICE)
     try:
-        config = msgspec.json.decode(arguments[1], type=ServiceConfig)
+        config = from_text(arguments[1])
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config, listening))
     except (TierError, ValueError, msgspec.DecodeError) as error:

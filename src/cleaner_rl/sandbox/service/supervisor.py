@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from cleaner_rl.sandbox.inside.layers import remove_folder
 from cleaner_rl.sandbox.node.config import NodeConfig
 from cleaner_rl.sandbox.protocol.wire import encode
@@ -67,6 +69,16 @@ class ServiceConfig:
     """How long runs may go on after a request to stop."""
 
 
+def to_text(config: ServiceConfig) -> str:
+    """Return a configuration as the JSON that a server gets as its argument."""
+    return msgspec.json.encode(config, enc_hook=os.fspath).decode()
+
+
+def from_text(text: str) -> ServiceConfig:
+    """Read a configuration that `to_text` has written. Raises `msgspec.DecodeError`."""
+    return msgspec.json.decode(text, type=ServiceConfig, dec_hook=lambda kind, path: kind(path))
+
+
 class UnsafeBindError(ValueError):
     """The address can be reached from other machines, and there is no token."""
 
@@ -101,7 +113,7 @@ class Supervisor:
 
     def __init__(self, listening: socket.socket, config: ServiceConfig) -> None:
         self._listening = listening
-        self._settings = encode(config).decode()
+        self._settings = to_text(config)
         self._server: subprocess.Popen[bytes] | None = None
         self._stopping = False
 
