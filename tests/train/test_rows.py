@@ -8,11 +8,11 @@ import pytest
 from cleaner_rl.purify import PurifyConfig, apply_purification
 from cleaner_rl.resample import PlainConfig, RefillReason, RocConfig, advantages
 from cleaner_rl.train import Method
-from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.rows import (
     Exclusion,
     Graded,
+    GraftLogprobs,
     LogprobSource,
     OverlongPenalty,
     RowConfig,

@@ -15,9 +15,8 @@ import pytest
 
 from cleaner_rl.rollout import Sampling
 from cleaner_rl.train import to_recipe
-from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.train.recipe.settings import Recipe, UpdateSettings
-from cleaner_rl.train.rows import RowConfig, View, Views, group_rows, to_row
+from cleaner_rl.train.rows import GraftLogprobs, RowConfig, View, Views, group_rows, to_row
 from cleaner_rl.trajectory import Ids, Phase
 from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, worked

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Rolled, Trained
-from cleaner_rl.train.recipe.enums import Dtype, GraftLogprobs, TrainerMode
+from cleaner_rl.train.recipe.enums import Dtype, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe, run_folder
-from cleaner_rl.train.rows import Graded, TrainRow, View, recovery_view, to_row
+from cleaner_rl.train.rows import Graded, GraftLogprobs, TrainRow, View, recovery_view, to_row
 from cleaner_rl.train.rows.groups import compared_rows
 from cleaner_rl.train.verl.overrides import ESTIMATOR, overrides
 

@@ -86,15 +86,6 @@ class Attention(StrEnum):
     """torch's own, which needs no further package; verl then needs more memory for log-probs."""
 
 
-class GraftLogprobs(StrEnum):
-    """Which log-prob of a moved token the trainer takes for the rollout's."""
-
-    RESCORED = "rescored"
-    """The log-prob in the repaired context, as if the token had been sampled there, as in the paper."""
-    SAMPLED = "sampled"
-    """The log-prob at which it was sampled: its importance weight is π_old(repaired) over π(lookahead)."""
-
-
 class Fallback(StrEnum):
     """What happens to trajectories that `probability` excludes from SAAR."""
 

@@ -19,12 +19,11 @@ from cleaner_rl.train.recipe.enums import (
     DeviceKind,
     Dtype,
     Fallback,
-    GraftLogprobs,
     Method,
     Router,
     TrainerMode,
 )
-from cleaner_rl.train.rows import OverlongPenalty, RescueAdvantage, RescueRows, RowConfig, Views
+from cleaner_rl.train.rows import GraftLogprobs, OverlongPenalty, RescueAdvantage, RescueRows, RowConfig, Views
 
 _PAPER = PurifyConfig()
 """The purifier's own defaults, which are the recipe's."""

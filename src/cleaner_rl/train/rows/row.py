@@ -12,11 +12,19 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cleaner_rl.train.recipe.enums import GraftLogprobs
 from cleaner_rl.trajectory import Floats, Ids, Key, StopReason, TokenSpan, Trajectory
 
 Graded: TypeAlias = Trajectory[TokenSpan]
 """A finished rollout: graded, purified and re-scored, or ended by a fault."""
+
+
+class GraftLogprobs(StrEnum):
+    """Which log-prob of a moved token the trainer takes for the rollout's."""
+
+    RESCORED = "rescored"
+    """The log-prob in the repaired context, as if the token had been sampled there, as in the paper."""
+    SAMPLED = "sampled"
+    """The log-prob at which it was sampled: its importance weight is π_old(repaired) over π(lookahead)."""
 
 
 class LogprobSource(StrEnum):
