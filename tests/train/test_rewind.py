@@ -9,9 +9,10 @@ import pytest
 
 from cleaner_rl.evaluate.training_report import evaluations
 from cleaner_rl.train.launch import start
-from cleaner_rl.train.launch.rewind import ABANDONED, checkpointed, set_aside
+from cleaner_rl.train.launch.rewind import checkpointed, set_aside
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.recipe.stages import pass_rates
+from cleaner_rl.train.record import ABANDONED
 from cleaner_rl.trajectory import Key, Phase, StopReason
 from cleaner_rl.trajectory.store import ParquetWriter, read
 from tests.builders import answered, trajectory

@@ -20,8 +20,8 @@ from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.plan import RunPlan, agent_loops, router_file
 from cleaner_rl.train.launch.start import command, sandbox
 from cleaner_rl.train.recipe.stages import _within
+from cleaner_rl.train.record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.verl import runner
-from cleaner_rl.train.verl.step_record import StepRecord, TooManyFaultsError
 from tests.builders import answered, failed, worked
 from tests.rollout.chats import tokenizer
 from tests.train.test_rows import collapsed, graded, rescored
@@ -158,7 +158,7 @@ def addresses(recipe: Recipe, folder: Path) -> list[str]:
 def stops(recipe: Recipe, folder: Path) -> bool:
     """Whether an evaluation in which everything broke ends the run."""
     try:
-        StepRecord(recipe, folder).evaluated([], 1)
+        StepRecord(folder, recipe.step_config()).evaluated([], 1)
     except TooManyFaultsError:
         return True
     return False

@@ -8,17 +8,16 @@ import pytest
 
 from cleaner_rl.resample import group_of, select
 from cleaner_rl.rollout import RescueTry
-from cleaner_rl.train.launch.rewind import ABANDONED
 from cleaner_rl.train.recipe.load import to_recipe
-from cleaner_rl.train.rows import Graded, RowGroup
-from cleaner_rl.train.verl.step_record import (
+from cleaner_rl.train.record import ABANDONED, figures_of
+from cleaner_rl.train.record.step import (
     HELD,
     PATIENCE,
     NothingToLearnError,
     StepRecord,
     TooManyFaultsError,
-    figures_of,
 )
+from cleaner_rl.train.rows import Graded, RowGroup
 from cleaner_rl.trajectory import Key, RolloutInfo, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
@@ -45,7 +44,7 @@ ROWS = [rollout(0, True, 2), rollout(1, True), rollout(2, False, 1), rollout(3, 
 
 
 def recorded(folder: Path) -> StepRecord:
-    record = StepRecord(RECIPE, folder)
+    record = StepRecord(folder, RECIPE.step_config())
     config = RECIPE.group_config()
     record.selected(ROWS, RowGroup((), select(group_of(ROWS), config, 1), {}), config, absent=0)
     return record
@@ -91,7 +90,7 @@ def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_pat
 
 
 def test_an_evaluation_of_faults_stops_a_run_too(tmp_path: Path) -> None:
-    record = StepRecord(RECIPE, tmp_path)
+    record = StepRecord(tmp_path, RECIPE.step_config())
     record.evaluated(ROWS, absent=1)  # one in five is bearable
     with pytest.raises(TooManyFaultsError, match="100% of an evaluation's rollouts"):
         record.evaluated([], absent=5)
@@ -100,7 +99,7 @@ def test_an_evaluation_of_faults_stops_a_run_too(tmp_path: Path) -> None:
 
 
 def test_faults_stop_a_run_once_there_are_enough_groups_to_say_so(tmp_path: Path) -> None:
-    record = StepRecord(RECIPE, tmp_path)
+    record = StepRecord(tmp_path, RECIPE.step_config())
     record.evicted("too_small", [], absent=4)
     record.check()  # one of two groups: too early
     record.evicted("too_small", [], absent=4)
@@ -130,7 +129,7 @@ def test_a_model_that_solves_nothing_ends_the_run_with_the_reason(tmp_path: Path
 
 
 def test_groups_that_are_given_up_without_an_end_dont_fill_the_memory(tmp_path: Path) -> None:
-    record = StepRecord(RECIPE, tmp_path)
+    record = StepRecord(tmp_path, RECIPE.step_config())
     for _ in range(HELD // 4):
         record.evicted("surplus", ROWS, absent=0)
     assert len(list(read(tmp_path / "trajectories"))) == HELD
@@ -180,7 +179,7 @@ def test_a_step_that_comes_in_several_batches_is_one(tmp_path: Path) -> None:
 
 
 def test_faults_of_a_step_are_counted_over_all_of_its_batches(tmp_path: Path) -> None:
-    record = StepRecord(RECIPE, tmp_path)
+    record = StepRecord(tmp_path, RECIPE.step_config())
     record.evicted("too_small", [], absent=4)
     record.finish(3, "train", whole=False)
     record.evicted("too_small", [], absent=4)
@@ -198,7 +197,7 @@ def test_rescues_are_counted_whether_they_succeed_or_not_and_are_in_no_mean(tmp_
     wrong = [rollout(number, False, 1) for number in range(3)]
     found = rollout(3, True)
     found = replace(found, info=RolloutInfo(sampled=6, rescued={"of": 0, "turn": 0}))
-    record = StepRecord(RECIPE, tmp_path)
+    record = StepRecord(tmp_path, RECIPE.step_config())
     config = RECIPE.group_config()
     group = [*wrong, found]
     record.selected(group, RowGroup((), select(group_of(group), config, 1), {}), config, absent=0)

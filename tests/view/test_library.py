@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cleaner_rl.train.verl.step_record import figures_of
+from cleaner_rl.train.record import figures_of
 from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import JsonlWriter, StoreError
 from cleaner_rl.view import DEMO, evaluations, index, search

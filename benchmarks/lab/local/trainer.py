@@ -36,6 +36,7 @@ from cleaner_rl.train import Recipe, checkpointed
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.rewind import set_aside
 from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
+from cleaner_rl.train.record import StepRecord
 from cleaner_rl.train.rows import (
     Exclusion,
     Graded,
@@ -48,7 +49,6 @@ from cleaner_rl.train.rows import (
     recovery_view,
 )
 from cleaner_rl.train.verl.runner import for_phase, runner_of
-from cleaner_rl.train.verl.step_record import StepRecord
 from cleaner_rl.trajectory import Key, Phase, TokenSpan
 
 WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
@@ -97,7 +97,7 @@ class LocalTrainer:
         self.trained = trained(self.model, frozen)
         self.optimizer = torch.optim.AdamW(self.trained, lr=recipe.update.lr, weight_decay=WEIGHT_DECAY)
         self.costs: dict[int, StepCost] = {}
-        self._record = StepRecord(recipe, self.folder)
+        self._record = StepRecord(self.folder, recipe.step_config())
         self._tasks = shuffled([*chain(*map(read_verl, recipe.tasks.train))], recipe.seed)
         self._drawn = 0
         if self.step:

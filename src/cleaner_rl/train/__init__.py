@@ -10,7 +10,8 @@ over them. These packages do the work:
 - `cpu` lets verl run on machines without an accelerator.
 - `trl` is the adapter to TRL, which needs no recipe.
 
-`rows` turns the trajectories of a group into the rows that any trainer takes.
+`rows` turns the trajectories of a group into the rows that any trainer takes, and `record` stores them and computes the
+metrics.
 
 Limits: GRPO-style training of text models. docs/verification.md says what ran on which machine. Importing this package
 loads no engine; the modules that verl's processes load do.

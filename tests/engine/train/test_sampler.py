@@ -17,8 +17,8 @@ import pytest
 from cleaner_rl.purify import PurifyConfig, apply_purification
 from cleaner_rl.train import Recipe, as_arguments, overrides, to_recipe
 from cleaner_rl.train.launch.plan import RunPlan
+from cleaner_rl.train.record import TooManyFaultsError
 from cleaner_rl.train.rows import View, group_rows, to_row
-from cleaner_rl.train.verl.step_record import TooManyFaultsError
 from cleaner_rl.trajectory import Key, RepairMode, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
@@ -498,7 +498,7 @@ def test_what_is_left_out_by_choice_is_no_fault(tmp_path: Path, trainer: Trainer
 
 
 def test_a_run_whose_rollouts_are_all_left_out_is_ended_with_the_reason(tmp_path: Path, trainer: Trainer) -> None:
-    from cleaner_rl.train.verl.step_record import TooFewRowsError
+    from cleaner_rl.train.record import TooFewRowsError
 
     trainer.groups = [[StopReason.DROPPED] * 8] * 50
     trainer.finish([StopReason.DROPPED] * 8)

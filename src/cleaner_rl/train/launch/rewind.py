@@ -14,8 +14,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-ABANDONED = ".abandoned"
-METRICS = "metrics.jsonl"
+from cleaner_rl.train.record import ABANDONED, METRICS
 
 
 def checkpointed(folder: Path) -> int:

@@ -23,6 +23,7 @@ from cleaner_rl.train.recipe.enums import (
     Router,
     TrainerMode,
 )
+from cleaner_rl.train.record import StepConfig
 from cleaner_rl.train.rows import GraftLogprobs, OverlongPenalty, RescueAdvantage, RescueRows, RowConfig, Views
 
 _PAPER = PurifyConfig()
@@ -439,6 +440,10 @@ class Recipe:
             rescue_rows=rescue.rows,
             rescue_advantage=rescue.advantage,
         )
+
+    def step_config(self) -> StepConfig:
+        """Return how large a step is, and how many of its rollouts may be faults."""
+        return StepConfig(self.name, self.batch.prompts, self.sampled, self.faults.max_share)
 
     def overlong(self) -> OverlongPenalty:
         """Return the penalty on overlong responses."""

@@ -4,7 +4,6 @@
 - `serving`: what rollouts are sampled from: the trainer's own model, its vLLM, or a vLLM server.
 - `engine`: the trainer's own model, served to rollouts. `colocated`: the same for a vLLM in the trainer's process.
 - `checks`: what is refused, in words.
-- `recording`: the store and the metrics of a run, which `cleaner view` opens.
 
 Limits: without vLLM, models that are sharded over processes are refused. vLLM has been tried on a CPU alone, where TRL
 can't send weights to a server. TRL computes the advantages from our rewards (it adds 1e-4 to the deviation). Importing

@@ -32,13 +32,12 @@ from cleaner_rl.sandbox import SessionRequest, open_sandbox
 from cleaner_rl.tasks import Grader, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
+from cleaner_rl.train.record import RunFolder, TooManyFaultsError, step_figures
 from cleaner_rl.train.rows import Exclusion, Graded, RescueRows, RowConfig, TrainRow, Views, exclusion, group_rows
 from cleaner_rl.train.rows.row import row_or_exclusion
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer, check_views
-from cleaner_rl.train.trl.recording import RunFolder, step_figures
 from cleaner_rl.train.trl.serving import Source, source_of
-from cleaner_rl.train.verl.step_record import TooManyFaultsError
 from cleaner_rl.trajectory import Key, Phase, RepairMode, TokenSpan, derive_seed
 
 T = TypeVar("T")

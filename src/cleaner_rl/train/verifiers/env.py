@@ -26,6 +26,7 @@ from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.tools import call_format
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
+from cleaner_rl.train.record import RunFolder
 from cleaner_rl.train.rows import (
     Graded,
     RowConfig,
@@ -39,7 +40,6 @@ from cleaner_rl.train.rows import (
     to_row,
 )
 from cleaner_rl.train.rows.verdicts import with_verdicts
-from cleaner_rl.train.trl.recording import RunFolder
 from cleaner_rl.train.verifiers.traces import TraceReader, UnreadableTraceError, write_row
 from cleaner_rl.trajectory import (
     Ids,

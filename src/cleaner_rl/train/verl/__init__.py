@@ -2,8 +2,7 @@
 
 - `overrides` turns a recipe into verl's configuration; `compat` lists every part of verl that this package relies on.
 - `plugin` is what verl loads in each process; `wiring` checks that our classes are in place there.
-- `manager` hands out prompts and `sampler` collects groups, both in the trainer's process; `step_record` writes down
-  what a step sampled.
+- `manager` hands out prompts and `sampler` collects groups, both in the trainer's process.
 - `agent_loop`, `row_rollout` and `runner` run one rollout in a worker process, on verl's servers (`engine`).
 - `packing` is what our processes exchange through verl's queue; `advantages` gives verl the advantages of `train.rows`.
 - `excluded` tells the sampler of rollouts that give no row although nothing broke.
@@ -11,5 +10,5 @@
 - `router` chooses the replica of a request.
 - `lora` completes verl's LoRA: plain checkpoints, and weights that are sent unrounded.
 
-Only `overrides`, `packing`, `router`, `row_rollout`, `runner` and `step_record` import without verl.
+Only `overrides`, `packing`, `router`, `row_rollout` and `runner` import without verl.
 """

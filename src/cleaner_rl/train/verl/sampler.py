@@ -29,6 +29,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from cleaner_rl.rollout import RescueTry
 from cleaner_rl.train.launch.plan import read_plan
+from cleaner_rl.train.record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.rows import Graded, TrainRow, View, group_rows
 from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estimator in the trainer's process
 from cleaner_rl.train.verl.excluded import told_in
@@ -37,7 +38,6 @@ from cleaner_rl.train.verl.manager import CleanerManager
 from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, overrides
 from cleaner_rl.train.verl.packing import SOLVED, unpack
 from cleaner_rl.train.verl.rescues import TOKENS, TRIED_IN
-from cleaner_rl.train.verl.step_record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
 
 BESIDE = "_recovery"
@@ -65,7 +65,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
             **options,
         )
         announce_sampler(self)
-        self._record = StepRecord(plan.recipe, plan.folder)
+        self._record = StepRecord(plan.folder, plan.recipe.step_config())
         self._moved = time.monotonic()
         self._last_seen: Counter[str] = Counter()
         self._why: dict[str, str] = {}

@@ -1,26 +1,23 @@
 """Records what a step sampled and what was trained on: in the store, and as metrics.
 
-One line per step goes to `metrics.jsonl` beside the store, and the same figures go to verl under `cleaner/`.
+One line per step goes to `metrics.jsonl` beside the store, and the trainer gets the same figures under `cleaner/`.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
-from cleaner_rl.purify import logprob_gap
-from cleaner_rl.resample import REFILL_MESSAGES, PlainConfig, RefillReason, RocConfig, learning_signal
+from cleaner_rl.resample import REFILL_MESSAGES, PlainConfig, RefillReason, RocConfig
 from cleaner_rl.rollout import RescueTry
-from cleaner_rl.train.launch.rewind import ABANDONED, METRICS
-from cleaner_rl.train.recipe.settings import Recipe
+from cleaner_rl.train.record.figures import figures_of, group_figures, quality, rescue_figures
+from cleaner_rl.train.record.folder import ABANDONED, RunFolder
 from cleaner_rl.train.rows import Graded, RowGroup
 from cleaner_rl.train.rows.verdicts import with_verdicts
-from cleaner_rl.trajectory import RepairKind, TokenSpan, failures_repaired, first_attempt_tally, residual_tally
-from cleaner_rl.trajectory.store import ParquetWriter
+from cleaner_rl.trajectory import TokenSpan
 
 LEFT_OUT = {
     "too_small": REFILL_MESSAGES[RefillReason.TOO_SMALL],
@@ -47,11 +44,25 @@ class NothingToLearnError(RuntimeError):
     """So many groups have zero variance that no batch can be filled."""
 
 
+@dataclass(frozen=True, slots=True)
+class StepConfig:
+    """Says how large a step is, and when it has failed."""
+
+    run: str
+    """Name of the run."""
+    groups: int
+    """Groups that a step trains on."""
+    rollouts: int
+    """Rollouts that are sampled for a group."""
+    max_fault_share: float = 0.2
+    """The share of a step's rollouts that may be faults (`faults.max_share` of a recipe)."""
+
+
 class StepRecord:
     """Collects a step's groups and writes them down; `finish` returns their figures."""
 
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
-        self._recipe, self._folder = recipe, folder
+    def __init__(self, folder: Path, config: StepConfig) -> None:
+        self._folder, self._config = RunFolder(folder, config.run), config
         self._begin()
 
     def _begin(self) -> None:
@@ -104,14 +115,14 @@ class StepRecord:
         """Rollouts on held-out tasks, of which so many were faults; raise if those are too many."""
         self._unwritten += rows
         share = absent / max(1, absent + len(rows))
-        if share > self._recipe.faults.max_share:
+        if share > self._config.max_fault_share:
             # Too few to be an evaluation, and made again by a run that goes on.
             self._write(ABANDONED)
             raise TooManyFaultsError(self._too_many(f"{share:.0%} of an evaluation's rollouts"))
 
     def fault_share(self) -> float:
         """Of the rollouts of this step's groups so far."""
-        drawn = self._groups * self._recipe.sampled
+        drawn = self._groups * self._config.rollouts
         return self._absent / drawn if drawn else 0.0
 
     def check(self) -> None:
@@ -124,7 +135,7 @@ class StepRecord:
     def _too_many_faults(self) -> TooManyFaultsError | None:
         """A step's worth of groups is needed to say so."""
         share = self.fault_share()
-        if self._groups < self._recipe.batch.prompts or share <= self._recipe.faults.max_share:
+        if self._groups < self._config.groups or share <= self._config.max_fault_share:
             return None
         return TooManyFaultsError(self._too_many(f"{share:.0%} of this step's rollouts"))
 
@@ -149,11 +160,11 @@ class StepRecord:
         )
 
     def _often(self, why: str) -> bool:
-        return self._evicted[why] >= PATIENCE * self._recipe.batch.prompts
+        return self._evicted[why] >= PATIENCE * self._config.groups
 
     def _too_many(self, what: str) -> str:
         return (
-            f"{what} were faults, more than the {self._recipe.faults.max_share:.0%} of faults.max_share; the workers' "
+            f"{what} were faults, more than the {self._config.max_fault_share:.0%} of faults.max_share; the workers' "
             "log says which. Nothing of them was trained on: fix the cause and run the same command again"
         )
 
@@ -172,7 +183,7 @@ class StepRecord:
             | {
                 f"roc/{name}_{side}": value
                 for side, side_rows in (("kept", self._kept), ("drawn", self._rows))
-                for name, value in _quality(side_rows).items()
+                for name, value in quality(side_rows).items()
             }
         )
         figures |= {
@@ -185,86 +196,15 @@ class StepRecord:
             **{f"groups/{why}": float(self._evicted[why]) for why in LEFT_OUT},
         }
         figures = {name: value for name, value in figures.items() if isfinite(value)}
-        self._append(step, figures)
+        self._folder.note(step, figures)
         self._begin()
         return {f"cleaner/{name}": value for name, value in figures.items()}
 
     def _write(self, where: str = "") -> None:
-        with ParquetWriter(self._folder / where / "trajectories") as writer:
-            for row in self._unwritten:
-                writer.write(row)
+        self._folder.write(self._unwritten, where)
         self._unwritten = []
-
-    def _append(self, step: int, figures: dict[str, float]) -> None:
-        line = json.dumps({"run": self._recipe.name, "step": step, "metrics": figures})
-        with (self._folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-
-def figures_of(rows: Sequence[Graded]) -> dict[str, float]:
-    """Means over some trajectories; NaN where there is nothing to take a mean of."""
-    edits = [edit for row in rows for _, edit in row.edits]
-    first = [first_attempt_tally(row) for row in rows]
-    gaps = [found for row in rows if (found := _gaps(row))]
-    alike = [edit.similarity for edit in edits if edit.similarity is not None]
-    failed = sum(tally.failed for tally in first)
-    calls = sum(tally.calls for tally in first)
-    return {
-        "reward": _mean([row.reward or 0.0 for row in rows]),
-        "accuracy": _mean([float(bool(row.success)) for row in rows]),
-        "tokens": _mean([float(len(row)) for row in rows]),
-        "turns": _mean([float(len(row.turns)) for row in rows]),
-        "errors_per_trajectory": _mean([float(residual_tally(row).failed) for row in rows]),
-        "first_attempt_errors_per_trajectory": _mean([float(tally.failed) for tally in first]),
-        "first_attempt_success": 1 - failed / calls if calls else float("nan"),
-        "repaired": _mean([float(repaired) for row in rows for repaired in failures_repaired(row)]),
-        "repairs_tried": _mean([float(sum(1 for _, edit in row.edits)) for row in rows]),
-        "grafts": _count(rows, RepairKind.GRAFT),
-        "replacements": _count(rows, RepairKind.REPLACE),
-        "refused": _count(rows, RepairKind.NONE),
-        "similarity": _mean(alike),
-        "logprob_gap": _mean([_mean(found) for found in gaps]),
-        "logprob_gap_max": max((value for found in gaps for value in found), default=float("nan")),
-        "lookahead_tokens": _mean([row.info.lookahead or 0.0 for row in rows]),
-        "seconds": _mean([row.info.seconds or 0.0 for row in rows]),
-    }
-
-
-def group_figures(rows: Sequence[Graded]) -> dict[str, float]:
-    """What the groups of a step can teach; NaN where there is nothing to compare."""
-    signal = learning_signal(rows)
-    return {"zero_variance_share": signal.zero_variance, "first_call_signal": signal.first_call}
-
-
-def rescue_figures(rescues: Iterable[RescueTry[TokenSpan]]) -> dict[str, float]:
-    """How many groups had a rescue, how many of them got a right rollout by it, and what all rescues sampled."""
-    tries = list(rescues)
-    return {
-        "rescue_tries": float(len(tries)),
-        "rescues": float(sum(each.rescued is not None for each in tries)),
-        "rescue_tokens": float(sum(each.tokens for each in tries)),
-    }
 
 
 def _sampled(rows: Sequence[Graded]) -> int:
     """What rollouts sampled. Rescues are counted as they are tried, because most of them give no rollout."""
     return sum(row.info.sampled or 0 for row in rows if row.info.rescued is None)
-
-
-def _quality(rows: Sequence[Graded]) -> dict[str, float]:
-    return {
-        "errors": _mean([float(residual_tally(row).failed) for row in rows]),
-        "accuracy": _mean([float(bool(row.success)) for row in rows]),
-    }
-
-
-def _gaps(row: Graded) -> list[float]:
-    return [lost for turn in row.turns if (lost := logprob_gap(turn)) is not None]
-
-
-def _count(rows: Sequence[Graded], kind: RepairKind) -> float:
-    return _mean([float(sum(edit.kind is kind for _, edit in row.edits)) for row in rows])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
