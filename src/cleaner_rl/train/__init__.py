@@ -6,8 +6,7 @@ over them. These packages do the work:
 - `recipe` describes a run as typed settings and reads it from YAML.
 - `launch` starts, resumes and ends the run: checks, cold start, stages, sandbox node, verl's process.
 - `preflight` tries a recipe on this machine and says what speaks against the whole run.
-- `verl` holds verl's configuration and the classes that run inside verl's processes.
-- `cpu` lets verl run on machines without an accelerator.
+- `verl` holds verl's configuration, the classes that run inside verl's processes, and what lets verl run on a CPU.
 - `trl` is the adapter to TRL, which needs no recipe.
 
 `rows` turns the trajectories of a group into the rows that any trainer takes, and `record` stores them and computes the

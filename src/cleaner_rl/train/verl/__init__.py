@@ -8,6 +8,7 @@
 - `excluded` tells the sampler of rollouts that give no row although nothing broke.
 - `rescues` makes the rescue of a group wait for its rollouts, and tells the sampler what it sampled.
 - `router` chooses the replica of a request.
+- `cpu` lets verl run on machines without an accelerator.
 - `lora` completes verl's LoRA: plain checkpoints, and weights that are sent unrounded.
 
 Only `overrides`, `packing`, `router`, `row_rollout` and `runner` import without verl.

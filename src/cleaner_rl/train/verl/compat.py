@@ -153,7 +153,7 @@ def _problems(hooks: Mapping[str, str], names: Callable[[Definition], Collection
 
 
 def _platform_problems() -> list[str]:
-    ours = {*methods(definition("cleaner_rl.train.cpu.platform:PlatformCPU"))}
+    ours = {*methods(definition("cleaner_rl.train.verl.cpu.platform:PlatformCPU"))}
     abstract = methods(definition("verl.plugin.platform.platform_base:PlatformBase"), only="abstractmethod")
     missing = sorted(set(abstract) - ours)
     return [f"PlatformCPU doesn't implement {', '.join(missing)}"] if missing else []

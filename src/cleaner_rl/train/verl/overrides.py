@@ -237,7 +237,7 @@ def _trainer(recipe: Recipe, folder: Path) -> dict[str, object]:
 
 
 def _cpu(recipe: Recipe) -> dict[str, object]:
-    """Return the settings of verl and vLLM for machines without an accelerator (`cleaner_rl.train.cpu`)."""
+    """Return the settings of verl and vLLM for machines without an accelerator (`cleaner_rl.train.verl.cpu`)."""
     vllm = f"+{_A}.rollout.engine_kwargs.vllm"
     return {
         "data.dataloader_num_workers": 0,
@@ -255,7 +255,7 @@ def _cpu(recipe: Recipe) -> dict[str, object]:
         f"{_A}.rollout.enable_chunked_prefill": False,
         f"{_A}.rollout.max_num_batched_tokens": max(4_096, recipe.window),
         f"{_A}.rollout.checkpoint_engine.update_weights_bucket_megabytes": 256,
-        f"{vllm}.worker_extension_cls": "cleaner_rl.train.cpu.vllm_worker.CpuWorkerExtension",
+        f"{vllm}.worker_extension_cls": "cleaner_rl.train.verl.cpu.vllm_worker.CpuWorkerExtension",
         f"{vllm}.distributed_executor_backend": UNIPROC if recipe.device.tensor_parallel == 1 else "mp",
         f"{vllm}.block_size": 32,
         f"{vllm}.compilation_config.cudagraph_mode": "NONE",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 if os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu":
-    from cleaner_rl.train.cpu import patches, platform
+    from cleaner_rl.train.verl.cpu import patches, platform
 
     platform.register()
     patches.apply()

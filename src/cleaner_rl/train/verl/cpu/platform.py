@@ -73,7 +73,7 @@ class CpuDevice(ModuleType):
     set_per_process_memory_fraction = set_device = synchronize = nothing
 
 
-_DEVICE = CpuDevice("cleaner_rl.train.cpu.device")
+_DEVICE = CpuDevice("cleaner_rl.train.verl.cpu.device")
 
 
 class PlatformCPU(PlatformBase):  # type: ignore[misc]
