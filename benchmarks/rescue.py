@@ -23,10 +23,10 @@ from benchmarks.preflight import SETTINGS
 from benchmarks.record import save
 from benchmarks.training import train
 from cleaner_rl.train import Recipe
-from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.preflight.exactness import row_ids, stored_rows
 from cleaner_rl.train.preflight.witness import FOLDER, Trained, seen
 from cleaner_rl.train.rows import Graded, TrainRow, View
+from cleaner_rl.train.verl.plan import read_plan
 from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import read
 

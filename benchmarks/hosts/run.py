@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.drill.runs import Command, done, found, judged, saved
 from benchmarks.hosts.two import ADDRESSES, TwoHosts, why_not
-from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.preflight.exactness import row_ids, stored_rows
 from cleaner_rl.train.preflight.witness import FOLDER, rolled, seen
 from cleaner_rl.train.recipe.settings import SandboxSettings
 from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.verl.plan import read_plan
 from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import read
 

@@ -22,8 +22,8 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.tasks import MathPool, RewardScale, from_verl, grade, load_prompt
 from cleaner_rl.tools import ToolSet, call_format, feedback
-from cleaner_rl.train.launch.plan import RunPlan, read_plan
 from cleaner_rl.train.verl.manager import CleanerManager
+from cleaner_rl.train.verl.plan import RunPlan, read_plan
 from cleaner_rl.train.verl.runner import shared_runner
 from cleaner_rl.train.verl.sampler import CleanerSampler
 from cleaner_rl.trajectory import Key

@@ -9,10 +9,10 @@ import pytest
 
 from cleaner_rl.train import Method, Recipe, run_folder, to_recipe, train
 from cleaner_rl.train.launch.cold_start import cold_start_folder
-from cleaner_rl.train.launch.plan import RunPlan
 from cleaner_rl.train.launch.resume import changes, check_folder
 from cleaner_rl.train.recipe.settings import RecipeError, part_folders
 from cleaner_rl.train.recipe.stages import stage_recipe
+from cleaner_rl.train.verl.plan import RunPlan
 from tests.train.recipes import values
 
 

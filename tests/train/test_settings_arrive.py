@@ -17,11 +17,11 @@ from cleaner_rl.tasks import PassRate
 from cleaner_rl.train import Recipe, environment, parts, run_folder, to_recipe, to_values
 from cleaner_rl.train.launch.cold_start import cold_start_command
 from cleaner_rl.train.launch.node import node_config
-from cleaner_rl.train.launch.plan import RunPlan, agent_loops, router_file
 from cleaner_rl.train.launch.start import command, sandbox
 from cleaner_rl.train.recipe.stages import _within
 from cleaner_rl.train.record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.verl import runner
+from cleaner_rl.train.verl.plan import RunPlan, agent_loops, router_file
 from tests.builders import answered, failed, worked
 from tests.rollout.chats import tokenizer
 from tests.train.test_rows import collapsed, graded, rescored

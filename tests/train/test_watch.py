@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.train.launch.plan import lost_file
 from cleaner_rl.train.launch.start import TrainingFailedError, _run
 from cleaner_rl.train.launch.watch import HEADER_EVERY, TAIL_LINES, Watch, duration, tail
 from cleaner_rl.train.recipe.load import to_recipe
+from cleaner_rl.train.verl.plan import lost_file
 from tests.train.recipes import values
 
 FIGURES = {

@@ -16,7 +16,7 @@ import pytest
 
 from cleaner_rl.contracts.trainers import ROLLOUTS, Rollout, Trained, TrainerContract
 from cleaner_rl.train import Recipe, as_arguments, overrides, to_recipe
-from cleaner_rl.train.launch.plan import RunPlan
+from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.train.verl.row_rollout import PHASE
 from cleaner_rl.trajectory import Phase
 from tests.engine.train.test_sampler import Trainer, _queue, sampler, trainer  # noqa: F401 - two are fixtures

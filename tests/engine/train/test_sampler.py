@@ -16,9 +16,9 @@ import pytest
 
 from cleaner_rl.purify import PurifyConfig, apply_purification
 from cleaner_rl.train import Recipe, as_arguments, overrides, to_recipe
-from cleaner_rl.train.launch.plan import RunPlan
 from cleaner_rl.train.record import TooManyFaultsError
 from cleaner_rl.train.rows import View, group_rows, to_row
+from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.trajectory import Key, RepairMode, StopReason
 from cleaner_rl.trajectory.store import read
 from tests.builders import answered, failed, trajectory, worked
@@ -153,7 +153,7 @@ def recipe(**changes: Any) -> Recipe:
 def sampler(plan: Recipe, folder: Path, trainer: Trainer) -> Any:
     from omegaconf import OmegaConf
 
-    from cleaner_rl.train.launch.plan import read_plan
+    from cleaner_rl.train.verl.plan import read_plan
     from cleaner_rl.train.verl.sampler import CleanerSampler
 
     RunPlan(plan, (), folder).write()
@@ -376,8 +376,8 @@ def test_a_group_waits_for_its_rescue_and_no_other_does(
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
     from cleaner_rl.rollout import RescueTry
-    from cleaner_rl.train.launch.plan import read_plan
     from cleaner_rl.train.verl import agent_loop
+    from cleaner_rl.train.verl.plan import read_plan
     from cleaner_rl.train.verl.row_rollout import PHASE
 
     plan = recipe(method="hindsight", batch={"rollouts": 2}, rescue={})
@@ -601,7 +601,7 @@ def test_verl_starts_our_router_and_it_gives_out_its_servers(tmp_path: Path) -> 
     import ray
     from verl.workers.rollout.router import get_router_handle
 
-    from cleaner_rl.train.launch.plan import router_file
+    from cleaner_rl.train.verl.plan import router_file
     from cleaner_rl.train.verl.router import EvenRouter
     from cleaner_rl.train.verl.wiring import router_missing
 
@@ -654,8 +654,8 @@ def test_a_process_that_was_killed_is_noticed_and_a_busy_one_is_not_blamed() -> 
 def test_an_engine_that_died_behind_its_server_ends_the_run(tmp_path: Path) -> None:
     import ray
 
-    from cleaner_rl.train.launch.plan import lost_file
     from cleaner_rl.train.verl.liveness import Liveness, Part, PartLostError, Watchdog
+    from cleaner_rl.train.verl.plan import lost_file
 
     class Server:
         """Stands for verl's server, whose engine is a process of its own."""

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.preflight import Verdict
 from cleaner_rl.train.preflight.exactness import check_advantages
 from cleaner_rl.train.preflight.witness import Trained, by_process
 from cleaner_rl.train.rows import to_row
+from cleaner_rl.train.verl.plan import read_plan
 from cleaner_rl.trajectory import Floats, Scores, TokenSpan, Trajectory
 from tests.engine.train.exactness import EXACT, actor_logprobs, distances
 from tests.engine.train.runs import cleaner_train, drawn, metrics, stored

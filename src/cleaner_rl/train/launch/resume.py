@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner_rl.train.launch.cold_start import cold_start_folder
-from cleaner_rl.train.launch.plan import plan_file
 from cleaner_rl.train.launch.rewind import checkpointed
 from cleaner_rl.train.recipe.load import to_recipe, to_values
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders
 from cleaner_rl.train.recipe.stages import stage_recipe
 from cleaner_rl.train.verl.overrides import flat
+from cleaner_rl.train.verl.plan import plan_file
 
 MAY_CHANGE = (
     "run.",  # for how long, where to, how often it is saved and evaluated

@@ -30,7 +30,6 @@ from cleaner_rl.train.launch.cold_start import (
     trained_model,
 )
 from cleaner_rl.train.launch.machine import check_machine
-from cleaner_rl.train.launch.plan import RunPlan, lost_file
 from cleaner_rl.train.launch.processes import end, end_marked, started
 from cleaner_rl.train.launch.resume import DONE
 from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
@@ -52,6 +51,7 @@ from cleaner_rl.train.recipe.load import read_recipe
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder
 from cleaner_rl.train.recipe.stages import filtered, pass_rates, stage_recipe
 from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
+from cleaner_rl.train.verl.plan import RunPlan, lost_file
 from cleaner_rl.trajectory.store import BusyError, only_writer
 
 SANDBOX_SECONDS = 120.0

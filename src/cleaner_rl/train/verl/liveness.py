@@ -23,7 +23,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError
 
-from cleaner_rl.train.launch.plan import lost_file
+from cleaner_rl.train.verl.plan import lost_file
 
 CHECK_SECONDS = 5.0
 """Seconds between two rounds of questions."""

@@ -11,10 +11,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from cleaner_rl.train.launch.plan import AGENT, agent_loops, router_file
 from cleaner_rl.train.recipe.enums import Correction, DeviceKind, Dtype, Router, TrainerMode
 from cleaner_rl.train.recipe.settings import LoraSettings, Recipe
 from cleaner_rl.train.verl.packing import SOLVED
+from cleaner_rl.train.verl.plan import AGENT, agent_loops, router_file
 
 POLL_SECONDS = 0.1
 """Seconds between two polls of the sampler, the same for every method."""

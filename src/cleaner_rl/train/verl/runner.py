@@ -29,8 +29,8 @@ from cleaner_rl.rollout import (
 from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.sandbox.protocol import Limits, SessionRequest
 from cleaner_rl.tasks import MathPool, load_prompt
-from cleaner_rl.train.launch.plan import RunPlan
 from cleaner_rl.train.recipe.settings import Recipe
+from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.trajectory import RepairMode, TokenSpan, derive_seed
 
 _OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[RolloutRunner[TokenSpan]]] = WeakKeyDictionary()

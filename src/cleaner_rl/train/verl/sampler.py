@@ -28,7 +28,6 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from cleaner_rl.rollout import RescueTry
-from cleaner_rl.train.launch.plan import read_plan
 from cleaner_rl.train.record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.rows import Graded, TrainRow, View, group_rows
 from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estimator in the trainer's process
@@ -37,6 +36,7 @@ from cleaner_rl.train.verl.liveness import LOOK_SECONDS
 from cleaner_rl.train.verl.manager import CleanerManager
 from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, overrides
 from cleaner_rl.train.verl.packing import SOLVED, unpack
+from cleaner_rl.train.verl.plan import read_plan
 from cleaner_rl.train.verl.rescues import TOKENS, TRIED_IN
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
 

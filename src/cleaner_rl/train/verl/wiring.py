@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from cleaner_rl.train.launch.plan import AGENT
 from cleaner_rl.train.recipe.enums import Router
 from cleaner_rl.train.recipe.settings import Recipe
+from cleaner_rl.train.verl.plan import AGENT
 
 PLUGIN = "cleaner_rl.train.verl.plugin"
 _sampler: Any = None
