@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cleaner_rl.tasks import Message, Task, load_prompt, write_verl
-from cleaner_rl.train.launch.machine import check_cores
-from cleaner_rl.train.recipe.checks import (
+from cleaner_rl.train.launch.checks import (
     check_backend,
     check_lora,
     check_model,
@@ -19,6 +18,7 @@ from cleaner_rl.train.recipe.checks import (
     check_tasks,
     config_at_hand,
 )
+from cleaner_rl.train.launch.machine import check_cores
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.recipe.settings import RecipeError
 from cleaner_rl.train.verl.overrides import overrides

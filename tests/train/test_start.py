@@ -15,10 +15,10 @@ from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, write_verl
 from cleaner_rl.tools import Status, ToolResult
 from cleaner_rl.train.launch import start
+from cleaner_rl.train.launch.checks import check_data, check_rows, check_settings, check_sizes
 from cleaner_rl.train.launch.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.start import INSTALL, check, command, parts, sandbox, train
-from cleaner_rl.train.recipe.checks import check_data, check_rows, check_settings, check_sizes
 from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe
 from cleaner_rl.train.recipe.settings import LoraSettings, RecipeError, run_folder

@@ -23,18 +23,7 @@ from pathlib import Path
 import msgspec
 
 from cleaner_rl.sandbox import ended_by_signals
-from cleaner_rl.train.launch.cold_start import (
-    cold_start_command,
-    cold_start_folder,
-    cold_start_overrides,
-    trained_model,
-)
-from cleaner_rl.train.launch.machine import check_machine
-from cleaner_rl.train.launch.processes import end, end_marked, started
-from cleaner_rl.train.launch.resume import DONE
-from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
-from cleaner_rl.train.launch.watch import Tell, Watch, tail
-from cleaner_rl.train.recipe.checks import (
+from cleaner_rl.train.launch.checks import (
     check_data,
     check_model,
     check_prompts,
@@ -46,6 +35,17 @@ from cleaner_rl.train.recipe.checks import (
     model_config,
     task_count,
 )
+from cleaner_rl.train.launch.cold_start import (
+    cold_start_command,
+    cold_start_folder,
+    cold_start_overrides,
+    trained_model,
+)
+from cleaner_rl.train.launch.machine import check_machine
+from cleaner_rl.train.launch.processes import end, end_marked, started
+from cleaner_rl.train.launch.resume import DONE
+from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
+from cleaner_rl.train.launch.watch import Tell, Watch, tail
 from cleaner_rl.train.recipe.enums import Attention, DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from cleaner_rl.train.launch.checks import check_template
 from cleaner_rl.train.launch.cold_start import cold_start_folder, trained_model
 from cleaner_rl.train.launch.start import TrainingFailedError, sandbox, train
 from cleaner_rl.train.preflight.findings import Finding, Preflight, Verdict
 from cleaner_rl.train.preflight.page import html
-from cleaner_rl.train.recipe.checks import check_template
 from cleaner_rl.train.recipe.load import read_recipe
 from cleaner_rl.train.recipe.settings import Recipe, run_folder
 from cleaner_rl.train.recipe.stages import stage_recipe
