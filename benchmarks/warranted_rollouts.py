@@ -1,6 +1,6 @@
 """Counts repairs of rollouts that the rules for logs would refuse: `python -m benchmarks.warranted_rollouts --json`.
 
-In training, hindsight takes every verified correction. On logs a repair has to be warranted too (`purify.unwarranted`).
+In training, hindsight takes every verified correction. On logs a repair has to be warranted too (`logs.warrant`).
 The rollouts are demonstrations of the toy environments, which fail and correct themselves, with real results.
 
     failed      failed turns
@@ -24,7 +24,8 @@ from benchmarks.toy.demonstrations import Demonstration, demonstrations
 from benchmarks.toy.questions import TRAIN
 from benchmarks.toy.regimes import REGIMES, Regime
 from cleaner_rl.logs import Reading, read_record
-from cleaner_rl.purify import Leftovers, Purified, RepairConfig, hindsight
+from cleaner_rl.logs.warrant import Leftovers, Warrant
+from cleaner_rl.purify import Purified, RepairConfig, hindsight
 from cleaner_rl.trajectory import TextSpan
 
 
@@ -35,7 +36,7 @@ def figures(made: Sequence[Demonstration], regime: Regime) -> dict[str, Any]:
     for each in made:
         messages = [{"role": one.role, "content": one.content} for one in each.messages(regime)]
         raw = read_record({"messages": messages}, "openai", 0, Reading(call_format=regime.prompt.call_format))
-        warranted = hindsight(raw, RepairConfig(), Leftovers.REPLAYED)
+        warranted = hindsight(raw, RepairConfig(), Warrant(raw, RepairConfig(), Leftovers.REPLAYED))
         count["failed"] += sum(turn.failed for turn in raw.turns)
         count["repaired"] += _removed(hindsight(raw, RepairConfig()))
         count["warranted"] += _removed(warranted)

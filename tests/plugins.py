@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.logs import formats
+from cleaner_rl.logs.warrant import rules
 from cleaner_rl.purify import similarity
-from cleaner_rl.purify.warrant import rules
 
 
 def install(

@@ -40,11 +40,7 @@ os.execv(sys.executable, [sys.executable, "-c", {command!r}, *sys.argv[1:]])
 COMMAND = "import sys; sys.argv[0] = 'cleaner'; from cleaner_rl.cli import main; main()"
 ONLY = """
 import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {names!r}:
-            raise ModuleNotFoundError(f"No module named '{{name}}'", name=name)
-sys.meta_path.insert(0, Blocked())
+sys.modules.update(dict.fromkeys({names!r}))  # imports of None fail, and nothing finds it
 """
 """A stand-in for an environment that lacks packages."""
 NOT_LINUX = """

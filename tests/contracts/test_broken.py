@@ -23,7 +23,7 @@ from cleaner_rl.contracts.tools import ToolContract
 from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs.formats.codex import CodexFormat
 from cleaner_rl.logs.formats.openai import OpenAIFormat
-from cleaner_rl.purify import FailedCall, ToolRules, Unwarranted
+from cleaner_rl.logs.warrant import FailedCall, ToolRules, Unwarranted
 from cleaner_rl.tasks import Grade, Message, Outcome, Row, Source, Task
 from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format
 from tests.contracts.test_ours import TestHermes as Hermes

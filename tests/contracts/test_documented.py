@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.logs import LOG_ADAPTERS, Reading, detect, log_format
-from cleaner_rl.purify import code_similarity, unwarranted
+from cleaner_rl.logs.warrant import unwarranted
+from cleaner_rl.purify import code_similarity
 from cleaner_rl.rollout import TOOLS
 from cleaner_rl.rollout.graders import Graders
 from cleaner_rl.tasks import dataset_names, load_named

@@ -20,7 +20,8 @@ from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
 from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs import LogFormat, log_format
-from cleaner_rl.purify import REPAIR_RULES, RepairRules, Unwarranted, code_similarity, similarity_measures
+from cleaner_rl.logs.warrant import REPAIR_RULES, RepairRules, Unwarranted
+from cleaner_rl.purify import code_similarity, similarity_measures
 from cleaner_rl.rollout import SessionToolEnv, StatelessToolEnv, ToolEnv
 from cleaner_rl.sandbox import SessionRequest
 from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader, MathPool, Source, Task, dataset_names

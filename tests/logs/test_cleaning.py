@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.logs import Reading, clean, read_record
-from cleaner_rl.purify import LeftAlone, RepairConfig, Unwarranted, hindsight
+from cleaner_rl.logs.warrant import Unwarranted
+from cleaner_rl.purify import LeftAlone, RepairConfig, hindsight
 from cleaner_rl.trajectory import StopReason, TextSpan, TokenSpan, Trajectory, Turn
 from tests.builders import answered, failed, trajectory, worked
 from tests.logs.cases import FIX, OTHER, SLIP, Case, Step

@@ -15,7 +15,8 @@ from cleaner_rl.logs.examples import EditExample
 from cleaner_rl.logs.reasons import REASONS
 from cleaner_rl.logs.report import VERDICTS
 from cleaner_rl.logs.summary import total
-from cleaner_rl.purify import Reason, ReplayVerdict, Unwarranted
+from cleaner_rl.logs.warrant import Unwarranted
+from cleaner_rl.purify import Reason, ReplayVerdict
 from tests.logs.cases import Call, Case, Step, py, raised
 from tests.logs.rendering import openai
 

@@ -22,7 +22,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.cli import main
-from cleaner_rl.logs import LogError, PurifySettings, ScannerMissingError, preview, purify, write_record
+from cleaner_rl.logs import ExtraMissingError, LogError, PurifySettings, preview, purify, write_record
 from cleaner_rl.logs.secrets import HINTS, OURS, OVERLAP, UNUSED, WINDOW, _windows, needed_scanner, secret_scanner
 from cleaner_rl.purify import without_hindsight
 from cleaner_rl.trajectory import TextSpan, Trajectory
@@ -351,7 +351,7 @@ def test_without_the_scanner_the_command_says_what_to_install(tmp_path: Path, mo
         assert refused.exit_code == 1
         assert "pip install 'cleaner-rl[secrets]'" in refused.output
         assert not (tmp_path / "out").exists()
-        with pytest.raises(ScannerMissingError):
+        with pytest.raises(ExtraMissingError):
             preview(path, PurifySettings(redact=True))
     finally:
         secret_scanner.cache_clear()

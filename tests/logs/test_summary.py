@@ -8,7 +8,8 @@ from cleaner_rl.logs.cleaning import Cleaned, clean
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.records import read_record
 from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.purify import LeftAlone, RepairConfig, Unwarranted
+from cleaner_rl.logs.warrant import Unwarranted
+from cleaner_rl.purify import LeftAlone, RepairConfig
 from cleaner_rl.purify.hindsight import Reason, left_alone
 from cleaner_rl.trajectory import TextSpan, Trajectory
 from tests.logs.cases import ANSWER, CASES, SLIP, Case, Step, py

@@ -117,6 +117,20 @@ def test_later_failures_of_a_chain_are_collapsed_even_if_the_first_must_stay() -
     assert edit_of(purified.trajectory.turns[2]).original[0] == failed("b = z")
 
 
+def test_a_refused_failure_and_those_before_it_stay_with_the_reason_that_was_given() -> None:
+    asked = []
+
+    def refusal(failures: range, failed: int) -> Reason | None:
+        asked.append((list(failures), failed))
+        return Reason.UNPROVEN if failed == 2 else None
+
+    first, second, third = (failed(f"print({name})") for name in "xyz")
+    purified = hindsight(trajectory(worked(), first, second, third, FIX, SLIP, FIX), POLICY, refusal)
+    assert asked == [([1, 2, 3], 3), ([1, 2, 3], 2), ([5], 5)]
+    assert purified.left_alone == (LeftAlone(1, Reason.UNPROVEN), LeftAlone(2, Reason.UNPROVEN))
+    assert [edit_of(each).original[0] for each in purified.trajectory.turns[3:]] == [third, SLIP]
+
+
 def test_s2_a_trajectory_with_a_fault_is_not_touched() -> None:
     for rollout in (
         replace(trajectory(SLIP, FIX), stop_reason=StopReason.FAULT),

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from cleaner_rl.logs import Reading
-from cleaner_rl.purify import FailedCall, RepairRules, Unwarranted
+from cleaner_rl.logs.warrant import FailedCall, RepairRules, Unwarranted
 from cleaner_rl.tools import ToolCall
 
 Arguments = Mapping[str, object]

@@ -14,15 +14,16 @@ Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, wh
 - `judging`: whether a logged call worked, by `signals` (exit codes and flags), `sentences` (what tools and harnesses
   say), `commands` (what a shell command runs) and `tracebacks`. A turn with an unsure result is never edited.
 - `secrets`: keys and tokens in the records, found before anything else sees them, and taken out if that is wanted.
-- `cleaning`: hindsight on a logged trajectory. `sft` and `distillation`: rows for supervised fine-tuning
-  and for self-distillation, which `row_files` writes.
+- `cleaning`: hindsight on a logged trajectory. `warrant`: whether a repair is warranted: the same purpose, nothing
+  lost, a mistake of form, no bypass, no later words that refer to it.
+- `sft` and `distillation`: rows for supervised fine-tuning and for self-distillation, which `row_files` writes.
 
 Limits: text trajectories only, since logs have no tokens. What a format can't read is passed through as it is, and
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
 """
 
 from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
-from cleaner_rl.logs.containers import DamagedError, LogError, PurifyError
+from cleaner_rl.logs.containers import DamagedError, ExtraMissingError, LogError, PurifyError
 from cleaner_rl.logs.distillation import distillation_rows
 from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
 from cleaner_rl.logs.examples import EditExample
@@ -37,7 +38,6 @@ from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, preview,
 from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.row_files import SftKind
-from cleaner_rl.logs.secrets import ScannerMissingError
 from cleaner_rl.logs.sft import UnsureTurns
 from cleaner_rl.logs.summary import FoundSecrets, PurifySummary, ToolCounts
 from cleaner_rl.logs.work import Check, PurifySettings
@@ -54,6 +54,7 @@ __all__ = [
     "EditExample",
     "EntriesFormat",
     "EntryKind",
+    "ExtraMissingError",
     "FoundSecrets",
     "LogError",
     "LogFile",
@@ -69,7 +70,6 @@ __all__ = [
     "Reading",
     "Record",
     "ResultPlaces",
-    "ScannerMissingError",
     "SftKind",
     "Stage",
     "ToolCounts",

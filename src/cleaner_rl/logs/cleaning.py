@@ -15,11 +15,14 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise, takewhile
 from typing import Any, Generic
 
 from cleaner_rl.logs.formats.base import log_of
-from cleaner_rl.purify import LeftAlone, Leftovers, Reason, RepairConfig, Unwarranted, hindsight, without_hindsight
+from cleaner_rl.logs.warrant import Leftovers, Warrant
+from cleaner_rl.logs.warrant.parsers import needed_parsers
+from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight, without_hindsight
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import RepairMode, S, Trajectory, Turn, without_rescoring
 
@@ -38,9 +41,7 @@ class Cleaned(Generic[S]):
     def undone(self, reason: Reason) -> Cleaned[S]:
         """Return the trajectory without its repairs, with this reason for the failures that had been repaired."""
         raw = without_hindsight(self.trajectory)
-        reasons: dict[int, Reason | Unwarranted] = {
-            index: reason for index, turn in enumerate(raw.turns) if turn.failed
-        }
+        reasons: dict[int, StrEnum] = {index: reason for index, turn in enumerate(raw.turns) if turn.failed}
         left = {each.turn: each.reason for each in self.left_alone}
         position = 0
         for index, turn in enumerate(self.trajectory.turns):
@@ -54,9 +55,11 @@ class Cleaned(Generic[S]):
 def clean(trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers = Leftovers.UNCHECKED) -> Cleaned[S]:
     """Repair every failed turn that the model itself corrected, within the borders above, where that is warranted.
 
-    `leftovers` says whether the caller replays Python programs (see `purify.Leftovers`).
+    `leftovers` says whether the caller replays Python programs (see `warrant.Leftovers`).
     """
-    purified = hindsight(without_rescoring(trajectory), config, leftovers, frozenset(_borders(trajectory)))
+    needed_parsers()
+    bare = without_rescoring(trajectory)
+    purified = hindsight(bare, config, Warrant(bare, config, leftovers), frozenset(_borders(trajectory)))
     turns = _with_scores(purified.trajectory.turns, trajectory.turns)
     return Cleaned(replace(trajectory, turns=tuple(turns)), purified.left_alone)
 

@@ -127,6 +127,10 @@ class PurifyError(Exception):
     """Purifying logs can't begin or go on; the message says what happened and what to do."""
 
 
+class ExtraMissingError(PurifyError):
+    """An extra of cleaner-rl is not installed."""
+
+
 class LogError(PurifyError):
     """A log can't be read."""
 

@@ -15,6 +15,7 @@ from cleaner_rl.logs.plans import PATHS, LogFile, LogPlan, options_of, plan
 from cleaner_rl.logs.report import as_text
 from cleaner_rl.logs.secrets import needed_scanner, secret_scanner
 from cleaner_rl.logs.summary import PurifySummary, total
+from cleaner_rl.logs.warrant.parsers import needed_parsers
 from cleaner_rl.logs.work import Check, PurifySettings
 
 RunTasks: TypeAlias = Callable[[list[UnitTask], Callable[[PurifySummary], None]], None]
@@ -99,7 +100,8 @@ def purify(
 
     Raises:
         LogError: A log can't be read, or not a single record of all logs.
-        ScannerMissingError: `settings.redact` is set, and the extra `secrets` is not installed.
+        ExtraMissingError: The extra `logs` is not installed, or `settings.redact` is set and the extra `secrets` is
+            not.
         OtherRunError: `out` holds other results, or another process writes there.
         RayError: Ray is not installed, or the cluster can't be reached.
         WorkerKilledError: A process was killed.
@@ -157,7 +159,8 @@ def preview(
 
     Raises:
         LogError: A log can't be read, or not a single record of all logs.
-        ScannerMissingError: `settings.redact` is set, and the extra `secrets` is not installed.
+        ExtraMissingError: The extra `logs` is not installed, or `settings.redact` is set and the extra `secrets` is
+            not.
         WorkerKilledError: A process was killed.
         OSError: A file can't be read.
     """
@@ -191,6 +194,8 @@ class _Job:
 
     def plan(self, out: str | None) -> LogPlan:
         settings = self.settings
+        if settings.repair is not None:
+            needed_parsers()
         if settings.redact:
             needed_scanner()
         made = plan(self.places, settings.log_format, settings.piece_bytes, self._counted(Stage.FINDING), out)

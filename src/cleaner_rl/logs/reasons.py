@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from cleaner_rl.logs.formats.base import log_of
-from cleaner_rl.purify import LeftAlone, Reason, Unwarranted
+from cleaner_rl.logs.warrant import Unwarranted
+from cleaner_rl.purify import LeftAlone, Reason
 from cleaner_rl.trajectory import Trajectory
 
 LEFT_ALONE = "left_alone"

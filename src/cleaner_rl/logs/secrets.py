@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cleaner_rl.logs.containers import Broken, PurifyError
+from cleaner_rl.logs.containers import Broken, ExtraMissingError
 from cleaner_rl.tools import read_json
 
 INSTALL = "pip install 'cleaner-rl[secrets]'"
@@ -42,10 +42,6 @@ WINDOW, OVERLAP = 4096, 1100
 """Characters of a long line that a pattern sees at once, and those that two windows share: the longest token's."""
 KEY = 32_768
 """The most characters of a private key, from its first line to its last."""
-
-
-class ScannerMissingError(PurifyError):
-    """detect-secrets is not installed."""
 
 
 class Hint(NamedTuple):
@@ -327,10 +323,10 @@ def secret_scanner() -> SecretScanner | None:
 
 
 def needed_scanner() -> SecretScanner:
-    """Return the scanner. Raises `ScannerMissingError` if there is none."""
+    """Return the scanner. Raises `ExtraMissingError` if there is none."""
     scanner = secret_scanner()
     if scanner is None:
-        raise ScannerMissingError(f"Secrets can't be redacted: detect-secrets is not installed. Install it: {INSTALL}")
+        raise ExtraMissingError(f"Secrets can't be redacted: detect-secrets is not installed. Install it: {INSTALL}")
     return scanner
 
 

@@ -4,8 +4,6 @@
 - `hindsight`: our own method, after the rollout, with the correction that the trajectory already holds.
 - `splice`: makes the turn that replaces a failure, by one rule for both methods: a graft of the action if the code is
   similar, else a replacement of reasoning and action.
-- `warrant`: whether a repair is warranted: the same purpose, nothing lost, a mistake of form, no bypass, no later
-  words that refer to it.
 - `coverage`: what a correction must do again, so that nothing is lost with a removed turn.
 - `similarity`: how similar the failed and the verified code are.
 - `rescore`: log-probs in the repaired context, and how far they are from those of the lookahead.
@@ -22,6 +20,7 @@ from cleaner_rl.purify.hindsight import (
     LeftAlone,
     Purified,
     Reason,
+    Refusal,
     apply_purification,
     hindsight,
     left_alone,
@@ -40,27 +39,14 @@ from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, Rep
 from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Measure, Similarity, similarity_measures
 from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
-from cleaner_rl.purify.warrant import (
-    REPAIR_RULES,
-    FailedCall,
-    Leftovers,
-    RepairContext,
-    RepairRules,
-    ToolRules,
-    Unwarranted,
-    unwarranted,
-)
 from cleaner_rl.trajectory import Phase, logprob_gap, without_hindsight
 
 __all__ = [
-    "REPAIR_RULES",
     "SIMILARITY_MEASURES",
     "Draft",
     "ExecuteCall",
-    "FailedCall",
     "Gate",
     "LeftAlone",
-    "Leftovers",
     "Measure",
     "OnUnrepaired",
     "Phase",
@@ -68,12 +54,11 @@ __all__ = [
     "PurifyConfig",
     "PurifyScope",
     "Reason",
+    "Refusal",
     "RepairBudget",
     "RepairConfig",
-    "RepairContext",
     "RepairOutcome",
     "RepairResult",
-    "RepairRules",
     "Replay",
     "ReplayDifference",
     "ReplayFaultError",
@@ -82,8 +67,6 @@ __all__ = [
     "Schedule",
     "Score",
     "Similarity",
-    "ToolRules",
-    "Unwarranted",
     "apply_purification",
     "code_similarity",
     "gap_gate",
@@ -96,7 +79,6 @@ __all__ = [
     "rescore",
     "similarity_measures",
     "stale_mentions",
-    "unwarranted",
     "verify_by_replay",
     "without_hindsight",
 ]

@@ -4,33 +4,35 @@ The rollout goes through its errors within its normal budget, and nothing is sam
 serves training and logs that already exist. The edit keeps what a repair takes out, so `undo` gives the original back.
 
 The correction is the first turn after the failures whose calls are all ok. On logs it has to be shown that it corrects
-*them*: `warrant` decides it by what the calls do, and similarity by what they look like. In training, where every
-method was measured without these rules, it is assumed.
+*them*: a function that the caller gives decides it (`cleaner_rl.logs.warrant`). In training, where every method was
+measured without such a function, it is assumed.
 
 Limits: on a stateful tool a failed program may have left something behind that later calls need. A replay
-(`verify_by_replay`) finds it. On logs that nobody replays, a repair is made only if the text of the programs shows that
-nothing is lost.
+(`verify_by_replay`) finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Generic
+from typing import Generic, TypeAlias
 
 from cleaner_rl.purify.config import PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.purify.coverage import covers
-from cleaner_rl.purify.similarity import Similarity, similarity
 from cleaner_rl.purify.splice import splices
 from cleaner_rl.purify.stale import later_mentions
-from cleaner_rl.purify.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import Edit, RepairMode, S, Trajectory, Turn, cut_before_repairs
 
+Refusal: TypeAlias = Callable[[range, int], StrEnum | None]
+"""Says why a repair is not made; None: it is. It is given the positions of failures in a row, whose correction is the
+turn after them, and the position of the one of them that is asked about. They are asked about from the last to the
+first, and those before a refused one stay, too."""
+
 
 class Reason(StrEnum):
-    """Why a failed turn was left alone, that is, not repaired, where it isn't `Unwarranted`."""
+    """Why a failed turn was left alone, that is, not repaired, where a `Refusal` didn't say it."""
 
     UNCORRECTED = "uncorrected"
     """No turn with working calls follows before the model turns to something else or stops."""
@@ -54,7 +56,8 @@ class LeftAlone:
 
     turn: int
     """Its index in the repaired trajectory."""
-    reason: Reason | Unwarranted
+    reason: StrEnum
+    """A `Reason`, or what a `Refusal` said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Purified(Generic[S]):
 def hindsight(
     trajectory: Trajectory[S],
     config: RepairConfig,
-    leftovers: Leftovers | None = None,
+    refusal: Refusal | None = None,
     borders: Collection[int] = frozenset(),
 ) -> Purified[S]:
     """Repair every failed turn that the model itself corrected later in the trajectory.
@@ -78,8 +81,8 @@ def hindsight(
     Args:
         trajectory: The trajectory.
         config: How a correction enters the history.
-        leftovers: For logs: what may be left of a failed Python program. Repairs are then made only where they are
-            warranted (see `unwarranted`). None: every correction is taken, as in training.
+        refusal: Decides which corrections are taken, such as `cleaner_rl.logs.warrant.Warrant` for logs. None: every
+            one, as in training.
         borders: Turns after which a correction no longer counts for the failures before it.
 
     Examples:
@@ -105,7 +108,6 @@ def hindsight(
         return Purified(trajectory, left_alone(trajectory.turns, Reason.UNUSABLE))
     turns: list[Turn[S]] = []
     left: list[LeftAlone] = []
-    around = Surroundings(trajectory)
     position = 0
     while position < len(trajectory.turns):
         chain = _chain(trajectory.turns, position, borders)
@@ -113,22 +115,14 @@ def hindsight(
             turns += chain
             position += 1
             continue
-        context = RepairContext(
-            leftovers=leftovers or Leftovers.UNCHECKED,
-            reads_later=around.reads_after(position + len(chain)),
-            was_given=around.given_before(position),
-            task=around.task,
-            mentioned_later=around.mentioned_after(position, position + len(chain) - 1),
-        )
+        repaired, reason = _repaired(chain, position, config, refusal)
+        left += left_alone(repaired, reason, len(turns))
+        turns += repaired
         position += len(chain)
-        warrant = None if leftovers is None else _Warrant(config, context)
-        chain, reason = _repaired(chain, config, warrant)
-        left += left_alone(chain, reason, len(turns))
-        turns += chain
     return Purified(replace(trajectory, turns=tuple(_note_stale(turns))), tuple(left))
 
 
-def left_alone(turns: Sequence[Turn[S]], reason: Reason | Unwarranted, first: int = 0) -> tuple[LeftAlone, ...]:
+def left_alone(turns: Sequence[Turn[S]], reason: StrEnum, first: int = 0) -> tuple[LeftAlone, ...]:
     """Return each failed turn as left alone for this reason; `first` is the index of the first of these turns."""
     return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 
@@ -166,42 +160,28 @@ def _chain(turns: tuple[Turn[S], ...], start: int, borders: Collection[int]) -> 
     return turns[start:end]
 
 
-@dataclass(frozen=True, slots=True)
-class _Warrant:
-    """What a repair is judged by."""
-
-    config: RepairConfig
-    context: RepairContext
-
-    def refusal(self, failed: Turn[S], correction: Turn[S], between: Sequence[Turn[S]]) -> Unwarranted | Similarity:
-        """Return why a correction may not stand for a failed turn; their similarity if it may."""
-        if (reason := unwarranted(failed, correction, replace(self.context, between=between))) is not None:
-            return reason
-        alike = similarity(failed.code, correction.code, self.config.measure)
-        return Unwarranted.DISSIMILAR if alike.value < self.config.min_similarity else alike
-
-
 def _repaired(
-    chain: tuple[Turn[S], ...], config: RepairConfig, warrant: _Warrant | None
-) -> tuple[tuple[Turn[S], ...], Reason | Unwarranted]:
-    """Return the chain with as many of its last failures repaired as can be, and why the others stay."""
+    chain: tuple[Turn[S], ...], start: int, config: RepairConfig, refusal: Refusal | None
+) -> tuple[tuple[Turn[S], ...], StrEnum]:
+    """Return the chain with as many of its last failures repaired as can be, and why the others stay.
+
+    `start` is the position of its first turn in the trajectory.
+    """
     correction = chain[-1]
     if not correction.verified:
         return chain, Reason.UNCORRECTED
     last = first = len(chain) - 1
-    reason: Reason | Unwarranted = Reason.PARTIAL
-    alike: Similarity | None = None
+    failures = range(start, start + last)
+    reason: StrEnum = Reason.PARTIAL
     while first and covers(correction, chain[first - 1], rolled_back=False):
-        if warrant is not None:
-            found = warrant.refusal(chain[first - 1], correction, chain[first:-1])
-            if isinstance(found, Unwarranted):
-                reason = found
-                break
-            alike = found
+        refused = None if refusal is None else refusal(failures, failures[first - 1])
+        if refused is not None:
+            reason = refused
+            break
         first -= 1
     if first == last:
         return chain, reason
-    turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config, alike))
+    turn = next(splices(RepairMode.HINDSIGHT, chain[first:], config))
     if config.refuse_stale and turn.edit is not None and turn.edit.stale:
         return chain, Reason.STALE
     return (*chain[:first], turn), reason

@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cleaner_rl.purify.config import RepairConfig
-from cleaner_rl.purify.similarity import Similarity, similarity
+from cleaner_rl.purify.similarity import similarity
 from cleaner_rl.purify.stale import stale_mentions
 from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, S, Turn
 
 
-def splices(
-    mode: RepairMode, original: tuple[Turn[S], ...], config: RepairConfig, alike: Similarity | None = None
-) -> Iterator[Turn[S]]:
+def splices(mode: RepairMode, original: tuple[Turn[S], ...], config: RepairConfig) -> Iterator[Turn[S]]:
     """Yield the turns that may stand for `original` (one or more failures, then the verified correction), best first.
 
-    `alike` is the similarity of the first failure and the correction; it is measured if it isn't given. If it reaches
-    the threshold, a graft comes first, and a replacement is left in case the graft is refused. Otherwise there is only
-    a replacement.
+    If the similarity of the first failure and the correction reaches the threshold, a graft comes first, and a
+    replacement is left in case the graft is refused. Otherwise there is only a replacement.
     """
     failed, correction = original[0], original[-1]
-    alike = alike or similarity(failed.code, correction.code, config.measure)
+    alike = similarity(failed.code, correction.code, config.measure)
     failures = [result for turn in original for result in turn.results if result.failed]
     kinds = [RepairKind.REPLACE]
     if alike.value >= config.threshold:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
-from cleaner_rl.purify.warrant.nodes import has, kept, nodes, nodes_of
+from cleaner_rl.logs.warrant.nodes import has, kept, nodes, nodes_of
 
 ReadsLater: TypeAlias = Callable[[Collection[str]], bool]
 """Says whether a program that comes later may read one of some names."""

@@ -14,10 +14,10 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Protocol
 
-from cleaner_rl.purify.warrant.context import RepairContext
-from cleaner_rl.purify.warrant.offers import renamed, substituted, with_names
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import misspelt, same_path, same_words
+from cleaner_rl.logs.warrant.context import RepairContext
+from cleaner_rl.logs.warrant.offers import renamed, substituted, with_names
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.texts import misspelt, same_path, same_words
 from cleaner_rl.tools import CallKind, PluginError, Plugins, ToolCall
 
 QUOTED = 6
@@ -154,7 +154,7 @@ REPAIR_RULES: Plugins[RepairRules] = Plugins(
     group="cleaner_rl.repair_rules",
     what="set of repair rules",
     ours={
-        kind.value: f"cleaner_rl.purify.warrant.bundled:{name}"
+        kind.value: f"cleaner_rl.logs.warrant.bundled:{name}"
         for kind, name in (
             (CallKind.PYTHON, "PythonRules"),
             (CallKind.SHELL, "ShellRules"),

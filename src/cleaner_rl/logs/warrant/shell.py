@@ -14,8 +14,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cleaner_rl.purify.warrant.offers import substituted
-from cleaner_rl.purify.warrant.programs import (
+from cleaner_rl.logs.warrant.offers import substituted
+from cleaner_rl.logs.warrant.programs import (
     ALL_OR_NOTHING,
     BYPASS,
     CHANGING_OPTIONS,
@@ -34,12 +34,12 @@ from cleaner_rl.purify.warrant.programs import (
     SAME_PROGRAMS,
     WANTED_OPTIONS,
 )
-from cleaner_rl.purify.warrant.python import WasGiven, nothing_given, nothing_reads, python_refusal
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.sql import sql_refusal
-from cleaner_rl.purify.warrant.steps import APPENDED, OVER, Step, program_of, steps
-from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, misspelt, same_path, same_words
-from cleaner_rl.purify.warrant.words import (
+from cleaner_rl.logs.warrant.python import WasGiven, nothing_given, nothing_reads, python_refusal
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.sql import sql_refusal
+from cleaner_rl.logs.warrant.steps import APPENDED, OVER, Step, program_of, steps
+from cleaner_rl.logs.warrant.texts import alike, comparisons, lost_and_new, misspelt, same_path, same_words
+from cleaner_rl.logs.warrant.words import (
     LACKING,
     NO_SUCH_PACKAGE,
     NO_SUCH_PATH,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import TypeAlias
 
-from cleaner_rl.purify.warrant.effects import (
+from cleaner_rl.logs.warrant.effects import (
     ReadsLater,
     all_bound_names,
     bound_names,
@@ -25,10 +25,10 @@ from cleaner_rl.purify.warrant.effects import (
     missing_names,
     unbound_reads,
 )
-from cleaner_rl.purify.warrant.nodes import kept, nodes, nodes_of
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
-from cleaner_rl.purify.warrant.words import DENIAL, LIMIT
+from cleaner_rl.logs.warrant.nodes import kept, nodes, nodes_of
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.texts import lost_and_new, misspelt, same_path, same_words, words
+from cleaner_rl.logs.warrant.words import DENIAL, LIMIT
 
 WasGiven: TypeAlias = Callable[[str], bool]
 """Says whether a number or a word is in the task or in what tools had said before."""

@@ -9,9 +9,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeAlias
 
-from cleaner_rl.purify.warrant.effects import ReadsLater
-from cleaner_rl.purify.warrant.mentions import LaterWords, Lost
-from cleaner_rl.purify.warrant.python import ANY, WasGiven, names_read, nothing_given, nothing_reads
+from cleaner_rl.logs.warrant.effects import ReadsLater
+from cleaner_rl.logs.warrant.mentions import LaterWords, Lost
+from cleaner_rl.logs.warrant.python import ANY, WasGiven, names_read, nothing_given, nothing_reads
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import Trajectory, Turn
 

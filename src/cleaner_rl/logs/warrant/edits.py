@@ -10,9 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import alike, comparisons, lost_and_new, same_path, unmatched, words
-from cleaner_rl.purify.warrant.words import EVERYWHERE
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.texts import alike, comparisons, lost_and_new, same_path, unmatched, words
+from cleaner_rl.logs.warrant.words import EVERYWHERE
 
 WRONG_PATH = re.compile(
     r"""\b(?:

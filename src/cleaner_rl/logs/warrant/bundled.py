@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cleaner_rl.purify.warrant.context import Leftovers
-from cleaner_rl.purify.warrant.edits import edit_refusal
-from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS, other_refusal
-from cleaner_rl.purify.warrant.python import python_refusal
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.rules import FailedCall
-from cleaner_rl.purify.warrant.shell import shell_refusal
-from cleaner_rl.purify.warrant.sql import sql_refusal
+from cleaner_rl.logs.warrant.context import Leftovers
+from cleaner_rl.logs.warrant.edits import edit_refusal
+from cleaner_rl.logs.warrant.other import INVALID_ARGUMENTS, other_refusal
+from cleaner_rl.logs.warrant.python import python_refusal
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.rules import FailedCall
+from cleaner_rl.logs.warrant.shell import shell_refusal
+from cleaner_rl.logs.warrant.sql import sql_refusal
 from cleaner_rl.tools import ToolCall
 
 

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cleaner_rl.purify.warrant.words import ATTEMPT, CLAIM, GRAMMAR
+from cleaner_rl.logs.warrant.words import ATTEMPT, CLAIM, GRAMMAR
 from cleaner_rl.tools import CallKind, ToolCall
 from cleaner_rl.trajectory import Trajectory, Turn
 

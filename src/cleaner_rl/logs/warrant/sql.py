@@ -14,8 +14,8 @@ from itertools import pairwise
 
 from rapidfuzz.distance import OSA
 
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import unmatched
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.texts import unmatched
 
 SYNTAX = re.compile(
     r"""\b(?:

@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from cleaner_rl.purify.warrant.python import WasGiven, nothing_given
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.texts import comparisons, lost_and_new, misspelt, same_path, same_words, words
+from cleaner_rl.logs.warrant.python import WasGiven, nothing_given
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.texts import comparisons, lost_and_new, misspelt, same_path, same_words, words
 
 INVALID_ARGUMENTS = re.compile(
     r"""-32602 | -32600 | -32700 | \binput\ ?validation | \bvalidation\ (?:error|failed)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from cleaner_rl.purify.warrant.texts import misspelt, words
+from cleaner_rl.logs.warrant.texts import misspelt, words
 from cleaner_rl.tools import CallKind
 
 _FILLING = r"(?:\ (?:to\ (?:use|reference|call|write|run|type|import)|one\ of(?:\ these)?|instead|the\ (?:\w+\ )?))*"

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.purify.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted, words
-from cleaner_rl.purify.warrant.edits import edit_refusal
-from cleaner_rl.purify.warrant.offers import renamed
-from cleaner_rl.purify.warrant.other import other_refusal
-from cleaner_rl.purify.warrant.python import nothing_reads, python_refusal
-from cleaner_rl.purify.warrant.shell import shell_refusal
-from cleaner_rl.purify.warrant.sql import sql_refusal
-from cleaner_rl.purify.warrant.texts import misspelt, same_path
-from cleaner_rl.purify.warrant.words import tells_of_change
+from cleaner_rl.logs.warrant import Leftovers, RepairContext, Surroundings, Unwarranted, unwarranted, words
+from cleaner_rl.logs.warrant.edits import edit_refusal
+from cleaner_rl.logs.warrant.offers import renamed
+from cleaner_rl.logs.warrant.other import other_refusal
+from cleaner_rl.logs.warrant.python import nothing_reads, python_refusal
+from cleaner_rl.logs.warrant.shell import shell_refusal
+from cleaner_rl.logs.warrant.sql import sql_refusal
+from cleaner_rl.logs.warrant.texts import misspelt, same_path
+from cleaner_rl.logs.warrant.words import tells_of_change
 from cleaner_rl.tools import CallKind, ExceptionInfo, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from rapidfuzz.distance import OSA
 
-from cleaner_rl.purify.similarity import similarity
+from cleaner_rl.purify import code_similarity
 
 SUBSTITUTED, TWICE = 5, 6
 """Characters that a name needs for a slip that exchanges one, and for two slips: `cat` and `car` are two names."""
@@ -22,7 +22,7 @@ _WORD = re.compile(r"[^\W\d_]+|\d+")
 
 def alike(first: str, second: str) -> float:
     """Return how similar two texts are, from 0 to 1."""
-    return similarity(first, second).value
+    return code_similarity(first, second).value
 
 
 def words(text: str) -> list[str]:

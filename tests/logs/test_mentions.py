@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner_rl.purify import Leftovers, RepairConfig, Unwarranted, hindsight
-from cleaner_rl.purify.warrant import Surroundings
-from cleaner_rl.purify.warrant.mentions import LaterWords, Lost
-from cleaner_rl.purify.warrant.words import ATTEMPT, CLAIM
+from cleaner_rl.logs.warrant import Surroundings, Unwarranted, Warrant
+from cleaner_rl.logs.warrant.mentions import LaterWords, Lost
+from cleaner_rl.logs.warrant.words import ATTEMPT, CLAIM
+from cleaner_rl.purify import RepairConfig, hindsight
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
 
@@ -189,7 +189,8 @@ CORRECTION = turn("git log -3", "c1 one\nc2 two")
 
 
 def left_alone(*later: Turn[TextSpan], task: str = "Show me the log.") -> list[str]:
-    purified = hindsight(Trajectory(TextSpan(task), (FAILED, CORRECTION, *later)), RepairConfig(), Leftovers.UNCHECKED)
+    raw = Trajectory(TextSpan(task), (FAILED, CORRECTION, *later))
+    purified = hindsight(raw, RepairConfig(), Warrant(raw, RepairConfig()))
     return [str(each.reason) for each in purified.left_alone]
 
 

@@ -1,10 +1,10 @@
 """Decides whether a repair is warranted: whether it can be shown that the correction does what the failed call was for,
 and that nothing is lost with the failed call.
 
-One function decides, `unwarranted`, by the rules of the tool (`rules`): ours for its kind of call (`shell`, `sql`,
-`edits`, `python`, `other`), or those that a plug-in brings for its own tools. What ours go by is data: the words of
-failures (`words`), and the tables of programs, options and statements in each module. A repair is made only if nothing
-speaks against it:
+`Warrant` is what `hindsight` asks about each repair of a log. One function decides, `unwarranted`, by the rules of the
+tool (`rules`): ours for its kind of call (`shell`, `sql`, `edits`, `python`, `other`), or those that a plug-in brings
+for its own tools. What ours go by is data: the words of failures (`words`), and the tables of programs, options and
+statements in each module. A repair is made only if nothing speaks against it:
 
 - **Same purpose.** Both run the same program, statement or operation on the same things.
 - **Nothing lost.** The failed call changed nothing, or its correction does it again.
@@ -13,7 +13,8 @@ speaks against it:
 - **No bypass.** The correction switches no safeguard off.
 - **No later words.** What the agent says or writes later doesn't refer to the failure (`mentions`).
 
-Limits: English words of widely used tools. What can't be parsed or isn't known is left alone.
+Limits: English words of widely used tools. What can't be parsed or isn't known is left alone. The parsers of shell
+commands and SQL are in the extra `cleaner-rl[logs]`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import Generic
 
-from cleaner_rl.purify.warrant.context import Leftovers, RepairContext, Surroundings
-from cleaner_rl.purify.warrant.other import INVALID_ARGUMENTS
-from cleaner_rl.purify.warrant.reasons import Unwarranted
-from cleaner_rl.purify.warrant.rules import REPAIR_RULES, FailedCall, RepairRules, ToolRules, rules_for
-from cleaner_rl.purify.warrant.texts import misspelt, same_letters
-from cleaner_rl.purify.warrant.words import ASKED_FOR, DENIAL, LIMIT, tells_of_change
+from cleaner_rl.logs.warrant.context import Leftovers, RepairContext, Surroundings
+from cleaner_rl.logs.warrant.other import INVALID_ARGUMENTS
+from cleaner_rl.logs.warrant.reasons import Unwarranted
+from cleaner_rl.logs.warrant.rules import REPAIR_RULES, FailedCall, RepairRules, ToolRules, rules_for
+from cleaner_rl.logs.warrant.texts import misspelt, same_letters
+from cleaner_rl.logs.warrant.words import ASKED_FOR, DENIAL, LIMIT, tells_of_change
+from cleaner_rl.purify import RepairConfig, code_similarity
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import S, Turn
+from cleaner_rl.trajectory import S, Trajectory, Turn
 
 __all__ = [
     "REPAIR_RULES",
@@ -40,6 +43,7 @@ __all__ = [
     "Surroundings",
     "ToolRules",
     "Unwarranted",
+    "Warrant",
     "unwarranted",
 ]
 
@@ -47,6 +51,40 @@ PROGRAMS = {CallKind.PYTHON, CallKind.SHELL}
 NAME = re.compile(r"[\w@#][\w@#./-]*\w")
 PLAIN_WORD = re.compile(r"[A-Za-z]?[a-z]+")
 STOPPED = {Status.TIMEOUT, Status.MEMORY, Status.OUTPUT_LIMIT}
+
+
+class Warrant(Generic[S]):
+    """Refuses each repair of a trajectory that is not warranted, when `hindsight` asks.
+
+    Args:
+        trajectory: The trajectory that is repaired.
+        config: Says how alike a failed call and its correction have to be.
+        leftovers: Who looks at what a failed Python program may have left behind.
+    """
+
+    def __init__(
+        self, trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers = Leftovers.UNCHECKED
+    ) -> None:
+        self._turns = trajectory.turns
+        self._around = Surroundings(trajectory)
+        self._config = config
+        self._leftovers = leftovers
+
+    def __call__(self, failures: range, failed: int) -> Unwarranted | None:
+        """Return why the turn after these failures may not stand for one of them; None if it may."""
+        around, turn, correction = self._around, self._turns[failed], self._turns[failures.stop]
+        context = RepairContext(
+            leftovers=self._leftovers,
+            between=self._turns[failed + 1 : failures.stop],
+            reads_later=around.reads_after(failures.stop + 1),
+            was_given=around.given_before(failures.start),
+            task=around.task,
+            mentioned_later=around.mentioned_after(failures.start, failures.stop),
+        )
+        if (reason := unwarranted(turn, correction, context)) is not None:
+            return reason
+        alike = code_similarity(turn.code, correction.code, self._config.measure)
+        return Unwarranted.DISSIMILAR if alike.value < self._config.min_similarity else None
 
 
 def unwarranted(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from cleaner_rl.purify.warrant.programs import RUNNERS, WRAPPERS
+from cleaner_rl.logs.warrant.programs import RUNNERS, WRAPPERS
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
