@@ -2,7 +2,7 @@
 
 - `task`: one problem as plain data.
 - `datasets`: the papers' data sets by their real columns, from a file or the hub; verl's files both ways.
-- `difficulty`, `contamination`: which tasks are worth training on, and which hold a piece of a benchmark.
+- `difficulty`: which tasks are worth training on.
 - `prompts`: what is said around a task, as TOML.
 - `grading`: right, wrong, or a fault of the grader's own; mathematics, choices, programs.
 
@@ -10,7 +10,6 @@ Limits: rewards are for outcomes alone. sympy and math-verify are loaded by the 
 processes of their own; nothing here imports them.
 """
 
-from cleaner_rl.tasks.contamination import Decontaminated, Match, decontaminate
 from cleaner_rl.tasks.datasets import (
     TASK_LOADERS,
     DatasetError,
@@ -72,13 +71,11 @@ __all__ = [
     "CodeRun",
     "Count",
     "DatasetError",
-    "Decontaminated",
     "Execute",
     "Filtered",
     "Grade",
     "Grader",
     "Loaded",
-    "Match",
     "MathGrader",
     "MathPool",
     "Message",
@@ -101,7 +98,6 @@ __all__ = [
     "choice_letter",
     "count",
     "dataset_names",
-    "decontaminate",
     "from_verl",
     "grade",
     "load_from_hub",
