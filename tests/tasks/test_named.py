@@ -55,9 +55,6 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ("prompt", 5, "prompt"),
         ("prompt", [{"role": "user"}], "prompt"),
         ("prompt", " ", "asks nothing"),
-        ("pass_rate", [1], "pass rate"),
-        ("pass_rate", [None, 3], "pass rate"),
-        ("pass_rate", [3, 1], "3 of 1 tries"),
     ],
 )
 def test_a_row_that_is_no_task_is_named_with_its_file(column: str, value: object, said: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import Message, PassRate, Task, from_verl, load_prompt, read_verl, to_verl, write_verl
+from cleaner_rl.tasks import Message, Task, from_verl, load_prompt, read_verl, to_verl, write_verl
 from cleaner_rl.tasks.datasets import DatasetError
 from tests.tasks.builders import task
 
@@ -21,7 +21,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
-RATES = st.integers(1, 64).flatmap(lambda tries: st.builds(PassRate, st.integers(0, tries), st.just(tries)))
 TASKS = st.builds(
     Task,
     id=TEXT.filter(bool),
@@ -30,7 +29,6 @@ TASKS = st.builds(
     truth=TEXT,
     source=TEXT,
     split=TEXT,
-    pass_rate=st.none() | RATES,
     extra=st.dictionaries(TEXT, VALUES, max_size=3),
 )
 PROMPT = load_prompt("stateless")
@@ -47,7 +45,7 @@ def test_a_task_survives_verls_row(made: Task) -> None:
 
 
 def test_a_task_survives_verls_file_and_the_file_has_verls_columns(tmp_path: Path) -> None:
-    made = [dataclasses.replace(task(name=f"made/{n}"), pass_rate=PassRate(n, 8), extra={"n": n}) for n in range(9)]
+    made = [dataclasses.replace(task(name=f"made/{n}"), extra={"n": n}) for n in range(9)]
     assert write_verl(tmp_path / "train.parquet", made, PROMPT, "cleaner") == 9
     assert list(read_verl(tmp_path / "train.parquet")) == made
     rows = pq.read_table(tmp_path / "train.parquet").to_pylist()
@@ -75,12 +73,6 @@ def test_a_task_is_immutable_and_asks_something() -> None:
         task(name="")
     with pytest.raises(ValueError, match="nothing"):
         task(question=" ")
-
-
-@pytest.mark.parametrize(("passed", "tries"), [(-1, 8), (9, 8), (0, 0)])
-def test_an_impossible_rate_is_refused(passed: int, tries: int) -> None:
-    with pytest.raises(ValueError, match="passed"):
-        PassRate(passed, tries)
 
 
 @pytest.mark.parametrize("prompt", [5, ["text"], None])

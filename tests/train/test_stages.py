@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, read_verl, write_verl
+from cleaner_rl.tasks import Message, Task, load_prompt, read_verl, write_verl
 from cleaner_rl.train.recipe.settings import StageSettings
-from cleaner_rl.train.recipe.stages import filtered, pass_rates
+from cleaner_rl.train.recipe.stages import PassRate, filtered, pass_rates
 from cleaner_rl.trajectory import Key, Phase, StopReason
 from cleaner_rl.trajectory.store import ParquetWriter
 from tests.builders import answered, trajectory

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cleaner_rl.cli import main
 from cleaner_rl.sandbox import NodeConfig, SessionRequest, Tier
 from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.tasks import Message, PassRate, Task, load_prompt, write_verl
+from cleaner_rl.tasks import Message, Task, load_prompt, write_verl
 from cleaner_rl.tools import Status, ToolResult
 from cleaner_rl.train.launch import start
 from cleaner_rl.train.launch.checks import check_data, check_rows, check_settings, check_sizes
@@ -22,6 +22,7 @@ from cleaner_rl.train.launch.start import INSTALL, check, command, parts, sandbo
 from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe
 from cleaner_rl.train.recipe.settings import LoraSettings, RecipeError, run_folder
+from cleaner_rl.train.recipe.stages import PassRate
 from cleaner_rl.train.verl.plan import RunPlan, agent_loops, read_plan
 from tests.sandbox.conftest import needs
 from tests.train.recipes import MINIMAL, values

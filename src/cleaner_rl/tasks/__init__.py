@@ -2,7 +2,6 @@
 
 - `task`: one problem as plain data.
 - `datasets`: the papers' data sets by their real columns, from a file or the hub; verl's files both ways.
-- `difficulty`: which tasks are worth training on.
 - `prompts`: what is said around a task, as TOML.
 - `grading`: right, wrong, or a fault of the grader's own; mathematics, choices, programs.
 
@@ -28,7 +27,6 @@ from cleaner_rl.tasks.datasets import (
     to_verl,
     write_verl,
 )
-from cleaner_rl.tasks.difficulty import RECIPE_7B, Filtered, by_difficulty, with_pass_rates
 from cleaner_rl.tasks.grading import (
     GRADERS,
     Case,
@@ -57,11 +55,10 @@ from cleaner_rl.tasks.grading import (
     without_thinking,
 )
 from cleaner_rl.tasks.prompts import Prompt, ToolKind, load_prompt, prompt_names
-from cleaner_rl.tasks.task import Message, PassRate, Task
+from cleaner_rl.tasks.task import Message, Task
 
 __all__ = [
     "GRADERS",
-    "RECIPE_7B",
     "TASK_LOADERS",
     "Case",
     "CaseVerdict",
@@ -72,7 +69,6 @@ __all__ = [
     "Count",
     "DatasetError",
     "Execute",
-    "Filtered",
     "Grade",
     "Grader",
     "Loaded",
@@ -80,7 +76,6 @@ __all__ = [
     "MathPool",
     "Message",
     "Outcome",
-    "PassRate",
     "Prompt",
     "RewardScale",
     "Row",
@@ -92,7 +87,6 @@ __all__ = [
     "ToolKind",
     "UngradableError",
     "boxed",
-    "by_difficulty",
     "call_case",
     "check_gradable",
     "choice_letter",
@@ -109,7 +103,6 @@ __all__ = [
     "prompt_names",
     "read_verl",
     "to_verl",
-    "with_pass_rates",
     "without_thinking",
     "write_verl",
 ]

@@ -26,20 +26,6 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class PassRate:
-    """How often some model solved a task."""
-
-    passed: int
-    tries: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.passed <= self.tries or self.tries < 1:
-            raise ValueError(
-                f"{self.passed} of {self.tries} tries can't have passed; give 0 <= passed <= tries, tries > 0"
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class Task:
     """One problem."""
 
@@ -53,7 +39,6 @@ class Task:
     source: str = ""
     """The data set, and within a mixture the part of it."""
     split: str = ""
-    pass_rate: PassRate | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
     """JSON values that came with it: subject, level, starter code, ..."""
 
@@ -85,7 +70,6 @@ class Task:
 
     def to_json(self) -> dict[str, object]:
         """Return the task as JSON values."""
-        rate = self.pass_rate
         return {
             "id": self.id,
             "prompt": [{"role": message.role, "content": message.content} for message in self.prompt],
@@ -93,7 +77,6 @@ class Task:
             "truth": self.truth,
             "source": self.source,
             "split": self.split,
-            "pass_rate": None if rate is None else [rate.passed, rate.tries],
             "extra": dict(self.extra),
         }
 
@@ -108,18 +91,8 @@ class Task:
             truth=str(values["truth"]),
             source=str(values.get("source", "")),
             split=str(values.get("split", "")),
-            pass_rate=_pass_rate(values.get("pass_rate")),
             extra=dict(extra) if isinstance(extra, Mapping) else {},
         )
-
-
-def _pass_rate(value: object) -> PassRate | None:
-    match value:
-        case None:
-            return None
-        case [int(passed), int(tries)]:
-            return PassRate(passed, tries)
-    raise ValueError("a pass rate is two whole numbers: how many tries passed, and how many there were")
 
 
 def messages(value: object) -> tuple[Message, ...]:

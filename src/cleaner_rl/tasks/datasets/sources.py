@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from cleaner_rl.tasks.datasets.forms import looks_like_cases, read_cases
 from cleaner_rl.tasks.datasets.rows import Row, SkippedRowError
-from cleaner_rl.tasks.draws import draw, short_name
 from cleaner_rl.tasks.grading import choice_letter
 from cleaner_rl.tasks.task import Message, Task, messages
-from cleaner_rl.tools import read_json
+from cleaner_rl.tools import derive_seed, read_json
 
 Read = Callable[[str, Row, int], Task]
 """(name of the data set, row, seed) to a task."""
@@ -69,7 +69,7 @@ def _verl(name: str, row: Row, _seed: int) -> Task:
     question = "\n".join(each.content for each in prompt)
     return Task(
         # An index is a name only where one data set gave it.
-        id=f"{name}/{short_name(question) if index is None or name == 'open-agentrl-30k' else index}",
+        id=f"{name}/{_short_name(question) if index is None or name == 'open-agentrl-30k' else index}",
         prompt=prompt,
         grader="code" if code else "math",
         truth=read_cases(reference).dumps() if code else _accepted(reference),
@@ -110,9 +110,9 @@ def _gpqa(name: str, row: Row, seed: int) -> Task:
         return _asked(name, row.text("problem"), None, "choice", letter, "test", extra)
     question, right = row.text("Question").strip(), row.text("Correct Answer").strip()
     wrong = [row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3)]
-    number = str(row.get("Record ID") or short_name(question))
+    number = str(row.get("Record ID") or _short_name(question))
     # The right answer comes first in the file; where it stands here depends on the seed and the task alone.
-    options = sorted([right, *wrong], key=lambda option: draw(seed, "gpqa", number, option))
+    options = sorted([right, *wrong], key=lambda option: derive_seed(seed, "gpqa", number, option))
     listed = "\n".join(f"{letter}) {option}" for letter, option in zip("ABCD", options, strict=True))
     extra = {"domain": row.get("High-level domain")} if row.get("High-level domain") else {}
     letter = "ABCD"[options.index(right)]
@@ -135,11 +135,16 @@ def _livecodebench(name: str, row: Row, _seed: int) -> Task:
     return _asked(name, question, row.need("question_id"), "code", cases.dumps(), "test", extra)
 
 
+def _short_name(text: str) -> str:
+    """A name for a question that has none."""
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
 def _asked(
     name: str, question: str, number: object, grader: str, truth: str, split: str, extra: Mapping[str, object]
 ) -> Task:
-    own = short_name(question) if number is None else number
-    return Task(f"{name}/{own}", messages(question), grader, truth, name, split, None, extra)
+    own = _short_name(question) if number is None else number
+    return Task(f"{name}/{own}", messages(question), grader, truth, name, split, extra)
 
 
 def _bare(content: str) -> str:

@@ -6,11 +6,19 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from cleaner_rl.tasks import PassRate, read_verl
+from cleaner_rl.tasks import read_verl
 from cleaner_rl.train.recipe.settings import Recipe, StageSettings
 from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import read
+
+
+class PassRate(NamedTuple):
+    """How often a model solved a task."""
+
+    passed: int
+    tries: int
 
 
 def stage_recipe(recipe: Recipe, stage: StageSettings, model: str, train: Sequence[str]) -> Recipe:
