@@ -2,8 +2,8 @@
 
 Is what reaches verl's update what the store holds? For every row of the update: ids, loss mask, advantage, and the
 log-probs of the rollout, compared with the row that the store gives; and the rollout's log-probs with the actor's. The
-recipe is `recipes/tiny-cpu.yaml` without its cold start, with `method: hindsight`, `purify: {views: full}` and
-`rescue`, in the smallest toy environment, whose model answers at random: some groups are all wrong.
+recipe is `recipes/tiny-cpu.yaml` without its cold start, with `method: hindsight`, `purify: {scope: all, views:
+full}` and `rescue`, in the smallest toy environment, whose model answers at random: some groups are all wrong.
 
 Needs the engines; a run takes some minutes on two cores. A run that is finished in `--folder` isn't repeated.
 """
@@ -32,7 +32,7 @@ from cleaner_rl.trajectory.store import read
 
 STEPS = 5
 OURS = (
-    *("method=hindsight", "purify.views=full", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
+    *("method=hindsight", "purify.scope=all", "purify.views=full", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
     *("batch.prompts=8", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=4"),
     "verl.actor_rollout_ref.model.external_lib=cleaner_rl.train.preflight.witness",
 )

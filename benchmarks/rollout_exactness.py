@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cleaner_rl.purify import PurifyConfig
+from cleaner_rl.purify import PurifyConfig, PurifyScope
 from cleaner_rl.rollout import (
     ChatRenderer,
     Completion,
@@ -118,7 +118,7 @@ async def rolled(url: str, folder: Path, mode: RepairMode, number: int) -> Traje
     """One rollout, repaired and re-scored, by the model in a folder that an address serves."""
     task = Task(f"engine/{number}", (Message("user", "What is six times seven?"),), "choice", "A")
     key, seeds = Key(f"{mode}", 0, task.id, number), Seeds(5, task.id, number)
-    purifier = Purifier(mode=mode, config=PurifyConfig(attempts=3))
+    purifier = Purifier(mode=mode, config=PurifyConfig(attempts=3, scope=PurifyScope.ALL))
     async with Address(url) as address:
         chat = ChatRenderer(tokenizer(folder), ToolSet(PROMPT.tool))
         model = TokenModel(Talkative(address), chat, AnyText(), window=4096)

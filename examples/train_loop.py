@@ -20,7 +20,6 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from cleaner_rl.purify import PurifyConfig, PurifyScope
 from cleaner_rl.resample import PlainConfig, group_of, select
 from cleaner_rl.rollout import Completion, Finish, Purifier, RolloutBudget, RolloutRunner, TokenModel, open_runner
 from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunRequest
@@ -29,7 +28,7 @@ from cleaner_rl.tools import feedback
 from cleaner_rl.trajectory import Ids, RepairMode, Scores, TokenSpan, Trajectory, first_attempt_tally
 
 SEEDS, STEPS, GROUPS, SAMPLES, BUDGET = (0, 1, 2), 12, 6, 8, RolloutBudget(turns=3)
-METHODS = {"hindsight": Purifier(RepairMode.HINDSIGHT, PurifyConfig(scope=PurifyScope.SUCCESSFUL)), "grpo": None}
+METHODS = {"hindsight": Purifier(RepairMode.HINDSIGHT), "grpo": None}
 PROMPT, CALL, ANSWER = load_prompt("fenced"), "```python\nprint({})\n```", "\\boxed{{{}}}"
 WORDS = "ant bee cake deer eagle fig goose hare idea jelly kite lemon maple nest olive pear rice seed tea wave".split()
 EXPRESSIONS = {  # JavaScript: Python

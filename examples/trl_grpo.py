@@ -21,7 +21,6 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from train_loop import ANSWER, CALL, END, PAD, PROMPT, PYTHON, SPECIAL, TEMPLATE, WORDS, TorchEngine, demonstrate
 from transformers import PreTrainedTokenizerFast
 
-from cleaner_rl.purify import PurifyConfig, PurifyScope
 from cleaner_rl.rollout import RolloutBudget, TokenModel, open_runner
 from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunRequest, SessionRequest
 from cleaner_rl.tasks import Message, Task
@@ -91,7 +90,6 @@ def main() -> None:
         tokenizer,
         method="hindsight",
         prompt=PROMPT,
-        purify=PurifyConfig(scope=PurifyScope.SUCCESSFUL),
         budget=RolloutBudget(turns=3),
         sandbox=sandbox,
         request=SessionRequest("bare"),

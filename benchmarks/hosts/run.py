@@ -126,6 +126,7 @@ class Drill:
         recipe = {
             "name": "hosts",
             "method": "hindsight",
+            "purify": {"scope": "all"},
             "model": {"path": str(world / "model"), "dtype": "float32"},
             "tasks": {"train": [str(world / "train.parquet")], "prompt": str(world / "prompt.toml")},
             "budget": {"prompt_tokens": 256, "response_tokens": 384, "turns": 4},

@@ -21,7 +21,8 @@ SHARED: Mapping[str, Any] = {
     "budget": {"prompt_tokens": 96, "response_tokens": 256, "lookahead_tokens": 256},
     "batch": {"prompts": 16, "mini_batch": 8, "rollouts": 8, "micro_batch": 8, "dynamic_sampling": False},
     "update": {"lr": 3e-4, "warmup_steps": 0, "overlong_buffer": 0},
-    "purify": {"attempts": 3, "threshold": 0.5},
+    # All was hindsight's default, too, when the kept runs ran.
+    "purify": {"attempts": 3, "threshold": 0.5, "scope": "all"},
     "sandbox": {"packages": ["kit"], "cpu_seconds": 0.1, "memory_mb": 256},
     "faults": {"stall_minutes": 5},
     "device": {"kind": "cpu", "per_node": 1, "workers": 1},

@@ -47,7 +47,9 @@ ROLLOUT = {
     "--out": Option(("--out", "elsewhere"), {"work.out": Path("elsewhere")}),
     "--samples": Option(("--samples", "4"), {"work.samples": 4}),
     "--limit": Option(("--limit", "2"), {"work.tasks": 2}),
-    "--repair": Option(("--repair", "hindsight"), {"runner.purifier.mode": "hindsight"}),
+    "--repair": Option(
+        ("--repair", "hindsight"), {"runner.purifier.mode": "hindsight", f"{PURIFIER}.scope": "successful"}
+    ),
     "--tokens": Option(("--tokens", "50"), {"runner.budget.tokens": 50}),
     "--seconds": Option(("--seconds", "5"), {"runner.budget.seconds": 5.0}),
     "--lookahead": Option(("--lookahead", "60"), {"runner.budget.lookahead": 60}),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.purify import OnUnrepaired, Phase, PurifyConfig, PurifyScope, RepairConfig, Schedule
-from cleaner_rl.trajectory import Seeds
+from cleaner_rl.trajectory import RepairMode, Seeds
 
 PROBABILITY = st.floats(0, 1)
 
@@ -17,10 +17,16 @@ def test_s10_the_papers_values_are_defaults_and_can_be_changed() -> None:
     assert config.attempts == 3
     assert config.repair == RepairConfig(threshold=0.5, measure="difflib", refuse_stale=False)
     assert config.probability == 1.0
-    assert config.scope is PurifyScope.ALL
+    assert config.scope_of(RepairMode.SAAR) is PurifyScope.ALL
     assert config.on_unrepaired is OnUnrepaired.KEEP_ATTEMPTS
     assert not config.skip_last_turn
     assert PurifyConfig(repair=RepairConfig(threshold=0.8)).repair.threshold == 0.8
+
+
+def test_hindsight_repairs_successful_rollouts_unless_told_otherwise() -> None:
+    assert PurifyConfig().scope_of(RepairMode.HINDSIGHT) is PurifyScope.SUCCESSFUL
+    for scope in PurifyScope:
+        assert {PurifyConfig(scope=scope).scope_of(mode) for mode in RepairMode} == {scope}
 
 
 def test_s18_the_coin_is_seeded_by_the_rollout_and_fair() -> None:

@@ -190,11 +190,12 @@ def test_text_and_tokens_are_purified_alike() -> None:
 
 def test_s19_failures_can_be_left_raw() -> None:
     rollout = trajectory(SLIP, FIX, answered())
-    only = PurifyConfig(scope=PurifyScope.SUCCESSFUL)
+    only, every = PurifyConfig(), PurifyConfig(scope=PurifyScope.ALL)
     wrong, right = replace(rollout, success=False), replace(rollout, success=True)
     assert apply_purification(wrong, only, RepairMode.HINDSIGHT) == wrong
     assert len(apply_purification(right, only, RepairMode.HINDSIGHT).turns) == 2
-    assert len(apply_purification(wrong, PurifyConfig(), RepairMode.HINDSIGHT).turns) == 2
+    for graded in (wrong, right, rollout):
+        assert len(apply_purification(graded, every, RepairMode.HINDSIGHT).turns) == 2
     with pytest.raises(ValueError, match="scope='successful'"):
         apply_purification(rollout, only, RepairMode.HINDSIGHT)
 

@@ -131,6 +131,21 @@ def test_what_the_coin_leaves_out_can_be_collapsed_afterwards() -> None:
     assert not run(later, ScriptedEngine(REPAIRED), row(Phase.EVALUATION)).edits
 
 
+@pytest.mark.parametrize("method", ["hindsight", "hindsight+roc", "two-views", "two-views+rescue"])
+def test_hindsight_leaves_wrong_rollouts_raw_unless_the_recipe_says_otherwise(method: str) -> None:
+    wrong = [call("print(y)"), call("print(1 + 1)"), "So it is \\boxed{3}."]
+    assert not run(recipe(method), ScriptedEngine(wrong), row()).edits
+    assert run(recipe(method), ScriptedEngine(REPAIRED[:1] + wrong[1:2] + ["\\boxed{2}"]), row()).edits
+    assert run(recipe(method, purify={"scope": "all"}), ScriptedEngine(wrong), row()).edits
+
+
+def test_so_does_hindsight_on_what_the_coin_leaves_out() -> None:
+    wrong = [call("print(y)"), call("print(1 + 1)"), "So it is \\boxed{3}."]
+    left_out = {"probability": 0.0, "fallback": "hindsight"}
+    assert not run(recipe(purify=left_out), ScriptedEngine(wrong), row()).edits
+    assert run(recipe(purify={**left_out, "scope": "all"}), ScriptedEngine(wrong), row()).edits
+
+
 def test_all_that_was_sampled_is_counted_whatever_is_trained_on() -> None:
     wrong = [call("print(y)"), call("print(1 + 1)"), "So it is \\boxed{3}."]
     raw = run(recipe("grpo"), ScriptedEngine(wrong), row())

@@ -84,6 +84,12 @@ def test_a_repair_that_the_model_would_hardly_have_tried_is_refused(two_views: R
 
 
 @pytest.mark.timeout(300)
+def test_wrong_rollouts_stay_as_they_were_sampled(two_views: Ran) -> None:
+    _, stored = two_views
+    assert {each.success for each in stored if each.edits and not each.info.rescued} == {True}
+
+
+@pytest.mark.timeout(300)
 def test_every_row_of_the_update_is_the_view_that_the_store_names(two_views: Ran) -> None:
     seen, stored = two_views
     assert rows_of(seen) == rows_in(stored)

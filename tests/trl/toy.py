@@ -30,7 +30,6 @@ def prepared(heads: int = 4) -> Any:
 
 def rollouts(toy: Any, **options: Any) -> Any:
     """The example's rollouts."""
-    from cleaner_rl.purify import PurifyConfig, PurifyScope
     from cleaner_rl.rollout import RolloutBudget
     from cleaner_rl.sandbox import SessionRequest
     from cleaner_rl.train.trl import CleanerRollouts
@@ -40,7 +39,6 @@ def rollouts(toy: Any, **options: Any) -> Any:
         tokenizer,
         **{"method": "hindsight", "budget": RolloutBudget(turns=3), **options},
         prompt=example.PROMPT,
-        purify=PurifyConfig(scope=PurifyScope.SUCCESSFUL),
         sandbox=example.sandbox,
         request=SessionRequest("bare"),
     )

@@ -142,6 +142,14 @@ def test_repairs_keep_tokens_and_messages_together(model: str, script: Sequence[
         assert len(node.is_content) == len(node.token_ids)
 
 
+@pytest.mark.parametrize("stateless", [True, False])
+def test_a_wrong_rollout_stays_as_it_was_sampled_unless_told_otherwise(model: str, stateless: bool) -> None:
+    wrong = [call("print(int('42')"), call("print(int('42'))"), "The answer is 41"]
+    for settings, repairs in (({}, 0), ({"scope": "all"}, 1)):
+        episode, _ = played(model, [wrong], stateless=stateless, **settings)
+        assert [trace.metrics["cleaner_repairs"] for trace in episode.traces] == [repairs]
+
+
 def test_without_the_word_of_the_user_a_repair_needs_a_warrant(model: str) -> None:
     typo = [call("print(int('42')"), call("print(int('42'))"), "The answer is 42"]
     other = [call("import os\nos.mkdir('/tmp/verifiers-test/a/b')"), RIGHT, "The answer is 42"]

@@ -88,8 +88,7 @@ ELSEWHERE = (
 @click.option(
     "--scope",
     type=click.Choice([each.value for each in PurifyScope]),
-    default="all",
-    show_default=True,
+    show_default="all with saar, successful with hindsight",
     help="Which trajectories are purified: all, or those with a right answer.",
 )
 @click.option(
@@ -149,6 +148,8 @@ def rollout(**chosen: Any) -> None:
     and tried once more by the next run. After a fault of its grader, a rollout is graded again, never sampled again.
     """
     output: Path = chosen["output"]
+    mode = REPAIR[chosen["repair"]] or RepairMode.SAAR
+    chosen["scope"] = PurifyConfig(scope=chosen["scope"]).scope_of(mode).value  # written down with the other settings
     with serving.explained():
         loaded = load_sets(options.names_of(chosen["sets"]), seed=chosen["seed"])
         tasks = [task for each in loaded.values() for task in each.tasks][: chosen["limit"]]

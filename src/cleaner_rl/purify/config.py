@@ -1,11 +1,11 @@
-"""Holds every setting of SAAR and hindsight, with the paper's value as default."""
+"""Holds every setting of SAAR and hindsight. Defaults are the paper's, but for hindsight's scope."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cleaner_rl.trajectory import Phase, Seeds
+from cleaner_rl.trajectory import Phase, RepairMode, Seeds
 
 
 class PurifyScope(StrEnum):
@@ -76,7 +76,9 @@ class PurifyConfig:
     repair: RepairConfig = RepairConfig()
     probability: float | Schedule = 1.0
     """The share of trajectories that is purified; 0.7 in the paper's 7B recipe."""
-    scope: PurifyScope = PurifyScope.ALL
+    scope: PurifyScope | None = None
+    """Whose trajectories are purified. None: for SAAR all, as in the paper; for hindsight those that solved the task,
+    because hindsight on all rollouts diverged with one of three seeds."""
     on_unrepaired: OnUnrepaired = OnUnrepaired.KEEP_ATTEMPTS
     in_evaluation: bool = False
     """Whether rollouts of an evaluation are repaired. Off: a score is the model's own."""
@@ -90,8 +92,15 @@ class PurifyConfig:
         if not isinstance(self.probability, Schedule):
             _check_probability(self.probability)
         # A recipe file gives plain words; a misspelt one must not pass for the default.
-        object.__setattr__(self, "scope", PurifyScope(self.scope))
+        if self.scope is not None:
+            object.__setattr__(self, "scope", PurifyScope(self.scope))
         object.__setattr__(self, "on_unrepaired", OnUnrepaired(self.on_unrepaired))
+
+    def scope_of(self, mode: RepairMode) -> PurifyScope:
+        """Return whose trajectories a mode purifies: `scope`, or the mode's own default."""
+        if self.scope is not None:
+            return self.scope
+        return PurifyScope.ALL if mode is RepairMode.SAAR else PurifyScope.SUCCESSFUL
 
     def applies(self, seeds: Seeds, step: int, phase: Phase) -> bool:
         """Return whether this rollout is purified. Sampling by `probability` is seeded, and disabled in evaluation."""

@@ -128,21 +128,21 @@ def left_alone(turns: Sequence[Turn[S]], reason: StrEnum, first: int = 0) -> tup
 
 
 def apply_purification(trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode) -> Trajectory[S]:
-    """Return the trajectory to train on, once it is graded, by the config's `scope` and the repair mode.
+    """Return the trajectory to train on, once it is graded, by the repair mode and its scope (`PurifyConfig.scope_of`).
 
-    With the scope `successful`, a rollout that did not solve its task is not repaired. After SAAR it is cut after its
-    first failure, because what follows was sampled after a correction that is not to be trained on.
+    With the scope `successful`, hindsight's default, a rollout that did not solve its task is not repaired. After SAAR
+    it is cut after its first failure, because what follows was sampled after a correction that is not to be trained on.
 
     Examples:
         >>> from cleaner_rl.purify import PurifyConfig, apply_purification
         >>> from cleaner_rl.trajectory import RepairMode, TextSpan, Trajectory
         >>> unsolved = Trajectory(TextSpan("1 + 1?"), success=False)
-        >>> apply_purification(unsolved, PurifyConfig(scope="successful"), RepairMode.HINDSIGHT) == unsolved
+        >>> apply_purification(unsolved, PurifyConfig(), RepairMode.HINDSIGHT) == unsolved
         True
     """
-    if config.scope is PurifyScope.SUCCESSFUL:
+    if config.scope_of(mode) is PurifyScope.SUCCESSFUL:
         if trajectory.success is None:
-            raise ValueError("scope='successful' needs graded trajectories; set `success` first")
+            raise ValueError("scope='successful' needs graded trajectories; set `success` first, or scope='all'")
         if not trajectory.success:
             return cut_before_repairs(trajectory)
     return trajectory if mode is RepairMode.SAAR else hindsight(trajectory, config.repair).trajectory

@@ -36,7 +36,7 @@ class Purifier:
 
     Example:
         ```python
-        Purifier(RepairMode.HINDSIGHT, PurifyConfig(scope=PurifyScope.SUCCESSFUL))
+        Purifier(RepairMode.HINDSIGHT)  # repairs right rollouts only
         ```
     """
 

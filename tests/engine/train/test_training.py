@@ -37,7 +37,7 @@ SAAR = (
 )
 HINDSIGHT = (
     *(f"run.steps={STEPS}", f"run.save_every={STEPS}"),
-    *("method=hindsight", "tasks.held_out=[]", "device.per_node=2", "device.router=even"),
+    *("method=hindsight", "purify.scope=all", "tasks.held_out=[]", "device.per_node=2", "device.router=even"),
 )
 """Two ranks, and with them two replicas of vLLM behind our router."""
 

@@ -23,7 +23,8 @@ class Method(StrEnum):
     SAAR = "saar"
     """Similarity-Aware Adaptive Rollback: a failed call is repaired while the rollout runs, by a lookahead."""
     HINDSIGHT = "hindsight"
-    """A failed call is repaired after the rollout, by the correction that the trajectory already holds."""
+    """A failed call is repaired after the rollout, by the correction that the trajectory already holds. Wrong rollouts
+    stay as they were sampled, unless the recipe sets `purify: {scope: all}`."""
     TWO_VIEWS = "two-views"
     """Hindsight with `purify: {scope: successful, views: full, max_logprob_gap: 0.3}`, unless the recipe sets these:
     a repaired rollout is trained on as repaired and as it was sampled."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
+from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -207,11 +208,12 @@ def _check_keys(values: Mapping[str, object], kind: type, where: str) -> None:
             nearest = get_close_matches(str(key), hints, 1)
             advice = f"did you mean '{where}{nearest[0]}'?" if nearest else f"it can hold: {', '.join(hints)}"
             raise RecipeError(f"there is no setting '{where}{key}'; {advice}")
-        choices = hints[key] if isinstance(hints[key], type) and issubclass(hints[key], StrEnum) else None
-        if choices is not None and not (isinstance(value, str) and value in set(choices)):
-            raise RecipeError(f"{where}{key} is '{value}'; it can be {', '.join(choices)}")
-        # A section may be optional, or a list of sections.
+        # A choice or a section may be optional, and there are lists of sections.
         kinds = [part for part in (hints[key], *get_args(hints[key])) if isinstance(part, type)]
+        choices = next((part for part in kinds if issubclass(part, StrEnum)), None)
+        chosen = isinstance(value, str) and choices is not None and value in set(choices)
+        if choices is not None and not (chosen or (value is None and NoneType in kinds)):
+            raise RecipeError(f"{where}{key} is '{value}'; it can be {', '.join(choices)}")
         for section in filter(dataclasses.is_dataclass, kinds):
             for held in value if isinstance(value, list) else [value]:
                 if isinstance(held, Mapping):

@@ -162,7 +162,9 @@ class PurifySettings:
     """The share of trajectories that is purified."""
     schedule: list[tuple[int, float]] = field(default_factory=list)
     """A list of (step, probability) instead of one probability, interpolated linearly."""
-    scope: PurifyScope = _PAPER.scope
+    scope: PurifyScope | None = _PAPER.scope
+    """Whose trajectories are purified: `all`, or `successful` (those that solved the task). None: all with SAAR, as in
+    the paper; with hindsight, and so with two views, the successful ones."""
     on_unrepaired: OnUnrepaired = _PAPER.on_unrepaired
     skip_last_turn: bool = _PAPER.skip_last_turn
     """SAAR doesn't look ahead in the last turn of the budget, after which no answer can follow."""

@@ -93,7 +93,8 @@ class CleanerRollouts:
             tokenizer: The tokenizer that the trainer has as `processing_class`.
             method: How failed calls are repaired and groups are sampled, by the names that recipes use.
             prompt: The prompt that describes the tool, or its name or file.
-            purify: Settings of SAAR and hindsight; None: the paper's.
+            purify: Settings of SAAR and hindsight; None: those of `PurifyConfig()`, with which hindsight repairs right
+                rollouts only.
             roc: Settings of GRPO-RoC, which keeps `num_generations` of `roc.sample` rollouts.
             views: Which view of a right rollout that was repaired in hindsight is trained on: the clean one (`clean`),
                 or one of the two, drawn by seed (`one`).

@@ -75,8 +75,8 @@ class CleanerEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     """Which view of a right rollout that hindsight repaired is trained on: `clean`, or `one` of the two, by seed."""
     max_logprob_gap: float | None = Field(None, gt=0)
     """Refuse a repair whose moved tokens lose more log-prob than this on average; None refuses no repair."""
-    scope: PurifyScope = PurifyScope.ALL
-    """Which rollouts are repaired: all, or only successful ones."""
+    scope: PurifyScope = PurifyScope.SUCCESSFUL
+    """Which rollouts are repaired: only those that solved the task, or all."""
     repair: RepairConfig = RepairConfig()
     """How a correction enters the history."""
     stateless: bool = False
