@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.sandbox import BARE, Node, NodeConfig
-from cleaner_rl.tasks import Case, MathPool, Outcome
+from cleaner_rl.tasks import Case, CodeGrader, MathPool, Outcome
 from tests.sandbox.serving import asynchronous
 from tests.tasks.builders import code_task, fenced
 
@@ -47,3 +49,30 @@ async def test_an_output_that_no_run_may_print_is_a_fault() -> None:
             code_task(Case("", wanted)), fenced("import sys\nprint('x')\nsys.stderr.write('x' * 3_000_000)")
         )
     assert [right.outcome, wrong.outcome, noisy.outcome] == [Outcome.FAULT, Outcome.WRONG, Outcome.WRONG]
+
+
+WRONG = {
+    "sleeps": "import time\ntime.sleep(10**6)",
+    "sleeps after some cases": "import time\nn = int(input())\ntime.sleep(10**6 if n > 3 else 0)\nprint(n)",
+    "sleeps in a child": "import os\nif os.fork():\n    os.wait()\nimport time\ntime.sleep(10**6)",
+    "stops itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    "waits for more input": "import sys\nwhile True:\n    sys.stdin.read()",
+    "waits for a pipe": "import os\nos.read(os.pipe()[0], 1)",
+    "leaves a process": "import os, time\nif not os.fork():\n    os.setsid()\n    time.sleep(10**6)",
+    "forks without end": "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+    "prints without end": "while True:\n    print('x' * 10_000)",
+    "kills all": "import os, signal\nos.kill(-1, signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)",
+    "dies": "import ctypes\nctypes.string_at(0)",
+}
+
+
+@pytest.mark.parametrize("program", WRONG.values(), ids=WRONG)
+@asynchronous
+async def test_finding_whatever_a_wrong_program_does_its_grade_is_wrong(program: str) -> None:
+    problem = code_task(*(Case(f"{number}\n", f"{number}") for number in range(1, 41)))
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        grader = standard_graders(node, MathPool())["code"]
+        assert isinstance(grader, CodeGrader)
+        grader._seconds = 0.2
+        grade = await grader.grade(problem, fenced(program))
+    assert grade.outcome is Outcome.WRONG, grade.reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
 
 from cleaner_rl.tasks import Case, Cases, CodeRun, Message, Task
 from cleaner_rl.tools import Status, ToolResult
@@ -29,18 +28,17 @@ class LocalExecutor:
     def __init__(self) -> None:
         self.runs: list[CodeRun] = []
 
-    async def __call__(self, runs: Sequence[CodeRun]) -> list[ToolResult]:
-        self.runs.extend(runs)
-        return [await self._run(run) for run in runs]
-
-    async def _run(self, run: CodeRun) -> ToolResult:
+    async def __call__(self, run: CodeRun) -> ToolResult:
+        self.runs.append(run)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-IS", "-c", run.program, stdin=-1, stdout=-1, stderr=-1, env={"PATH": os.environ["PATH"]}
         )
         try:
             output, _ = await asyncio.wait_for(process.communicate(run.stdin.encode()), run.seconds)
         except TimeoutError:
-            process.kill()
-            await process.wait()
             return ToolResult(Status.TIMEOUT)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         return ToolResult(Status.OK if process.returncode == 0 else Status.ERROR, output.decode(errors="replace"))

@@ -6,7 +6,8 @@ import ast
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from cleaner_rl.tasks.grading.runner import literal, whole_program
 from cleaner_rl.tools import Status, ToolResult
 from tests.tasks.builders import LocalExecutor, code_task, fenced, task
 
+T = TypeVar("T")
 DOUBLE = code_task(Case("3\n", "6\n"), Case("10\n", "20\n"))
 ADD = code_task(call_case([1, 2], {}, 3), call_case([5], {"b": 6}, 11), entry="add")
 
@@ -150,8 +152,8 @@ def test_g5_a_case_is_told_nothing_of_the_others() -> None:
 
 @pytest.mark.parametrize("status", [status for status in Status if status not in (Status.OK, Status.FAULT)])
 def test_g5_no_end_of_its_own_making_turns_a_failure_into_a_fault(status: Status) -> None:
-    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        return [ToolResult(status, "6\n", explanation="The tool is not available.") for _ in runs]
+    async def execute(_: CodeRun) -> ToolResult:
+        return ToolResult(status, "6\n", explanation="The tool is not available.")
 
     assert asyncio.run(CodeGrader(execute).grade(DOUBLE, fenced("pass"))).outcome is Outcome.WRONG
 
@@ -160,8 +162,8 @@ def test_g5_printing_without_end_is_wrong_but_an_output_cut_by_the_executor_a_fa
     wanted = "x" * 5_000
 
     def answer(kept: str, length: int) -> Outcome:
-        async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
-            return [ToolResult(Status.OK, kept, output_length=length) for _ in runs]
+        async def execute(_: CodeRun) -> ToolResult:
+            return ToolResult(Status.OK, kept, output_length=length)
 
         return asyncio.run(CodeGrader(execute).grade(code_task(Case("", wanted)), fenced("pass"))).outcome
 
@@ -182,32 +184,118 @@ def test_g5_an_executor_is_told_how_much_a_right_output_needs() -> None:
 
 
 def test_g1_a_broken_executor_is_a_fault() -> None:
-    async def raises(runs: Sequence[CodeRun]) -> list[ToolResult]:
+    async def raises(_: CodeRun) -> ToolResult:
         raise ConnectionError("down")
 
-    async def short(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        return []
+    async def faulty(run: CodeRun) -> ToolResult:
+        return ToolResult(Status.OK, "6") if run.stdin == "3\n" else ToolResult(Status.FAULT)
 
-    async def faulty(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        return [ToolResult(Status.OK, "6"), ToolResult(Status.FAULT)]
+    async def silent(_: CodeRun) -> ToolResult:
+        return await asyncio.Future[ToolResult]()
 
-    async def silent(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        await asyncio.Event().wait()
-        return []
-
-    for execute in (raises, short, faulty, silent):
-        grade = asyncio.run(CodeGrader(execute, patience=0.05).grade(DOUBLE, fenced("pass")))
+    for execute in (raises, faulty, silent):
+        grade = played(CodeGrader(execute).grade(DOUBLE, fenced("pass")))
         assert grade.outcome is Outcome.FAULT, execute
         assert grade.reward() is None
 
 
 def test_g1_a_failed_case_settles_it_though_another_had_a_fault() -> None:
-    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        return [ToolResult(Status.FAULT), ToolResult(Status.OK, "21")]
+    async def execute(run: CodeRun) -> ToolResult:
+        return ToolResult(Status.FAULT) if run.stdin == "3\n" else ToolResult(Status.OK, "21")
 
     grade = asyncio.run(CodeGrader(execute).grade(DOUBLE, fenced("pass")))
     assert grade.outcome is Outcome.WRONG
     assert outcomes(grade) == ["fault", "wrong"]
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """An event loop whose time passes at once when there is nothing else to do."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+def played(grading: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        return runner.run(grading)
+
+
+MANY = code_task(*(Case(f"{number}\n", "right") for number in range(100)))
+
+
+class Queue:
+    """An executor that runs so many programs at the same time, in turn; each sleeps until it is stopped."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = asyncio.Semaphore(slots)
+        self.begun = 0
+
+    async def __call__(self, run: CodeRun) -> ToolResult:
+        async with self._slots:
+            self.begun += 1
+            await asyncio.sleep(run.wall_seconds)
+        return ToolResult(Status.TIMEOUT)
+
+
+@pytest.mark.parametrize("programs", [1, 200])
+def test_finding_a_program_that_sleeps_is_wrong_however_many_do_so_at_once(programs: int) -> None:
+    queue = Queue(slots=4)
+    grader = CodeGrader(queue)
+
+    async def grade_all() -> list[Grade]:
+        return await asyncio.gather(*(grader.grade(MANY, fenced("sleep")) for _ in range(programs)))
+
+    grades = played(grade_all())
+    assert {(grade.outcome, len(grade.cases)) for grade in grades} == {(Outcome.WRONG, 1)}
+    assert queue.begun <= 8 * programs
+
+
+def test_after_the_first_wrong_case_no_more_are_run() -> None:
+    ran: list[int] = []
+
+    async def execute(run: CodeRun) -> ToolResult:
+        ran.append(int(run.stdin))
+        await asyncio.sleep(100.0 if run.stdin == "2\n" else 1.0)
+        return ToolResult(Status.OK, "right" if int(run.stdin) not in (5, 7) else "wrong")
+
+    grade = played(CodeGrader(execute).grade(MANY, fenced("pass")))
+    assert outcomes(grade) == ["right"] * 5 + ["wrong"]
+    assert grade.reason.startswith("Case 6 of 100:")
+    assert max(ran) < 5 + 8
+
+
+@pytest.mark.parametrize(("told", "outcome"), [("wrong", Outcome.WRONG), ("right", Outcome.FAULT)])
+def test_an_executor_that_falls_silent_is_judged_by_what_came_back(told: str, outcome: Outcome) -> None:
+    async def execute(run: CodeRun) -> ToolResult:
+        if run.stdin == "3\n":
+            return ToolResult(Status.OK, told)
+        return await asyncio.Future[ToolResult]()
+
+    grade = played(CodeGrader(execute).grade(MANY, fenced("pass")))
+    assert grade.outcome is outcome
+    assert outcomes(grade)[:4] == ["fault"] * 3 + [told]
+
+
+def test_a_fault_is_told_without_asking_for_all_cases() -> None:
+    """A client whose nodes are away takes minutes to say so."""
+    asked: list[str] = []
+
+    async def execute(run: CodeRun) -> ToolResult:
+        asked.append(run.stdin)
+        await asyncio.sleep(300.0)
+        return ToolResult(Status.FAULT)
+
+    assert played(CodeGrader(execute).grade(MANY, fenced("pass"))).outcome is Outcome.FAULT
+    assert len(asked) == 8
 
 
 def test_a_program_that_never_ends_is_wrong() -> None:
@@ -224,23 +312,23 @@ def test_no_program_is_wrong_and_no_cases_are_a_fault() -> None:
 def test_cancelling_reaches_the_executor() -> None:
     cancelled: list[bool] = []
 
-    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
+    async def execute(_: CodeRun) -> ToolResult:
         try:
-            await asyncio.Event().wait()
+            return await asyncio.Future[ToolResult]()
         except asyncio.CancelledError:
             cancelled.append(True)
             raise
-        return []
 
     async def main() -> None:
         grading = asyncio.create_task(CodeGrader(execute).grade(DOUBLE, fenced("pass")))
-        await asyncio.sleep(0)
+        for _ in range(3):  # until both cases have begun
+            await asyncio.sleep(0)
         grading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await grading
 
     asyncio.run(main())
-    assert cancelled == [True]
+    assert cancelled == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -359,9 +447,9 @@ def test_what_a_solution_imports_can_be_seen_in_the_program() -> None:
 
 @pytest.mark.parametrize(("said", "outcome"), [("3", Outcome.RIGHT), ("4", Outcome.WRONG), ("[[", Outcome.WRONG)])
 def test_g5_who_knows_the_marker_still_has_to_know_the_answer(said: str, outcome: Outcome) -> None:
-    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        marker = re.findall(r"result-[0-9a-f]+:", runs[0].program)[0]
-        return [ToolResult(Status.OK, f"noise\n{marker}1\n{marker}{said}\nright\n") for _ in runs]
+    async def execute(run: CodeRun) -> ToolResult:
+        marker = re.findall(r"result-[0-9a-f]+:", run.program)[0]
+        return ToolResult(Status.OK, f"noise\n{marker}1\n{marker}{said}\nright\n")
 
     problem = code_task(call_case([1, 2], {}, 3), entry="add")
     assert asyncio.run(CodeGrader(execute).grade(problem, fenced("pass"))).outcome is outcome

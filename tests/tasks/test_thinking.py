@@ -80,7 +80,7 @@ class Echo:
 
 @pytest.mark.parametrize("name", ["choice", "code", "echo"])
 def test_no_grader_sees_thinking_and_cut_off_thinking_is_wrong(name: str) -> None:
-    async def execute(runs: object) -> list[object]:
+    async def execute(run: object) -> object:
         raise AssertionError("a program was run")
 
     graders: dict[str, Grader] = {

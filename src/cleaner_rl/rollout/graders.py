@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from cleaner_rl.rollout.tool_env import Sandbox
 from cleaner_rl.sandbox.protocol import Limits, RunRequest
@@ -38,8 +37,8 @@ class Graders(Mapping[str, Grader]):
 def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
     """Return our graders and those of other installed packages."""
 
-    async def execute(runs: Sequence[CodeRun]) -> list[ToolResult]:
-        return [outcome.result for outcome in await asyncio.gather(*(sandbox.run(_request(run)) for run in runs))]
+    async def execute(run: CodeRun) -> ToolResult:
+        return (await sandbox.run(_request(run))).result
 
     ours: dict[str, Grader] = {
         "math": MathGrader(pool),
@@ -51,5 +50,5 @@ def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
 
 
 def _request(run: CodeRun) -> RunRequest:
-    limits = Limits(cpu_seconds=run.seconds, memory_mb=MEMORY_MB, output_bytes=run.output_bytes)
+    limits = Limits(run.seconds, run.wall_seconds, memory_mb=MEMORY_MB, output_bytes=run.output_bytes)
     return RunRequest(run.program, stdin=run.stdin, limits=limits, keep_chars=run.output_bytes, keep_displays=False)

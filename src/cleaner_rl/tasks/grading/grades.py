@@ -51,7 +51,7 @@ class Grade:
     reason: str = ""
     """One sentence for people; programs look at the outcome."""
     cases: tuple[CaseVerdict, ...] = ()
-    """One verdict per test case, if the answer is a program."""
+    """One verdict per test case up to the first wrong one, if the answer is a program."""
     task_fault: bool = False
     """Whether a fault is the task's, such as a reference that can't be read: grading again can't change it."""
 

@@ -1,12 +1,13 @@
 """Programs, judged by test cases in somebody else's sandbox.
 
-All cases go to the executor in one call, each as a run of its own: one case can't see or disturb another, and how a
-run ended is the executor's word, not the program's. What should come out never leaves this process. So there is nothing
-for a program to forge: to pass a case it has to give the output, from an input alone.
+Each case is a run of its own: one case can't see or disturb another, and how a run ended is the executor's word, not
+the program's. What should come out never leaves this process. So there is nothing for a program to forge: to pass a
+case it has to give the output, from an input alone. The first case that a program fails settles its grade, and the
+cases after it are not run.
 
-Whatever a program does to its own run (exit early, exhaust a limit, print verdicts) is its failure. A fault is only
-what the executor calls one, an executor that raises, answers short or not at all, or that cut an output which could
-have been right, or stopped one that was right so far.
+Whatever a program does to its own run (exit early, sleep, exhaust a limit, print verdicts) is its failure. A fault is
+only what the executor calls one, an executor that raises or gives no answer to anybody, or that cut an output which
+could have been right, or stopped one that was right so far.
 
 Limits: as safe as the executor. Outputs are compared line by line, so a problem with several right outputs needs its
 own grader. Values returned by calls are compared as JSON: a tuple is a list, keys are strings, a set is nothing that
@@ -18,8 +19,10 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from cleaner_rl.tasks.grading.cases import Case, Cases, check_cases, same_output, same_value
 from cleaner_rl.tasks.grading.extraction import program
@@ -32,6 +35,10 @@ LEAST_OUTPUT = 1_048_576
 """Bytes that a program may print, however short the output wanted: it may print other things on its way to a result."""
 
 MOST_BYTES_OF_A_CHARACTER = 4
+WALL_FACTOR = 2.5
+"""Seconds that a program may take, for each second of CPU time that it may use."""
+AT_ONCE = 8
+"""Cases of a program that run at the same time: some will have been in vain if it fails one before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +52,14 @@ class CodeRun:
     output_bytes: int = LEAST_OUTPUT
     """What it may print, all of which has to come back: a part of an output is never right."""
 
+    @property
+    def wall_seconds(self) -> float:
+        """Limit of elapsed time, which stops a program that sleeps; time spent waiting for a CPU shouldn't count."""
+        return WALL_FACTOR * self.seconds
 
-Execute = Callable[[Sequence[CodeRun]], Awaitable[Sequence[ToolResult]]]
-"""Runs them all, each isolated from the others; results in the same order."""
+
+Execute = Callable[[CodeRun], Awaitable[ToolResult]]
+"""Runs one program, isolated from all others."""
 
 
 class CodeGrader:
@@ -58,7 +70,12 @@ class CodeGrader:
         self._seconds = seconds
         """For one case; LiveCodeBench's limit."""
         self._patience = patience
-        """For the executor to answer, queueing included. The grader's own limit: running into it is a fault."""
+        """Without any answer of the executor, to any case. The grader's own limit: running into it is a fault. As long
+        as others are answered, a case that isn't waits in the executor's queue, behind programs that take long."""
+        self._asked = 0
+        """Cases that the executor has not answered yet."""
+        self._heard = 0.0
+        """When the executor last answered, or began to be asked."""
 
     def check(self, task: Task) -> str | None:
         """Return what is wrong with a task's test cases; None if nothing is."""
@@ -77,29 +94,66 @@ class CodeGrader:
             return Grade(Outcome.WRONG, None, "There is no fenced program in the final turn.")
         marker = f"result-{secrets.token_hex(8)}:"
         code = whole_program(solution) if cases.entry is None else one_call(solution, cases.entry, marker)
-        runs = [CodeRun(code, case.input, self._seconds, _output_bytes(case)) for case in cases.cases]
+        verdicts = await self._verdicts(cases.cases, code, None if cases.entry is None else marker)
+        return _summary(solution, verdicts, len(cases.cases))
+
+    async def _verdicts(self, cases: tuple[Case, ...], code: str, marker: str | None) -> tuple[CaseVerdict, ...]:
+        """Judge the cases in their order, up to the first wrong one. After a fault no more are begun."""
+        left = iter(cases)
+        running: deque[asyncio.Task[CaseVerdict]] = deque()
+        verdicts: list[CaseVerdict] = []
         try:
-            async with asyncio.timeout(self._patience):
-                results = await self._execute(runs)
-        except TimeoutError:
-            return Grade(Outcome.FAULT, solution, f"The executor did not answer within {self._patience:g} s.")
+            while not verdicts or verdicts[-1].outcome is not Outcome.WRONG:
+                if all(verdict.outcome is Outcome.RIGHT for verdict in verdicts):
+                    more = islice(left, AT_ONCE - len(running))
+                    running.extend(asyncio.create_task(self._verdict(case, code, marker)) for case in more)
+                if not running:
+                    break
+                verdicts.append(await running[0])
+                running.popleft()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        return tuple(verdicts)
+
+    async def _verdict(self, case: Case, code: str, marker: str | None) -> CaseVerdict:
+        """Run one case and judge it."""
+        try:
+            result = await self._answer(CodeRun(code, case.input, self._seconds, _output_bytes(case)))
         except Exception as error:  # of whatever executor was plugged in
-            return Grade(Outcome.FAULT, solution, f"The executor raised {type(error).__name__}.")
-        if len(results) != len(runs):
-            return Grade(Outcome.FAULT, solution, "The executor gave back another number of results than runs.")
-        by_call = None if cases.entry is None else marker
-        return _summary(
-            solution, tuple(_judge(case, result, by_call) for case, result in zip(cases.cases, results, strict=True))
-        )
+            return CaseVerdict(Outcome.FAULT, f"The executor raised {type(error).__name__}.")
+        if result is None:
+            return CaseVerdict(Outcome.FAULT, f"The executor answered nothing for {self._patience:g} s.")
+        return _judge(case, result, marker)
+
+    async def _answer(self, run: CodeRun) -> ToolResult | None:
+        """Return the executor's answer; None if it has given none, to any case, for as long as `patience`."""
+        clock = asyncio.get_running_loop().time
+        running = asyncio.ensure_future(self._execute(run))
+        if not self._asked:
+            self._heard = clock()
+        self._asked += 1
+        try:
+            while not running.done() and (left := self._heard + self._patience - clock()) > 0:
+                await asyncio.wait((running,), timeout=left)
+            if not running.done():
+                return None
+            self._heard = clock()
+            return running.result()
+        finally:
+            self._asked -= 1
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
-def _summary(solution: str, verdicts: tuple[CaseVerdict, ...]) -> Grade:
+def _summary(solution: str, verdicts: tuple[CaseVerdict, ...], cases: int) -> Grade:
     """One failed case settles it, whatever became of the others; only then does a fault count."""
     for outcome in (Outcome.WRONG, Outcome.FAULT):
         for number, verdict in enumerate(verdicts, 1):
             if verdict.outcome is outcome:
-                return Grade(outcome, solution, f"Case {number} of {len(verdicts)}: {verdict.reason}", verdicts)
-    return Grade(Outcome.RIGHT, solution, f"All {len(verdicts)} cases passed.", verdicts)
+                return Grade(outcome, solution, f"Case {number} of {cases}: {verdict.reason}", verdicts)
+    return Grade(Outcome.RIGHT, solution, f"All {cases} cases passed.", verdicts)
 
 
 def _judge(case: Case, result: ToolResult, marker: str | None) -> CaseVerdict:
