@@ -170,7 +170,7 @@ def _as_quantities(truth: str, answer: str) -> tuple[bool, str] | _Question:
     (wanted_head, wanted_unit), (given_head, given_unit) = split_unit(_value(truth)), split_unit(_value(answer))
     wanted = number(_bare(wanted_head))
     given = number(_bare(given_head), decimal_comma=wanted is not None and wanted.value.denominator > 1)
-    if wanted_unit and given_unit and wanted_unit.dimension != given_unit.dimension:
+    if wanted_unit and given_unit and not wanted_unit.measures_as(given_unit):
         return False, "The units measure different things."
     if wanted and given:
         if wanted_unit and given_unit:

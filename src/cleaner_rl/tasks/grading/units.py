@@ -29,7 +29,7 @@ _TABLE: dict[str, dict[str, Fraction]] = {
         "kg kilogram": _F(1),
         "lb lbs pound": _F(45_359_237, 100_000_000),
         "oz ounce": _F(45_359_237, 1_600_000_000),
-        "ton tonne": _F(1000),
+        "ton tonne": _F(1000),  # the short ton of the USA is written as ton, too
     },
     "time": {
         "ms millisecond": _F(1, 1000),
@@ -49,7 +49,9 @@ _TABLE: dict[str, dict[str, Fraction]] = {
     "dollar": {"dollar usd USD": _F(1), "cent": _F(1, 100)},
     "euro": {"euro eur EUR": _F(1)},
     "sterling": {"gbp GBP": _F(1)},
-    "yen": {"yen yuan rupee": _F(1)},
+    "yen": {"yen": _F(1)},
+    "yuan": {"yuan": _F(1)},
+    "rupee": {"rupee": _F(1)},
     "angle": {"degree deg °": _F(1), "arcmin '": _F(1, 60)},
     "radian": {"radian rad": _F(1)},
     "celsius": {"°C": _F(1)},
@@ -112,7 +114,9 @@ _PARTS = re.compile(r"\s*(?P<by>/|\bper\b|\\cdot)\s*")
 _POWERED = re.compile(
     rf"(?:(?P<word>square|sq\.?|cubic|cu\.?)\s+)?(?P<name>{_NAME})(?:\s*\^\s*\{{?(?P<power>-?\d)\}}?)?"
 )
-_MONEY = {"\\$": "dollar", "$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "₹": "yen"}
+_MONEY = {"\\$": "dollar", "$": "dollar", "€": "euro", "£": "sterling", "¥": "¥", "₹": "rupee"}
+_YEN_OR_YUAN = [{(("¥", 1),), ((name, 1),)} for name in ("yen", "yuan")]
+"""Both currencies are written with ¥."""
 _MINUTES = re.compile(r"(\d+)\s*°\s*(\d+(?:\.\d+)?)\s*'")
 
 
@@ -127,6 +131,10 @@ class Unit:
     def degrees(self) -> bool:
         """Return whether it is the degree of an angle."""
         return self.dimension == (("angle", 1),) and self.factor == 1
+
+    def measures_as(self, other: Unit) -> bool:
+        """Return whether both units measure the same thing."""
+        return self.dimension == other.dimension or {self.dimension, other.dimension} in _YEN_OR_YUAN
 
 
 def split_unit(text: str) -> tuple[str, Unit | None]:
