@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -78,3 +79,9 @@ def test_the_container_s_file_copies_what_is_there_and_calls_what_exists() -> No
     shown = CliRunner().invoke(main, [*arguments[:2], "--help"]).output
     assert options
     assert [option for option in options if option not in shown] == [], shlex.join(arguments)
+
+
+def test_no_version_of_verifiers_is_installed_that_was_not_tried() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (wanted,) = (each for each in extras["verifiers"] if each.startswith("verifiers"))
+    assert wanted in (ROOT / "constraints/trl.txt").read_text().splitlines()

@@ -24,7 +24,7 @@ def _template(named: str, prompt: Prompt) -> Check:
     name = f"model {named}"
     if find_spec("transformers") is None or find_spec("jinja2") is None:
         said = "its chat template can't be checked: transformers or jinja2 is not installed"
-        return Check(name, State.WRONG, said, "pip install 'cleaner-rl[rollout]'")
+        return Check(name, State.WRONG, said, "pip install '.[rollout]' in the checkout")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would say that there is no torch
     from cleaner_rl.rollout.engines import tokenizer_of
 

@@ -44,7 +44,7 @@ def extras() -> Iterator[Check]:
     for extra in (name for name in FOR if name in known):
         lacking = [name for name in _packages(extra) if found(name) is None]
         if lacking:
-            remedy = f"for {FOR[extra]}: pip install 'cleaner-rl[{extra}]'"
+            remedy = f"for {FOR[extra]}: pip install '.[{extra}]' in the checkout"
             yield Check(f"[{extra}]", State.MISSING, f"not installed: {', '.join(lacking)}", remedy)
         else:
             yield Check(f"[{extra}]", State.OK, f"installed: {FOR[extra]}")
@@ -80,7 +80,9 @@ def engines() -> Iterator[Check]:
         yield Check("engine", State.MISSING, f"neither vLLM nor SGLang; {below}", remedy)
     trainer, wanted = found("verl"), _pin("verl")
     if trainer is None:
-        yield Check("verl", State.MISSING, "not installed", "for `cleaner train`: pip install 'cleaner-rl[verl]'")
+        yield Check(
+            "verl", State.MISSING, "not installed", "for `cleaner train`: pip install '.[verl]' in the checkout"
+        )
     elif wanted and trainer != wanted:
         said = f"{trainer}, but the plugin is for {wanted}"
         yield Check("verl", State.WRONG, said, f"pip install 'verl=={wanted}' (its internals change between releases)")
