@@ -27,6 +27,11 @@ PACKAGES = ("tools", "trajectory", "trajectory.store", "purify", "resample", "lo
 WRITTEN = "Written by `python .ci/reference.py` from {}; change that, not this page.\n"
 
 
+def module_of(page: str) -> str:
+    """Return the module of a page; the sandbox is a distribution of its own."""
+    return f"cleaner_{page}" if page.partition(".")[0] == "sandbox" else f"cleaner_rl.{page}"
+
+
 def cell(text: object) -> str:
     """Text as one cell of a Markdown table."""
     return " ".join(str(text).split()).replace("|", "\\|")
@@ -94,19 +99,19 @@ def api() -> str:
     lines += ["A name is public if a package's `__init__.py` exports it ([which are stable](../../stability.md)).\n"]
     lines += ["| package | |", "| --- | --- |"]
     for package in PACKAGES:
-        module = importlib.import_module(f"cleaner_rl.{package}")
+        module = importlib.import_module(module_of(package))
         about = (module.__doc__ or "").split("\n\n")[0]
-        lines.append(f"| [`cleaner_rl.{package}`]({package}.md) | {cell(about)} |")
+        lines.append(f"| [`{module_of(package)}`]({package}.md) | {cell(about)} |")
     return "\n".join(lines) + "\n"
 
 
 def package_page(package: str) -> str:
     """Ask mkdocstrings for one package's public names, with signatures and docstrings."""
-    module = importlib.import_module(f"cleaner_rl.{package}")
-    lines = [f"# cleaner_rl.{package}\n", f"::: cleaner_rl.{package}"]
+    module = importlib.import_module(module_of(package))
+    lines = [f"# {module_of(package)}\n", f"::: {module_of(package)}"]
     for name in sorted(getattr(module, "__all__", ())):
         # A module of the same name hides a function from mkdocstrings, so the function is asked for by its own place.
-        if find_spec(f"cleaner_rl.{package}.{name}"):
+        if find_spec(f"{module_of(package)}.{name}"):
             place = getattr(module, name).__module__
             lines.append(f"\n::: {place}.{name}\n    options: {{show_root_heading: true, show_root_toc_entry: true}}")
     return "\n".join(lines) + "\n"

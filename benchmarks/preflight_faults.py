@@ -113,7 +113,7 @@ CHANGES: dict[str, dict[str, Callable[[Any], None]]] = {
     "mask shifted by one": {"cleaner_rl.train.verl.agent_loop": shift_mask},
     "edits not re-scored": {"cleaner_rl.rollout.model": keep_scores},
     "weights not updated": {"verl.workers.rollout.vllm_rollout.utils": drop_weights},
-    "slow sandbox": {"cleaner_rl.sandbox.node.node": slow_sandbox},
+    "slow sandbox": {"cleaner_sandbox.node.node": slow_sandbox},
     "row of a fault": {
         "cleaner_rl.rollout.tool_env": break_calls,
         "cleaner_rl.train.rows.overlong": reward_faults,

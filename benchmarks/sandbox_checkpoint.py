@@ -25,9 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.record import save
-from cleaner_rl.sandbox import Cell, Limits, Node, NodeConfig, Session, SessionRequest, Tier
-from cleaner_rl.sandbox.bench.measure import tree_cpu
-from cleaner_rl.tools import Status
+from benchmarks.sandbox_bench.measure import tree_cpu
+from cleaner_sandbox import Cell, Limits, Node, NodeConfig, RunStatus, Session, SessionRequest, Tier
 
 MEGABYTES = 50
 MOST_RATIO = 1.5
@@ -76,7 +75,7 @@ class Spent:
 
 async def _ran(session: Session, code: str) -> str:
     outcome = await session.run(Cell(code, echo_last_expression=False))
-    if outcome.result.status is not Status.OK:
+    if outcome.result.status is not RunStatus.OK:
         raise RuntimeError(f"a cell failed: {outcome.result}")
     return outcome.result.output
 

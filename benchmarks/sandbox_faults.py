@@ -26,9 +26,9 @@ from pathlib import Path
 from benchmarks.record import save
 from benchmarks.sandbox_load import mixture, pour, printer
 from benchmarks.sandbox_nodes import NodeProcess, children
-from cleaner_rl.sandbox import RunRequest
-from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.sandbox.node.config import FIRST_UID
+from cleaner_sandbox import RunRequest, RunStatus
+from cleaner_sandbox.client import SandboxClient
+from cleaner_sandbox.node.config import FIRST_UID
 
 KINDS = ("slot", "zygote", "front", "node")
 PR_SET_CHILD_SUBREAPER = 36
@@ -93,7 +93,7 @@ async def inject(
             times_answered[number] += 1
             done += 1
             injector.answered(done)
-            if outcome.result.faulty:
+            if outcome.result.status is RunStatus.FAULT:
                 explanations.append(outcome.result.explanation)
                 return "fault", True
             right = (outcome.result.output, outcome.request_id) == (f"{number * 7}\n", f"call-{number}")

@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 
 from benchmarks.record import save
 from benchmarks.sandbox_programs import Drawn, requests
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest, Tier, throwaway_command
-from cleaner_rl.tools import Status
+from cleaner_sandbox import BARE, Node, NodeConfig, RunOutcome, RunRequest, RunStatus, Tier, throwaway_command
 
 TOGETHER = 8
 KEPT = 20
@@ -74,9 +73,9 @@ def _problem(outcome: RunOutcome, drawn: Drawn, request: RunRequest) -> str | No
     if outcome.attempts != 1:
         return "needed a second attempt"
     agrees = {
-        Status.OK: outcome.exit_code == 0,
-        Status.ERROR: outcome.exit_code not in (0, None),
-        Status.CRASHED: outcome.signal is not None,
+        RunStatus.OK: outcome.exit_code == 0,
+        RunStatus.ERROR: outcome.exit_code not in (0, None),
+        RunStatus.CRASHED: outcome.signal is not None,
     }
     return None if agrees.get(status, True) else f"{status} with {outcome.exit_code} and signal {outcome.signal}"
 
@@ -108,7 +107,7 @@ async def fuzz(runs: int, start: int) -> dict[str, object]:
     return {
         "runs": fuzzer.runs,
         "wrong": len(fuzzer.wrong),
-        "faults": fuzzer.statuses[Status.FAULT],
+        "faults": fuzzer.statuses[RunStatus.FAULT],
         "dead": int(last.result.output != "42\n"),
         "slot_deaths": status.slot_deaths,
         "zygote_deaths": status.zygote_deaths,

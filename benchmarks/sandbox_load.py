@@ -24,22 +24,21 @@ import aiohttp
 
 from benchmarks.record import save
 from benchmarks.sandbox_nodes import NodeProcess
-from cleaner_rl.sandbox import Language, Limits, RunRequest
-from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.tools import Status
+from cleaner_sandbox import Language, Limits, RunRequest, RunStatus
+from cleaner_sandbox.client import SandboxClient
 
 MIXED_OUTSTANDING = (16, 256, 1000)
 LOOP_SECONDS = 1.0
 PROGRAMS = {
     Language.PYTHON: {
-        Status.OK: "x = sum(i * i for i in range(2000))\nprint(NUMBER)",
-        Status.ERROR: "print(NUMBER)\nraise ValueError(NUMBER)",
-        Status.TIMEOUT: "print(NUMBER, flush=True)\nwhile True: pass",
+        RunStatus.OK: "x = sum(i * i for i in range(2000))\nprint(NUMBER)",
+        RunStatus.ERROR: "print(NUMBER)\nraise ValueError(NUMBER)",
+        RunStatus.TIMEOUT: "print(NUMBER, flush=True)\nwhile True: pass",
     },
     Language.BASH: {
-        Status.OK: "seq 200 | sort -n | tail -n 1 > last; echo NUMBER",
-        Status.ERROR: "echo NUMBER; exit 3",
-        Status.TIMEOUT: "echo NUMBER; while :; do :; done",
+        RunStatus.OK: "seq 200 | sort -n | tail -n 1 > last; echo NUMBER",
+        RunStatus.ERROR: "echo NUMBER; exit 3",
+        RunStatus.TIMEOUT: "echo NUMBER; while :; do :; done",
     },
 }
 """Of the mixed load, each by how it ends."""
@@ -111,12 +110,12 @@ def mixture(client: SandboxClient) -> Ask:
 
     async def ask(number: int) -> tuple[str, bool]:
         language = Language.BASH if number % 3 == 1 else Language.PYTHON
-        kind = Status.TIMEOUT if number % 50 == 7 else Status.ERROR if number % 10 == 3 else Status.OK
+        kind = RunStatus.TIMEOUT if number % 50 == 7 else RunStatus.ERROR if number % 10 == 3 else RunStatus.OK
         code = PROGRAMS[language][kind].replace("NUMBER", str(number))
         outcome = await client.run(RunRequest(code, limits=limits, language=language))
         result = outcome.result
         right = result.status is kind and result.output == f"{number}\n"
-        if kind is Status.ERROR:
+        if kind is RunStatus.ERROR:
             told = str(outcome.exit_code) if result.exception is None else result.exception.message
             right = right and told == ("3" if language is Language.BASH else str(number))
         return result.status.value, right

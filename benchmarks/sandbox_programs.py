@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from cleaner_rl.sandbox import Limits, RunRequest
-from cleaner_rl.tools import Status
+from cleaner_sandbox import Limits, RunRequest, RunStatus
 
 LIMITS = Limits(
     cpu_seconds=0.4,
@@ -22,7 +21,7 @@ LIMITS = Limits(
     open_files=64,
     output_bytes=32_768,
 )
-ANY = frozenset(Status) - {Status.FAULT, Status.MALFORMED}
+ANY = frozenset(RunStatus) - {RunStatus.FAULT, RunStatus.MALFORMED}
 
 PRELUDE = """\
 import ctypes, gc, os, resource, signal, sys, threading, time
@@ -227,7 +226,7 @@ class Drawn:
     """A request, and the statuses that are right for it."""
 
     request: RunRequest
-    right: frozenset[Status]
+    right: frozenset[RunStatus]
 
 
 def _wrapped(statement: str, how: int) -> str:
@@ -243,16 +242,16 @@ def _wrapped(statement: str, how: int) -> str:
 
 
 _exits = st.one_of(
-    st.integers(-300, 300).map(lambda code: (f"os._exit({code})", Status.OK if code & 0xFF == 0 else Status.ERROR)),
-    st.integers(-300, 300).map(lambda code: (f"sys.exit({code})", Status.OK if code & 0xFF == 0 else Status.ERROR)),
-    st.text(min_size=1, max_size=20).map(lambda text: (f"sys.exit({text!r})", Status.ERROR)),
+    st.integers(-300, 300).map(lambda code: (f"os._exit({code})", RunStatus.ERROR if code & 0xFF else RunStatus.OK)),
+    st.integers(-300, 300).map(lambda code: (f"sys.exit({code})", RunStatus.ERROR if code & 0xFF else RunStatus.OK)),
+    st.text(min_size=1, max_size=20).map(lambda text: (f"sys.exit({text!r})", RunStatus.ERROR)),
     st.sampled_from(
         ["ValueError", "KeyboardInterrupt", "GeneratorExit", "MemoryError", "RecursionError", "BaseException"]
-    ).map(lambda name: (f"raise {name}", Status.ERROR)),
-    st.sampled_from([3, 4, 6, 7, 8, 9, 11, 31]).map(lambda n: (f"os.kill(os.getpid(), {n})", Status.CRASHED)),
-    st.just(("pass", Status.OK)),
-    st.just(("while True: pass", Status.TIMEOUT)),
-    st.just(("os.write(1, b'x' * 99999)", Status.OUTPUT_LIMIT)),
+    ).map(lambda name: (f"raise {name}", RunStatus.ERROR)),
+    st.sampled_from([3, 4, 6, 7, 8, 9, 11, 31]).map(lambda n: (f"os.kill(os.getpid(), {n})", RunStatus.CRASHED)),
+    st.just(("pass", RunStatus.OK)),
+    st.just(("while True: pass", RunStatus.TIMEOUT)),
+    st.just(("os.write(1, b'x' * 99999)", RunStatus.OUTPUT_LIMIT)),
 )
 
 

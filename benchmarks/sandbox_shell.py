@@ -23,9 +23,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.record import save
-from cleaner_rl.sandbox import Language, Limits, Node, NodeConfig, Session, SessionRequest, Tier
-from cleaner_rl.sandbox.bench.measure import tree_cpu
-from cleaner_rl.tools import Status
+from benchmarks.sandbox_bench.measure import tree_cpu
+from cleaner_sandbox import Language, Limits, Node, NodeConfig, RunStatus, Session, SessionRequest, Tier
 
 CASES = {
     "empty": ":",
@@ -41,7 +40,7 @@ LIMITS = Limits(cpu_seconds=60.0, wall_seconds=300.0, disk_mb=256, files=20_000)
 
 async def _ran(session: Session, code: str) -> None:
     outcome = await session.run(code)
-    if outcome.result.status is not Status.OK:
+    if outcome.result.status is not RunStatus.OK:
         raise RuntimeError(f"a cell failed: {outcome.result}")
 
 

@@ -42,11 +42,11 @@ import aiohttp
 
 from benchmarks.record import save
 from benchmarks.sandbox_nodes import NodeProcess
-from cleaner_rl.sandbox import Cell, RunRequest, SessionLostError, SessionRequest
-from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.sandbox.inside import kernel
-from cleaner_rl.sandbox.service.server import NICE
-from cleaner_rl.sandbox_check.attacks.resources_kernel import ATTACKS, LIMITS
+from cleaner_sandbox import Cell, RunRequest, RunStatus, SessionLostError, SessionRequest
+from cleaner_sandbox.check.attacks.resources_kernel import ATTACKS, LIMITS
+from cleaner_sandbox.client import SandboxClient
+from cleaner_sandbox.inside import kernel
+from cleaner_sandbox.service.server import NICE
 
 TOKENS = {"hostile": "hostile-0123456789abcdef", "neighbour": "neighbour-0123456789abcdef"}
 RUNNING = 2
@@ -119,8 +119,8 @@ async def programs(sandbox: SandboxClient, until: float, seen: Seen) -> None:
         begun = time.monotonic()
         result = (await sandbox.run(RunRequest(f"print({number} * 7)"))).result
         seen.seconds.append(time.monotonic() - begun)
-        seen.lost += result.faulty
-        seen.wrong += not result.faulty and result.output != f"{number * 7}\n"
+        seen.lost += result.status is RunStatus.FAULT
+        seen.wrong += result.status is not RunStatus.FAULT and result.output != f"{number * 7}\n"
         await asyncio.sleep(0.02)
 
 
@@ -133,8 +133,8 @@ async def cells(sandbox: SandboxClient, until: float, seen: Seen) -> None:
         while time.monotonic() < until:
             number += 1
             result = (await session.run(Cell("x += 1\nprint(x)"))).result
-            seen.lost += result.faulty
-            seen.wrong += not result.faulty and result.output != f"{number}\n"
+            seen.lost += result.status is RunStatus.FAULT
+            seen.wrong += result.status is not RunStatus.FAULT and result.output != f"{number}\n"
             await asyncio.sleep(1.0)
         await session.close()
     except SessionLostError:

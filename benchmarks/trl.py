@@ -74,9 +74,9 @@ class PlainRollouts:
 
     async def one(self, messages: Any, task: Any, seeds: Any, engine: Any) -> tuple[Any, ...]:
         """Run one rollout."""
-        from cleaner_rl.rollout import Sampling
-        from cleaner_rl.sandbox import RunRequest
+        from cleaner_rl.rollout import Sampling, tool_result
         from cleaner_rl.tools import feedback
+        from cleaner_sandbox import RunRequest
 
         prompt = self.tokenizer.apply_chat_template(messages, return_dict=False)
         ids: list[int] = []
@@ -94,7 +94,7 @@ class PlainRollouts:
             call = CALL.search(text)
             if call is None:
                 break
-            result = (await self.node.run(RunRequest(call[1], preload="bare"))).result
+            result = tool_result((await self.node.run(RunRequest(call[1], preload="bare"))).result)
             told = self.tokenizer.encode(f"<|tool|>{feedback(result)}<|end|><|assistant|>")
             ids, mask, logprobs = [*ids, *told], [*mask, *[0] * len(told)], [*logprobs, *[0.0] * len(told)]
         right = task.truth.strip() in text
@@ -130,8 +130,8 @@ def trained(example: Any, prepared: Any, steps: int, method: str | None, folder:
 
     from cleaner_rl.purify import PurifyConfig, PurifyScope
     from cleaner_rl.rollout import RolloutBudget
-    from cleaner_rl.sandbox import SessionRequest
     from cleaner_rl.train.trl import CleanerRollouts
+    from cleaner_sandbox import SessionRequest
 
     tasks, tokenizer, model = prepared[0], prepared[1], copy.deepcopy(prepared[2])
     seen: list[tuple[dict[str, Any], float]] = []

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from cleaner_rl.sandbox.client import SyncSandboxClient
+from cleaner_sandbox.client import SyncSandboxClient
 
 SERVE = [sys.executable, "-c", "from cleaner_rl.cli import main; main()", "sandbox", "serve", "--port", "0"]
 

@@ -22,10 +22,11 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from cleaner_rl.resample import PlainConfig, group_of, select
 from cleaner_rl.rollout import Completion, Finish, Purifier, RolloutBudget, RolloutRunner, TokenModel, open_runner
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunRequest
+from cleaner_rl.rollout import tool_result as seen
 from cleaner_rl.tasks import Message, Task, load_prompt
 from cleaner_rl.tools import feedback
 from cleaner_rl.trajectory import Ids, RepairMode, Scores, TokenSpan, Trajectory, first_attempt_tally
+from cleaner_sandbox import BARE, Node, NodeConfig, RunRequest
 
 SEEDS, STEPS, GROUPS, SAMPLES, BUDGET = (0, 1, 2), 12, 6, 8, RolloutBudget(turns=3)
 METHODS = {"hindsight": Purifier(RepairMode.HINDSIGHT), "grpo": None}
@@ -121,8 +122,8 @@ async def main() -> None:
     torch.set_num_threads(1)
     begun, curves = time.monotonic(), {name: torch.zeros(STEPS // 3 + 1) for name in METHODS}
     async with Node(NodeConfig(preload=(BARE,))) as node:
-        codes = [*PYTHON, *PYTHON.values()]
-        results = {code: feedback((await node.run(RunRequest(f"print({code})"))).result) for code in codes}
+        ran = {code: await node.run(RunRequest(f"print({code})")) for code in [*PYTHON, *PYTHON.values()]}
+        results = {code: feedback(seen(each.result)) for code, each in ran.items()}
         tasks = [Task(js, (Message("user", js),), "math", results[py], extra=results) for js, py in PYTHON.items()]
         texts = [message.content for task in tasks for message in PROMPT.messages(task)]
         texts += [*results.values(), *map(CALL.format, results), *map(ANSWER.format, results.values()), "?"]

@@ -21,11 +21,11 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from train_loop import ANSWER, CALL, END, PAD, PROMPT, PYTHON, SPECIAL, TEMPLATE, WORDS, TorchEngine, demonstrate
 from transformers import PreTrainedTokenizerFast
 
-from cleaner_rl.rollout import RolloutBudget, TokenModel, open_runner
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, RunRequest, SessionRequest
+from cleaner_rl.rollout import RolloutBudget, TokenModel, open_runner, tool_result
 from cleaner_rl.tasks import Message, Task
 from cleaner_rl.tools import feedback
 from cleaner_rl.train.trl import CleanerRollouts
+from cleaner_sandbox import BARE, Node, NodeConfig, RunRequest, SessionRequest
 
 SEED, STEPS, FOLDER = 0, 12, "runs/trl-grpo"
 
@@ -37,8 +37,8 @@ def sandbox() -> Node:
 async def prepared() -> tuple[list[Task], PreTrainedTokenizerFast, torch.nn.Module]:
     """Return tasks, a tokenizer, and a model that calls the tool and mostly fails first."""
     async with sandbox() as node:
-        codes = [*PYTHON, *PYTHON.values()]
-        results = {code: feedback((await node.run(RunRequest(f"print({code})"))).result) for code in codes}
+        ran = {code: await node.run(RunRequest(f"print({code})")) for code in [*PYTHON, *PYTHON.values()]}
+        results = {code: feedback(tool_result(each.result)) for code, each in ran.items()}
         tasks = [Task(js, (Message("user", js),), "math", results[py], extra=results) for js, py in PYTHON.items()]
         texts = [message.content for task in tasks for message in PROMPT.messages(task)]
         texts += [*results.values(), *map(CALL.format, results), *map(ANSWER.format, results.values()), "?"]

@@ -20,10 +20,13 @@ DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```\n)", re.DOTALL)
 PACKAGE = "cleaner_rl"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 FACES = (
-    "trajectory.store", "sandbox.client", "sandbox.protocol", "logs.warrant", "rollout.engines", "rollout.balance",
+    "trajectory.store", "logs.warrant", "rollout.engines", "rollout.balance",
     "train.rows", "train.trl", "train.verifiers",
 )  # fmt: skip
 """Public beside the packages themselves: each needs libraries that the package as a whole does not."""
+SANDBOX = "cleaner_sandbox"
+SANDBOX_FACES = (SANDBOX, f"{SANDBOX}.client", f"{SANDBOX}.protocol", f"{SANDBOX}.cli.options")
+"""What may be imported of the other distribution; the last, so that one option has one meaning in both commands."""
 
 
 @cache
@@ -57,7 +60,11 @@ def past_a_face() -> Iterator[tuple[str, str]]:
         module = ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
         package = module.partition(".")[0]
         for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(f"{PACKAGE}."):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            if (node.module or "").partition(".")[0] == SANDBOX and node.module not in SANDBOX_FACES:
+                yield module, node.module or ""
+            if not (node.module or "").startswith(f"{PACKAGE}."):
                 continue
             imported = _short(node.module or "")
             if imported.partition(".")[0] == package:

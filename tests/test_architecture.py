@@ -33,10 +33,16 @@ def test_an_import_past_a_face_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "rollout/a.py").write_text(
         "from cleaner_rl.purify import hindsight, saar\n"  # a function of the face, and a module that it hides
         "from cleaner_rl.purify.saar import repair\n"
-        "from cleaner_rl.sandbox.client import SandboxClient\n"  # a face of its own
+        "from cleaner_rl.trajectory.store import read\n"  # a face of its own
+        "from cleaner_sandbox.client import SandboxClient\n"  # and one of the other distribution
+        "from cleaner_sandbox.node.node import Node\n"
     )
     monkeypatch.setattr(architecture, "SOURCE", tmp_path)
-    assert list(past_a_face()) == [("rollout.a", "purify.saar"), ("rollout.a", "purify.saar")]
+    assert list(past_a_face()) == [
+        ("rollout.a", "purify.saar"),
+        ("rollout.a", "purify.saar"),
+        ("rollout.a", "cleaner_sandbox.node.node"),
+    ]
 
 
 def test_a_cycle_is_found() -> None:
@@ -52,7 +58,8 @@ def test_every_package_has_its_row_and_every_row_a_package() -> None:
 
 
 def test_a_file_that_the_page_sends_a_reader_to_is_there() -> None:
-    places = PAGE.parent, PAGE.parent / "src" / "cleaner_rl"
+    packages = PAGE.parent / "src" / "cleaner_rl", PAGE.parent / "packages/cleaner-sandbox/src/cleaner_sandbox"
+    places = PAGE.parent, *packages
     named = re.findall(r"`((?:\w+/)+\w+\.py)`", TEXT)
     assert len(named) > 5
     assert [name for name in named if not any((place / name).is_file() for place in places)] == []

@@ -1,17 +1,13 @@
-"""What a release is checked by can fail; and the container's file says what is there."""
+"""What a release is checked by can fail."""
 
 from __future__ import annotations
 
-import re
-import shlex
 import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cleaner_rl.cli import main
 from release.contents import ARCHIVED, MOST, NEEDED, problems_of_archive, problems_of_wheel
 from release.licences import bill, is_fine
 from release.locks import differences, named
@@ -66,19 +62,6 @@ def test_the_bill_of_materials_names_each_package_once() -> None:
     (component,) = made["components"]
     assert component["purl"].startswith("pkg:pypi/click@")
     assert component["licenses"] == [{"license": {"name": "BSD-3-Clause"}}]
-
-
-def test_the_container_s_file_copies_what_is_there_and_calls_what_exists() -> None:
-    text = (ROOT / "deploy" / "Containerfile").read_text()
-    copied = [word for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for word in line.split()]
-    assert len(copied) > 3
-    assert [name for name in copied if not (ROOT / name).exists()] == []
-    lists = [re.findall(r'"([^"]*)"', line) for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", text, re.MULTILINE)]
-    _, *arguments = [word for words in lists for word in words]
-    options = [word for word in arguments if word.startswith("--")]
-    shown = CliRunner().invoke(main, [*arguments[:2], "--help"]).output
-    assert options
-    assert [option for option in options if option not in shown] == [], shlex.join(arguments)
 
 
 def test_no_version_of_verifiers_is_installed_that_was_not_tried() -> None:

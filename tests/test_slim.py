@@ -45,4 +45,4 @@ def test_the_command_loads_what_it_runs_and_no_more() -> None:
 def test_the_core_asks_for_no_engine() -> None:
     core = [line for line in requires("cleaner-rl") or [] if "extra ==" not in line]
     names = {re.split(r"[\s<>=!~;\[]", line, maxsplit=1)[0].lower() for line in core}
-    assert names == {"click", "numpy", "pyarrow", "pyseccomp", "rapidfuzz"}
+    assert names == {"cleaner-sandbox", "click", "numpy", "pyarrow", "rapidfuzz"}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox import Tier
-from cleaner_rl.sandbox.isolation.tiers import choose_tier
-from cleaner_rl.sandbox.node.probes import probe
+from cleaner_sandbox import Tier
+from cleaner_sandbox.isolation.tiers import choose_tier
+from cleaner_sandbox.node.probes import probe
 
 
 @pytest.fixture(scope="session")

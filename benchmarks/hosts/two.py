@@ -40,7 +40,7 @@ FAIR = {"RAY_worker_niceness": "0"}
 SERVE = """
 import sys, msgspec
 from pathlib import Path
-from cleaner_rl.sandbox import serve
+from cleaner_sandbox import serve
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.recipe.settings import SandboxSettings
 settings, host, port, tokens = sys.argv[1:]

@@ -25,9 +25,9 @@ from cleaner_rl.replay import ReplaySettings
 from cleaner_rl.replay.replayer import Replayer
 from cleaner_rl.rollout import ChatRenderer, Purifier, TokenModel, tool_env_of
 from cleaner_rl.rollout.engines import Address, VllmEngine
-from cleaner_rl.sandbox import Node, NodeConfig
 from cleaner_rl.tasks import StateGrader, Task
 from cleaner_rl.tools import ToolSet, call_format
+from cleaner_sandbox import Node, NodeConfig
 
 RESULTS = Path(__file__).parents[1] / "results" / "shell.json"
 WINDOW = 2_048

@@ -25,10 +25,10 @@ from benchmarks.toy.folder import cache_folder, digest
 from benchmarks.toy.model import Lesson, Lessons, lesson, phrases, teach
 from cleaner_rl.rollout import ChatRenderer, tool_env_of
 from cleaner_rl.rollout.tool_env import prepared_for
-from cleaner_rl.sandbox import Node, NodeConfig
 from cleaner_rl.tasks import Message, Task, load_prompt
 from cleaner_rl.tools import ToolSet, call_format, derive_seed, feedback
 from cleaner_rl.trajectory import Key
+from cleaner_sandbox import Node, NodeConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -15,8 +15,8 @@ from benchmarks.toy.folder import made
 from benchmarks.toy.model import SMALL, Lessons
 from benchmarks.toy.regimes import REGIMES
 from benchmarks.toy.sandboxes import LIMITS
-from cleaner_rl.sandbox import NodeConfig, SessionRequest
-from cleaner_rl.sandbox import serve as serve_node
+from cleaner_sandbox import NodeConfig, SessionRequest
+from cleaner_sandbox import serve as serve_node
 
 
 @click.group()

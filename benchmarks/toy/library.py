@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cleaner_rl.sandbox import PreloadSet
+from cleaner_sandbox import PreloadSet
 
 MODULE = "kit"
 SUFFIXES = ("of", "all", "up", "fast", "list", "new")

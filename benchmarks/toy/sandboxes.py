@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.toy import library
 from benchmarks.toy.library import Names
 from cleaner_rl.rollout import SessionToolEnv, StatelessToolEnv, ToolEnv
-from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunOutcome, RunRequest, Session, SessionRequest
 from cleaner_rl.tasks import ToolKind
+from cleaner_sandbox import Limits, Node, NodeConfig, RunOutcome, RunRequest, Session, SessionRequest
 
 LIMITS = Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)
 """Programs take milliseconds, and a busy host can charge them tenths of a second: one that takes longer never ends."""

@@ -12,9 +12,9 @@ folder=${1:?usage: install.sh FOLDER}
 version() { sed -n "s/^$1==//p" constraints/engine.txt; }
 install() { "$folder/bin/python" -m pip install --quiet --constraint constraints/engine.txt "$@"; }
 
-stamp="$folder/made-from-$(cat deploy/cpu-engine/install.sh constraints/engine.txt pyproject.toml | sha256sum | cut -c1-16)"
+stamp="$folder/made-from-$(cat deploy/cpu-engine/install.sh constraints/engine.txt pyproject.toml packages/cleaner-sandbox/pyproject.toml | sha256sum | cut -c1-16)"
 if [ -e "$stamp" ]; then
-    install --no-deps --editable . # this checkout, whichever made the environment
+    install --no-deps --editable packages/cleaner-sandbox --editable . # this checkout, whichever made the environment
     exit
 fi
 [ -x "$folder/bin/python" ] || python3.11 -m venv "$folder"

@@ -9,9 +9,9 @@ folder=${1:?usage: install.sh FOLDER}
 version() { sed -n "s/^$1==//p" constraints/trl.txt; }
 install() { "$folder/bin/python" -m pip install --quiet --constraint constraints/trl.txt "$@"; }
 
-stamp="$folder/made-from-$(cat deploy/trl/install.sh constraints/trl.txt pyproject.toml | sha256sum | cut -c1-16)"
+stamp="$folder/made-from-$(cat deploy/trl/install.sh constraints/trl.txt pyproject.toml packages/cleaner-sandbox/pyproject.toml | sha256sum | cut -c1-16)"
 if [ -e "$stamp" ]; then
-    install --no-deps --editable . # this checkout, whichever made the environment
+    install --no-deps --editable packages/cleaner-sandbox --editable . # this checkout, whichever made the environment
     exit
 fi
 [ -x "$folder/bin/python" ] || python3.11 -m venv "$folder"

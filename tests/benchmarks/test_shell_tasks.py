@@ -14,12 +14,11 @@ from benchmarks.shell.local import METHODS, recipe
 from benchmarks.shell.tasks import KINDS, WORDS, ShellTask, shell_tasks
 from cleaner_rl.rollout import ChatRenderer, ToolEnv, tool_env_of
 from cleaner_rl.rollout.tool_env import prepared_for
-from cleaner_rl.sandbox import Node, NodeConfig, Tier
 from cleaner_rl.tasks import Outcome, StateGrader, read_verl
 from cleaner_rl.tools import ToolCall, ToolResult, ToolSet
 from cleaner_rl.trajectory import Key
-from tests.sandbox.conftest import needs
-from tests.sandbox.serving import asynchronous
+from cleaner_sandbox import Node, NodeConfig, Tier
+from tests.nodes import asynchronous, needs
 
 pytestmark = pytest.mark.timeout(300)
 TASKS = [*islice(shell_tasks(0), 2 * len(KINDS))]

@@ -18,13 +18,13 @@ from cleaner_rl.doctor import machine, stack
 from cleaner_rl.doctor.check import Check, State
 from cleaner_rl.doctor.model import model
 from cleaner_rl.doctor.sandbox import node_at
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, Tier, TierError
-from cleaner_rl.sandbox.isolation.tiers import choose_tier
-from cleaner_rl.sandbox.node.probes import probe
 from cleaner_rl.tasks import load_prompt
+from cleaner_sandbox import BARE, Node, NodeConfig, Tier, TierError
+from cleaner_sandbox.isolation.tiers import choose_tier
+from cleaner_sandbox.node.probes import probe
+from tests.nodes import asynchronous, opened
 from tests.restricted import DOCKERS_CAPABILITIES, MASKED_PROC, NO_LANDLOCK, NO_USER_NAMESPACES, cleaner
 from tests.rollout.chats import TEMPLATES, tokenizer
-from tests.sandbox.serving import asynchronous, opened
 
 Said = dict[str, dict[str, str]]
 

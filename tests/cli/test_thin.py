@@ -21,12 +21,6 @@ WORK = {
     "cleaner purify": "cleaner_rl.logs.purify",  # with --dry-run, `cleaner_rl.logs.preview`
     "cleaner regrade": "cleaner_rl.evaluate.regrade",
     "cleaner rollout": "cleaner_rl.rollout.collect",
-    "cleaner sandbox bench": "cleaner_rl.sandbox.benchmark",
-    "cleaner sandbox check": "cleaner_rl.sandbox_check.check",
-    "cleaner sandbox down": "cleaner_rl.sandbox.stop_on_ray",
-    "cleaner sandbox mcp": "cleaner_rl.sandbox.serve_mcp",
-    "cleaner sandbox serve": "cleaner_rl.sandbox.serve",
-    "cleaner sandbox up": "cleaner_rl.sandbox.start_on_ray",
     "cleaner train": "cleaner_rl.train.train",  # with --dry-run, `train.check`; with --preflight, `train.run_preflight`
     "cleaner verify": "cleaner_rl.replay.verify",
     "cleaner view": "cleaner_rl.view.serve",  # with --export, `cleaner_rl.view.export`
@@ -50,7 +44,7 @@ BESIDE = {
     "cleaner_rl.replay.replay_problem",
     "cleaner_rl.rollout.open_runner",
     "cleaner_rl.rollout.standard_graders",
-    "cleaner_rl.sandbox.open_sandbox",
+    "cleaner_sandbox.open_sandbox",
     "cleaner_rl.tasks.load_prompt",
     "cleaner_rl.tasks.load_sets",
     "cleaner_rl.train.as_arguments",
@@ -66,7 +60,6 @@ BESIDE = {
 """Public functions that read or open what that function takes, or put its result into words or files."""
 MOST_LINES = 150
 LONG = {
-    "cleaner_rl.cli.sandbox": 190,
     "cleaner_rl.cli.eval": 200,
     "cleaner_rl.cli.purify": 300,
     "cleaner_rl.cli.rollout": 240,

@@ -23,12 +23,12 @@ from cleaner_rl.logs import LogFormat, log_format
 from cleaner_rl.logs.warrant import REPAIR_RULES, RepairRules, Unwarranted
 from cleaner_rl.purify import code_similarity, similarity_measures
 from cleaner_rl.rollout import SessionToolEnv, StatelessToolEnv, ToolEnv
-from cleaner_rl.sandbox import SessionRequest
 from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader, MathPool, Source, Task, dataset_names
 from cleaner_rl.tasks.datasets.sources import SOURCES
 from cleaner_rl.tools import CallFormat, ToolSpec, call_format, python_tool
 from cleaner_rl.train.rows import RowConfig, TrainRow, group_rows
-from tests.logs.agents import AGENTS
+from cleaner_sandbox import SessionRequest
+from tests.logs.agents import AGENTS, SINGLE
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
 from tests.rollout.scripted import node
@@ -140,7 +140,7 @@ class TestDataSets(TaskLoaderContract):
         return ("math", "choice", "code")
 
 
-@pytest.mark.parametrize("variant", RENDERED | AGENTS)
+@pytest.mark.parametrize("variant", RENDERED | AGENTS | SINGLE)
 class TestLogs(LogAdapterContract):
     @pytest.fixture(autouse=True)
     def _named(self, variant: str) -> None:
@@ -150,7 +150,7 @@ class TestLogs(LogAdapterContract):
         return log_format(self.variant.partition(",")[0])
 
     def records(self) -> Sequence[dict[str, Any]]:
-        return [(RENDERED | AGENTS)[self.variant](case) for case in CASES[:6]]
+        return [(RENDERED | AGENTS | SINGLE)[self.variant](case) for case in CASES[:6]]
 
     def others(self) -> Sequence[Any]:
         return [other for other in OTHERS if not self.make().detects(other) or self.make().name not in NAMED]

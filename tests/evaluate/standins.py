@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cleaner_rl.rollout import Completion, Finish, RolloutBudget, RolloutRunner, Sampling, StatelessToolEnv, TokenModel
-from cleaner_rl.sandbox import BARE, Limits, Node, NodeConfig
 from cleaner_rl.tasks import ChoiceGrader, Grader, Message, Task, load_prompt
 from cleaner_rl.tools import call_format
 from cleaner_rl.trajectory import Ids, Scores, TokenSpan
+from cleaner_sandbox import BARE, Limits, Node, NodeConfig
 from tests.rollout.chats import chat, tokenizer
 from tests.rollout.scripted import call
 

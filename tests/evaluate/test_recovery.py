@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from cleaner_rl.evaluate.recovery import KINDS, Failure, failures, recovered, score_recovery, unwritable, written
 from cleaner_rl.evaluate.recovery.failures import numbers
 from cleaner_rl.evaluate.recovery.scoring import DID_NOT_FAIL
-from cleaner_rl.sandbox import Limits, Node, NodeConfig, RunRequest
+from cleaner_rl.rollout import tool_result
 from cleaner_rl.tasks import Message, Task, load_prompt, prompt_names
 from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, python_tool
 from cleaner_rl.tools.formats import CALL_FORMATS
 from cleaner_rl.trajectory import AnyTrajectory, RolloutInfo, StopReason
+from cleaner_sandbox import Limits, Node, NodeConfig, RunRequest
 from tests.builders import FAULT, answered, drafted, error, failed, observed, trajectory, worked
 from tests.builders import written as fenced
 
@@ -41,7 +42,9 @@ def test_every_program_really_fails_in_the_way_it_is_meant_to() -> None:
         programs = [(kind, failure) for kind, failure in every_program() if not failure.malformed]
         async with Node(NodeConfig(slots=2)) as node:
             limits = Limits(cpu_seconds=1.0)
-            return [(k, f, (await node.run(RunRequest(f.program, limits=limits))).result) for k, f in programs]
+            return [
+                (k, f, tool_result((await node.run(RunRequest(f.program, limits=limits))).result)) for k, f in programs
+            ]
 
     for kind, failure, result in asyncio.run(run()):
         meant = KINDS[kind]

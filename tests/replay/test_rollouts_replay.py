@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.sandbox import Tier
 from cleaner_rl.trajectory.store import read
+from cleaner_sandbox import Tier
+from tests.nodes import needs
 from tests.rollout.chats import tokenizer
 from tests.rollout.processes import fake_engine, write_tasks
-from tests.sandbox.conftest import needs
 
 pytestmark = pytest.mark.timeout(300)
 

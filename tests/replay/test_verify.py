@@ -14,14 +14,15 @@ from click.testing import CliRunner
 
 from cleaner_rl.cli import main
 from cleaner_rl.purify import RepairConfig, hindsight
-from cleaner_rl.sandbox import Node, NodeConfig, Tier
+from cleaner_rl.rollout import tool_result
 from cleaner_rl.tools import ToolResult, feedback
 from cleaner_rl.trajectory import Key, RolloutInfo, TextSpan, Trajectory, Turn
 from cleaner_rl.trajectory.store import ParquetWriter, read
+from cleaner_sandbox import Node, NodeConfig, Tier
 from tests.builders import drafted_text, observed_text, written
 from tests.logs.cases import Case, Step, py
 from tests.logs.rendering import openai
-from tests.sandbox.conftest import needs
+from tests.nodes import needs
 
 STEADY = ("x = 2", "print(x + y)", "y = 3\nprint(x + y)", "[i ** 2 for i in range(x)]")
 """The second fails, the third mends it."""
@@ -43,7 +44,7 @@ def recorded(*conversations: Sequence[str]) -> list[list[ToolResult]]:
             results = []
             for cells in conversations:
                 session = await node.open_session()
-                results.append([(await session.run(cell)).result for cell in cells])
+                results.append([tool_result((await session.run(cell)).result) for cell in cells])
                 await session.close()
             return results
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cleaner_rl.rollout import Completion, EngineFaultError, Finish, Sampling, TokenModel
-from cleaner_rl.sandbox import BARE, Node, NodeConfig
 from cleaner_rl.tasks import Message, Prompt, Task, load_prompt
 from cleaner_rl.tools import call_format
 from cleaner_rl.trajectory import Floats, Ids, Key, Scores, Seeds
+from cleaner_sandbox import BARE, Node, NodeConfig
 from tests.rollout.chats import chat, tokenizer
 
 TASK = Task("test/1", (Message("user", "How many?"),), grader="choice", truth="C")

@@ -37,10 +37,10 @@ from cleaner_rl.rollout.engines import (
 )
 from cleaner_rl.tasks import ChoiceGrader
 from cleaner_rl.trajectory import StopReason, TextSpan, Trajectory, residual_tally
+from tests.nodes import asynchronous
 from tests.rollout.chats import TOOLS, tokenizer
 from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, logprobs_of
 from tests.rollout.test_loop import FakeSandbox
-from tests.sandbox.serving import asynchronous
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

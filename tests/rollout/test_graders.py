@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cleaner_rl.rollout.graders import standard_graders
-from cleaner_rl.sandbox import BARE, Node, NodeConfig
 from cleaner_rl.tasks import Case, CodeGrader, MathPool, Outcome
-from tests.sandbox.serving import asynchronous
+from cleaner_sandbox import BARE, Node, NodeConfig
+from tests.nodes import asynchronous
 from tests.tasks.builders import code_task, fenced
 
 LINES = 200_000

@@ -18,13 +18,12 @@ from cleaner_rl.rollout import (
     grade_and_purify,
     rollout,
 )
-from cleaner_rl.sandbox import SessionRequest, Tier
 from cleaner_rl.tasks import ChoiceGrader, Grade, Outcome, RewardScale, Task, without_thinking
 from cleaner_rl.trajectory import RepairMode, StopReason, TextSpan, TokenSpan, Trajectory, Turn
+from cleaner_sandbox import SessionRequest, Tier
+from tests.nodes import asynchronous, needs
 from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, BrokenScores, ScriptedEngine, call, node, token_model
 from tests.rollout.test_loop import FakeSandbox, assert_exact
-from tests.sandbox.conftest import needs
-from tests.sandbox.serving import asynchronous
 
 HINDSIGHT = Purifier(mode=RepairMode.HINDSIGHT)
 SAAR = Purifier()

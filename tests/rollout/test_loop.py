@@ -15,7 +15,6 @@ from cleaner_rl.purify import OnUnrepaired, PurifyConfig
 from cleaner_rl.rollout import EngineFaultError, Purifier, RolloutBudget, Sampling, StatelessToolEnv, rollout
 from cleaner_rl.rollout.model import RescoringRefusedError
 from cleaner_rl.rollout.tool_env import ToolSession
-from cleaner_rl.sandbox import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.tools import Status, ToolCall, ToolResult
 from cleaner_rl.train.rows import to_row
 from cleaner_rl.trajectory import (
@@ -28,6 +27,8 @@ from cleaner_rl.trajectory import (
     residual_tally,
     sampled_turns,
 )
+from cleaner_sandbox import RunOutcome, RunRequest, RunResult, RunStatus, SessionRequest
+from tests.nodes import asynchronous, until
 from tests.rollout.scripted import (
     KEY,
     SEEDS,
@@ -41,7 +42,6 @@ from tests.rollout.scripted import (
     tasks_left,
     token_model,
 )
-from tests.sandbox.serving import asynchronous, until
 
 SAAR = Purifier()
 
@@ -54,8 +54,8 @@ class FakeSandbox:
 
     async def run(self, request: RunRequest) -> RunOutcome:
         self.programs.append(request.code)
-        status = Status(request.code) if request.code in set(Status) else Status.OK
-        return RunOutcome(ToolResult(status, output=f"{len(request.code)}\n"))
+        status = RunStatus(request.code) if request.code in set(RunStatus) else RunStatus.OK
+        return RunOutcome(RunResult(status, output=f"{len(request.code)}\n"))
 
     async def open_session(self, request: SessionRequest | None = None) -> Any:
         raise AssertionError("nobody asked for a session")

@@ -27,8 +27,8 @@ from cleaner_rl.rollout import (
     calls_of,
     open_runner,
 )
-from cleaner_rl.sandbox import SessionRequest
 from cleaner_rl.trajectory import Ids, RepairMode, Scores, Seeds, TokenSpan, Trajectory
+from cleaner_sandbox import SessionRequest
 from tests.evaluate.standins import RIGHT, WRONG, Rule, RuleEngine, runner, tasks
 from tests.rollout.scripted import call, logprobs_of
 

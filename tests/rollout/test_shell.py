@@ -14,15 +14,14 @@ from cleaner_rl.purify import OnUnrepaired, PurifyConfig
 from cleaner_rl.replay import ReplaySettings
 from cleaner_rl.replay.replayer import Replayer
 from cleaner_rl.rollout import ChatRenderer, Purifier, TokenModel, rollout, tool_env_of
-from cleaner_rl.sandbox import Node, NodeConfig, Tier
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolSet, call_format, feedback
 from cleaner_rl.trajectory import RepairKind, StopReason, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, read
+from cleaner_sandbox import Node, NodeConfig, Tier
+from tests.nodes import asynchronous, needs
 from tests.rollout.chats import tokenizer
 from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedEngine
-from tests.sandbox.conftest import needs
-from tests.sandbox.serving import asynchronous
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -22,9 +22,9 @@ from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import PluginError, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format, feedback
 from cleaner_rl.trajectory import Key, RepairKind, StopReason, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import ParquetWriter, read
+from tests.nodes import asynchronous
 from tests.rollout.chats import tokenizer
 from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedEngine
-from tests.sandbox.serving import asynchronous
 
 SETUP = """
 CREATE TABLE sales (item VARCHAR, count INTEGER, price DECIMAL(5, 2));

@@ -22,14 +22,13 @@ from cleaner_rl.rollout import (
     rollout,
     tool_env_of,
 )
-from cleaner_rl.sandbox import Language, Node, NodeConfig, SessionRequest, Tier
 from cleaner_rl.tasks import Grader, Message, StateGrader, Task, UngradableError, check_gradable, load_prompt
 from cleaner_rl.tools import ToolSet, call_format
 from cleaner_rl.trajectory import RepairMode, StopReason, TokenSpan, Trajectory
+from cleaner_sandbox import Language, Node, NodeConfig, SessionRequest, Tier
+from tests.nodes import asynchronous, needs
 from tests.rollout.chats import tokenizer
 from tests.rollout.scripted import KEY, SEEDS, ScriptedEngine
-from tests.sandbox.conftest import needs
-from tests.sandbox.serving import asynchronous
 
 pytestmark = pytest.mark.timeout(300)
 

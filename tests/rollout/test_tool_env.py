@@ -14,14 +14,13 @@ import pytest
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig, ReplayVerdict, replay
 from cleaner_rl.rollout import Purifier, RolloutBudget, SessionToolEnv, rollout
 from cleaner_rl.rollout.grading import calls_of
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
-from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import Status, ToolCall
 from cleaner_rl.trajectory import RepairKind, StopReason, TokenSpan, Trajectory
+from cleaner_sandbox import BARE, Node, NodeConfig, Session, SessionLostError, SessionRequest, Tier
+from cleaner_sandbox.client import SandboxClient
+from tests.nodes import asynchronous, needs, opened, until
 from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedEngine, call, node, tasks_left, token_model
-from tests.sandbox.conftest import needs
-from tests.sandbox.serving import asynchronous, opened, until
 
 BARE_SESSION = SessionRequest(preload="bare")
 SAAR = Purifier()

@@ -13,8 +13,8 @@ from cleaner_rl.rollout.tool_env import ToolSession
 from cleaner_rl.rollout.tool_plugins import GuardedToolEnv
 from cleaner_rl.tools import Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Key, StopReason
+from tests.nodes import asynchronous
 from tests.rollout.scripted import KEY, SEEDS, STATELESS, TASK, ScriptedEngine, call, token_model
-from tests.sandbox.serving import asynchronous
 
 
 class Breaking:

@@ -21,15 +21,16 @@ from click.testing import CliRunner
 
 from benchmarks.training_scale import table
 from cleaner_rl.cli import main
-from cleaner_rl.cli.sandbox import serve
-from cleaner_rl.sandbox import NodeConfig, open_sandbox
-from cleaner_rl.sandbox.service import ServiceConfig
 from cleaner_rl.train import Recipe, read_recipe
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.recipe.settings import SandboxSettings
+from cleaner_sandbox import NodeConfig, open_sandbox
+from cleaner_sandbox.cli.serve import serve
+from cleaner_sandbox.service import ServiceConfig
 
 ROOT = Path(__file__).parents[2]
 DEPLOY, RECIPES = ROOT / "deploy", ROOT / "recipes"
+SANDBOX = ROOT / "packages" / "cleaner-sandbox" / "deploy"
 SCRIPTS = [*DEPLOY.rglob("*.sh"), *DEPLOY.rglob("*.sbatch")]
 STARTS = {"one-node": "saar-4b", "eight-nodes": "rstar2-14b"}
 # KubeRay's types, ray.io/v1: what it would refuse, or drop without a word.
@@ -108,7 +109,7 @@ def test_kubernetes_has_the_gpus_that_the_recipe_wants(size: str, name: str) -> 
 
 
 def test_kubernetes_calls_the_sandbox_where_it_serves() -> None:
-    nodes = {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes/nodes.yaml").read_text())}
+    nodes = {each["kind"]: each for each in yaml.safe_load_all((SANDBOX / "kubernetes/nodes.yaml").read_text())}
     service = nodes["Service"]
     address = f"dns://{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local:8089"
     for size in STARTS:
@@ -190,7 +191,7 @@ def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name:
 
 
 def test_a_sandbox_pod_has_the_memory_that_all_it_holds_may_come_to() -> None:
-    documents = yaml.safe_load_all((DEPLOY / "kubernetes/nodes.yaml").read_text())
+    documents = yaml.safe_load_all((SANDBOX / "kubernetes/nodes.yaml").read_text())
     (pod,) = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "Deployment"]
     (node,) = pod["containers"]
     (scratch,) = [each["emptyDir"] for each in pod["volumes"] if "emptyDir" in each]
@@ -216,7 +217,7 @@ def test_a_node_is_told_how_many_its_sessions_may_be_and_how_much_they_may_hold(
         told.extend((config.node.sessions, config.node.session_memory_mb))
         raise OSError("enough")
 
-    monkeypatch.setattr("cleaner_rl.sandbox.service.supervisor.Supervisor", supervisor)
+    monkeypatch.setattr("cleaner_sandbox.service.supervisor.Supervisor", supervisor)
     CliRunner().invoke(main, ["sandbox", "serve", "--port", "0", "--sessions", "512", "--session-memory-mb", "300"])
     assert told == [512, 300]
 
@@ -250,7 +251,7 @@ def test_a_node_has_two_slots_for_each_core_that_it_was_given(monkeypatch: pytes
             assert isinstance(config, NodeConfig)
             return config.slots
 
-    monkeypatch.setattr("cleaner_rl.sandbox.start.Node", node)
+    monkeypatch.setattr("cleaner_sandbox.start.Node", node)
     assert [asyncio.run(slots_of_a_commands_own_node(asked)) for asked in (None, 5)] == [6, 5]
 
 

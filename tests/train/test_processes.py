@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox.processes import ended_by_signals
 from cleaner_rl.train.launch.start import _alone_in, _run
 from cleaner_rl.train.launch.watch import Watch
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.recipe.settings import RecipeError
 from cleaner_rl.trajectory.store.files import only_writer
+from cleaner_sandbox.processes import ended_by_signals
 from tests.train.recipes import values
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux's")
 RUN = """
 import sys
 from pathlib import Path
-from cleaner_rl.sandbox.processes import ended_by_signals
+from cleaner_sandbox.processes import ended_by_signals
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.launch.rewind import next_start
 from cleaner_rl.train.launch.start import _run

@@ -10,10 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.sandbox import NodeConfig, SessionRequest, Tier
-from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import Message, Task, load_prompt, write_verl
-from cleaner_rl.tools import Status, ToolResult
 from cleaner_rl.train.launch import start
 from cleaner_rl.train.launch.checks import check_data, check_rows, check_settings, check_sizes
 from cleaner_rl.train.launch.cold_start import cold_start_folder, cold_start_overrides, trained_model
@@ -24,22 +21,24 @@ from cleaner_rl.train.recipe.load import read_recipe, to_recipe
 from cleaner_rl.train.recipe.settings import LoraSettings, RecipeError, run_folder
 from cleaner_rl.train.recipe.stages import PassRate
 from cleaner_rl.train.verl.plan import RunPlan, agent_loops, read_plan
-from tests.sandbox.conftest import needs
+from cleaner_sandbox import NodeConfig, RunResult, RunStatus, SessionRequest, Tier
+from cleaner_sandbox.client import SandboxClient
+from tests.nodes import needs
 from tests.train.recipes import MINIMAL, values
 
 
 def test_a_run_has_a_sandbox_of_its_own_with_what_programs_may_import(tmp_path: Path) -> None:
     recipe = to_recipe(values(sandbox={"slots": 1, "packages": ["click"]}))
 
-    async def run(address: str, code: str) -> ToolResult:
+    async def run(address: str, code: str) -> RunResult:
         async with SandboxClient([address]) as client:
             return (await client.run(code)).result
 
     with sandbox(recipe, tmp_path) as (address,):
         offered = asyncio.run(run(address, "import click\nprint(click.style('red') != '')"))
         withheld = asyncio.run(run(address, "import numpy"))
-    assert (offered.status, offered.output) == (Status.OK, "True\n")
-    assert withheld.failed
+    assert (offered.status, offered.output) == (RunStatus.OK, "True\n")
+    assert withheld.status is RunStatus.ERROR
 
 
 def test_a_runs_own_sandbox_has_the_bases_of_its_recipe(tmp_path: Path) -> None:

@@ -278,15 +278,14 @@ def test_the_engine_draws_by_the_models_odds_and_within_the_nucleus() -> None:
 
 def test_a_program_that_was_run_is_not_run_again() -> None:
     from benchmarks.lab.local.programs import RememberingSandbox
-    from cleaner_rl.sandbox import RunOutcome, RunRequest
-    from cleaner_rl.tools import Status, ToolResult
+    from cleaner_sandbox import RunOutcome, RunRequest, RunResult, RunStatus
 
     ran: list[str] = []
 
     class Node:
         async def run(self, request: RunRequest) -> RunOutcome:
             ran.append(request.code)
-            return RunOutcome(ToolResult(Status.TIMEOUT if "while" in request.code else Status.OK, "1\n"))
+            return RunOutcome(RunResult(RunStatus.TIMEOUT if "while" in request.code else RunStatus.OK, "1\n"))
 
     known: dict[str, RunOutcome] = {}
     sandbox = RememberingSandbox(Node(), known)  # type: ignore[arg-type]
@@ -308,13 +307,12 @@ def test_a_program_that_was_run_is_not_run_again() -> None:
 def test_a_batch_waits_for_the_programs_that_run_and_is_drawn_at_once() -> None:
     from benchmarks.lab.local.engine import TinyEngine
     from benchmarks.lab.local.programs import RememberingSandbox
-    from cleaner_rl.sandbox import RunOutcome, RunRequest
-    from cleaner_rl.tools import Status, ToolResult
+    from cleaner_sandbox import RunOutcome, RunRequest, RunResult, RunStatus
 
     class Node:
         async def run(self, request: RunRequest) -> RunOutcome:
             await asyncio.sleep(float(request.code))
-            return RunOutcome(ToolResult(Status.OK, ""))
+            return RunOutcome(RunResult(RunStatus.OK, ""))
 
     sandbox = RememberingSandbox(Node())  # type: ignore[arg-type]
     engine = TinyEngine(tiny_qwen3(), ready=sandbox.idle)

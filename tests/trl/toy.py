@@ -31,8 +31,8 @@ def prepared(heads: int = 4) -> Any:
 def rollouts(toy: Any, **options: Any) -> Any:
     """The example's rollouts."""
     from cleaner_rl.rollout import RolloutBudget
-    from cleaner_rl.sandbox import SessionRequest
     from cleaner_rl.train.trl import CleanerRollouts
+    from cleaner_sandbox import SessionRequest
 
     example, _, tokenizer, _ = toy
     return CleanerRollouts(

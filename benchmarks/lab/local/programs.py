@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from cleaner_rl.sandbox import Node, RunOutcome, RunRequest, Session, SessionRequest
-from cleaner_rl.tools import Status
+from cleaner_sandbox import Node, RunOutcome, RunRequest, RunStatus, Session, SessionRequest
 
 TURNS_OF_THE_LOOP = 10
 """In which a rollout comes from what it waited for to its next request, of a program or of a completion."""
@@ -42,7 +41,7 @@ class RememberingSandbox:
         if run.cancelled() or run.exception() is not None:
             return
         result = run.result().result
-        if not result.faulty and result.status is not Status.TIMEOUT:
+        if result.status is not RunStatus.FAULT and result.status is not RunStatus.TIMEOUT:
             self._known[code] = run.result()
 
     async def idle(self) -> None:

@@ -22,11 +22,11 @@ from benchmarks.toy.model import has_matrix_units
 from cleaner_rl.purify import Draft, PurifyConfig, SampleRequest
 from cleaner_rl.rollout import Purifier, RolloutRunner, Sampling, TokenModel
 from cleaner_rl.rollout.prefilled import PrefilledModel
-from cleaner_rl.sandbox import RunOutcome
 from cleaner_rl.tasks import Task
 from cleaner_rl.train import Recipe, to_recipe, to_values
 from cleaner_rl.train.recipe.settings import run_folder
 from cleaner_rl.trajectory import Key, Phase, TokenSpan, Trajectory
+from cleaner_sandbox import RunOutcome
 
 LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens": 640}}
 """For environments with more than two calls a task."""

@@ -30,7 +30,6 @@ from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.local.engine import TinyEngine
 from benchmarks.lab.local.programs import RememberingSandbox
 from cleaner_rl.rollout import RolloutRunner, Sampling
-from cleaner_rl.sandbox import Node, RunOutcome
 from cleaner_rl.tasks import Task, read_verl
 from cleaner_rl.train import Recipe, checkpointed
 from cleaner_rl.train.launch.node import node_config
@@ -50,6 +49,7 @@ from cleaner_rl.train.rows import (
 )
 from cleaner_rl.train.verl.runner import for_phase, runner_of
 from cleaner_rl.trajectory import Key, Phase, TokenSpan
+from cleaner_sandbox import Node, RunOutcome
 
 WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
 """verl's defaults."""

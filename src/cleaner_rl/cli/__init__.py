@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, Later] = {
         "eval,rollout,sandbox",
     ),
     "sandbox": Later(
-        "cleaner_rl.cli.sandbox", "Run model-written Python: serve, attack and measure sandbox nodes.", "sandbox"
+        "cleaner_sandbox.cli", "Run model-written Python: serve, attack and measure sandbox nodes.", "sandbox"
     ),
     "train": Later("cleaner_rl.cli.train", "Train a model by a recipe, on verl.", "verl"),
     "verify": Later("cleaner_rl.cli.verify", "Run the calls of a store again, and compare the results."),

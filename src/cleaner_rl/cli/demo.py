@@ -13,9 +13,9 @@ import click
 
 from cleaner_rl.cli.words import said, show
 from cleaner_rl.rollout import PlainProcesses, demo_rollouts
-from cleaner_rl.sandbox import BARE, Node, NodeConfig, TierError, ZygoteError
 from cleaner_rl.trajectory import RepairKind, TextSpan, Trajectory, Turn, residual_tally
 from cleaner_rl.view import page_from
+from cleaner_sandbox import BARE, Node, NodeConfig, TierError, ZygoteError
 
 KINDS = {
     RepairKind.GRAFT: "graft: its reasoning stays, its program is replaced",

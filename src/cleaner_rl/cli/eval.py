@@ -28,9 +28,9 @@ from cleaner_rl.evaluate import (
 )
 from cleaner_rl.purify import PurifyConfig
 from cleaner_rl.rollout import RolloutBudget, open_runner
-from cleaner_rl.sandbox import Limits, SessionRequest, open_sandbox
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.trajectory import AnyTrajectory
+from cleaner_sandbox import Limits, SessionRequest, open_sandbox
 
 REPAIRS = {"off": (Repair.OFF,), "on": (Repair.ON,), "both": (Repair.OFF, Repair.ON)}
 FOLDER = click.Path(file_okay=False, path_type=Path)

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from cleaner_rl.tasks import dataset_names, prompt_names
+from cleaner_sandbox.cli.options import COUNT, PORT, SECONDS, as_json, ray_address, sandbox, sandbox_token
 
-COUNT = click.IntRange(min=1)
-PORT = click.IntRange(0, 65_535)
+__all__ = [
+    "AT_LEAST_0",
+    "COUNT",
+    "PORT",
+    "SECONDS",
+    "SHARE",
+    "Named",
+    "as_json",
+    "names_of",
+    "prompt",
+    "ray_address",
+    "sandbox",
+    "sandbox_token",
+    "tasks",
+]
+
 SHARE = click.FloatRange(0, 1)
 AT_LEAST_0 = click.FloatRange(min=0)
-
-
-class Seconds(click.FloatRange):
-    """A number of seconds, positive and finite."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, if it is one."""
-        seconds: float = super().convert(value, param, ctx)
-        if not math.isfinite(seconds):
-            self.fail(f"{seconds} is not a finite number of seconds.", param, ctx)
-        return seconds
-
-
-SECONDS = Seconds()
 
 
 class Named(click.types.StringParamType):
@@ -61,19 +57,6 @@ tasks = click.option(
     required=True,
     help="Data sets: aime24=FILE, mine.jsonl, a name on the hub; repeatable, or separated by commas.",
 )
-sandbox = click.option(
-    "--sandbox",
-    multiple=True,
-    metavar="URL",
-    help="Address of a sandbox node; repeatable. Default: one is started here.",
-)
-sandbox_token = click.option(
-    "--sandbox-token", envvar="CLEANER_SANDBOX_TOKEN", help="Token for the nodes of --sandbox, if they need one."
-)
-ray_address = click.option(
-    "--ray-address", metavar="ADDRESS", help="Address of a Ray cluster. Default: Ray's own choice."
-)
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 def names_of(values: Iterable[str]) -> list[str]:

@@ -14,8 +14,8 @@ from cleaner_rl.cli.words import show
 from cleaner_rl.evaluate import Regraded, regraded_text
 from cleaner_rl.evaluate import regrade as grade_again
 from cleaner_rl.rollout import standard_graders
-from cleaner_rl.sandbox import open_sandbox
 from cleaner_rl.tasks import MathPool
+from cleaner_sandbox import open_sandbox
 
 
 @click.command()

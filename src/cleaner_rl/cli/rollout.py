@@ -15,9 +15,9 @@ from cleaner_rl.cli.progress import progress
 from cleaner_rl.cli.words import show
 from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.rollout import Purifier, RolloutBudget, RolloutSummary, collect, open_runner
-from cleaner_rl.sandbox import open_sandbox
 from cleaner_rl.tasks import RewardScale, Task, load_sets
 from cleaner_rl.trajectory import RepairKind, RepairMode
+from cleaner_sandbox import open_sandbox
 
 REPAIR = {"off": None, "saar": RepairMode.SAAR, "hindsight": RepairMode.HINDSIGHT}
 ELSEWHERE = (

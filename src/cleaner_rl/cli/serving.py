@@ -9,10 +9,10 @@ import click
 
 from cleaner_rl.cli.words import said
 from cleaner_rl.rollout import ChatError, EngineFaultError
-from cleaner_rl.sandbox import SandboxUnavailableError
-from cleaner_rl.sandbox.client import RequestRefusedError
 from cleaner_rl.tasks import DatasetError
 from cleaner_rl.trajectory.store import BusyError
+from cleaner_sandbox import SandboxUnavailableError
+from cleaner_sandbox.client import RequestRefusedError
 
 EXPECTED = (
     BusyError,

@@ -17,7 +17,7 @@ LEAST = GB
 """Bytes of memory and disk below which there is a remedy: a node with a few slots and a small store fit."""
 ELSEWHERE = (
     "the core, `cleaner purify`, `cleaner view` and `cleaner demo` run here (Windows is untested; WSL is Linux). The "
-    "sandbox comes as its container: build deploy/Containerfile, and give its address as --sandbox"
+    "sandbox comes as its container: build packages/cleaner-sandbox/Containerfile, and give its address as --sandbox"
 )
 
 

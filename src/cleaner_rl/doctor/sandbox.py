@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from http.client import HTTPException
 
 from cleaner_rl.doctor.check import Check, State
-from cleaner_rl.sandbox import (
+from cleaner_sandbox import (
     BARE,
+    REMEDIES,
     Cell,
     Node,
     NodeConfig,
@@ -23,19 +24,14 @@ from cleaner_rl.sandbox import (
     ZygoteError,
     choose_tier,
     probe,
+    remedy,
 )
 
 SECONDS = 10.0
 PROGRAM = "print(6 * 7)"
 ANSWER = "42\n"
-IN_A_CONTAINER = "build deploy/Containerfile and give its address as --sandbox"
-REMEDIES = {
-    "seccomp": "install libseccomp (Debian: apt-get install libseccomp2) on a kernel with seccomp filters",
-    "landlock": "use Linux 5.13 or later with landlock enabled (`cat /sys/kernel/security/lsm` lists it), "
-    "in a container with a seccomp profile that allows it",
-    "namespaces": "for T2 run as root where user namespaces are allowed: `sysctl user.max_user_namespaces` above 0; in "
-    "Docker --cap-add SYS_ADMIN, and --security-opt with each of seccomp, apparmor and systempaths=unconfined. "
-    "T1 is enough for code that isn't hostile",
+IN_A_CONTAINER = "build packages/cleaner-sandbox/Containerfile and give its address as --sandbox"
+HIGHER = {
     "T3": "for programs of strangers use --min-tier T3, which bounds the kernel's memory too",
     "T4": "for stronger isolation run the whole node in a microVM (docs/sandbox-security.md)",
 }
@@ -54,18 +50,16 @@ def isolation() -> Check:
     try:
         tier = choose_tier(probes, None, Tier.T1)
     except TierError:
-        return Check("isolation", State.MISSING, f"none: {_problems(probes)}", _remedy(probes, "seccomp", "landlock"))
+        return Check(
+            "isolation", State.MISSING, f"none: {_problems(probes)}", f"{remedy(probes)}. Until then, {IN_A_CONTAINER}"
+        )
     if tier is Tier.T1:
         return Check("isolation", State.LESS, f"{TIERS[tier]} ({_problems(probes)})", REMEDIES["namespaces"])
-    return Check("isolation", State.OK, TIERS[tier], REMEDIES["T3" if probes["cgroup"] == "ok" else "T4"])
+    return Check("isolation", State.OK, TIERS[tier], HIGHER["T3" if probes["cgroup"] == "ok" else "T4"])
 
 
 def _problems(probes: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {said}" for name, said in probes.items() if said != "ok" and name != "cgroup")
-
-
-def _remedy(probes: Mapping[str, str], *names: str) -> str:
-    return "; ".join(REMEDIES[name] for name in names if probes[name] != "ok") + f". Until then, {IN_A_CONTAINER}"
 
 
 def node_here() -> Check:

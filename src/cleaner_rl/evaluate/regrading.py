@@ -62,7 +62,7 @@ async def regrade(
         >>> import asyncio, pathlib
         >>> from cleaner_rl.evaluate import regrade
         >>> from cleaner_rl.rollout import standard_graders
-        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_sandbox import open_sandbox
         >>> from cleaner_rl.tasks import MathPool
         >>> async def main() -> None:
         ...     async with open_sandbox() as sandbox:

@@ -239,7 +239,7 @@ async def evaluate(
         >>> import asyncio, pathlib
         >>> from cleaner_rl.evaluate import evaluate, load_plan, summary_text
         >>> from cleaner_rl.rollout import Connection, open_runner
-        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_sandbox import open_sandbox
         >>> from cleaner_rl.tasks import load_prompt
         >>> async def main() -> None:
         ...     name, prompt = "Qwen/Qwen3-4B", load_prompt("stateless")

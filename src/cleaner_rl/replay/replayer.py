@@ -32,8 +32,11 @@ from cleaner_rl.replay.settings import (
     ReplaySettings,
     TextMatch,
 )
-from cleaner_rl.rollout import TOOLS, ToolEnv, calls_of
-from cleaner_rl.sandbox import (
+from cleaner_rl.rollout import TOOLS, ToolEnv, calls_of, tool_result
+from cleaner_rl.tasks import ToolKind
+from cleaner_rl.tools import CallKind, ExceptionInfo, PluginError, Status, ToolCall, ToolResult, feedback
+from cleaner_rl.trajectory import Trajectory
+from cleaner_sandbox import (
     Cell,
     Commit,
     Language,
@@ -45,9 +48,6 @@ from cleaner_rl.sandbox import (
     TierError,
     open_sandbox,
 )
-from cleaner_rl.tasks import ToolKind
-from cleaner_rl.tools import CallKind, ExceptionInfo, PluginError, Status, ToolCall, ToolResult, feedback
-from cleaner_rl.trajectory import Trajectory
 
 NO_SESSIONS = (
     "one interpreter per call gives something else, and one for all calls is a session, which needs tier 2: "
@@ -199,7 +199,7 @@ class Replayer:
                     lost = outcome.unrepeatable
             except SessionLostError as error:
                 return ToolResult(Status.FAULT, explanation=str(error))
-            result: ToolResult = outcome.result
+            result = tool_result(outcome.result)
             return _worded(result, self._settings.text_match) if of_log and not result.faulty else result
 
         try:

@@ -215,7 +215,7 @@ def replay_problem(settings: ReplaySettings | None = None) -> str | None:
 
     They can be if nodes are named, or if a sandbox on this machine isolates with tier T2 or higher.
     """
-    from cleaner_rl.sandbox import Tier, TierError, choose_tier, probe
+    from cleaner_sandbox import Tier, TierError, choose_tier, probe
 
     try:
         needs_sandbox()

@@ -6,6 +6,7 @@
 - `run_folder`: rollouts of many tasks into a folder · `journal`: the growing store of such a folder.
 - `engine`: what serves the model, ids in and out · `chat_renderer`: the chat template as ids · `model`: both as one.
 - `tool_env`: where calls run · `tool_plugins`: which environment a prompt's tool names, and tools of other packages.
+- `sandbox_results`: what the statuses of a sandbox mean for a model: failures and faults are told apart here.
 - `settings`: what a rollout may use, and how it is purified · `graders`: the graders that are installed.
 - `engines` (vLLM, SGLang, chat APIs over HTTP) and `balance` (several replicas as one) have their own interfaces.
 - `demo`: the rollouts of `cleaner demo`, by a scripted model.
@@ -34,6 +35,7 @@ from cleaner_rl.rollout.prefilled import PrefilledModel, first_failure, with_tur
 from cleaner_rl.rollout.rescue import RescueConfig, RescueTry
 from cleaner_rl.rollout.run_folder import RolloutSummary, begin, collect
 from cleaner_rl.rollout.runner import RolloutRunner, finished, open_runner
+from cleaner_rl.rollout.sandbox_results import tool_result
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, Session, SessionToolEnv, StatelessToolEnv, ToolEnv, ToolSession
 from cleaner_rl.rollout.tool_plugins import TOOLS, tool_env_of
@@ -80,5 +82,6 @@ __all__ = [
     "rollout",
     "standard_graders",
     "tool_env_of",
+    "tool_result",
     "with_turns",
 ]

@@ -16,10 +16,10 @@ from cleaner_rl.rollout.grading import grade_and_purify
 from cleaner_rl.rollout.loop import rollout
 from cleaner_rl.rollout.settings import Purifier
 from cleaner_rl.rollout.tool_env import Sandbox, Session, StatelessToolEnv
-from cleaner_rl.sandbox.protocol import RunOutcome, RunRequest, SessionRequest
 from cleaner_rl.tasks import Grade, Message, Outcome, Prompt, Task, boxed, load_prompt
-from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, ToolSet, call_format
+from cleaner_rl.tools import ToolSet, call_format
 from cleaner_rl.trajectory import Key, Seeds, TextSpan, Trajectory, Turn, read_text
+from cleaner_sandbox.protocol import RunException, RunOutcome, RunRequest, RunResult, RunStatus, SessionRequest
 
 SECONDS = 10.0
 
@@ -170,10 +170,10 @@ class PlainProcesses:
             check=False,
         )
         if not ran.returncode:
-            return RunOutcome(ToolResult(Status.OK, ran.stdout))
+            return RunOutcome(RunResult(RunStatus.OK, ran.stdout))
         kind, _, message = ran.stderr.strip().splitlines()[-1].partition(": ")
-        exception = ExceptionInfo(kind, message, traceback=ran.stderr)
-        return RunOutcome(ToolResult(Status.ERROR, ran.stdout, exception=exception))
+        exception = RunException(kind, message, traceback=ran.stderr)
+        return RunOutcome(RunResult(RunStatus.ERROR, ran.stdout, exception=exception))
 
     async def open_session(self, request: SessionRequest | None = None) -> Session:
         """Raise `NotImplementedError`: there are no sessions."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from cleaner_rl.rollout.sandbox_results import tool_result
 from cleaner_rl.rollout.tool_env import Sandbox
-from cleaner_rl.sandbox.protocol import Limits, RunRequest
 from cleaner_rl.tasks import GRADERS, ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool, StateGrader
 from cleaner_rl.tools import ToolResult
+from cleaner_sandbox.protocol import Limits, RunRequest
 
 MEMORY_MB = 2048
 """That a program may hold while it is graded: more than a tool call, because contests allow about as much."""
@@ -38,7 +39,7 @@ def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
     """Return our graders and those of other installed packages."""
 
     async def execute(run: CodeRun) -> ToolResult:
-        return (await sandbox.run(_request(run))).result
+        return tool_result((await sandbox.run(_request(run))).result)
 
     ours: dict[str, Grader] = {
         "math": MathGrader(pool),

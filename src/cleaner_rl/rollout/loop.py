@@ -74,7 +74,7 @@ async def rollout(
         >>> import asyncio
         >>> from cleaner_rl.rollout import Connection, StatelessToolEnv, rollout
         >>> from cleaner_rl.rollout.engines import connect
-        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_sandbox import open_sandbox
         >>> from cleaner_rl.tasks import Message, Task, load_prompt
         >>> from cleaner_rl.trajectory import Key, Seeds
         >>> async def main() -> None:

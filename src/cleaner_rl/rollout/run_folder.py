@@ -129,7 +129,7 @@ async def collect(
     Examples:
         >>> import asyncio, pathlib
         >>> from cleaner_rl.rollout import Connection, collect, open_runner
-        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_sandbox import open_sandbox
         >>> from cleaner_rl.tasks import Message, Task
         >>> async def main() -> None:
         ...     model = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")

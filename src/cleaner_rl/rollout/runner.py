@@ -30,9 +30,9 @@ from cleaner_rl.rollout.rescue import (
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv, prepared_for
 from cleaner_rl.rollout.tool_plugins import tool_env_of
-from cleaner_rl.sandbox.protocol import SessionRequest
 from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.trajectory import Key, S, Seeds, StopReason, Trajectory
+from cleaner_sandbox.protocol import SessionRequest
 
 PAUSE = 1.0
 """Seconds before a rollout that ended in a fault is tried again; twice as long each time."""
@@ -51,7 +51,7 @@ class RolloutRunner(Generic[S]):
 
     Examples:
         >>> from cleaner_rl.rollout import Connection, open_runner
-        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_sandbox import open_sandbox
         >>> async def print_rewards(tasks) -> None:
         ...     model = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")
         ...     async with open_sandbox() as sandbox, open_runner(model, "stateless", sandbox) as runner:
@@ -238,7 +238,7 @@ async def open_runner(
     Examples:
         >>> import asyncio
         >>> from cleaner_rl.rollout import Connection, Purifier, open_runner
-        >>> from cleaner_rl.sandbox import open_sandbox
+        >>> from cleaner_sandbox import open_sandbox
         >>> from cleaner_rl.tasks import Message, Task
         >>> async def main() -> None:
         ...     model = Connection(("http://127.0.0.1:8000",), "Qwen/Qwen3-4B")

@@ -22,7 +22,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from cleaner_rl.sandbox.protocol import (
+from cleaner_rl.rollout.sandbox_results import tool_result
+from cleaner_rl.tasks import Task
+from cleaner_rl.tools import Status, ToolCall, ToolResult, feedback
+from cleaner_rl.trajectory import Key
+from cleaner_sandbox.protocol import (
     MADE_ROOM,
     Cell,
     CellOutcome,
@@ -33,9 +37,6 @@ from cleaner_rl.sandbox.protocol import (
     SessionLostError,
     SessionRequest,
 )
-from cleaner_rl.tasks import Task
-from cleaner_rl.tools import Status, ToolCall, ToolResult, feedback
-from cleaner_rl.trajectory import Key
 
 CLOSING_SECONDS = 10.0
 """For a session to be ended after its rollout was: a node that doesn't answer ends it by itself later."""
@@ -147,7 +148,8 @@ class StatelessToolEnv:
     async def _run(self, call: ToolCall) -> ToolResult:
         if call.refusal is not None:
             return call.refusal
-        return (await self._sandbox.run(RunRequest(call.code, limits=self.limits, keep_displays=False))).result
+        outcome = await self._sandbox.run(RunRequest(call.code, limits=self.limits, keep_displays=False))
+        return tool_result(outcome.result)
 
 
 class SessionToolEnv:
@@ -261,8 +263,9 @@ class SessionHands:
                 self._unrepeatable = self._unrepeatable or MADE_ROOM in reason
                 await self.close()
                 continue
+            result = tool_result(outcome.result)
             if outcome.committed:
-                self._cells.append(_Kept(code, outcome.result))
+                self._cells.append(_Kept(code, result))
                 self._checkpoints.append(outcome.checkpoint)
             elif outcome.checkpoint in self._checkpoints:
                 self._follow(outcome.checkpoint)
@@ -273,7 +276,7 @@ class SessionHands:
             if outcome.unrepeatable:
                 self._unrepeatable = True
                 await self.close()
-            return outcome.result
+            return result
         return _fault(f"The session was lost {REBUILDS} times: {reason}")
 
     def _follow(self, checkpoint: int) -> None:
@@ -288,13 +291,14 @@ class SessionHands:
         if self._setup:
             prepared = await session.run(Cell(self._setup))
             if not prepared.committed:
-                raise _UnopenedError(f"the task's setup failed: {feedback(prepared.result)}")
+                raise _UnopenedError(f"the task's setup failed: {feedback(tool_result(prepared.result))}")
         self._checkpoints = [session.checkpoint]
         for kept in self._cells:
             outcome = await session.run(Cell(kept.code, keep_displays=False))
-            if outcome.result.faulty:
-                raise SessionLostError(outcome.result.explanation)
-            if not outcome.committed or outcome.result.observed != kept.result.observed:
+            result = tool_result(outcome.result)
+            if result.faulty:
+                raise SessionLostError(result.explanation)
+            if not outcome.committed or result.observed != kept.result.observed:
                 return None
             self._checkpoints.append(outcome.checkpoint)
         self._unrepeatable = False

@@ -19,10 +19,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
 from cleaner_rl.rollout.tool_env import Sandbox, SessionToolEnv, StatelessToolEnv, ToolEnv, ToolSession
-from cleaner_rl.sandbox.protocol import Language, Limits, SessionRequest
 from cleaner_rl.tasks import Prompt, ToolKind
 from cleaner_rl.tools import Plugins, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Key
+from cleaner_sandbox.protocol import Language, Limits, SessionRequest
 
 TOOLS: Plugins[ToolEnv] = Plugins(
     group="cleaner_rl.tools",

@@ -18,7 +18,7 @@ class RolloutInfo:
     stateful: bool | None = None
     """Whether the tool kept its state from call to call."""
     limits: Mapping[str, Any] | None = None
-    """The limits that the tool ran under, as `cleaner_rl.sandbox.Limits` takes them."""
+    """The limits that the tool ran under, as `cleaner_sandbox.Limits` takes them."""
     tool: Mapping[str, Any] | None = None
     """`kind` and `options` of the tool, and the task's `base` and `setup` if it has them."""
     messages: Sequence[Mapping[str, Any]] | None = None

@@ -16,7 +16,7 @@ from cleaner_rl.purify import logprob_gap
 from cleaner_rl.rollout import EngineFaultError, Finish, Sampling
 from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.trajectory import Floats, Ids, RepairMode, TokenSpan, Trajectory, sampled_turns
-from tests.sandbox.serving import until
+from tests.nodes import until
 
 pytestmark = pytest.mark.timeout(600)
 ROUNDING = 1e-4

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.sandbox import on_ray
-from cleaner_rl.sandbox.client import SandboxClient
+from cleaner_sandbox import on_ray
+from cleaner_sandbox.client import SandboxClient
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 ALONE = [name for _, name in socket.if_nameindex()] == ["lo"]
 LEAVE_THE_NETWORK = """
 import fcntl, os, socket, struct, sys
-from cleaner_rl.sandbox.inside import kernel
+from cleaner_sandbox.inside import kernel
 kernel.unshare(kernel.CLONE_NEWNET)
 with socket.socket() as any_:
     fcntl.ioctl(any_, 0x8914, struct.pack("16sH14x", b"lo", 0x41))  # loopback: up and running

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from cleaner_rl.sandbox import Node, NodeConfig
-from tests.sandbox.serving import asynchronous, served
+from cleaner_sandbox import Node, NodeConfig
+from tests.nodes import asynchronous, served
 
 sandbox_fusion = pytest.importorskip("verl.utils.reward_score.sandbox_fusion", reason="verl is not installed")
 

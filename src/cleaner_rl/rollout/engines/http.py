@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 
 from cleaner_rl.rollout.engine import EngineFaultError, EngineRefusedError
-from cleaner_rl.sandbox.client import probing_socket
+from cleaner_sandbox.client import probing_socket
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 SILENCE = 3.0

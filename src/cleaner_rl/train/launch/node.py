@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from cleaner_rl.sandbox import BARE, SCIENCE, Limits, NodeConfig, PreloadSet, serve, sessions_held
 from cleaner_rl.train.recipe.settings import SandboxSettings
+from cleaner_sandbox import BARE, SCIENCE, Limits, NodeConfig, PreloadSet, serve, sessions_held
 
 
 def node_config(settings: SandboxSettings, sessions: int = 0) -> NodeConfig:

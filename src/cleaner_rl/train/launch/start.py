@@ -22,7 +22,6 @@ from pathlib import Path
 
 import msgspec
 
-from cleaner_rl.sandbox import ended_by_signals
 from cleaner_rl.train.launch.checks import (
     check_data,
     check_model,
@@ -53,6 +52,7 @@ from cleaner_rl.train.recipe.stages import filtered, pass_rates, stage_recipe
 from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
 from cleaner_rl.train.verl.plan import RunPlan, lost_file
 from cleaner_rl.trajectory.store import BusyError, only_writer
+from cleaner_sandbox import ended_by_signals
 
 SANDBOX_SECONDS = 120.0
 """How long a sandbox node may take to start."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cleaner_rl.rollout import tool_env_of
-from cleaner_rl.sandbox.client import SandboxClient
 from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import ToolCall
 from cleaner_rl.train.preflight.findings import Finding, Verdict
@@ -20,6 +19,7 @@ from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
 from cleaner_rl.train.verl.runner import read_token, session_request
 from cleaner_rl.trajectory import Key, sampled_turns
+from cleaner_sandbox.client import SandboxClient
 
 MEGABYTE, GIGABYTE = 1 << 20, 1 << 30
 TIGHT = 0.95

@@ -26,12 +26,12 @@ from cleaner_rl.rollout import (
     standard_graders,
     tool_env_of,
 )
-from cleaner_rl.sandbox.client import SandboxClient
-from cleaner_rl.sandbox.protocol import Limits, SessionRequest
 from cleaner_rl.tasks import MathPool, load_prompt
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.trajectory import RepairMode, TokenSpan, derive_seed
+from cleaner_sandbox.client import SandboxClient
+from cleaner_sandbox.protocol import Limits, SessionRequest
 
 _OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[RolloutRunner[TokenSpan]]] = WeakKeyDictionary()
 

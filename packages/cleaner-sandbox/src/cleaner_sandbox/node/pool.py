@@ -1,0 +1,187 @@
+"""The slots of one preload set, kept at their number whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from cleaner_sandbox.isolation.cgroups import Cgroup, SlotCgroup
+from cleaner_sandbox.node.links import SessionLink
+from cleaner_sandbox.node.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
+
+RETRY_SECONDS = 0.5
+CLOSE_SECONDS = 10.0
+
+
+class Pool:
+    """One zygote and its slots."""
+
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], size: int, indices: deque[int], cgroup: Cgroup | None = None
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._size = size
+        self._cgroup = cgroup
+        """In which each slot gets one of its own (tier 3)."""
+        self._indices = indices
+        """Free slot numbers, shared by all pools of a node: a number stands for a pair of uids."""
+        self._idle: deque[Slot] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._slots: set[Slot] = set()
+        self._zygote = Zygote(settings, self._zygote_died)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._replacing: asyncio.Task[None] | None = None
+        self._closing = False
+        self.slot_deaths = 0
+        self.zygote_deaths = 0
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Interpreter and libraries."""
+        return self._zygote.versions
+
+    @property
+    def pids(self) -> tuple[int, tuple[int, ...]]:
+        """The zygote's process and the supervisors'."""
+        return self._zygote.pid, tuple(slot.pid for slot in self._slots if slot.started.done())
+
+    async def start(self) -> None:
+        """Start the zygote and fork all slots. Raises `ZygoteError` if that doesn't work here."""
+        await self._zygote.start()
+        slots = [self._fork() for _ in range(self._size)]
+        for slot in slots:
+            try:
+                await self._started(slot)
+            except asyncio.CancelledError:
+                raise ZygoteError("a slot ended while it set up its isolation") from None
+        self._idle.extend(slots)
+
+    async def take(self) -> Slot:
+        """A slot in which a run waits; in order of asking."""
+        while not self._idle:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():  # it was this one's turn, and the slot is still there for the next
+                    self._wake_next()
+                raise
+        return self._idle.popleft()
+
+    def give(self, slot: Slot) -> None:
+        """Bring a slot back. A dead one has been replaced already."""
+        if slot.alive:
+            self._offer(slot)
+
+    async def close(self) -> None:
+        """Kill everything, and wait until the supervisors are gone."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        ends = [end for slot in list(self._slots) if (end := slot.end()) >= 0]
+        await asyncio.gather(*(_gone(pidfd) for pidfd in ends))
+        self._zygote.kill()
+
+    def fork_session(self, died: Callable[[Slot], None], options: dict[str, Any]) -> SessionLink:
+        """A slot for a session, which isn't one of the pool's. Raises `SlotDiedError` if there is no zygote now."""
+        link = self._zygote.fork(self._indices[0], died, SessionLink, options)
+        self._indices.popleft()
+        memory, disk, processes, _ = options["session_limits"]
+        states = 1 + options["checkpoints"]
+        link.started.add_done_callback(lambda _: self._confine(link, states * memory + disk, states + processes))
+        return link
+
+    def free(self, index: int) -> None:
+        """Give a session's number back."""
+        self._indices.append(index)
+
+    def _offer(self, slot: Slot) -> None:
+        self._idle.append(slot)
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _fork(self) -> Slot:
+        slot = self._zygote.fork(self._indices[0], self._slot_died, Slot)
+        self._indices.popleft()
+        self._slots.add(slot)
+        return slot
+
+    async def _started(self, slot: Slot) -> None:
+        await slot.started
+        self._confine(slot)
+
+    def _confine(self, slot: Slot, memory: int | None = None, processes: int = 0) -> None:
+        """Give a slot a cgroup of its own, if the tier has any; a run's bounds come with the run."""
+        if self._cgroup is not None and slot.alive:
+            slot.cgroup = SlotCgroup(self._cgroup, slot.index, slot.pid)
+            if memory is not None:
+                slot.cgroup.bound(memory, processes)
+
+    def _slot_died(self, slot: Slot) -> None:
+        self._slots.discard(slot)
+        self._indices.append(slot.index)
+        with contextlib.suppress(ValueError):
+            self._idle.remove(slot)
+        if not self._closing:
+            self.slot_deaths += 1
+            # One that finds slots missing makes them all, pausing after each that doesn't start: two would not pause.
+            if self._replacing is None or self._replacing.done():
+                self._replacing = self._spawn(self._replace())
+
+    def _zygote_died(self) -> None:
+        if not self._closing:
+            self.zygote_deaths += 1
+            self._spawn(self._restart())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _replace(self) -> None:
+        """Fork slots until none is missing, as soon as there is a zygote to do it."""
+        while len(self._slots) < self._size:
+            try:
+                slot = self._fork()
+                await self._started(slot)
+            except (SlotDiedError, OSError, asyncio.CancelledError):
+                if self._closing:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._offer(slot)
+
+    async def _restart(self) -> None:
+        """Start a new zygote; the slots of the old one go on."""
+        while True:
+            zygote = Zygote(self._settings, self._zygote_died)
+            try:
+                await zygote.start()
+            except (ZygoteError, OSError, TimeoutError):
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._zygote = zygote
+                return
+
+
+async def _gone(pidfd: int) -> None:
+    """Wait for a killed process's end, within reason."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
+    loop.remove_reader(pidfd)
+    os.close(pidfd)

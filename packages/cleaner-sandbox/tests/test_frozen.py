@@ -1,0 +1,56 @@
+"""Public names and options are frozen: a change of them is meant, or a mistake.
+
+python -m tests.test_frozen      write both lists again
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cleaner_sandbox.cli import sandbox
+
+NAMES, OPTIONS = Path(__file__).with_name("public_api.txt"), Path(__file__).with_name("flags.txt")
+MODULES = ("cleaner_sandbox", "cleaner_sandbox.client", "cleaner_sandbox.protocol", "cleaner_sandbox.check")
+
+
+def names() -> Iterator[str]:
+    for module in MODULES:
+        found = importlib.import_module(module)
+        for name in sorted(found.__all__):
+            value = getattr(found, name)
+            parameters = inspect.signature(value).parameters if inspect.isfunction(value) else ()
+            yield f"{module}.{name}" + (f"({', '.join(parameters)})" if inspect.isfunction(value) else "")
+
+
+def options() -> Iterator[str]:
+    for name, command in sorted(sandbox.commands.items()):
+        for each in command.params:
+            assert isinstance(each, click.Option)
+            kind = "flag" if each.is_flag else each.type.name
+            yield f"cleaner-sandbox {name}  {'/'.join((*each.opts, *each.secondary_opts))}  {kind}"
+
+
+LISTS = {NAMES: names, OPTIONS: options}
+
+
+@pytest.mark.parametrize("file", LISTS, ids=lambda file: file.name)
+def test_a_list_is_as_it_was_written_down(file: Path) -> None:
+    assert file.read_text().splitlines() == list(LISTS[file]()), "if this is meant: python -m tests.test_frozen"
+
+
+@pytest.mark.parametrize("name", sandbox.commands)
+def test_a_command_explains_each_option_and_gives_an_example(name: str) -> None:
+    command = sandbox.commands[name]
+    assert "Example" in (command.help or "")
+    assert [each.name for each in command.params if isinstance(each, click.Option) and not each.help] == []
+
+
+if __name__ == "__main__":
+    for path, lines in LISTS.items():
+        path.write_text("".join(f"{line}\n" for line in lines()))
