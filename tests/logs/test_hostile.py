@@ -24,6 +24,8 @@ from tests.logs.cases import CASES
 from tests.logs.rendering import inspect, openai, verl
 
 MEMORY = 3 << 30
+CPU_SECONDS = 200
+"""A hundred times what judging the sentences takes."""
 PURIFY = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
@@ -252,3 +254,11 @@ def test_a_folder_that_can_not_be_read_is_left_out_and_named(logs: Path, monkeyp
     result = purify(logs, logs.with_name("out"))
     assert result.summary.trajectories == 1
     assert result.skipped == (f"{closed} can't be read: Permission denied",)
+
+
+def test_no_sentence_is_read_in_many_ways() -> None:
+    limit = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_CPU, ({CPU_SECONDS}, {CPU_SECONDS}))"
+    code = f"{limit}; runpy.run_module('tests.logs.hostile_sentences', run_name='__main__')"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr  # -9 or -24: the CPU time ran out
+    assert int(ran.stdout) > 1_000

@@ -17,10 +17,10 @@ from cleaner_rl.logs.signals import PROGRAMS
 from cleaner_rl.tools import CallKind, Status
 
 BEFORE = (
-    r"(?:<tool_use_error>|<error(?:_details)?>|#+ (?:Result|Error)\n|Error:|ERROR:|Tool error:|ToolError:|McpError:|"
-    r"\s)*"
+    r"(?:<tool_use_error>|<error(?:_details)?>|#+ (?:Result|Error)\n|(?!ERROR:)Error:|ERROR:|Tool error:|ToolError:|"
+    r"McpError:|\s)*"
 )
-"""What may stand before a sentence."""
+"""What may stand before a sentence. No part is read in two ways, in either case: n parts would be read in 2**n ways."""
 
 DENIED = (
     r"The user (?:doesn't|does not) want to (?:proceed|take this action)",  # Claude Code
@@ -303,7 +303,7 @@ SQL_FAILED = (
     r"Invalid (?:object|column) name\b",
 )
 
-SQL_BEFORE = r"(?:Error:? |ERROR: +|Query failed: |\s)*?"
+SQL_BEFORE = r"(?:Error:? |Query failed: |\s)*?"
 """What may stand before a database's sentence, which may begin in the same way."""
 
 
