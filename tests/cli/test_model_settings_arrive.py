@@ -37,7 +37,6 @@ MODEL = {
     "--concurrency": Option(("--concurrency", "9"), {"runner.concurrency": 9, "sandbox.sessions": 9}),
     "--sandbox": Option(("--sandbox", "http://s"), {"sandbox.urls": ("http://s",)}),
     "--sandbox-token": Option(("--sandbox-token", "s"), {"sandbox.token": "s"}),
-    "--slots": Option(("--slots", "3"), {"sandbox.slots": 3}),
 }
 PURIFIER = "runner.purifier.config"
 ROLLOUT = {
@@ -56,15 +55,10 @@ ROLLOUT = {
     "--attempts": Option(("--attempts", "2"), {f"{PURIFIER}.attempts": 2}),
     "--threshold": Option(("--threshold", "0.7"), {f"{PURIFIER}.repair.threshold": 0.7}),
     "--scope": Option(("--scope", "successful"), {f"{PURIFIER}.scope": "successful"}),
-    "--on-unrepaired": Option(("--on-unrepaired", "drop"), {f"{PURIFIER}.on_unrepaired": "drop"}),
-    "--skip-last-turn": Option(("--skip-last-turn",), {f"{PURIFIER}.skip_last_turn": True}),
-    "--probability": Option(("--probability", "0.5"), {f"{PURIFIER}.probability": 0.5}),
     "--rescore": Option(("--rescore",), {"runner.purifier.rescore": True}, ("--no-rescore",)),
     "--no-rescore": Option(("--no-rescore",), {"runner.purifier.rescore": False}),
-    "--reward": Option(("--reward", "unit"), {"runner.scale": "unit"}),
     "--seed": Option(("--seed", "5"), {"runner.seed": 5, "sets_seed": 5}),
     "--run": Option(("--run", "mine"), {"work.run": "mine"}),
-    "--step": Option(("--step", "6"), {"work.step": 6}),
     "--retries": Option(("--retries", "0"), {"runner.retries": 0}),
 }
 EVAL = {

@@ -95,7 +95,7 @@ def test_a_piece_of_before_a_field_is_the_same_piece(tmp_path: Path) -> None:
     [
         ({"threshold": 0.6}, "--threshold was 0.6, is 0.5"),
         ({"same": True, "roc": 4}, "--roc was 4, is not given; --same was on, is off"),
-        ({"form": "verl", "run_name": "b"}, "--from was verl, is not given; --run was b, is log"),
+        ({"form": "verl", "run_name": "b"}, "--from was verl, is not given; the name of the run was b, is log"),
         ({"python_tool": ["a", "b"]}, "--python-tool was a, b, is not given"),
         ({"piece_mb": 2}, "--piece-mb was 2, is 8"),
         ({"new_in_2": True}, "--new-in-2 was on, is not given"),

@@ -94,7 +94,6 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @options.sandbox
 @options.sandbox_token
-@model_options.slots
 @model_options.token
 @model_options.concurrency
 @model_options.patience

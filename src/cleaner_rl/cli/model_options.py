@@ -40,7 +40,6 @@ template = click.option(
 )
 window = click.option("--window", type=COUNT, help="Context window in tokens. Default: what the server says.")
 turns = click.option("--turns", type=COUNT, default=16, show_default=True, help="Turn budget of one rollout.")
-slots = click.option("--slots", type=COUNT, help="Programs that the sandbox started here runs at the same time.")
 concurrency = click.option(
     "--concurrency", type=COUNT, default=64, show_default=True, help="Rollouts that run at the same time."
 )
@@ -86,7 +85,6 @@ def sandbox(chosen: dict[str, Any]) -> dict[str, Any]:
         "urls": chosen["sandbox"],
         "token": chosen["sandbox_token"],
         "patience": chosen["patience"],
-        "slots": chosen["slots"],
         "sessions": chosen["concurrency"],
     }
 

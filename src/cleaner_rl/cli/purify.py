@@ -50,9 +50,6 @@ FORMATS = click.Choice(log_format_names())
 )
 @click.option("--python-tool", multiple=True, metavar="NAME", help="Another tool that runs Python; repeatable.")
 @click.option(
-    "--run", "run_name", default=DEFAULTS.reading.run, show_default=True, help="Name of the run in the store."
-)
-@click.option(
     "--method",
     type=click.Choice(["hindsight", "mask"]),
     default="hindsight",
@@ -72,13 +69,6 @@ FORMATS = click.Choice(log_format_names())
     default=RepairConfig().measure,
     show_default=True,
     help="Measure of similarity between the failed program and its correction.",
-)
-@click.option(
-    "--min-similarity",
-    type=shared.SHARE,
-    default=RepairConfig().min_similarity,
-    show_default=True,
-    help="Similarity below which a later call is no correction.",
 )
 @click.option("--refuse-stale", is_flag=True, help="Refuse a repair whose reasoning mentions the removed error.")
 @click.option(
@@ -140,10 +130,10 @@ FORMATS = click.Choice(log_format_names())
     type=click.IntRange(min=2),
     help="Keep this many attempts of each task, chosen by GRPO-RoC.",
 )
-@click.option("--seed", default=DEFAULTS.seed, show_default=True, help="For --roc: seed of the choice.")
 @click.option("--jobs", type=shared.COUNT, default=1, show_default=True, help="Number of processes.")
-@click.option("--ray", "on_ray", is_flag=True, help="Run on a Ray cluster, through Ray Data.")
-@shared.ray_address
+@click.option(
+    "--ray", "on_ray", is_flag=True, help="Run through Ray Data, on the cluster of RAY_ADDRESS or this machine's."
+)
 @click.option(
     "--piece-mb",
     type=shared.COUNT,
@@ -159,7 +149,6 @@ def purify(
     as_json: bool,
     jobs: int,
     on_ray: bool,
-    ray_address: str | None,
     **options: Any,
 ) -> None:
     """Repair agent logs: replace each failed call with the agent's own working correction, and write training data.
@@ -176,7 +165,7 @@ def purify(
       cleaner purify ~/.claude/projects --out clean --same
       cleaner purify logs/ --out clean --sft jsonl --redact
       cleaner purify run.eval --out clean --same --only-proven --fresh
-      cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray --ray-address auto
+      cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray
     """
     settings = _settings(options)
     try:
@@ -192,7 +181,6 @@ def purify(
                     settings,
                     jobs=jobs,
                     on_ray=on_ray,
-                    ray_address=ray_address,
                     check=_check(options, settings),
                     progress=bars.show,
                 )
@@ -207,15 +195,10 @@ def purify(
 
 
 def _settings(options: dict[str, Any]) -> PurifySettings:
-    repair = RepairConfig(
-        options["threshold"],
-        options["measure"],
-        refuse_stale=options["refuse_stale"],
-        min_similarity=options["min_similarity"],
-    )
+    repair = RepairConfig(options["threshold"], options["measure"], refuse_stale=options["refuse_stale"])
     return PurifySettings(
         log_format=options["form"],
-        reading=Reading(tuple(options["python_tool"]), options["calls"], options["run_name"]),
+        reading=Reading(tuple(options["python_tool"]), options["calls"]),
         repair=None if options["method"] == "mask" else repair,
         scope=PurifyScope(options["scope"]),
         sft=None if options["sft"] is None else SftKind(options["sft"]),
@@ -225,7 +208,6 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
         same=options["same"],
         redact=options["redact"],
         roc=options["roc"],
-        seed=options["seed"],
         piece_bytes=options["piece_mb"] << 20,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cleaner_rl.cli import model_options, options, serving
+from cleaner_rl.cli import options, serving
 from cleaner_rl.cli.words import show
 from cleaner_rl.evaluate import Regraded, regraded_text
 from cleaner_rl.evaluate import regrade as grade_again
@@ -29,7 +29,6 @@ from cleaner_sandbox import open_sandbox
 @click.option("--dry-run", is_flag=True, help="Say what would change, and write nothing.")
 @options.sandbox
 @options.sandbox_token
-@model_options.slots
 @options.as_json
 def regrade(run: Path, dry_run: bool, as_json: bool, **chosen: Any) -> None:
     """Grade the stored rollouts of RUN again with today's graders, and say what changed.
@@ -48,7 +47,7 @@ def regrade(run: Path, dry_run: bool, as_json: bool, **chosen: Any) -> None:
 
 async def _regrade(run: Path, dry_run: bool, chosen: dict[str, Any]) -> Regraded:
     tasks = options.names_of(chosen["sets"])
-    sandbox = {"urls": chosen["sandbox"], "token": chosen["sandbox_token"], "slots": chosen["slots"]}
+    sandbox = {"urls": chosen["sandbox"], "token": chosen["sandbox_token"]}
     async with open_sandbox(**sandbox) as opened:
         with MathPool() as pool:
             return await grade_again(run, standard_graders(opened, pool), tasks=tasks, dry_run=dry_run)

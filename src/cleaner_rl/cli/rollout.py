@@ -13,9 +13,9 @@ from cleaner_rl.cli import model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
 from cleaner_rl.cli.progress import progress
 from cleaner_rl.cli.words import show
-from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig
+from cleaner_rl.purify import PurifyConfig, PurifyScope, RepairConfig
 from cleaner_rl.rollout import Purifier, RolloutBudget, RolloutSummary, collect, open_runner
-from cleaner_rl.tasks import RewardScale, Task, load_sets
+from cleaner_rl.tasks import Task, load_sets
 from cleaner_rl.trajectory import RepairKind, RepairMode
 from cleaner_sandbox import open_sandbox
 
@@ -25,7 +25,6 @@ ELSEWHERE = (
     "token",
     "sandbox",
     "sandbox_token",
-    "slots",
     "concurrency",
     "retries",
     "patience",
@@ -92,37 +91,15 @@ ELSEWHERE = (
     help="Which trajectories are purified: all, or those with a right answer.",
 )
 @click.option(
-    "--on-unrepaired",
-    type=click.Choice([each.value for each in OnUnrepaired]),
-    default="keep_attempts",
-    show_default=True,
-    help="What happens to a failed call that no attempt corrected.",
-)
-@click.option(
-    "--skip-last-turn", is_flag=True, help="Don't repair the last turn of the budget: no answer can follow it."
-)
-@click.option(
-    "--probability", type=SHARE, default=1.0, show_default=True, help="Share of the trajectories that are purified."
-)
-@click.option(
     "--rescore/--no-rescore",
     default=True,
     show_default=True,
     help="Compute log-probs of moved tokens in their new context. Without them, such rollouts can't be trained on.",
 )
-@click.option(
-    "--reward",
-    type=click.Choice([each.value for each in RewardScale]),
-    default="signed",
-    show_default=True,
-    help="Rewards of wrong and right answers: signed is -1 and 1, unit is 0 and 1.",
-)
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--run", "run_name", default="rollout", show_default=True, help="Name of the run in the store.")
-@click.option("--step", default=0, show_default=True, help="Training step of the model, for the store.")
 @options.sandbox
 @options.sandbox_token
-@model_options.slots
 @model_options.token
 @model_options.concurrency
 @click.option(
@@ -171,7 +148,6 @@ async def _collect(tasks: list[Task], output: Path, chosen: dict[str, Any]) -> R
             sandbox,
             budget=RolloutBudget(chosen["turns"], chosen["tokens"], chosen["seconds"], chosen["lookahead"]),
             purifier=_purifier(chosen),
-            scale=RewardScale(chosen["reward"]),
             seed=chosen["seed"],
             retries=chosen["retries"],
             concurrency=chosen["concurrency"],
@@ -185,7 +161,6 @@ async def _collect(tasks: list[Task], output: Path, chosen: dict[str, Any]) -> R
                 output,
                 samples=chosen["samples"],
                 run=chosen["run_name"],
-                step=chosen["step"],
                 settings={name: value for name, value in chosen.items() if name not in ELSEWHERE},
                 progress=lambda summary: update(summary.rollouts, _note(summary)),
             )
@@ -198,10 +173,7 @@ def _purifier(chosen: dict[str, Any]) -> Purifier | None:
     config = PurifyConfig(
         attempts=chosen["attempts"],
         repair=RepairConfig(threshold=chosen["threshold"]),
-        probability=chosen["probability"],
         scope=PurifyScope(chosen["scope"]),
-        on_unrepaired=OnUnrepaired(chosen["on_unrepaired"]),
-        skip_last_turn=chosen["skip_last_turn"],
     )
     return Purifier(mode, config, rescore=chosen["rescore"])
 

@@ -122,8 +122,10 @@ def _folders_of_results(inside: Sequence[FoundFile], place: str) -> list[str]:
 
 NO_CHECK = {"replay": False, "only_proven": False, "session": None, "text_match": "trimmed"}
 """What plan.json says of the check of a run that has none."""
-OPTIONS = {"form": "--from", "run_name": "--run", "session": "--session/--fresh"}
+OPTIONS = {"form": "--from", "session": "--session/--fresh"}
 """Options of `cleaner purify` that aren't named after their key in plan.json."""
+OPTIONS |= {"run_name": "the name of the run", "min_similarity": "min_similarity", "seed": "seed"}
+"""Settings that are no options."""
 
 
 def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str, Any]:

@@ -79,7 +79,6 @@ def purify(
     *,
     jobs: int = 1,
     on_ray: bool = False,
-    ray_address: str | None = None,
     check: Check | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> PurifyResult:
@@ -93,8 +92,8 @@ def purify(
         out: Folder for the results: `store/`, and `sft/`, `distill/` and `same/` if the settings ask for them.
         settings: What to do. Default: repair everything, and write the store only.
         jobs: Number of processes.
-        on_ray: Run on a Ray cluster, through Ray Data, instead of in processes.
-        ray_address: Address of the Ray cluster. Default: Ray's own choice.
+        on_ray: Run on a Ray cluster, through Ray Data, instead of in processes: the one of the environment variable
+            RAY_ADDRESS, else this machine's.
         check: Decides which repairs stay, such as `cleaner_rl.replay.checker(...)`. Default: all of them.
         progress: Called after each file that was found and each unit that is done.
 
@@ -135,7 +134,7 @@ def purify(
     with alone(folder):
         known = begin(folder, made, {**options_of(job.settings, check), PATHS: job.places})
         tasks = [UnitTask(unit, job.settings, folder, check) for unit in made.units if unit.number not in known]
-        run_tasks = _on_ray(ray_address) if on_ray else _in_processes(jobs)
+        run_tasks = _on_ray() if on_ray else _in_processes(jobs)
         summary = job.run(made, tasks, known.values(), jobs, run_tasks)
     return job.result(summary, made, folder)
 
@@ -178,10 +177,10 @@ def _in_processes(jobs: int) -> RunTasks:
     return lambda tasks, done: run(tasks, jobs, done)
 
 
-def _on_ray(address: str | None) -> RunTasks:
+def _on_ray() -> RunTasks:
     from cleaner_rl.logs.ray_jobs import run_on_ray
 
-    return lambda tasks, done: run_on_ray(tasks, address, done)
+    return lambda tasks, done: run_on_ray(tasks, done)
 
 
 @dataclass(frozen=True, slots=True)

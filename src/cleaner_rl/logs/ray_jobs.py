@@ -23,7 +23,7 @@ class RayError(PurifyError):
     """Ray is not installed, or its cluster can't be reached."""
 
 
-def run_on_ray(tasks: Sequence[UnitTask], address: str | None, done: Callable[[PurifySummary], None]) -> None:
+def run_on_ray(tasks: Sequence[UnitTask], done: Callable[[PurifySummary], None]) -> None:
     """Do the tasks on a Ray cluster, or on one that is started for this. Raises `RayError` if there is none."""
     try:
         import ray
@@ -33,9 +33,9 @@ def run_on_ray(tasks: Sequence[UnitTask], address: str | None, done: Callable[[P
     if not tasks:
         return
     try:
-        started = not ray.is_initialized() and bool(ray.init(address=address, logging_level="ERROR"))
+        started = not ray.is_initialized() and bool(ray.init(logging_level="ERROR"))
     except ConnectionError as error:
-        raise RayError(f"the Ray cluster can't be reached: {error}; check --ray-address") from None
+        raise RayError(f"the Ray cluster can't be reached: {error}; check RAY_ADDRESS") from None
     try:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
