@@ -11,7 +11,6 @@ import pytest
 
 from cleaner_rl.logs import formats
 from cleaner_rl.logs.warrant import rules
-from cleaner_rl.purify import similarity
 
 
 def install(
@@ -38,7 +37,6 @@ def install(
     # Plug-ins stay loaded for as long as a process lives; here a process sees many installations.
     formats.log_format.cache_clear()
     monkeypatch.setattr(formats, "_asked", cache(formats._asked.__wrapped__))
-    similarity._plugin.cache_clear()
     for name in ("_of_tool", "_others"):
         monkeypatch.setattr(rules, name, cache(getattr(rules, name).__wrapped__))
     return folder

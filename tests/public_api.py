@@ -30,7 +30,7 @@ MODULES = (
     "cleaner_rl.doctor",
     "cleaner_rl.view",
 )
-CONTRACTS = ("call_formats", "graders", "log_adapters", "similarity", "task_loaders", "tools", "trainers")
+CONTRACTS = ("call_formats", "graders", "log_adapters", "tools", "trainers")
 
 
 def listed() -> str:

@@ -17,14 +17,12 @@ from cleaner_rl.contracts.graders import GraderContract
 from cleaner_rl.contracts.log_adapters import LogAdapterContract
 from cleaner_rl.contracts.repair_rules import Case as RepairCase
 from cleaner_rl.contracts.repair_rules import RepairRulesContract
-from cleaner_rl.contracts.similarity import SimilarityContract
-from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
 from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs.formats.codex import CodexFormat
 from cleaner_rl.logs.formats.openai import OpenAIFormat
 from cleaner_rl.logs.warrant import FailedCall, ToolRules, Unwarranted
-from cleaner_rl.tasks import Grade, Message, Outcome, Row, Source, Task
+from cleaner_rl.tasks import Grade, Outcome, Task
 from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format
 from tests.contracts.test_ours import TestHermes as Hermes
 from tests.contracts.test_ours import TestRows as Rows
@@ -97,39 +95,7 @@ def test_a_broken_call_format(broken: str) -> None:
     assert fails(Broken(), FORMATS[broken][1])
 
 
-# Similarity measures.
-
 COUNT = itertools.count()
-
-
-def _overlap(a: str, b: str) -> float:
-    return 1.0 if a == b else len(set(a) & set(b)) / max(1, len(set(a) | set(b)))
-
-
-def _slow(a: str, b: str) -> float:
-    return _overlap(a, b) + 0 * sum(1 for _ in range(300 * max(len(a), len(b))))
-
-
-MEASURES: dict[str, tuple[Callable[[str, str], Any], str]] = {
-    "range": (lambda a, b: 2 * _overlap(a, b), "number_from_0_to_1"),
-    "equal": (lambda a, b: 0.9 * _overlap(a, b), "wholly_alike"),
-    "one way": (lambda a, b: 1.0 if a == b else 0.25 if a < b else 0.5, "symmetric"),
-    "always": (lambda a, b: 1.0, "tells_texts_apart"),
-    "drifting": (lambda a, b: 1 / (1 + next(COUNT)), "same_each_time"),
-    "slow": (_slow, "seconds_at_most"),
-}
-
-
-@pytest.mark.parametrize("broken", MEASURES)
-def test_a_broken_measure(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner_rl.contracts.similarity.SECONDS", 0.01)
-
-    class Broken(SimilarityContract):
-        def measure(self, original: str, verified: str) -> float:
-            return MEASURES[broken][0](original, verified)  # type: ignore[no-any-return]
-
-    assert fails(Broken(), MEASURES[broken][1])
-
 
 # Repair rules: of a lamp, with one thing broken.
 
@@ -276,38 +242,6 @@ def test_a_broken_grader(broken: str) -> None:
             return [task("mine", "Z")]
 
     assert fails(Broken(), GRADED[broken][1])
-
-
-# Task loaders.
-
-
-def _task(name: str, row: Row, **changes: Any) -> Task:
-    made = Task(f"{name}/{row.text('id')}", (Message("user", row.text("question")),), "math", row.text("answer"), name)
-    return replace(made, **changes)
-
-
-LOADERS: dict[str, tuple[Callable[[str, Row, int], Task], str]] = {
-    "nameless": (lambda name, row, seed: _task(name, row, id=row.text("id")), "every_row_becomes_a_task"),
-    "counting": (lambda name, row, seed: _task(name, row, id=f"{name}/{row.number}"), "row_and_the_seed_alone"),
-    "objects": (lambda name, row, seed: _task(name, row, extra={"row": row}), "plain_data"),
-    "keys": (lambda name, row, seed: _task(name, row, truth=str(row.values["answer"])), "column_that_is_missing"),
-}
-LOADERS["keys"] = (
-    lambda n, r, s: Task(f"{n}/{r.values['id']}", _task(n, r).prompt, "math", "1", n),
-    LOADERS["keys"][1],
-)
-
-
-@pytest.mark.parametrize("broken", LOADERS)
-def test_a_broken_task_loader(broken: str) -> None:
-    class Broken(TaskLoaderContract):
-        def source(self) -> Source:
-            return Source(LOADERS[broken][0], "me/mine")
-
-        def rows(self) -> Sequence[Mapping[str, object]]:
-            return [{"id": "a", "question": "1 + 1?", "answer": 2}, {"id": "b", "question": "1 + 2?", "answer": 3}]
-
-    assert fails(Broken(), LOADERS[broken][1])
 
 
 # Log adapters: OpenAI's, with one thing broken.
@@ -565,9 +499,7 @@ def test_a_broken_adapter_to_a_trainer(broken: str) -> None:
 
 CONTRACTS: list[tuple[type, Mapping[str, tuple[Any, str]]]] = [
     (CallFormatContract, FORMATS),
-    (SimilarityContract, MEASURES),
     (GraderContract, GRADED),
-    (TaskLoaderContract, LOADERS),
     (LogAdapterContract, ADAPTERS),
     (ToolContract, TOOLS),
     (TrainerContract, TRAINERS),

@@ -13,10 +13,8 @@ import pytest
 
 from cleaner_rl.logs import LOG_ADAPTERS, Reading, detect, log_format
 from cleaner_rl.logs.warrant import unwarranted
-from cleaner_rl.purify import code_similarity
 from cleaner_rl.rollout import TOOLS
 from cleaner_rl.rollout.graders import Graders
-from cleaner_rl.tasks import dataset_names, load_named
 from cleaner_rl.tools import Status, ToolResult, call_format, call_format_names
 from cleaner_rl.trajectory import TextSpan, Turn
 from tests.plugins import install
@@ -35,24 +33,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_there_is_a_template_of_30_lines_or_less_for_each_kind() -> None:
-    assert len(GROUPS) == 7
-    assert sum(map(len, GROUPS.values())) == 9, "and three log adapters"
-    assert len(TEMPLATES) == 9 + 1, "an adapter to a trainer has no entry point"
+    assert len(GROUPS) == 5
+    assert sum(map(len, GROUPS.values())) == 7, "and three log adapters"
+    assert len(TEMPLATES) == 7 + 1, "an adapter to a trainer has no entry point"
     assert {name: len(text.splitlines()) for name, text in TEMPLATES.items() if len(text.splitlines()) > 30} == {}
 
 
-def test_each_is_found_by_its_name(site: Path, tmp_path: Path) -> None:
+def test_each_is_found_by_its_name(site: Path) -> None:
     assert "brackets" in call_format_names()
     assert type(call_format("brackets")).__name__ == "Brackets"
-    assert code_similarity("a b", "a c", "words").value == pytest.approx(1 / 3)
     assert _is_repaired("cluster")
     assert not _is_repaired("cluster2")
     assert type(Graders({})["keywords"]).__name__ == "Keywords"
-    assert "trivia" in dataset_names()
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"id": 1, "question": "Where?", "answer": "here"}\n')
-    name, loaded = load_named(f"trivia={rows}")
-    assert (name, loaded.tasks[0].id) == ("trivia", "trivia/1")
     assert sorted(LOG_ADAPTERS.others()) == ["dialogue", "events", "steps"]
     assert log_format("steps").name == detect({"agent": "steps", "log": []}) == "steps"
     assert detect({"dialogue": [{"who": "bot", "says": "2"}]}) == "dialogue"
@@ -102,4 +94,4 @@ def test_their_own_tests_pass(site: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert re.search(r"\b66 passed", ran.stdout), "one class for each template, five to nine tests each"
+    assert re.search(r"\b56 passed", ran.stdout), "one class for each template, five to nine tests each"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
@@ -15,16 +15,12 @@ from cleaner_rl.contracts.graders import GraderContract
 from cleaner_rl.contracts.log_adapters import OTHERS, LogAdapterContract
 from cleaner_rl.contracts.repair_rules import Case as RepairCase
 from cleaner_rl.contracts.repair_rules import RepairRulesContract
-from cleaner_rl.contracts.similarity import SimilarityContract
-from cleaner_rl.contracts.task_loaders import TaskLoaderContract
 from cleaner_rl.contracts.tools import ToolContract
 from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs import LogFormat, log_format
 from cleaner_rl.logs.warrant import REPAIR_RULES, RepairRules, Unwarranted
-from cleaner_rl.purify import code_similarity, similarity_measures
 from cleaner_rl.rollout import SessionToolEnv, StatelessToolEnv, ToolEnv
-from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader, MathPool, Source, Task, dataset_names
-from cleaner_rl.tasks.datasets.sources import SOURCES
+from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader, MathPool, Task
 from cleaner_rl.tools import CallFormat, ToolSpec, call_format, python_tool
 from cleaner_rl.train.rows import RowConfig, TrainRow, group_rows
 from cleaner_sandbox import SessionRequest
@@ -33,7 +29,6 @@ from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
 from tests.rollout.scripted import node
 from tests.tasks.builders import LocalExecutor, code_task, fenced, task
-from tests.tasks.test_datasets import ROWS
 
 
 class TestHermes(CallFormatContract):
@@ -61,15 +56,6 @@ class TestFenced(CallFormatContract):
 
     def write(self, tool: str, code: str) -> str:
         return f"```python\n{code}\n```"
-
-
-class TestMeasures(SimilarityContract):
-    @pytest.fixture(params=similarity_measures(), autouse=True)
-    def _named(self, request: pytest.FixtureRequest) -> None:
-        self.name: str = request.param
-
-    def measure(self, original: str, verified: str) -> float:
-        return code_similarity(original, verified, self.name).value
 
 
 @pytest.fixture(scope="module")
@@ -122,22 +108,6 @@ class TestPrograms(GraderContract):
 
     def unreadable(self) -> Sequence[Task]:
         return [task("code", "no JSON"), code_task()]
-
-
-@pytest.mark.parametrize("data_set", dataset_names())
-class TestDataSets(TaskLoaderContract):
-    @pytest.fixture(autouse=True)
-    def _named(self, data_set: str) -> None:
-        self.name = data_set
-
-    def source(self) -> Source:
-        return SOURCES[self.name]
-
-    def rows(self) -> Sequence[Mapping[str, object]]:
-        return ROWS[self.name][:1]
-
-    def graders(self) -> Collection[str]:
-        return ("math", "choice", "code")
 
 
 @pytest.mark.parametrize("variant", RENDERED | AGENTS | SINGLE)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import random
-import sys
 import textwrap
 import time
-import types
 import warnings
 from collections.abc import Callable
 from itertools import takewhile
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -20,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.purify import similarity as module
-from cleaner_rl.purify.similarity import MAX_LENGTH, Similarity, bounded, lexemes, similarity, similarity_measures
-from tests.plugins import install
+from cleaner_rl.purify.similarity import MAX_LENGTH, Similarity, bounded, lexemes, similarity
 
 Become: TypeAlias = Callable[[Callable[[str, str], object]], None]
 OURS = ["ast", "difflib", "indel", "tokens"]
@@ -379,40 +375,6 @@ def test_a_million_characters(measure: str, item: str) -> None:
 def test_the_measure_is_difflib_unless_told() -> None:
     assert similarity(CODE, FIXED) == similarity(CODE, FIXED, "difflib")
     assert similarity(CODE, FIXED, "ast").value != similarity(CODE, FIXED, "difflib").value
-
-
-# Plug-ins.
-
-
-@pytest.fixture
-def plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Become:
-    entries = {"cleaner_rl.similarity_measures": {"theirs": "plugins_of_others:measure"}}
-    install(tmp_path, "others", entries, {}, monkeypatch)
-
-    def become(function: Callable[[str, str], object]) -> None:
-        plugins = types.ModuleType("plugins_of_others")
-        plugins.measure = function  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "plugins_of_others", plugins)
-        module._plugin.cache_clear()
-
-    return become
-
-
-def test_a_measure_of_another_package(plugin: Become) -> None:
-    plugin(lambda a, b: len(a) / len(b))
-    assert similarity("a", "bc", "theirs") == Similarity(0.5, "theirs")
-    assert similarity_measures() == ["ast", "difflib", "indel", "theirs", "tokens"]
-    plugin(lambda a, b: a == b)
-    assert similarity("", "x", "theirs") == Similarity(0.0, "theirs")
-    assert similarity("", "", "theirs") == Similarity(1.0, "theirs")
-    assert isinstance(similarity("", "", "theirs").value, float)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_a_plugin_that_leaves_the_range_is_told(plugin: Become, value: float) -> None:
-    plugin(lambda a, b: value)
-    with pytest.raises(ValueError, match=f"'theirs' .*{value}"):
-        similarity("a", "b", "theirs")
 
 
 def test_an_unknown_measure_is_told_the_known_ones() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import TASK_LOADERS, Cases, DatasetError, dataset_names, load_from_hub, load_tasks
+from cleaner_rl.tasks import Cases, DatasetError, dataset_names, load_from_hub, load_tasks
 from cleaner_rl.tasks.datasets.forms import looks_like_cases, read_cases
 from cleaner_rl.tasks.datasets.rows import SkippedRowError
 from cleaner_rl.tasks.datasets.sources import DAPO_AFTER, DAPO_BEFORE, SOURCES
@@ -113,12 +113,6 @@ def write(path: Path, rows: list[Row]) -> Path:
 
 def test_each_data_set_has_a_file_here() -> None:
     assert sorted(ROWS) == dataset_names()
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_a_data_set_of_ours_is_no_plugin_to_load(name: str) -> None:
-    with pytest.raises(PluginError, match=f"'{name}' of cleaner-rl .*module"):
-        TASK_LOADERS.load(name)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])

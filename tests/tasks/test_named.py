@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.tasks import DatasetError, Message, Task, load_named, load_prompt, load_tasks, write_verl
-from cleaner_rl.tools import PluginError
 
 TASKS = [Task(f"mine/{n}", (Message("user", f"What is {n} + 1?"),), "math", str(n + 1)) for n in range(3)]
 
@@ -45,7 +44,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         load_named(str(file))
     with pytest.raises(DatasetError, match="no file"):
         load_named(str(tmp_path / "nowhere.jsonl"))
-    with pytest.raises(PluginError, match="aime24"):
+    with pytest.raises(DatasetError, match="aime24"):
         load_named("aime99")
 
 

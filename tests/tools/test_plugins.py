@@ -13,7 +13,7 @@ from tests.plugins import install
 KIND: Plugins[Any] = Plugins(
     group="cleaner_rl.things",
     what="thing",
-    ours={"ours": "collections:OrderedDict", "part": "collections"},
+    ours={"ours": "collections:OrderedDict"},
     needs=("keys",),
 )
 FILES = {
@@ -50,10 +50,10 @@ def _others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_others")
 def test_a_plugin_is_found_by_its_name_and_made_with_its_options() -> None:
     assert KIND.load("good", a=1) == {"a": 1}
-    assert KIND.names() == sorted({*ENTRIES, "part"})
+    assert KIND.names() == sorted(ENTRIES)
     assert KIND.others() == sorted(set(ENTRIES) - {"ours"})
-    first = [("ours", "cleaner-rl"), ("part", "cleaner-rl"), ("bad", "others")]
-    assert [(each.name, each.package) for each in KIND.installed()][:3] == first
+    first = [("ours", "cleaner-rl"), ("bad", "others")]
+    assert [(each.name, each.package) for each in KIND.installed()][:2] == first
 
 
 @pytest.mark.usefixtures("_others")
@@ -71,8 +71,7 @@ def test_nobody_replaces_what_we_ship() -> None:
         ("missing", "AttributeError: .*'Missing'"),
         ("breaks", "ModuleNotFoundError: No module named 'no_such_module'.*others"),
         ("module", "module.*others"),
-        ("part", r"'part' of cleaner-rl \(collections\).*module"),
-        ("none", "'none'.*bad, breaks, good, missing, module, number, ours, part, picky"),
+        ("none", "'none'.*bad, breaks, good, missing, module, number, ours, picky"),
     ],
 )
 def test_what_is_wrong_with_a_plugin_is_told(name: str, told: str) -> None:

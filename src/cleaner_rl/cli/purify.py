@@ -25,7 +25,7 @@ from cleaner_rl.logs import (
     preview,
 )
 from cleaner_rl.logs import purify as purify_logs
-from cleaner_rl.purify import PurifyScope, RepairConfig, ReplayFaultError, similarity_measures
+from cleaner_rl.purify import SIMILARITY_MEASURES, PurifyScope, RepairConfig, ReplayFaultError
 from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker, replay_problem
 from cleaner_rl.tools import call_format_names
 
@@ -65,7 +65,7 @@ FORMATS = click.Choice(log_format_names())
 )
 @click.option(
     "--measure",
-    type=click.Choice(similarity_measures()),
+    type=click.Choice(SIMILARITY_MEASURES),
     default=RepairConfig().measure,
     show_default=True,
     help="Measure of similarity between the failed program and its correction.",

@@ -7,17 +7,14 @@ from typing import Any
 
 from cleaner_rl.logs import LOG_ADAPTERS
 from cleaner_rl.logs.warrant import REPAIR_RULES
-from cleaner_rl.purify import SIMILARITY_MEASURES
 from cleaner_rl.rollout import TOOLS
-from cleaner_rl.tasks import GRADERS, TASK_LOADERS
+from cleaner_rl.tasks import GRADERS
 from cleaner_rl.tools import CALL_FORMATS, PluginError, Plugins
 
 KINDS: tuple[Plugins[Any], ...] = (
     CALL_FORMATS,
-    SIMILARITY_MEASURES,
     REPAIR_RULES,
     GRADERS,
-    TASK_LOADERS,
     LOG_ADAPTERS,
     TOOLS,
 )

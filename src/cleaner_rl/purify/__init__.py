@@ -36,7 +36,7 @@ from cleaner_rl.purify.replay import (
 )
 from cleaner_rl.purify.rescore import Score, gap_gate, refuse_wide_gaps, rescore
 from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, RepairResult, SampleRequest, repair
-from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Measure, Similarity, similarity_measures
+from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Similarity
 from cleaner_rl.purify.similarity import similarity as code_similarity
 from cleaner_rl.purify.stale import stale_mentions
 from cleaner_rl.trajectory import Phase, logprob_gap, without_hindsight
@@ -47,7 +47,6 @@ __all__ = [
     "ExecuteCall",
     "Gate",
     "LeftAlone",
-    "Measure",
     "OnUnrepaired",
     "Phase",
     "Purified",
@@ -77,7 +76,6 @@ __all__ = [
     "repair",
     "replay",
     "rescore",
-    "similarity_measures",
     "stale_mentions",
     "verify_by_replay",
     "without_hindsight",

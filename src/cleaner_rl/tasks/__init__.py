@@ -10,13 +10,9 @@ processes of their own; nothing here imports them.
 """
 
 from cleaner_rl.tasks.datasets import (
-    TASK_LOADERS,
     DatasetError,
     Loaded,
-    Row,
     Skipped,
-    SkippedRowError,
-    Source,
     dataset_names,
     from_verl,
     load_from_hub,
@@ -59,7 +55,6 @@ from cleaner_rl.tasks.task import Message, Task
 
 __all__ = [
     "GRADERS",
-    "TASK_LOADERS",
     "Case",
     "CaseVerdict",
     "Cases",
@@ -78,10 +73,7 @@ __all__ = [
     "Outcome",
     "Prompt",
     "RewardScale",
-    "Row",
     "Skipped",
-    "SkippedRowError",
-    "Source",
     "StateGrader",
     "Task",
     "ToolKind",

@@ -48,12 +48,9 @@ class Plugins(Generic[T]):
     what: str
     """Name of this kind of plug-in in messages."""
     ours: Mapping[str, str]
-    """Plug-ins that come with the package, as `module:attribute`, in the order in which they are tried. A module alone
-    means that only this module uses the plug-in, so that it can't be loaded."""
+    """Plug-ins that come with the package, as `module:attribute`, in the order in which they are tried."""
     needs: tuple[str, ...] = ()
     """Attributes that a plug-in must have."""
-    called: bool = True
-    """Whether the entry point is called (a class, a factory), or is the plug-in itself (a function, a table)."""
 
     def installed(self) -> list[Installed]:
         """Return all plug-ins: ours, then those of other packages, by name."""
@@ -69,7 +66,7 @@ class Plugins(Generic[T]):
         return sorted({entry.name for entry in self._entries()} - set(self.ours))
 
     def load(self, name: str, **options: object) -> T:
-        """Return the plug-in of this name; a class or function is called with these options."""
+        """Return what the class or function of this name makes of these options."""
         found = self._find(name)
         whose = f"the {self.what} '{name}' of {found.package} ({found.value})"
         advice = "" if found.is_ours else f"; repair {found.package}, or uninstall it"
@@ -82,16 +79,15 @@ class Plugins(Generic[T]):
                 loaded = getattr(loaded, part)
         except Exception as error:  # whatever a module of somebody's raises when it is imported
             raise PluginError(f"{whose} can't be imported: {_told(error)}{advice}") from error
-        if self.called:
-            if not callable(loaded):
-                raise PluginError(f"{whose} is {_kind(loaded)}, not a class or a function{advice}")
-            try:
-                loaded = loaded(**options)
-            except PluginError:
-                raise
-            except Exception as error:
-                with_what = f"with {', '.join(options)}" if options else "without arguments"
-                raise PluginError(f"{whose} can't be made {with_what}: {_told(error)}") from error
+        if not callable(loaded):
+            raise PluginError(f"{whose} is {_kind(loaded)}, not a class or a function{advice}")
+        try:
+            loaded = loaded(**options)
+        except PluginError:
+            raise
+        except Exception as error:
+            with_what = f"with {', '.join(options)}" if options else "without arguments"
+            raise PluginError(f"{whose} can't be made {with_what}: {_told(error)}") from error
         lacking = [need for need in self.needs if not hasattr(loaded, need)]
         if lacking:
             raise PluginError(f"{whose} is {_kind(loaded)} without {', '.join(map(repr, lacking))}{advice}")

@@ -10,10 +10,7 @@ All are symmetric, and 1 for equal code. All are bounded in time: where a measur
 replaces it, and `Similarity.measure` names both: `difflib>words` beyond `bounded.MAX_STEPS`, `ast>tokens` where a side
 does not parse, and `...>lines` beyond `MAX_LENGTH` characters.
 
-Other packages add a measure, a function of two texts that returns a number from 0 to 1, with an entry point in the
-group `cleaner_rl.similarity_measures`.
-
-Limits: a plug-in is trusted to be symmetric. `ast` silences warnings while it parses, which before Python 3.14 can
+Limits: `ast` silences warnings while it parses, which before Python 3.14 can
 silence those of other threads at that moment.
 """
 
@@ -22,19 +19,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Literal, TypeAlias
 
 from cleaner_rl.purify.similarity import lexemes
-from cleaner_rl.tools import Plugins
 
 MAX_LENGTH = 50_000
 """Characters of the longer text beyond which only lines are compared; indel is quadratic."""
 
-Measure: TypeAlias = Literal["difflib", "indel", "tokens", "ast"] | str
-"""A measure of ours, or the name of a plug-in's."""
-
-__all__ = ["SIMILARITY_MEASURES", "Measure", "Similarity", "similarity", "similarity_measures"]
+__all__ = ["SIMILARITY_MEASURES", "Similarity", "similarity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +37,15 @@ class Similarity:
     """The measure that was asked for, then after `>` each one that replaced it; the last one gave the value."""
 
 
-def similarity(original: str, verified: str, measure: Measure = "difflib") -> Similarity:
+def similarity(original: str, verified: str, measure: str = "difflib") -> Similarity:
     """Return how alike the original code and its verified correction are."""
-    if measure not in _OURS:
-        return Similarity(_plugin_value(measure, original, verified), measure)
+    if measure not in _MEASURES:
+        raise ValueError(f"no similarity measure is named {measure!r}; take one of {', '.join(SIMILARITY_MEASURES)}")
     if original == verified:
         return Similarity(1.0, measure)
     if max(len(original), len(verified)) > MAX_LENGTH:
         return Similarity(_lines(original, verified), f"{measure}>lines")
-    return _OURS[measure](original, verified)
-
-
-def similarity_measures() -> list[str]:
-    """Return the names that `similarity` knows, ours and those of other installed packages."""
-    return SIMILARITY_MEASURES.names()
+    return _MEASURES[measure](original, verified)
 
 
 def _difflib(a: str, b: str) -> Similarity:
@@ -101,25 +87,12 @@ def _lines(a: str, b: str) -> float:
     return 2.0 * shared / (len(a) + len(b))
 
 
-_OURS: dict[str, Callable[[str, str], Similarity]] = {
+_MEASURES: dict[str, Callable[[str, str], Similarity]] = {
     "difflib": _difflib,
     "indel": lambda a, b: Similarity(_indel(a, b), "indel"),
     "tokens": lambda a, b: Similarity(_tokens(a, b), "tokens"),
     "ast": _ast,
 }
 
-SIMILARITY_MEASURES: Plugins[Callable[[str, str], float]] = Plugins(
-    group="cleaner_rl.similarity_measures",
-    what="similarity measure",
-    ours=dict.fromkeys(_OURS, __name__),
-    needs=("__call__",),
-    called=False,
-)
-_plugin = cache(SIMILARITY_MEASURES.load)
-
-
-def _plugin_value(name: str, a: str, b: str) -> float:
-    value = float(_plugin(name)(a, b))
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"the similarity measure {name!r} gave {value}, which is not from 0 to 1")
-    return value
+SIMILARITY_MEASURES = tuple(sorted(_MEASURES))
+"""Names of the measures."""

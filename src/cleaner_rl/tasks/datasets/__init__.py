@@ -3,9 +3,6 @@
 - `sources`: which data sets there are, and what their columns mean · `rows`: where rows come from, and what is missing.
 - `forms`: test cases in all their forms · `verl`: the rows that verl trains on.
 
-Other packages add a data set, a `Source`, with an entry point in the group `cleaner_rl.task_loaders`; its name is the
-data set's.
-
 Limits: the hub can't be reached from our tests. What is tested are files made with the documented columns; a data set
 that changes its columns gives an error with the column's name.
 """
@@ -21,16 +18,11 @@ from cleaner_rl.tasks.datasets.rows import DatasetError, Row, SkippedRowError, r
 from cleaner_rl.tasks.datasets.sources import SOURCES, Source
 from cleaner_rl.tasks.datasets.verl import from_verl, read_verl, to_verl, write_verl
 from cleaner_rl.tasks.task import Task
-from cleaner_rl.tools import Plugins
 
 __all__ = [
-    "TASK_LOADERS",
     "DatasetError",
     "Loaded",
-    "Row",
     "Skipped",
-    "SkippedRowError",
-    "Source",
     "dataset_names",
     "from_verl",
     "load_from_hub",
@@ -45,14 +37,6 @@ __all__ = [
 
 SHORT_NAMES = {"gpqa": "gpqa-diamond"}
 """What people write for short."""
-
-TASK_LOADERS: Plugins[Source] = Plugins(
-    group="cleaner_rl.task_loaders",
-    what="data set",
-    ours=dict.fromkeys(SOURCES, "cleaner_rl.tasks.datasets.sources"),
-    needs=("read", "hub", "split", "config"),
-    called=False,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +58,8 @@ class Loaded:
 
 
 def dataset_names() -> list[str]:
-    """Return the data sets that can be loaded, ours and those of other installed packages."""
-    return TASK_LOADERS.names()
+    """Return the names of the data sets that can be loaded."""
+    return sorted(SOURCES)
 
 
 def load_tasks(name: str, path: str | Path, *, seed: int = 0) -> Loaded:
@@ -153,7 +137,9 @@ def _own(path: Path) -> Loaded:
 
 
 def _source(name: str) -> Source:
-    return SOURCES[name] if name in SOURCES else TASK_LOADERS.load(name)
+    if name not in SOURCES:
+        raise DatasetError(f"no data set is named {name!r}; take one of {', '.join(dataset_names())}, or a file")
+    return SOURCES[name]
 
 
 def _tasks(name: str, source: Source, rows: Iterable[Row], seed: int) -> Loaded:

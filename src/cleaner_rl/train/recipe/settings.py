@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule, similarity_measures
+from cleaner_rl.purify import SIMILARITY_MEASURES, OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule
 from cleaner_rl.resample import PlainConfig, PositiveSelection, QualityOf, RocConfig
 from cleaner_rl.tasks import RewardScale
 from cleaner_rl.train.recipe.bounds import out_of_range
@@ -153,7 +153,7 @@ class PurifySettings:
     threshold: float = _PAPER.repair.threshold
     """γ: at this similarity or above the action is grafted, below it the reasoning is replaced too."""
     measure: str = _PAPER.repair.measure
-    """The similarity measure: one of docs/similarity.md, or of a plug-in."""
+    """The similarity measure: one of docs/similarity.md."""
     refuse_stale: bool = _PAPER.repair.refuse_stale
     """Refuse a replacement whose reasoning mentions the error that it removes."""
     max_logprob_gap: float | None = None
@@ -533,7 +533,7 @@ class Recipe:
         return ""
 
     def _measure(self) -> str:
-        known = similarity_measures()
+        known = SIMILARITY_MEASURES
         if self.purify.measure not in known:
             return f"purify.measure is '{self.purify.measure}'; it can be {', '.join(known)}"
         return ""
