@@ -289,7 +289,7 @@ def test_a_cold_start_keeps_its_folder_through_releases() -> None:
     assert cold_start_folder(recipe).name == "cold-start-198f23fd"
 
 
-def test_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_starts() -> None:
+def test_r5_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_starts() -> None:
     check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 4})))
     with pytest.raises(RecipeError, match="512 sequences, which 8 devices can't compute 48 at a time"):
         check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 48})))
