@@ -7,6 +7,7 @@ A block of shell or Python has one of these comments above it, which readers don
     start: NAME, … s   run in a clean environment by `.ci/starts.py`
     tested: FILE       run by that test
     not run: WHY
+    output: NAME       what the program, or some commands of that name, print: all of it, or lines of it in their order
 
 The options of every `cleaner` in them are checked against the command itself, whether it is run or not.
 """
@@ -113,14 +114,28 @@ def test_a_tutorials_lines_run_one_after_the_other(name: str, tmp_path: Path) ->
     for folder in ("benchmarks", "docs", "examples", "recipes"):  # as in a checkout
         (place / folder).symlink_to(ROOT / folder)
     environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
+    printed: list[str] = []
     for block in STORIES[name]:
         start = [sys.executable, "-c"] if block.language == "python" else ["bash", "-euo", "pipefail", "-c"]
-        process = subprocess.Popen([*start, block.text], cwd=place, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            [*start, block.text], cwd=place, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         try:
-            assert process.wait(timeout=SECONDS) == 0, block.text
+            printed += normal(process.communicate(timeout=SECONDS)[0], place)
+            assert process.returncode == 0, block.text
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+    rest = iter(printed)
+    for block in ALL:
+        if block.mark == "output" and block.about == name:
+            missing = [line for line in normal(block.text, place) if line not in rest]
+            assert not missing, f"{block.page} says {missing[0]!r}, and the commands print\n" + "\n".join(printed)
+
+
+def normal(text: str, place: Path) -> list[str]:
+    """The lines of a text without what differs from run to run: where it ran, and how long it took."""
+    return re.sub(r"\b\d+(?:\.\d+)? (?:s|seconds)\b", "N s", text.replace(f"{place}/", "")).splitlines()
 
 
 def documented() -> Iterator[tuple[str, list[str]]]:
