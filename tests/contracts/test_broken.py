@@ -104,10 +104,10 @@ class LampRules(ToolRules):
     tools: Any = ("lamp",)
 
     def is_mistake(self, failed: FailedCall) -> bool:
-        return "no such colour" in failed.told
+        return "no such colour" in failed.tool_output
 
     def changed(self, failed: FailedCall) -> bool:
-        return "turned on" in failed.told
+        return "turned on" in failed.tool_output
 
     def is_bypass(self, failed: FailedCall, correction: ToolCall) -> bool:
         return "force" in correction.arguments
@@ -127,7 +127,7 @@ class Wary(LampRules):
 
 class Sure(LampRules):
     def is_mistake(self, failed: FailedCall) -> bool:
-        return "broken" not in failed.told
+        return "broken" not in failed.tool_output
 
     def compared(self, call: ToolCall) -> Mapping[str, str]:
         return {"room": str(call.arguments.get("room"))}
@@ -178,8 +178,8 @@ class Lamp(RepairRulesContract):
     def kept(self) -> Mapping[Unwarranted, Sequence[RepairCase]]:
         case = self.repairs()[0]
         return {
-            Unwarranted.FINDING: [case._replace(told="the lamp is broken")],
-            Unwarranted.CHANGED: [case._replace(told=f"turned on; {case.told}")],
+            Unwarranted.FINDING: [case._replace(tool_output="the lamp is broken")],
+            Unwarranted.CHANGED: [case._replace(tool_output=f"turned on; {case.tool_output}")],
             Unwarranted.BYPASS: [case._replace(correction={**case.correction, "force": True})],
             Unwarranted.OTHER_PURPOSE: [case._replace(correction={"room": "loo", "colour": "purple"})],
         }

@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
     tool: str
     failed: Arguments
-    told: str
+    tool_output: str
     correction: Arguments
 
 
@@ -80,7 +80,9 @@ class RepairRulesContract:
         """What nobody knows is left alone."""
         for case in self.repairs():
             for told in UNKNOWN:
-                assert self._refusal(case._replace(told=told)) is not None, f"{case} is repaired after {told[:40]!r}"
+                assert self._refusal(case._replace(tool_output=told)) is not None, (
+                    f"{case} is repaired after {told[:40]!r}"
+                )
 
     def test_another_call_is_no_correction(self) -> None:
         """A failure is not repaired by a call that is about something else."""
@@ -108,7 +110,7 @@ class RepairRulesContract:
     def _refusal(self, case: Case) -> Unwarranted | None:
         failed, correction = (_call(case.tool, each) for each in (case.failed, case.correction))
         try:
-            found = self.make().refusal(FailedCall.of(failed, case.told, correction), correction)
+            found = self.make().refusal(FailedCall.of(failed, case.tool_output, correction), correction)
         except Exception as error:
             raise AssertionError(f"it raised {error!r} on {case}") from error
         assert found is None or isinstance(found, Unwarranted), f"it gave {found!r}, which is no reason"

@@ -40,7 +40,7 @@ class PythonRules(KindRules):
         return python_refusal(
             meant.call.code,
             correction.code,
-            meant.told,
+            meant.tool_output,
             failed.context.reads_later,
             lasting=failed.context.leftovers is Leftovers.UNCHECKED,
             absent=failed.renamed.values(),
@@ -54,7 +54,7 @@ class ShellRules(KindRules):
     def of_kind(self, failed: FailedCall, correction: ToolCall) -> Unwarranted | None:
         """Judge two commands."""
         was_given = failed.context.was_given
-        return shell_refusal(failed.call.code, correction.code, failed.told, failed.renamed, was_given)
+        return shell_refusal(failed.call.code, correction.code, failed.tool_output, failed.renamed, was_given)
 
 
 class OtherRules(KindRules):
@@ -71,7 +71,7 @@ class OtherRules(KindRules):
     def of_kind(self, failed: FailedCall, correction: ToolCall) -> Unwarranted | None:
         """Judge two calls whose arguments the tool took."""
         meant = failed.as_offered()
-        return _of_arguments(meant, correction, meant.told)
+        return _of_arguments(meant, correction, meant.tool_output)
 
 
 class SqlRules(OtherRules):
@@ -80,7 +80,7 @@ class SqlRules(OtherRules):
     def of_kind(self, failed: FailedCall, correction: ToolCall) -> Unwarranted | None:
         """Judge two statements."""
         meant = failed.as_offered()
-        return sql_refusal(meant.call.code, correction.code, meant.told)
+        return sql_refusal(meant.call.code, correction.code, meant.tool_output)
 
 
 class EditRules(OtherRules):

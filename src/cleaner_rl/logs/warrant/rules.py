@@ -29,7 +29,7 @@ class FailedCall:
     """A call that failed, and what is known of its failure."""
 
     call: ToolCall
-    told: str
+    tool_output: str
     """What the tool said."""
     own_words: str
     """The same without lines of the call that the tool repeats."""
@@ -41,7 +41,7 @@ class FailedCall:
     def of(
         cls,
         call: ToolCall,
-        told: str,
+        tool_output: str,
         correction: ToolCall,
         messages: Sequence[str] | None = None,
         context: RepairContext = RepairContext(),  # noqa: B008 - frozen
@@ -50,8 +50,8 @@ class FailedCall:
 
         `messages` are what the tool said of this failure and of those after it, without what a program had printed.
         """
-        names = renamed(call.code, correction.code, messages or (told,), call.kind)
-        return cls(call, told, _without_own_words(told, call), names, context)
+        names = renamed(call.code, correction.code, messages or (tool_output,), call.kind)
+        return cls(call, tool_output, _without_own_words(tool_output, call), names, context)
 
     def as_offered(self) -> FailedCall:
         """Return it as if the call had been made with the names that the tool offers."""
@@ -60,8 +60,8 @@ class FailedCall:
             return self
         arguments = {substituted(key, names): with_names(value, names) for key, value in call.arguments.items()}
         call = replace(call, code=substituted(call.code, names), arguments=arguments)
-        told, own_words = substituted(self.told, names), substituted(self.own_words, names)
-        return replace(self, call=call, told=told, own_words=own_words)
+        tool_output, own_words = substituted(self.tool_output, names), substituted(self.own_words, names)
+        return replace(self, call=call, tool_output=tool_output, own_words=own_words)
 
 
 class RepairRules(Protocol):
@@ -147,7 +147,7 @@ def _same(old: str, new: str, failed: FailedCall) -> bool:
     if old == new or substituted(old, failed.renamed) == new:
         return True
     is_slip = same_words(old, new) or misspelt(old, new) or ("/" in old + new and same_path(old, new))
-    return is_slip and bool(old) and old in failed.told
+    return is_slip and bool(old) and old in failed.tool_output
 
 
 REPAIR_RULES: Plugins[RepairRules] = Plugins(
