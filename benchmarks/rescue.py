@@ -100,7 +100,7 @@ def measure(folder: Path, rescue: dict[str, str]) -> dict[str, Any]:
     run = trained(world, folder / "run", rescue)
     recipe = read_plan(str(run)).recipe
     rows = [cast("Graded", each) for each in read(run / "trajectories", Phase.TRAINING)]
-    kept = [each for each in rows if each.info.roc is not None and each.info.roc["kept"]]
+    kept = [each for each in rows if each.info.verdict is not None and each.info.verdict["kept"]]
     steps = [json.loads(line)["metrics"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     rescued = [each for each in rows if each.info.rescued is not None]
     update = seen(run.parent)

@@ -196,7 +196,7 @@ def _compared(seen: list[tuple[dict[str, Any], float]], folder: Path) -> dict[st
     from cleaner_rl.trajectory.store import read
 
     stored: Any = read(folder / "trajectories", Phase.TRAINING)
-    kept = [each for each in stored if each.info.roc["kept"]]
+    kept = [each for each in stored if each.info.verdict["kept"]]
     known = {(tuple(each.ids().tolist()), tuple(each.loss_mask()[len(each.prompt) :].astype(int))) for each in kept}
     equal = count = 0
     for batch, _ in seen:

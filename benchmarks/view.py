@@ -105,7 +105,7 @@ def _trajectories(step: int, count: int) -> Iterator[Trajectory[TokenSpan]]:
             reward=float(success) if draw[2] < 0.9 else float(round(draw[2], 2)),
             success=success,
             stop_reason=StopReason.ANSWERED if draw[3] < 0.9 else StopReason.TURN_LIMIT,
-            info=RolloutInfo(roc={"kept": bool(draw[4] < 0.5), "why": "a success, among the 8 cleanest of 16"}),
+            info=RolloutInfo(verdict={"kept": bool(draw[4] < 0.5), "why": "a success, among the 8 cleanest of 16"}),
         )
 
 

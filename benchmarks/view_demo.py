@@ -247,7 +247,7 @@ def step_of(toy: Toy, name: str, step: int) -> Iterator[Trajectory[TokenSpan]]:
         for index, advantage in zip(selection.kept, selection.advantages, strict=selection.refill is None):
             toy.learn(problem, group[index], advantage)
         for each, verdict in zip(group, verdicts(selection, policy), strict=True):
-            yield replace(each, info=RolloutInfo(stateful=False, roc=verdict))
+            yield replace(each, info=RolloutInfo(stateful=False, verdict=verdict))
 
 
 def metrics_of(lines: list[Summary]) -> dict[str, float]:

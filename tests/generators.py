@@ -298,7 +298,7 @@ infos = st.builds(
     messages=st.none() | st.lists(json_objects, max_size=2),
     fault=texts(4),
     answer=st.none() | texts(4),
-    roc=st.none() | json_objects,
+    verdict=st.none() | json_objects,
     other=json_objects,
 )
 

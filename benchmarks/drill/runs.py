@@ -114,7 +114,7 @@ def judged(run: Path, steps: int, rows_per_step: int) -> dict[str, Any]:
 
     numbers = [line["step"] for line in step_lines(run)]
     rows = list(read(run / "trajectories"))
-    kept = [row for row in rows if row.info.roc["kept"]]  # type: ignore[index]
+    kept = [row for row in rows if row.info.verdict["kept"]]  # type: ignore[index]
     trained = Counter(row.key.step for row in kept)
     tasks = {(row.key.step, row.key.task) for row in rows}
     return {

@@ -105,7 +105,7 @@ class Drill:
         """Compare what the updates were given with what the store holds."""
         recipe = read_plan(str(self._run)).recipe
         rows = [cast("Graded", each) for each in read(self._run / "trajectories", Phase.TRAINING)]
-        kept = [each for each in rows if each.info.roc is not None and each.info.roc["kept"]]
+        kept = [each for each in rows if each.info.verdict is not None and each.info.verdict["kept"]]
         wanted = Counter((each.key.step, row_ids(row)) for each in kept for row in stored_rows(each, recipe))
         updates = seen(self._place)
         there = Counter((each.step, tuple(each.ids)) for each in updates)

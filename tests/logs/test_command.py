@@ -470,7 +470,7 @@ def test_roc_keeps_the_cleanest_attempts(tmp_path: Path) -> None:
     assert found["roc"] == {"kept": 4, "dropped": 4}
     assert found["sft_rows"] == 5, "and the task with one attempt keeps it"
     assert found["trajectories"] == 9, "the store holds all, with the reason"
-    kept = [each for each in read(tmp_path / "out/store") if (each.info.roc or {}).get("kept")]
+    kept = [each for each in read(tmp_path / "out/store") if (each.info.verdict or {}).get("kept")]
     assert sorted(each.reward or 0.0 for each in kept) == [0.0, 0.0, 1.0, 1.0]
     assert all(not each.edits for each in kept), "natively clean successes come before repaired ones"
 

@@ -34,7 +34,7 @@ RECIPE = to_recipe(values(method="hindsight", model={"path": "m", "dtype": "floa
 
 
 def kept(trajectory: Graded) -> Graded:
-    return replace(trajectory, info=replace(trajectory.info, roc={"kept": True, "advantage": 0.5}))
+    return replace(trajectory, info=replace(trajectory.info, verdict={"kept": True, "advantage": 0.5}))
 
 
 REPAIRED = kept(rescored(collapsed()))

@@ -133,7 +133,7 @@ def test_the_store_says_whose_place_a_rescue_took() -> None:
     config = RowConfig(rescue_rows=RescueRows.REPLACE, rescue_advantage=RescueAdvantage.RESCUE_ONLY)
     rollouts = rescued([-1.0] * 3, 1)
     made = group_rows(rollouts, config)
-    told = [each.info.roc for each in with_verdicts(rollouts, made, config.group)]
+    told = [each.info.verdict for each in with_verdicts(rollouts, made, config.group)]
     assert [each and each["kept"] for each in told] == [True, False, True, True]
     assert told[1] is not None
     assert (told[1]["why"], told[1]["advantage"]) == (REPLACED, None)

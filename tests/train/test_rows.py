@@ -199,7 +199,7 @@ def test_a_stored_verdict_names_the_views_that_are_trained_on() -> None:
 
     def stored(views: Views) -> list[list[str] | None]:
         made = group_rows(rollouts, RowConfig(views=views))
-        told = [each.info.roc for each in with_verdicts(rollouts, made, PlainConfig())]
+        told = [each.info.verdict for each in with_verdicts(rollouts, made, PlainConfig())]
         return [roc.get("views") for roc in told if roc is not None]
 
     assert stored(Views.CLEAN) == [None] * 9

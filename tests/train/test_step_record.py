@@ -54,7 +54,7 @@ def test_all_that_was_drawn_is_stored_with_what_became_of_it(tmp_path: Path) -> 
     recorded(tmp_path).finish(3, "train")
 
     stored = sorted(read(tmp_path / "trajectories"), key=lambda each: each.key.rollout)
-    kept = [bool(each.info.roc["kept"]) for each in stored]  # type: ignore[index]
+    kept = [bool(each.info.verdict["kept"]) for each in stored]  # type: ignore[index]
     assert len(stored) == 4
     assert kept[:2] == [False, True]  # of two successes, the clean one
     assert sum(kept) == 2
@@ -84,7 +84,7 @@ def test_groups_that_were_given_up_are_counted_and_stored_and_in_no_mean(tmp_pat
     metrics = record.finish(3, "train")
 
     (easy,) = [each for each in read(tmp_path / "trajectories") if each.key.task == "easy"]
-    assert easy.info.roc["why"] == "the group was refilled: all of its rollouts solved the task, or none did"  # type: ignore[index]
+    assert easy.info.verdict["why"] == "the group was refilled: all of its rollouts solved the task, or none did"  # type: ignore[index]
     assert metrics["cleaner/groups/zero_variance"] == 1
     assert metrics["cleaner/accuracy"] == 0.5
 

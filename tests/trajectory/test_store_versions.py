@@ -70,7 +70,7 @@ def version_3() -> list[AnyTrajectory]:
         tool={"kind": "python", "options": {}},
         messages=[{"role": "user", "content": "What?"}],
         answer="42",
-        roc={"kept": True, "why": "é"},
+        verdict={"kept": True, "why": "é"},  # the files have its former name, `roc`
         injected="NameError",
         other={"note": ["ü", 1.5]},
     )

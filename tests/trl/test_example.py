@@ -41,7 +41,7 @@ def test_the_run_has_a_store_and_metrics(ran: tuple[dict[str, Any], Path]) -> No
     assert len(training) == STEPS * 48
     assert len({each.key for each in training}) == len(training)
     assert any(each.edits for each in training)
-    assert all(each.info.roc is not None and each.info.roc["kept"] for each in training)
+    assert all(each.info.verdict is not None and each.info.verdict["kept"] for each in training)
 
 
 def test_s18_an_evaluation_is_never_repaired(ran: tuple[dict[str, Any], Path]) -> None:

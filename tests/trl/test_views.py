@@ -67,10 +67,10 @@ def rows_in(stored: list[Any]) -> list[Any]:
     rows = []
     for each in stored:
         view, mask = each, each.loss_mask()
-        if each.info.roc.get("views") == ["recovery"]:
+        if each.info.verdict.get("views") == ["recovery"]:
             view = cast("Graded", recovery_view(each))
             mask = view.loss_mask() & ~failed_tokens(view)
-        if each.info.roc["kept"]:
+        if each.info.verdict["kept"]:
             rows.append((view.ids().tolist(), mask[len(view.prompt) :].astype(int).tolist()))
     return sorted(rows)
 
@@ -93,7 +93,7 @@ def test_wrong_rollouts_stay_as_they_were_sampled(two_views: Ran) -> None:
 def test_every_row_of_the_update_is_the_view_that_the_store_names(two_views: Ran) -> None:
     seen, stored = two_views
     assert rows_of(seen) == rows_in(stored)
-    views = [each.info.roc.get("views") for each in stored if each.edits]
+    views = [each.info.verdict.get("views") for each in stored if each.edits]
     assert None in views
     assert ["recovery"] in views
 
@@ -108,9 +108,9 @@ def test_a_rescue_takes_the_place_of_the_rollout_that_it_began_with(rescued: Ran
         group = [each for each in stored if (each.key.step, each.key.task) == (rescue.key.step, rescue.key.task)]
         others = [each for each in group if each is not rescue]
         assert (rescue.success, {each.success for each in others}) == (True, {False})
-        left_out = [each.key.rollout for each in group if not each.info.roc["kept"]]
+        left_out = [each.key.rollout for each in group if not each.info.verdict["kept"]]
         assert left_out == [rescue.info.rescued["of"]]
-        assert rescue.info.roc["advantage"] > 0
+        assert rescue.info.verdict["advantage"] > 0
 
 
 def test_rescues_are_counted_those_in_vain_too(rescued: Ran, folder: Path) -> None:

@@ -115,9 +115,9 @@ def small(folder: Path) -> Path:
     """A run's folder with two runs, two steps, metrics, and what resampling said of one group."""
     told = {"kept": True, "why": "a success, among the 2 cleanest of 3", "penalty": 0.5, "advantage": 0.86}
     group = [grafted(), replaced(), clean(), broken()]
-    group[0] = replace(group[0], info=RolloutInfo(roc=told))
+    group[0] = replace(group[0], info=RolloutInfo(verdict=told))
     group[3] = replace(
-        group[3], info=RolloutInfo(roc={**told, "kept": False, "why": "a failure, not drawn: 0 of 1 are kept"})
+        group[3], info=RolloutInfo(verdict={**told, "kept": False, "why": "a failure, not drawn: 0 of 1 are kept"})
     )
     others = [clean(0, "other", 1), broken(1, "other", 1), clean(0, "sum", 0, "grpo"), broken(1, "sum", 1, "grpo")]
     write(folder / "trajectories", [*group, *others])

@@ -151,7 +151,7 @@ def test_the_overview_draws_the_learning_signal_and_rescues(browser: Browser, tm
 
 def test_both_views_of_a_rollout_and_a_rescue(browser: Browser, tmp_path: Path, theme: str) -> None:
     told = {"kept": True, "why": "kept", "penalty": None, "advantage": 0.9, "views": ["clean", "recovery"]}
-    right = replace(replaced(1), info=RolloutInfo(roc=told))
+    right = replace(replaced(1), info=RolloutInfo(verdict=told))
     rescue = replace(clean(4), info=RolloutInfo(rescued={"of": 3, "turn": 0}))
     write(tmp_path / "trajectories", [right, clean(2), broken(3), rescue])
     with Library(tmp_path, tmp_path / "cache") as library:

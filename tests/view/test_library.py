@@ -159,7 +159,7 @@ def test_a_trajectory_comes_with_its_edit_and_its_group(library: Library) -> Non
     assert found["turns"][1]["moved"] == ["reasoning"]
     assert [each["rollout"] for each in found["siblings"]] == [0, 1, 2, 3]
     assert [each["kept"] for each in found["siblings"]] == [True, None, None, False]
-    assert found["siblings"][3]["roc"]["why"] == "a failure, not drawn: 0 of 1 are kept"
+    assert found["siblings"][3]["verdict"]["why"] == "a failure, not drawn: 0 of 1 are kept"
 
 
 def test_a_large_group_is_cut_and_says_so(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,10 +45,10 @@ def test_the_gap_is_the_mean_of_the_edits() -> None:
 
 
 def test_what_resampling_said() -> None:
-    told = summarise(replace(clean(), info=RolloutInfo(roc={"kept": False, "why": "not drawn"})))
+    told = summarise(replace(clean(), info=RolloutInfo(verdict={"kept": False, "why": "not drawn"})))
     assert told.kept is False
-    assert told.roc == '{"kept": false, "why": "not drawn"}'
-    assert summarise(replace(clean(), info=RolloutInfo(roc={"kept": "yes"}))).kept is None
+    assert told.verdict == '{"kept": false, "why": "not drawn"}'
+    assert summarise(replace(clean(), info=RolloutInfo(verdict={"kept": "yes"}))).kept is None
 
 
 def test_a_rescue_names_where_it_began() -> None:
@@ -104,12 +104,18 @@ def test_columns_give_the_same_lines_as_trajectories(trajectories: list[AnyTraje
                 )
 
 
+def test_a_kept_store_with_the_former_name_of_the_verdict_is_read() -> None:
+    (file,) = (Path(__file__).parents[1] / "trajectory/data/version-3").rglob("phase=evaluation/*/*.parquet")
+    assert lines_of(file)["kept"].to_pylist() == [True]
+    assert lines_of(file).to_pylist() == table_of(summarise(each) for each in read(file)).to_pylist()
+
+
 def test_edits_of_edits_are_mended_by_the_outermost(tmp_path: Path) -> None:
     inner = grafted().turns[0]
     assert inner.edit is not None
     outer = replace(inner, edit=replace(inner.edit, original=(inner, inner.edit.original[0])))
     moved = replace(inner, action=inner.action and replace(inner.action, rescored=inner.action.sampled))
-    told = replace(clean(), info=RolloutInfo(roc={"kept": True, "why": "drawn"}, other={"mine": [1]}))
+    told = replace(clean(), info=RolloutInfo(verdict={"kept": True, "why": "drawn"}, other={"mine": [1]}))
     deep = replace(grafted(), turns=(moved, outer, *broken().turns))
     (file,) = write(tmp_path, [told, deep, broken()]).rglob("*.parquet")
     assert lines_of(file).to_pylist() == table_of(summarise(each) for each in read(file)).to_pylist()

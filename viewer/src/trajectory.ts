@@ -6,7 +6,7 @@ import { address, FIRST_EDIT, go, put, trajectoryAddress } from "./route";
 import { source } from "./source";
 import { COLOURINGS, tokenSpan, type Colouring } from "./tokens";
 import { isRepaired, turnCard, turnLook } from "./turn";
-import type { Parameters, Roc, Row, Tokens, Trajectory, Turn } from "./types";
+import type { Parameters, Row, Tokens, Trajectory, Turn, Verdict } from "./types";
 
 const SHORT = 1200;
 const RECOVERY = "recovery";
@@ -91,7 +91,7 @@ function head(found: Trajectory): HTMLElement {
     visible(found.run_id), log === null && nameOf(named), (log === null || key.step > 0) && `step ${count(key.step)}`,
     plural(found.turns.length, "turn"), `${count(found.length)} ${found.unit}`,
   ].filter(Boolean).join(" · ");
-  const roc = found.siblings.find((each) => each.id === found.id)?.roc;
+  const verdict = found.siblings.find((each) => each.id === found.id)?.verdict;
   const place = found.siblings.findIndex((each) => each.id === found.id);
   const step = (to: Row | undefined, label: string, id: string) => to !== undefined && h("a", { class: "button", id, href: trajectoryAddress(to.id), title: `${label} rollout of this group` }, label);
   return h("header", { class: "title" },
@@ -102,17 +102,17 @@ function head(found: Trajectory): HTMLElement {
     h("p", { class: "badges" },
       (log === null || found.success !== null) && outcome(found), found.reward !== null && badge(`reward ${decimal(found.reward)}`, "plain"),
       found.stop_reason !== null && badge(found.stop_reason.replace("_", " "), found.stop_reason === "answered" ? "plain" : "bad"),
-      roc?.kept !== undefined && badge(roc.kept ? "kept by RoC" : "not kept by RoC", roc.kept ? "good" : "plain"),
+      verdict?.kept !== undefined && badge(verdict.kept ? "kept by RoC" : "not kept by RoC", verdict.kept ? "good" : "plain"),
       rescue(found), h("span", { class: "muted" }, about)),
     log?.file && h("p", { class: "muted small lineage" }, visible(`${log.file}${log.line === null ? "" : `:${log.line}`}`), log.id !== null && ` · record ${visible(log.id)}`),
-    roc?.why && h("p", { class: "muted small" }, `RoC: ${visible(roc.why)}.`));
+    verdict?.why && h("p", { class: "muted small" }, `RoC: ${visible(verdict.why)}.`));
 }
 
 /** Which views the trainer took, where the store says so. */
 function trainedOn(found: Trajectory): string {
-  const roc = found.info.roc as Roc | undefined;
-  if (roc?.kept === undefined) return "";
-  return roc.kept ? ` Trained on: ${visible((roc.views ?? ["clean"]).join(" and "))} view.` : " Not trained on.";
+  const verdict = found.info.verdict as Verdict | undefined;
+  if (verdict?.kept === undefined) return "";
+  return verdict.kept ? ` Trained on: ${visible((verdict.views ?? ["clean"]).join(" and "))} view.` : " Not trained on.";
 }
 
 /** Whom this rollout rescued, or by whom it was rescued. */
@@ -150,11 +150,11 @@ function group(found: Trajectory): HTMLElement | null {
         found.siblings.some((other) => other.reward !== null) && h("span", { class: "reward" }, decimal(each.reward)),
         h("span", { class: "what" }, each.failed > 0 && badge(plural(each.failed, "failed call"), "bad"), edits(each)),
         each.kept !== null && h("span", { class: each.kept ? "kept" : "left" }, each.kept ? "kept" : "left out")),
-      each.roc?.why && h("p", { class: "why" }, visible(each.roc.why), each.roc.penalty != null && ` · penalty ${decimal(each.roc.penalty)}`, each.roc.advantage != null && ` · advantage ${decimal(each.roc.advantage)}`)))));
+      each.verdict?.why && h("p", { class: "why" }, visible(each.verdict.why), each.verdict.penalty != null && ` · penalty ${decimal(each.verdict.penalty)}`, each.verdict.advantage != null && ` · advantage ${decimal(each.verdict.advantage)}`)))));
 }
 
 function facts(found: Trajectory): HTMLElement {
-  const { roc: _, rescued: __, other, ...info } = found.info;
+  const { verdict: _, rescued: __, other, ...info } = found.info;
   const { key, source: log } = found;
   const where: [string, unknown][] = log === null
     ? [["Phase", key.phase], ["Step", count(key.step)], ["Task", key.task], ["Rollout", key.rollout]]

@@ -13,7 +13,7 @@ export interface Overview {
   problems: { name: string; problem: string }[];
 }
 
-export interface Roc { kept?: boolean; why?: string; penalty?: number | null; advantage?: number | null; views?: string[] }
+export interface Verdict { kept?: boolean; why?: string; penalty?: number | null; advantage?: number | null; views?: string[] }
 export interface Row {
   id: string; run_id: string; run: string; phase: string; step: number; task: string; rollout: number;
   reward: number | null; success: boolean | null; stop_reason: string | null;
@@ -22,7 +22,7 @@ export interface Row {
   similarity: number | null; logprob_gap: number | null; kept: boolean | null;
   /** The rollout that it rescued, and the failed turn of that one; null if it is no rescue. */
   rescue_of: number | null; rescue_turn: number | null;
-  statuses: string[]; title: string; source: string | null; prompt: string; answer: string; roc?: Roc | null;
+  statuses: string[]; title: string; source: string | null; prompt: string; answer: string; verdict?: Verdict | null;
 }
 export interface Page {
   total: number; page: number; size: number; rows: Row[]; runs: string[];

@@ -172,7 +172,7 @@ class _Outputs:
             trajectory = with_reasons(done.trajectory, done.left_alone)
             verdict = self.chosen.get(number + place)
             if verdict is not None:
-                trajectory = replace(trajectory, info=replace(trajectory.info, roc=verdict))
+                trajectory = replace(trajectory, info=replace(trajectory.info, verdict=verdict))
                 self.summary.roc["kept" if verdict["kept"] else "dropped"] += 1
             if self.store is not None:
                 self.store.write(trajectory)

@@ -1,4 +1,4 @@
-"""Why each rollout of a group was kept or not, in words for a person, to travel with it (`info.roc`).
+"""Why each rollout of a group was kept or not, in words for a person, to travel with it (`info.verdict`).
 
 Limits: it tells what `select` decided, and decides nothing. Among draws there is no better reason than the draw.
 """

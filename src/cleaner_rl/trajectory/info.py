@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+FORMER_NAMES = {"roc": "verdict"}
+"""Names that fields had in stores of earlier versions."""
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutInfo:
@@ -39,7 +42,7 @@ class RolloutInfo:
     """Number of tokens that the model sampled, including those that a repair removed."""
     overlong: float | None = None
     """The penalty on the reward of an overlong response."""
-    roc: Mapping[str, Any] | None = None
+    verdict: Mapping[str, Any] | None = None
     """Whether resampling kept the rollout, and why: a `cleaner_rl.resample.RocVerdict`."""
     rescued: Mapping[str, Any] | None = None
     """For a rescue: the wrong rollout that it began with (`of`), and its first failed turn (`turn`)."""
@@ -65,7 +68,8 @@ class RolloutInfo:
         """Read what `to_json` wrote. What fits no field goes to `other`, so that nothing is lost."""
         known: dict[str, Any] = {}
         other: dict[str, Any] = {}
-        for name, value in stored.items():
+        for stored_name, value in stored.items():
+            name = FORMER_NAMES.get(stored_name, stored_name)
             if name == "other" and isinstance(value, dict):
                 other |= value
             elif isinstance(value, _TYPES.get(name, ())):
@@ -80,7 +84,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("seconds", "overlong"), (int, float)),
     **dict.fromkeys(("lookahead", "sampled"), (int,)),
     **dict.fromkeys(("stateful",), (bool,)),
-    **dict.fromkeys(("limits", "tool", "roc", "rescued", "log"), (dict,)),
+    **dict.fromkeys(("limits", "tool", "verdict", "rescued", "log"), (dict,)),
     **dict.fromkeys(("messages", "tools"), (list,)),
     **dict.fromkeys(("fault", "checked", "answer", "grade", "replay", "session", "injected", "asked"), (str,)),
 }

@@ -12,7 +12,7 @@
 Nothing here writes to a store or makes requests to other machines.
 
 Limits: one reader on one machine; there are no accounts. What a store doesn't hold can't be shown: why resampling kept
-a rollout must be in `info.roc`, and where tokens end is known from a `tokenizer.json` beside the store.
+a rollout must be in `info.verdict`, and where tokens end is known from a `tokenizer.json` beside the store.
 """
 
 from pathlib import Path

@@ -31,7 +31,7 @@ from cleaner_rl.trajectory.store import StoreError
 from cleaner_rl.view.lines import COLUMNS, lines_of, tables_of
 from cleaner_rl.view.sources import Sources, StoreFile
 
-VERSION = 5
+VERSION = 6
 """Of the tables below and of what their lines mean; a database of another version is made anew."""
 SEVERAL = 4 * 2**20
 """Bytes from which on processes pay for their start: some seconds of work."""

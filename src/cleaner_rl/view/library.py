@@ -143,14 +143,14 @@ class Library:
     def _shown(self, row: Json, found: AnyTrajectory) -> Json:
         group = f"FROM {FILES} WHERE run_id = ? AND step = ? AND task = ?"
         values = [row["run_id"], row["step"], row["task"]]
-        first = f"SELECT {LIST}, roc {group} ORDER BY rollout, name, row LIMIT {SIBLINGS}"
+        first = f"SELECT {LIST}, verdict {group} ORDER BY rollout, name, row LIMIT {SIBLINGS}"
         return {
             "id": _address(row),
             "run_id": row["run_id"],
             **detail(found),
             "rollouts": self.index.rows(f"SELECT count(*) AS n {group}", values)[0]["n"],
             "siblings": [
-                {**_line(each), "roc": plain(json.loads(each["roc"] or "null"))}
+                {**_line(each), "verdict": plain(json.loads(each["verdict"] or "null"))}
                 for each in self.index.rows(first, values)
             ],
         }

@@ -52,7 +52,7 @@ COLUMNS = pa.schema(
         ("logprob_gap", pa.float64()),
         ("statuses", pa.int32()),
         ("kept", pa.bool_()),
-        ("roc", pa.string()),
+        ("verdict", pa.string()),
         ("rescue_of", pa.int64()),
         ("rescue_turn", pa.int64()),
         ("title", pa.string()),
@@ -152,7 +152,7 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
         bits = np.array(list(STATUS_BITS.values()))[each.statuses]
         np.bitwise_or.at(statuses, each.owners[each.result_turns], bits)
     infos = [_info(info) for info in batch.column("info").to_pylist()]
-    said = [_said(info.get("roc")) for info in infos]
+    said = [_said(info.get("verdict", info.get("roc"))) for info in infos]
     rescues = [rescue(info.get("rescued")) for info in infos]
     columns: list[Any] = [
         np.arange(start, start + rows),
@@ -171,7 +171,7 @@ def _table(batch: pa.RecordBatch, start: int) -> pa.Table:
         _gaps(turns, rows),
         statuses,
         [kept for kept, _ in said],
-        [roc for _, roc in said],
+        [verdict for _, verdict in said],
         [of for of, _ in rescues],
         [turn for _, turn in rescues],
         [title_of(text, info) for text, info in zip(prompt.field("text").to_pylist(), infos, strict=True)],
@@ -266,14 +266,14 @@ def _answers(turns: _Turns) -> list[str]:
 
 def _info(info: str) -> dict[str, Any]:
     """What a line needs of the info; most have nothing of it and aren't read."""
-    wanted = any(f'"{name}"' in info for name in ("roc", "rescued", "messages", "log"))
+    wanted = any(f'"{name}"' in info for name in ("verdict", "roc", "rescued", "messages", "log"))
     found = json.loads(info) if wanted else {}
     return found if isinstance(found, dict) else {}
 
 
-def _said(roc: object) -> tuple[bool | None, str | None]:
-    """What resampling said: whether it kept the trajectory, and all of it."""
-    if not isinstance(roc, dict) or not roc:
+def _said(verdict: object) -> tuple[bool | None, str | None]:
+    """What resampling said: whether it kept the trajectory, and all of it. Earlier versions called it `roc`."""
+    if not isinstance(verdict, dict) or not verdict:
         return None, None
-    kept = roc.get("kept")
-    return kept if isinstance(kept, bool) else None, json.dumps(roc)
+    kept = verdict.get("kept")
+    return kept if isinstance(kept, bool) else None, json.dumps(verdict)

@@ -94,7 +94,7 @@ def page_from(trajectories: Sequence[AnyTrajectory], name: str) -> bytes:
         tokens[address] = tokens_of(each, None)
     for row in rows:
         group = [other for other in rows if (other["step"], other["task"]) == (row["step"], row["task"])]
-        shown[row["id"]] |= {"rollouts": len(group), "siblings": [{**other, "roc": None} for other in group]}
+        shown[row["id"]] |= {"rollouts": len(group), "siblings": [{**other, "verdict": None} for other in group]}
     count = len(rows)
     run = Run(rows[0]["run"], count, len({row["step"] for row in rows}), len({row["task"] for row in rows}))
     overview = {

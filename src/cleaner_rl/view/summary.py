@@ -73,7 +73,7 @@ class Summary:
     """A bit for each status that a call had, also under an edit: see `STATUS_BITS`."""
     kept: bool | None
     """Whether resampling kept it; None if nobody said."""
-    roc: str | None
+    verdict: str | None
     """What resampling said of it, as JSON."""
     rescue_of: int | None
     """The rollout that it rescued; None if it is no rescue."""
@@ -100,8 +100,8 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
         for each in with_originals(turn):
             for result in each.results:
                 statuses |= STATUS_BITS[result.status]
-    roc = trajectory.info.roc or {}
-    kept = roc.get("kept")
+    verdict = trajectory.info.verdict or {}
+    kept = verdict.get("kept")
     rescue_of, rescue_turn = rescue(trajectory.info.rescued)
     return Summary(
         run=key.run,
@@ -128,7 +128,7 @@ def summarise(trajectory: AnyTrajectory) -> Summary:
         logprob_gap=fmean(gaps) if gaps else None,
         statuses=statuses,
         kept=kept if isinstance(kept, bool) else None,
-        roc=json.dumps(dict(roc)) if roc else None,
+        verdict=json.dumps(dict(verdict)) if verdict else None,
         rescue_of=rescue_of,
         rescue_turn=rescue_turn,
         title=title_of(trajectory.prompt.text, {"messages": trajectory.info.messages}),

@@ -30,7 +30,7 @@ def run(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_with_lora_trains_on_exact_clean_trajectories(world: Path, run: Path) -> None:
     trained, rows = seen_in(run.parent), drawn(run)
     for step in range(1, STEPS + 1):
-        kept = [each for each in rows if each.key.step == step and each.info.roc["kept"]]  # type: ignore[index]
+        kept = [each for each in rows if each.key.step == step and each.info.verdict["kept"]]  # type: ignore[index]
         seen = [each for each in trained if each.step == step]
         assert Counter(map(stored, kept)) == Counter((tuple(each.ids), tuple(each.mask)) for each in seen)
         # The engine sampled from the merged weights of each step what the actor computes with its adapters.

@@ -245,7 +245,7 @@ def test_the_update_gets_the_view_that_is_drawn(tmp_path: Path, trainer: Trainer
     expected = [row for group in groups for row in group_rows(group, plan.row_config()).rows]
     shown = [place for place, row in enumerate(expected) if row.view is View.RECOVERY]
     assert len(shown) == 1
-    assert [each.info.roc.get("views") for each in stored].count(["recovery"]) == 1
+    assert [each.info.verdict.get("views") for each in stored].count(["recovery"]) == 1
     for place, row in enumerate(expected):
         update = tq.kv_batch_get(keys=[batch.keys[place]], partition_id="train", select_fields=names[:4])
         found = {name: update[name][0].tolist() for name in names[:4]}
@@ -287,7 +287,7 @@ def test_both_views_of_a_rollout_are_rows_of_the_update(tmp_path: Path, trainer:
     groups = [[each for each in stored if each.key.task == task] for task in ("task1", "task2")]
     expected = [group_rows(group, plan.row_config()).rows for group in groups]
     assert [len(rows) for rows in expected] == [9, 9]
-    assert [each.info.roc.get("views") for each in stored].count(["clean", "recovery"]) == 2
+    assert [each.info.verdict.get("views") for each in stored].count(["clean", "recovery"]) == 2
     filled = 2 * 8
     assert len(batch.keys) == 2 * filled
     for place, row in [

@@ -45,7 +45,7 @@ def run(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_async_updates_have_what_was_stored_and_fresh_rows_are_exact(run: Path) -> None:
     trained = list(updates(run.parent))
-    kept = [each for each in drawn(run) if each.info.roc["kept"]]  # type: ignore[index]
+    kept = [each for each in drawn(run) if each.info.verdict["kept"]]  # type: ignore[index]
     assert Counter(map(stored, kept)) == Counter((tuple(row.ids), tuple(row.mask)) for _, row in trained)
     assert Counter(step for step, _ in trained) == dict.fromkeys(range(1, STEPS + 1), ROWS_OF_A_STEP)
     assert [line["step"] for line in metrics(run)] == list(range(1, STEPS + 1))

@@ -62,12 +62,12 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, requ
     rows = drawn(run)
     for step in range(1, STEPS + 1):
         # What reached the update is what was stored and kept: every id, and which of them is learnt.
-        kept = [each for each in rows if each.key.step == step and each.info.roc["kept"]]  # type: ignore[index]
+        kept = [each for each in rows if each.key.step == step and each.info.verdict["kept"]]  # type: ignore[index]
         assert len(kept) == 4 * 4
         seen = [each for each in trained if each.step == step]
         assert Counter(map(stored, kept)) == Counter((tuple(each.ids), tuple(each.mask)) for each in seen)
         # What the rollout said of each learnt token is what the actor says, to rounding, at every step's weights.
-        advantages = {stored(each): each.info.roc["advantage"] for each in kept}  # type: ignore[index]
+        advantages = {stored(each): each.info.verdict["advantage"] for each in kept}  # type: ignore[index]
         for each in seen:
             mask = np.array(each.mask, bool)
             assert distances(each.rollout, each.old)[mask].max() < EXACT
@@ -100,7 +100,7 @@ def test_the_lab_would_see_repairs_and_selection(saar: Path) -> None:
 
     groups: dict[object, list[Mapping[str, Any]]] = defaultdict(list)
     for each in drawn(saar):
-        verdict: Any = each.info.roc
+        verdict: Any = each.info.verdict
         if verdict["penalty"] is not None:
             groups[each.key.step, each.key.task].append(verdict)
     chosen = []

@@ -108,8 +108,8 @@ def check_advantages(kept: Iterable[Graded], trained: Iterable[Trained], recipe:
 
 def _advantage(trajectory: Graded) -> float:
     """Return the advantage of a trajectory that was trained on."""
-    assert trajectory.info.roc is not None
-    return cast("float", trajectory.info.roc["advantage"])
+    assert trajectory.info.verdict is not None
+    return cast("float", trajectory.info.verdict["advantage"])
 
 
 def stored_rows(trajectory: Graded, recipe: Recipe) -> list[TrainRow]:

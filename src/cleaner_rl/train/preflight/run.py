@@ -112,7 +112,7 @@ def answers(whole: Recipe, tried: Recipe, folder: Path, seen: Path) -> Iterator[
     store = folder / "trajectories"
     rows = [each for each in read(store, Phase.TRAINING) if each.key.run == tried.name] if store.exists() else []
     # One that the infrastructure broke can't be kept; if it was, its rows in the update are a finding.
-    kept: list[Graded] = [each for each in rows if each.usable and each.info.roc and each.info.roc["kept"]]  # type: ignore[misc]
+    kept: list[Graded] = [each for each in rows if each.usable and each.info.verdict and each.info.verdict["kept"]]  # type: ignore[misc]
     trained = witness.seen(seen)
     yield from exactness.check_rows(kept, trained, witness.rolled(seen), tried)
     yield exactness.check_advantages(kept, trained, tried)

@@ -83,7 +83,7 @@ class StepRecord:
         self._evicted[why] += 1
         verdict = {"kept": False, "why": LEFT_OUT[why], "penalty": None, "advantage": None}
         self._all_solved += why == "zero_variance" and all(row.success for row in rows)
-        self._unwritten += [replace(row, info=replace(row.info, roc=verdict)) for row in rows]
+        self._unwritten += [replace(row, info=replace(row.info, verdict=verdict)) for row in rows]
         self._tokens += _sampled(rows)
         self._absent += max(0, absent)
         self._groups += 1

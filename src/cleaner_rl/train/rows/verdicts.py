@@ -28,6 +28,6 @@ def with_verdicts(group: Sequence[Graded], made: RowGroup, config: RocConfig | P
         views[row.key].append(row.view.value)
     shown = {key: {"views": names} for key, names in views.items() if names != [View.CLEAN.value]}
     return [
-        replace(rollout, info=replace(rollout.info, roc={**verdict, **shown.get(rollout.key, {})}))
+        replace(rollout, info=replace(rollout.info, verdict={**verdict, **shown.get(rollout.key, {})}))
         for rollout, verdict in zip(group, told, strict=True)
     ]
