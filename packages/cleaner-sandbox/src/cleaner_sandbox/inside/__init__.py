@@ -6,8 +6,8 @@
   or an output, so no later run can find an earlier one's data in its memory.
 - `watch`, `proc`: CPU time, memory and waiting time of a process tree, as the kernel tells them.
 - `run`: the run's own process: shuts itself in, reads its request, executes it. `shell`: bash in its place.
-- `session`, `states`, `layers`: the supervisor of a session, the interpreters it keeps, and their files; removing what
-  a program left. `state`: such an interpreter from inside.
+- `session`: the supervisor of a session. `kept`, `states`: the interpreters it keeps. `account`: the memory they hold.
+  `layers`: their files; removing what a program left. `state`: such an interpreter from inside.
 - `cells`: `await` and commands in cells of Python.
 - `report`: an exception as a bounded description. `display`: figures and rich values.
 - `kernel`: system calls that the standard library lacks. `wire`: the messages.
