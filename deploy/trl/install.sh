@@ -16,6 +16,6 @@ if [ -e "$stamp" ]; then
 fi
 [ -x "$folder/bin/python" ] || python3.11 -m venv "$folder"
 install "torch==$(version torch)"
-install peft pytest pytest-timeout hypothesis --editable '.[trl,verifiers,view]'
+install peft pytest pytest-timeout hypothesis --editable packages/cleaner-sandbox --editable '.[trl,verifiers,view]'
 rm -f "$folder"/made-from-*
 touch "$stamp"
