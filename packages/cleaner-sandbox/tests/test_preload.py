@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from cleaner_sandbox import BARE, DATA, SCIENCE, NodeConfig, PreloadSet
+from cleaner_sandbox import BARE, DATA, SCIENCE, Node, NodeConfig, PreloadSet, Tier, preload
 from cleaner_sandbox.preload import choose
-from tests.conftest import Driver
+from tests.conftest import Driver, needs
 
 WEB = PreloadSet("web", packages=("requests",))
 
@@ -66,3 +68,20 @@ def test_what_is_imported_counts_more_than_what_is_named() -> None:
 
 def test_a_module_that_no_set_has_is_left_to_the_largest() -> None:
     assert choose("import unheard_of", (BARE, SCIENCE)) is SCIENCE
+
+
+def test_science_is_preloaded_only_where_its_extra_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert NodeConfig().preload == (BARE, SCIENCE)
+    monkeypatch.setattr(preload, "find_spec", lambda name: None if name == "sympy" else name)
+    assert NodeConfig().preload == (BARE,)
+
+
+def test_a_session_that_names_no_set_gets_one_that_the_node_has() -> None:
+    needs(Tier.T2)
+
+    async def opened() -> str:
+        async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+            session = await node.open_session()
+            return (await session.run("6 * 7")).run.preload
+
+    assert asyncio.run(opened()) == "bare"

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,12 @@ pyplot.close("all")
 )
 """Tables and plots. Needs the extra `cleaner-sandbox[data]`. Has what `SCIENCE` has, too, without
 sympy loaded ahead."""
+
+
+def installed_sets() -> tuple[PreloadSet, ...]:
+    """Return what a node preloads by default: `science` only where its extra is installed."""
+    return (BARE, SCIENCE) if all(find_spec(name) for name in SCIENCE.packages) else (BARE,)
+
 
 SCANNED_CHARS = 32_768
 """Of a program that are searched for import statements."""

@@ -11,7 +11,7 @@ from typing import Any
 from cleaner_sandbox.inside import kernel
 from cleaner_sandbox.isolation import layout, seccomp
 from cleaner_sandbox.isolation.tiers import Layer, Tier
-from cleaner_sandbox.preload import BARE, SCIENCE, PreloadSet
+from cleaner_sandbox.preload import PreloadSet, installed_sets
 from cleaner_sandbox.protocol.limits import Limits
 
 FIRST_UID = 1_900_000_000
@@ -48,7 +48,7 @@ class NodeConfig:
 
     slots: int = field(default_factory=lambda: 2 * cores())
     """Runs at the same time; more calls wait."""
-    preload: tuple[PreloadSet, ...] = (BARE, SCIENCE)
+    preload: tuple[PreloadSet, ...] = field(default_factory=installed_sets)
     """Smallest first: a call that names none gets the first that has all it imports, or the last."""
     tier: Tier | None = None
     """None: the highest that works here."""

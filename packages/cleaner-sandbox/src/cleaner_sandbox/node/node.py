@@ -28,7 +28,7 @@ from cleaner_sandbox.node.sessions import Session
 from cleaner_sandbox.node.store import SessionStore
 from cleaner_sandbox.node.verdict import RunExit, displays_of, result_of
 from cleaner_sandbox.node.zygotes import SlotDiedError
-from cleaner_sandbox.preload import choose
+from cleaner_sandbox.preload import SCIENCE, choose
 from cleaner_sandbox.protocol.limits import Limits
 from cleaner_sandbox.protocol.requests import (
     Language,
@@ -171,7 +171,8 @@ class Node:
                 "sessions need tier 2, whose namespaces roll back files and processes, and this node runs at "
                 f"{self._tier.name}. To get it: {REMEDIES['namespaces']}"
             )
-        pool = self._pools.get(request.preload)
+        usual = SCIENCE.name if SCIENCE.name in self._pools else next(iter(self._pools))
+        pool = self._pools.get(usual if request.preload is None else request.preload)
         if pool is None:
             raise ValueError(f"there is no preload set '{request.preload}'; available: {', '.join(self._pools)}")
         if request.language is Language.BASH and (lacking := self._no_shell) is not None:

@@ -150,7 +150,8 @@ class Cell:
 class SessionRequest:
     """Asks for a session to be opened."""
 
-    preload: str = "science"
+    preload: str | None = None
+    """Name of a preload set; None: `science` if the node has it, else its first."""
     limits: Limits | None = None
     """For each cell; CPU and wall time count per cell, memory and files over the session."""
     seed: int = 0

@@ -141,7 +141,7 @@ class BatchCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class SessionCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A session to open: the body of `POST /v1/sessions`."""
 
-    preload: str = "science"
+    preload: str | None = None
     limits: LimitsAsked | None = None
     seed: int = 0
     commit: Commit = Commit.ON_SUCCESS
