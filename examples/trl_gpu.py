@@ -1,9 +1,9 @@
 """GRPO with clean trajectories in TRL on one GPU of 24 GB: Qwen3-1.7B, LoRA, vLLM in the trainer's process.
 
-It has been composed and checked on a CPU, and has not been run on a GPU: treat its memory settings as a first guess. In a
-checkout, run `pip install ./packages/cleaner-sandbox '.[trl]' 'trl[vllm]==1.16.0' peft`, then `python examples/trl_gpu.py
-[FOLDER]`. The sandbox runs on the same machine and needs four cores. `cleaner view FOLDER` shows every rollout and its
-repairs.
+It has been composed and checked on a CPU, and has not been run on a GPU: treat its memory settings as a first guess.
+Run `pip install ./packages/cleaner-sandbox '.[trl]' 'trl[vllm]==1.16.0' peft` in a checkout, then
+`python examples/trl_gpu.py [FOLDER]`. The sandbox runs on the same machine and needs four cores. `cleaner view FOLDER`
+shows every rollout and its repairs.
 """
 
 import sys
