@@ -6,7 +6,8 @@ import random
 from statistics import median
 from time import process_time
 
-from cleaner_rl.resample import Quality, RocConfig, RolloutGroup, Tally, select
+from cleaner_rl.resample import Quality, RocConfig, RolloutGroup, select
+from cleaner_rl.trajectory import Tally
 
 
 def resample_ms(groups: int = 512, size: int = 32, repeats: int = 9) -> float:

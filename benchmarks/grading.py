@@ -32,7 +32,8 @@ from typing import Any
 
 from benchmarks.record import save
 from cleaner_rl.rollout import standard_graders
-from cleaner_rl.tasks import Case, Cases, Grade, MathPool, Message, Outcome, Task, call_case, grade
+from cleaner_rl.tasks import Case, Cases, Grade, MathPool, Message, Outcome, Task, grade
+from cleaner_rl.tasks.grading import call_case
 from cleaner_sandbox import open_sandbox
 
 FOLDER = Path(__file__).parent / "data/grading"

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.record import save
-from cleaner_rl.evaluate import Rate, difference
+from cleaner_rl.evaluate import difference
+from cleaner_rl.evaluate.rates import Rate
 
 PROBLEMS, SAMPLES = 30, 8
 FAMILY = 3

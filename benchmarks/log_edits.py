@@ -38,7 +38,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.record import save
-from cleaner_rl.logs import Cleaned, PurifySummary, Reading, clean, clean_to_replay, detect, read_record
+from cleaner_rl.logs import Cleaned, PurifySummary, Reading, clean, detect, read_record
+from cleaner_rl.logs.cleaning import clean_to_replay
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.replay import checker
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn

@@ -16,17 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cleaner_rl.purify import PurifyConfig, PurifyScope
-from cleaner_rl.rollout import (
-    ChatRenderer,
-    Completion,
-    Purifier,
-    RolloutBudget,
-    TokenModel,
-    ToolSession,
-    grade_and_purify,
-    rollout,
-)
+from cleaner_rl.rollout import ChatRenderer, Completion, Purifier, RolloutBudget, TokenModel, grade_and_purify, rollout
 from cleaner_rl.rollout.engines import Address, VllmEngine
+from cleaner_rl.rollout.tool_env import ToolSession
 from cleaner_rl.tasks import ChoiceGrader, Message, Task, load_prompt
 from cleaner_rl.tools import ExceptionInfo, ParsedText, Status, ToolCall, ToolResult, ToolSet
 from cleaner_rl.trajectory import Floats, Ids, Key, RepairMode, Seeds, TokenSpan, Trajectory

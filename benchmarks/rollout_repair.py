@@ -28,7 +28,7 @@ from benchmarks.toy.measure import Figures, figures
 from benchmarks.toy.questions import TEST
 from benchmarks.toy.regimes import REGIMES, Regime
 from benchmarks.toy.sandboxes import offered
-from cleaner_rl.purify import Phase, PurifyConfig, ReplayVerdict, replay
+from cleaner_rl.purify import PurifyConfig, ReplayVerdict, replay
 from cleaner_rl.rollout import (
     ChatRenderer,
     Engine,
@@ -43,7 +43,7 @@ from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.rollout.grading import calls_of
 from cleaner_rl.tasks import Grader, MathGrader, MathPool, Prompt, Task
 from cleaner_rl.tools import ToolSet, call_format
-from cleaner_rl.trajectory import Key, Seeds, TokenSpan, Trajectory, sampled_turns
+from cleaner_rl.trajectory import Key, Phase, Seeds, TokenSpan, Trajectory, sampled_turns
 
 PAPERS_OVERHEAD = 0.088
 """Latency that repair costs at test time, as the CLEANER paper reports it for its own error rate on GPUs."""

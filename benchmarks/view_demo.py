@@ -27,10 +27,11 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.view_demo_script import PROBLEMS, Problem, Say
-from cleaner_rl.evaluate import Evaluation, Repair, measure, score_set
+from cleaner_rl.evaluate import Evaluation, Repair, measure
+from cleaner_rl.evaluate.scores import score_set
 from cleaner_rl.purify import Draft, PurifyConfig, RepairBudget, RepairConfig, SampleRequest, hindsight, repair, rescore
 from cleaner_rl.resample import PlainConfig, RocConfig, group_of, select, verdicts
-from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, ToolSet, call_format, feedback, python_tool
+from cleaner_rl.tools import ExceptionInfo, Status, ToolResult, ToolSet, call_format, derive_seed, feedback, python_tool
 from cleaner_rl.trajectory import (
     Floats,
     Ids,
@@ -43,7 +44,6 @@ from cleaner_rl.trajectory import (
     Trajectory,
     Turn,
     Vocabulary,
-    derive_seed,
     read_tokens,
     token_span,
 )

@@ -25,7 +25,8 @@ from benchmarks.toy.questions import TRAIN
 from benchmarks.toy.regimes import REGIMES, Regime
 from cleaner_rl.logs import Reading, read_record
 from cleaner_rl.logs.warrant import Leftovers, Warrant
-from cleaner_rl.purify import Purified, RepairConfig, hindsight
+from cleaner_rl.purify import RepairConfig, hindsight
+from cleaner_rl.purify.hindsight import Purified
 from cleaner_rl.trajectory import TextSpan
 
 

@@ -33,7 +33,8 @@ from benchmarks.lab.reading import evaluations
 from benchmarks.lab.recipes import SHARED, Run, recipe_of
 from benchmarks.lab.results import RESULTS, collect, differences, kept, write
 from benchmarks.lab.summary import tuned_rate
-from cleaner_rl.train import Recipe, checkpointed, set_aside, to_values
+from cleaner_rl.train import Recipe, to_values
+from cleaner_rl.train.launch.rewind import checkpointed, set_aside
 
 TRIES = 3
 STALLED_SECONDS = 900.0

@@ -20,13 +20,14 @@ from benchmarks.rollout_repair import Made, Setting
 from benchmarks.serving import serve
 from benchmarks.shell.lessons import PROMPT, make
 from benchmarks.shell.tasks import HELD_OUT, library_tasks
-from cleaner_rl.purify import Phase, PurifyConfig
+from cleaner_rl.purify import PurifyConfig
 from cleaner_rl.replay import ReplaySettings
 from cleaner_rl.replay.replayer import Replayer
 from cleaner_rl.rollout import ChatRenderer, Purifier, TokenModel, tool_env_of
 from cleaner_rl.rollout.engines import Address, VllmEngine
 from cleaner_rl.tasks import StateGrader, Task
 from cleaner_rl.tools import ToolSet, call_format
+from cleaner_rl.trajectory import Phase
 from cleaner_sandbox import Node, NodeConfig
 
 RESULTS = Path(__file__).parents[1] / "results" / "shell.json"

@@ -12,7 +12,8 @@ from benchmarks.lab.order import SEEDS, order
 from benchmarks.lab.recipes import SHARED, Run, recipe_of
 from benchmarks.lab.results import RESULTS, kept, read_all
 from benchmarks.lab.summary import tuned_rate
-from cleaner_rl.train import Method, Recipe, overrides
+from cleaner_rl.train import Method, Recipe
+from cleaner_rl.train.verl.overrides import overrides
 
 
 def recipe(method: str, seed: int = 0, regime: str = "drift") -> Recipe:

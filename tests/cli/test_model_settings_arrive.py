@@ -17,7 +17,8 @@ from click.testing import CliRunner
 
 from cleaner_rl.cli.eval import eval as eval_command
 from cleaner_rl.cli.rollout import rollout as rollout_command
-from cleaner_rl.tasks import Loaded, Message, Task
+from cleaner_rl.tasks import Message, Task
+from cleaner_rl.tasks.datasets import Loaded
 from tests.cli.test_settings_arrive import NO_SETTINGS, Option, Received, flat
 
 TASKS = tuple(Task(f"t/{number}", (Message("user", "1+1?"),), "math", "2") for number in range(3))

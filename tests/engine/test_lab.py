@@ -14,8 +14,9 @@ from benchmarks.lab.recovery import recovery
 from benchmarks.toy.model import Lessons
 from benchmarks.toy.regimes import REGIMES
 from cleaner_rl.tasks import read_verl
-from cleaner_rl.train import as_arguments, overrides
+from cleaner_rl.train import as_arguments
 from cleaner_rl.train.verl.compat import refusals
+from cleaner_rl.train.verl.overrides import overrides
 from tests.toy_site import site
 
 __all__ = ["site"]

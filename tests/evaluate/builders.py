@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cleaner_rl.evaluate import Evaluation, Repair, Sample, score_set
+from cleaner_rl.evaluate import Evaluation, Repair
+from cleaner_rl.evaluate.measures import Sample
+from cleaner_rl.evaluate.scores import score_set
 
 
 def sample(task: str = "p0", rollout: int = 0, right: bool | None = True, **values: object) -> Sample:

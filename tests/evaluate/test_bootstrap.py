@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.evaluate import Estimate, Figure, estimates, mean
+from cleaner_rl.evaluate.bootstrap import Estimate, Figure, estimates, mean
 
 SHARES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=2, max_size=12)
 

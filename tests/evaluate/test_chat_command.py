@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cleaner_rl.cli import main
-from cleaner_rl.evaluate import Repair, RunScore, read_results
+from cleaner_rl.evaluate import Repair, read_results
+from cleaner_rl.evaluate.results import RunScore
 from cleaner_rl.tasks import Message, Task
 from tests.evaluate.chat_server import Says, chat_server, said
 

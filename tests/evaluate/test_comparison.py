@@ -8,8 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.evaluate import Evaluation, Rate, RecoveryResult, Repair, ResultsError, RunScore, compare, score_set
+from cleaner_rl.evaluate import Evaluation, Repair, ResultsError, compare
+from cleaner_rl.evaluate.rates import Rate
 from cleaner_rl.evaluate.report import write_report
+from cleaner_rl.evaluate.results import RecoveryResult, RunScore
+from cleaner_rl.evaluate.scores import score_set
 from tests.evaluate.builders import evaluation, sample
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.evaluate import maj_at_k, score
+from cleaner_rl.evaluate import maj_at_k
+from cleaner_rl.evaluate.scores import score
 from tests.evaluate.builders import sample
 
 VOTES = st.lists(st.sampled_from(["7", "8", "9", "10", None]), min_size=1, max_size=9)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.evaluate import Difference, Rate, difference, sign_flip
+from cleaner_rl.evaluate import difference
+from cleaner_rl.evaluate.paired import Difference, sign_flip
+from cleaner_rl.evaluate.rates import Rate
 from cleaner_rl.evaluate.student import t_quantile
 
 GAIN_AT_LARGE = 0.0506

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.evaluate import ks, pass_at_k
+from cleaner_rl.evaluate import pass_at_k
+from cleaner_rl.evaluate.scores import ks
 
 
 @st.composite

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.evaluate import EvalPlan, Repair, ResultsError, evaluate, read_results, regrade, regraded_text
+from cleaner_rl.evaluate import Repair, ResultsError, evaluate, read_results, regrade, regraded_text
+from cleaner_rl.evaluate.run import EvalPlan
 from cleaner_rl.rollout import collect
 from cleaner_rl.tasks import ChoiceGrader, Grade, Grader, Outcome, Task
 from cleaner_rl.trajectory import AnyTrajectory

@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.evaluate import (
-    Estimate,
-    Evaluation,
-    RecoveryResult,
-    Repair,
-    read_results,
-    score,
-    score_set,
-    summary_text,
-)
+from cleaner_rl.evaluate import Evaluation, Repair, read_results, summary_text
+from cleaner_rl.evaluate.bootstrap import Estimate
 from cleaner_rl.evaluate.report import markdown, page, plots, words, write_report
+from cleaner_rl.evaluate.results import RecoveryResult
+from cleaner_rl.evaluate.scores import score, score_set
 from tests.evaluate.builders import evaluation, sample, simulated
 
 VOID = {"meta", "link", "br", "path", "use", "rect", "img"}

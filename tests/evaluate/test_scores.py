@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_rl.evaluate import Evaluation, Rate, Repair, ResultsError, read_results, score, score_set, write_report
+from cleaner_rl.evaluate import Evaluation, Repair, ResultsError, read_results
+from cleaner_rl.evaluate.rates import Rate
+from cleaner_rl.evaluate.report import write_report
+from cleaner_rl.evaluate.scores import score, score_set
 from tests.evaluate.builders import evaluation, sample, simulated
 
 

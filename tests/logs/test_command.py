@@ -27,8 +27,7 @@ from cleaner_rl.cli import main
 from cleaner_rl.logs.jobs import alone
 from cleaner_rl.logs.places import open_file
 from cleaner_rl.logs.records import write_record
-from cleaner_rl.purify import without_hindsight
-from cleaner_rl.trajectory import RolloutInfo, TextSpan, Trajectory
+from cleaner_rl.trajectory import RolloutInfo, TextSpan, Trajectory, without_hindsight
 from cleaner_rl.trajectory.store import JsonlWriter, ParquetWriter, read
 from tests.builders import answered, as_text, failed, trajectory, worked
 from tests.logs.cases import CASES, Case, Step, py

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cleaner_rl.logs import DamagedError, PurifySettings, purify
-from cleaner_rl.logs.containers import Kind, Piece, chunks_of
+from cleaner_rl.logs import PurifySettings, purify
+from cleaner_rl.logs.containers import DamagedError, Kind, Piece, chunks_of
 from tests.logs.cases import CASES
 from tests.logs.rendering import inspect, openai, verl
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.logs import OtherRunError, PurifySettings, purify
+from cleaner_rl.logs import PurifySettings, purify
 from cleaner_rl.logs.containers import Kind, Piece
+from cleaner_rl.logs.jobs import OtherRunError
 from cleaner_rl.logs.plans import NO_CHECK, PIECES_IN_UNIT, TAPER, _units, differences, options_of
 from cleaner_rl.replay import ReplayCheck, ReplaySettings
 from tests.logs.cases import CASES

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from cleaner_rl.logs import Cleaned, Reading, clean, detect, read_record, write_record
 from cleaner_rl.logs.sft import sft_row
-from cleaner_rl.purify import RepairConfig, without_hindsight
+from cleaner_rl.purify import RepairConfig
+from cleaner_rl.trajectory import without_hindsight
 
 TRACE = 'Traceback (most recent call last):\n  File "<stdin>", line 1, in <module>\n'
 DENIED = "The user doesn't want to proceed with this tool use. The tool use was rejected."

@@ -17,17 +17,17 @@ import pytest
 from cleaner_rl.logs import (
     Cleaned,
     LogError,
-    OtherRunError,
     Progress,
     PurifyError,
     PurifySettings,
     PurifySummary,
-    RayError,
     SftKind,
     Stage,
     WorkerKilledError,
     purify,
 )
+from cleaner_rl.logs.jobs import OtherRunError
+from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.purify import PurifyScope, Reason
 from cleaner_rl.trajectory.store import read
 from tests.logs.cases import CASES

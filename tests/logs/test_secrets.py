@@ -22,10 +22,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.cli import main
-from cleaner_rl.logs import ExtraMissingError, LogError, PurifySettings, preview, purify, write_record
+from cleaner_rl.logs import LogError, PurifySettings, preview, purify, write_record
+from cleaner_rl.logs.containers import ExtraMissingError
 from cleaner_rl.logs.secrets import HINTS, OURS, OVERLAP, UNUSED, WINDOW, _windows, needed_scanner, secret_scanner
-from cleaner_rl.purify import without_hindsight
-from cleaner_rl.trajectory import TextSpan, Trajectory
+from cleaner_rl.trajectory import TextSpan, Trajectory, without_hindsight
 from cleaner_rl.trajectory.store import read
 from tests.logs.cases import CASES
 from tests.logs.rendering import inspect, openai, verl

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.purify import OnUnrepaired, Phase, PurifyConfig, PurifyScope, RepairConfig, Schedule
-from cleaner_rl.trajectory import RepairMode, Seeds
+from cleaner_rl.purify import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule
+from cleaner_rl.trajectory import Phase, RepairMode, Seeds
 
 PROBABILITY = st.floats(0, 1)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cleaner_rl.purify import RepairConfig, gap_gate, hindsight, logprob_gap, refuse_wide_gaps, rescore
+from cleaner_rl.purify import RepairConfig, gap_gate, hindsight, refuse_wide_gaps, rescore
 from cleaner_rl.trajectory import (
     Edit,
     Floats,
@@ -17,6 +17,7 @@ from cleaner_rl.trajectory import (
     TokenSpan,
     Trajectory,
     Turn,
+    logprob_gap,
     token_span,
     undo,
 )

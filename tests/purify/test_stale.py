@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.purify import stale_mentions
-from cleaner_rl.purify.stale import later_mentions
+from cleaner_rl.purify.stale import later_mentions, stale_mentions
 from cleaner_rl.tools import ExceptionInfo, Status, ToolResult
 from tests.builders import error
 

@@ -11,13 +11,13 @@ from cleaner_rl.resample import (
     RefillReason,
     RocConfig,
     RolloutGroup,
-    Tally,
     advantages,
     group_of,
     resample,
     select,
 )
-from cleaner_rl.trajectory import RepairMode, StopReason, derive_seed
+from cleaner_rl.tools import derive_seed
+from cleaner_rl.trajectory import RepairMode, StopReason, Tally
 from tests.resample.builders import CLEAN, ERROR, FAULT, OK, edited, group, quality, rollout, turn
 
 FOUR = RocConfig(keep=4)

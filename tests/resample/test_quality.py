@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.resample import Quality, QualityOf, assess, format_penalty
-from cleaner_rl.resample.quality import penalties
+from cleaner_rl.resample import Quality, QualityOf, assess
+from cleaner_rl.resample.quality import format_penalty, penalties
 from cleaner_rl.tools import Status
 from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, Tally, TextSpan, Turn, encode
 from tests.resample.builders import ERROR, FAULT, OK, TIMEOUT, edited, quality, rollout, turn

@@ -17,7 +17,9 @@ from benchmarks.serving import free_port
 from cleaner_rl.purify import SampleRequest
 from cleaner_rl.rollout import (
     ChatError,
+    Connection,
     EngineFaultError,
+    EngineKind,
     Finish,
     Purifier,
     Sampling,
@@ -25,16 +27,8 @@ from cleaner_rl.rollout import (
     grade_and_purify,
     rollout,
 )
-from cleaner_rl.rollout.engines import (
-    Address,
-    ChatModel,
-    Connection,
-    EngineKind,
-    SglangEngine,
-    VllmEngine,
-    connect,
-    http,
-)
+from cleaner_rl.rollout.engines import Address, SglangEngine, VllmEngine, connect, http
+from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.tasks import ChoiceGrader
 from cleaner_rl.trajectory import StopReason, TextSpan, Trajectory, residual_tally
 from tests.nodes import asynchronous

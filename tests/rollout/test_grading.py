@@ -14,10 +14,10 @@ from cleaner_rl.rollout import (
     SessionToolEnv,
     StatelessToolEnv,
     ToolEnv,
-    answer,
     grade_and_purify,
     rollout,
 )
+from cleaner_rl.rollout.grading import answer
 from cleaner_rl.tasks import ChoiceGrader, Grade, Outcome, RewardScale, Task, without_thinking
 from cleaner_rl.trajectory import RepairMode, StopReason, TextSpan, TokenSpan, Trajectory, Turn
 from cleaner_sandbox import SessionRequest, Tier
@@ -183,7 +183,7 @@ async def test_hindsight_on_a_session_is_proven_by_replay() -> None:
 @pytest.mark.parametrize("mode", list(RepairMode))
 @asynchronous
 async def test_in_evaluation_nothing_is_purified_unless_asked(mode: RepairMode) -> None:
-    from cleaner_rl.purify import Phase
+    from cleaner_rl.trajectory import Phase
 
     replies = [call("error"), call("errors"), "The answer: C"]
     quiet = Purifier(mode=mode, phase=Phase.EVALUATION)

@@ -16,7 +16,6 @@ from cleaner_rl.purify import OnUnrepaired, PurifyConfig, ReplayVerdict, replay
 from cleaner_rl.rollout import (
     Completion,
     Purifier,
-    RescoringRefusedError,
     RescueConfig,
     RescueTry,
     RolloutBudget,
@@ -27,6 +26,7 @@ from cleaner_rl.rollout import (
     calls_of,
     open_runner,
 )
+from cleaner_rl.rollout.model import RescoringRefusedError
 from cleaner_rl.trajectory import Ids, RepairMode, Scores, Seeds, TokenSpan, Trajectory
 from cleaner_sandbox import SessionRequest
 from tests.evaluate.standins import RIGHT, WRONG, Rule, RuleEngine, runner, tasks

@@ -14,10 +14,9 @@ from cleaner_rl.tasks import (
     Outcome,
     Task,
     UngradableError,
-    call_case,
     check_gradable,
 )
-from cleaner_rl.tasks.grading import check
+from cleaner_rl.tasks.grading import call_case, check
 from tests.tasks.builders import code_task, task
 
 NAMES = GRADERS.names()

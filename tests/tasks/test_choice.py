@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import ChoiceGrader, Message, Outcome, Task, choice_letter
+from cleaner_rl.tasks import ChoiceGrader, Message, Outcome, Task
+from cleaner_rl.tasks.grading import choice_letter
 from tests.tasks.builders import task
 
 OPTIONS = "Which?\n\nA) one\nB) two\nC) three\nD) four\nE) five"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import boxed, choice_letter, program
+from cleaner_rl.tasks import boxed
+from cleaner_rl.tasks.grading import choice_letter, program
 from cleaner_rl.tasks.grading.extraction import boxed_answer
 
 BALANCED = st.recursive(

@@ -24,9 +24,9 @@ from cleaner_rl.tasks import (
     RewardScale,
     StateGrader,
     Task,
-    count,
     grade,
 )
+from cleaner_rl.tasks.grading import count
 from cleaner_rl.tools import PluginError
 from tests.tasks.builders import task
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import Case, Cases, CodeGrader, CodeRun, Grade, Outcome, Task, call_case
+from cleaner_rl.tasks import Case, Cases, CodeGrader, CodeRun, Grade, Outcome, Task
+from cleaner_rl.tasks.grading import call_case
 from cleaner_rl.tasks.grading.cases import same_output, same_value
 from cleaner_rl.tasks.grading.runner import literal, whole_program
 from cleaner_rl.tools import Status, ToolResult

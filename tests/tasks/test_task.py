@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tasks import Message, Task, from_verl, load_prompt, read_verl, to_verl, write_verl
-from cleaner_rl.tasks.datasets import DatasetError
+from cleaner_rl.tasks import Message, Task, from_verl, load_prompt, read_verl, write_verl
+from cleaner_rl.tasks.datasets import DatasetError, to_verl
 from tests.tasks.builders import task
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

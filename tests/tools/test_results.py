@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.tools import Blame, ExceptionInfo, Status, ToolResult, feedback, shorten
+from cleaner_rl.tools import Blame, ExceptionInfo, Status, ToolResult, feedback
+from cleaner_rl.tools.feedback import shorten
 
 
 @pytest.mark.parametrize("status", Status)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cleaner_rl.train import Finding, Preflight, Verdict
+from cleaner_rl.train import Verdict
 from cleaner_rl.train.launch.start import sandbox
+from cleaner_rl.train.preflight import Finding, Preflight
 from cleaner_rl.train.preflight.capacity import check_cores, check_disk, check_memory, check_sandbox, check_time
 from cleaner_rl.train.preflight.exactness import (
     check_advantages,

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from cleaner_rl.cli import main
 from cleaner_rl.purify import PurifyScope
-from cleaner_rl.train import Method, parts, read_recipe
+from cleaner_rl.train import Method, read_recipe
+from cleaner_rl.train.launch.start import parts
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(FOLDER.glob("*.yaml"))

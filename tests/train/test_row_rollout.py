@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from cleaner_rl.purify import Phase
 from cleaner_rl.rollout import EngineFaultError, RescueTry
-from cleaner_rl.tasks import ChoiceGrader, MathGrader, MathPool, Message, Task, load_prompt, to_verl
+from cleaner_rl.tasks import ChoiceGrader, MathGrader, MathPool, Message, Task, load_prompt
+from cleaner_rl.tasks.datasets import to_verl
 from cleaner_rl.train import Recipe, to_recipe
 from cleaner_rl.train.rows import Graded, to_row
 from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.train.verl.row_rollout import PHASE, ROUND, rescue, rescues, roll
 from cleaner_rl.train.verl.runner import runner_of, shared_runner
-from cleaner_rl.trajectory import RepairKind, RepairMode, StopReason, TokenSpan
+from cleaner_rl.trajectory import Phase, RepairKind, RepairMode, StopReason, TokenSpan
 from tests.rollout.chats import tokenizer
 from tests.rollout.scripted import ScriptedEngine, call, node, tasks_left
 from tests.train.recipes import values

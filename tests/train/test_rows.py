@@ -13,7 +13,6 @@ from cleaner_rl.train.rows import (
     Exclusion,
     Graded,
     GraftLogprobs,
-    LogprobSource,
     OverlongPenalty,
     RowConfig,
     View,
@@ -21,6 +20,7 @@ from cleaner_rl.train.rows import (
     group_rows,
     to_row,
 )
+from cleaner_rl.train.rows.row import LogprobSource
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.verl.packing import pack, unpack
 from cleaner_rl.trajectory import Key, RepairMode, Scores, StopReason

@@ -12,15 +12,16 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from cleaner_rl.purify import Phase
-from cleaner_rl.train import Recipe, environment, parts, run_folder, to_recipe, to_values
+from cleaner_rl.train import Recipe, run_folder, to_recipe, to_values
 from cleaner_rl.train.launch.cold_start import cold_start_command
 from cleaner_rl.train.launch.node import node_config
-from cleaner_rl.train.launch.start import command, sandbox
+from cleaner_rl.train.launch.start import command, parts, sandbox
 from cleaner_rl.train.recipe.stages import PassRate, _within
 from cleaner_rl.train.record import StepRecord, TooManyFaultsError
 from cleaner_rl.train.verl import runner
+from cleaner_rl.train.verl.overrides import environment
 from cleaner_rl.train.verl.plan import RunPlan, agent_loops, router_file
+from cleaner_rl.trajectory import Phase
 from tests.builders import answered, failed, worked
 from tests.rollout.chats import tokenizer
 from tests.train.test_rows import collapsed, graded, rescored

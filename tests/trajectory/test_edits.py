@@ -13,7 +13,6 @@ from cleaner_rl.trajectory import (
     Edit,
     RepairKind,
     RepairMode,
-    Sampled,
     Scores,
     TextSpan,
     TokenSpan,
@@ -24,6 +23,7 @@ from cleaner_rl.trajectory import (
     undo,
     without_rescoring,
 )
+from cleaner_rl.trajectory.edits import Sampled
 from tests.generators import text_spans, token_spans, turns
 from tests.profile import examples
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.trajectory import Seeds, derive_seed
+from cleaner_rl.tools import derive_seed
+from cleaner_rl.trajectory import Seeds
 from tests.generators import texts
 
 paths = st.lists(st.integers(-5, 5) | texts(4), max_size=4)

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 from cleaner_rl.trajectory import AnyTrajectory, Key, Phase, RolloutInfo, Scores, TextSpan, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import (
-    SCHEMA_VERSION,
     JsonlWriter,
     ParquetWriter,
     StoreError,
@@ -32,6 +31,7 @@ from cleaner_rl.trajectory.store import (
     read_at,
     record,
 )
+from cleaner_rl.trajectory.store.record import SCHEMA_VERSION
 from tests.generators import any_trajectories, frozen
 from tests.profile import examples
 

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner_rl.purify import logprob_gap
 from cleaner_rl.tools import Status
-from cleaner_rl.trajectory import AnyTrajectory, RepairKind, RolloutInfo, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import (
+    AnyTrajectory,
+    RepairKind,
+    RolloutInfo,
+    first_attempt_tally,
+    logprob_gap,
+    residual_tally,
+)
 from cleaner_rl.trajectory.store import read
 from cleaner_rl.view.lines import COLUMNS, lines_of, table_of
 from cleaner_rl.view.summary import STATUS_BITS, summarise

@@ -22,7 +22,8 @@ from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.local.methods import METHODS
 from benchmarks.lab.local.runs import WorldRun, measured, record
 from benchmarks.lab.reading import models, read_lines
-from cleaner_rl.train import Recipe, checkpointed, to_values
+from cleaner_rl.train import Recipe, to_values
+from cleaner_rl.train.launch.rewind import checkpointed
 from cleaner_rl.train.recipe.settings import run_folder
 
 FALLING = {"actor_rollout_ref.actor.optim.lr_scheduler_type": "cosine"}

@@ -31,9 +31,9 @@ from benchmarks.lab.local.engine import TinyEngine
 from benchmarks.lab.local.programs import RememberingSandbox
 from cleaner_rl.rollout import RolloutRunner, Sampling
 from cleaner_rl.tasks import Task, read_verl
-from cleaner_rl.train import Recipe, checkpointed
+from cleaner_rl.train import Recipe
 from cleaner_rl.train.launch.node import node_config
-from cleaner_rl.train.launch.rewind import set_aside
+from cleaner_rl.train.launch.rewind import checkpointed, set_aside
 from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
 from cleaner_rl.train.record import StepRecord
 from cleaner_rl.train.rows import (

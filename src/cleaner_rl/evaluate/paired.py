@@ -79,7 +79,8 @@ def difference(
         level: Of the intervals.
 
     Examples:
-        >>> from cleaner_rl.evaluate import Rate, difference
+        >>> from cleaner_rl.evaluate import difference
+        >>> from cleaner_rl.evaluate.rates import Rate
         >>> before = {"a": Rate(1, 4), "b": Rate(2, 4), "c": Rate(0, 4)}
         >>> found = difference(before, {"a": Rate(3, 4), "b": Rate(2, 4), "c": Rate(1, 4)})
         >>> found.value, found.p

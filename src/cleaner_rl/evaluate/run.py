@@ -35,11 +35,11 @@ from cleaner_rl.evaluate.report import write_report
 from cleaner_rl.evaluate.results import Evaluation, Repair, ResultsError, read_results
 from cleaner_rl.evaluate.reuse import is_reused, reused, with_time
 from cleaner_rl.evaluate.scores import score_set
-from cleaner_rl.purify import OnUnrepaired, Phase, PurifyConfig
+from cleaner_rl.purify import OnUnrepaired, PurifyConfig
 from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished, first_failure, with_turns
 from cleaner_rl.tasks import Prompt, Task, check_gradable, load_sets
 from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory import AnyTrajectory, Key, Trajectory
+from cleaner_rl.trajectory import AnyTrajectory, Key, Phase, Trajectory
 
 
 class RunMode(StrEnum):

@@ -22,62 +22,49 @@ Limits: text trajectories only, since logs have no tokens. What a format can't r
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
 """
 
-from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
-from cleaner_rl.logs.containers import DamagedError, ExtraMissingError, LogError, PurifyError
+from cleaner_rl.logs.cleaning import Cleaned, clean
+from cleaner_rl.logs.containers import LogError, PurifyError
 from cleaner_rl.logs.distillation import distillation_rows
 from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
-from cleaner_rl.logs.examples import EditExample
 from cleaner_rl.logs.formats import LOG_ADAPTERS, LogFormat, Reading, detect, log_format, log_format_names
 from cleaner_rl.logs.formats.base import Conversation, Record, log_of
 from cleaner_rl.logs.formats.entries import EntriesFormat
 from cleaner_rl.logs.formats.messages import MessagesFormat
-from cleaner_rl.logs.jobs import OtherRunError, WorkerKilledError
+from cleaner_rl.logs.jobs import WorkerKilledError
 from cleaner_rl.logs.messages import Dialect, Unreadable
-from cleaner_rl.logs.plans import LogFile
 from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, preview, purify
-from cleaner_rl.logs.ray_jobs import RayError
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.row_files import SftKind
 from cleaner_rl.logs.sft import UnsureTurns
-from cleaner_rl.logs.summary import FoundSecrets, PurifySummary, ToolCounts
-from cleaner_rl.logs.work import Check, PurifySettings
+from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.logs.work import PurifySettings
 
 __all__ = [
     "LOG_ADAPTERS",
     "OPAQUE",
     "CallPlaces",
-    "Check",
     "Cleaned",
     "Conversation",
-    "DamagedError",
     "Dialect",
-    "EditExample",
     "EntriesFormat",
     "EntryKind",
-    "ExtraMissingError",
-    "FoundSecrets",
     "LogError",
-    "LogFile",
     "LogFormat",
     "MessagesFormat",
-    "OtherRunError",
     "Progress",
     "PurifyError",
     "PurifyResult",
     "PurifySettings",
     "PurifySummary",
-    "RayError",
     "Reading",
     "Record",
     "ResultPlaces",
     "SftKind",
     "Stage",
-    "ToolCounts",
     "Unreadable",
     "UnsureTurns",
     "WorkerKilledError",
     "clean",
-    "clean_to_replay",
     "detect",
     "distillation_rows",
     "log_format",

@@ -22,9 +22,9 @@ from typing import Any, Generic
 from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.warrant import Leftovers, Warrant
 from cleaner_rl.logs.warrant.parsers import needed_parsers
-from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight, without_hindsight
+from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight
 from cleaner_rl.tools import CallKind
-from cleaner_rl.trajectory import RepairMode, S, Trajectory, Turn, without_rescoring
+from cleaner_rl.trajectory import RepairMode, S, Trajectory, Turn, without_hindsight, without_rescoring
 
 _canonical = json.JSONEncoder(default=repr, sort_keys=True).encode
 

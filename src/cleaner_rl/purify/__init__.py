@@ -16,18 +16,9 @@ graft were sampled after an error that the trainer never sees; the effect is mea
 """
 
 from cleaner_rl.purify.config import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule
-from cleaner_rl.purify.hindsight import (
-    LeftAlone,
-    Purified,
-    Reason,
-    Refusal,
-    apply_purification,
-    hindsight,
-    left_alone,
-)
+from cleaner_rl.purify.hindsight import LeftAlone, Reason, apply_purification, hindsight, left_alone
 from cleaner_rl.purify.replay import (
     ExecuteCall,
-    Replay,
     ReplayDifference,
     ReplayFaultError,
     ReplayVerdict,
@@ -36,10 +27,8 @@ from cleaner_rl.purify.replay import (
 )
 from cleaner_rl.purify.rescore import Score, gap_gate, refuse_wide_gaps, rescore
 from cleaner_rl.purify.saar import Draft, Gate, RepairBudget, RepairOutcome, RepairResult, SampleRequest, repair
-from cleaner_rl.purify.similarity import SIMILARITY_MEASURES, Similarity
+from cleaner_rl.purify.similarity import SIMILARITY_MEASURES
 from cleaner_rl.purify.similarity import similarity as code_similarity
-from cleaner_rl.purify.stale import stale_mentions
-from cleaner_rl.trajectory import Phase, logprob_gap, without_hindsight
 
 __all__ = [
     "SIMILARITY_MEASURES",
@@ -48,35 +37,27 @@ __all__ = [
     "Gate",
     "LeftAlone",
     "OnUnrepaired",
-    "Phase",
-    "Purified",
     "PurifyConfig",
     "PurifyScope",
     "Reason",
-    "Refusal",
     "RepairBudget",
     "RepairConfig",
     "RepairOutcome",
     "RepairResult",
-    "Replay",
     "ReplayDifference",
     "ReplayFaultError",
     "ReplayVerdict",
     "SampleRequest",
     "Schedule",
     "Score",
-    "Similarity",
     "apply_purification",
     "code_similarity",
     "gap_gate",
     "hindsight",
     "left_alone",
-    "logprob_gap",
     "refuse_wide_gaps",
     "repair",
     "replay",
     "rescore",
-    "stale_mentions",
     "verify_by_replay",
-    "without_hindsight",
 ]

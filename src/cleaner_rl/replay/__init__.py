@@ -8,25 +8,11 @@
 Limits: Python, and the tools of our own rollouts. Logs that use other tools are reported as not replayable.
 """
 
-from cleaner_rl.replay.settings import (
-    ReplayOutcome,
-    ReplaySettings,
-    SandboxMissingError,
-    TextMatch,
-)
-from cleaner_rl.replay.verification import (
-    DifferentTrajectory,
-    ReplayCheck,
-    ReplayReport,
-    checker,
-    replay_problem,
-    verify,
-)
+from cleaner_rl.replay.settings import ReplaySettings, SandboxMissingError, TextMatch
+from cleaner_rl.replay.verification import ReplayCheck, ReplayReport, checker, replay_problem, verify
 
 __all__ = [
-    "DifferentTrajectory",
     "ReplayCheck",
-    "ReplayOutcome",
     "ReplayReport",
     "ReplaySettings",
     "SandboxMissingError",

@@ -25,7 +25,7 @@ from functools import cache, partial
 from typing import Any, Self
 
 from cleaner_rl.logs import OPAQUE, Reading, log_of, read_record, write_record
-from cleaner_rl.purify import ExecuteCall, ReplayFaultError, ReplayVerdict, replay, without_hindsight
+from cleaner_rl.purify import ExecuteCall, ReplayFaultError, ReplayVerdict, replay
 from cleaner_rl.replay.settings import (
     NOT_REPLAYABLE,
     ReplayOutcome,
@@ -35,7 +35,7 @@ from cleaner_rl.replay.settings import (
 from cleaner_rl.rollout import TOOLS, ToolEnv, calls_of, tool_result
 from cleaner_rl.tasks import ToolKind
 from cleaner_rl.tools import CallKind, ExceptionInfo, PluginError, Status, ToolCall, ToolResult, feedback
-from cleaner_rl.trajectory import Trajectory
+from cleaner_rl.trajectory import Trajectory, without_hindsight
 from cleaner_sandbox import (
     Cell,
     Commit,

@@ -23,28 +23,23 @@ from cleaner_rl.resample.groups import (
     is_positive,
     select,
 )
-from cleaner_rl.resample.learning_signal import LearningSignal, learning_signal
-from cleaner_rl.resample.quality import Quality, QualityOf, assess, format_penalty
+from cleaner_rl.resample.learning_signal import learning_signal
+from cleaner_rl.resample.quality import Quality, QualityOf, assess
 from cleaner_rl.resample.roc import PositiveSelection, RocConfig, resample
-from cleaner_rl.resample.roc_verdicts import REFILL_MESSAGES, RocVerdict, verdicts
-from cleaner_rl.trajectory import Tally
+from cleaner_rl.resample.roc_verdicts import REFILL_MESSAGES, verdicts
 
 __all__ = [
     "REFILL_MESSAGES",
-    "LearningSignal",
     "PlainConfig",
     "PositiveSelection",
     "Quality",
     "QualityOf",
     "RefillReason",
     "RocConfig",
-    "RocVerdict",
     "RolloutGroup",
     "Selection",
-    "Tally",
     "advantages",
     "assess",
-    "format_penalty",
     "group_of",
     "is_positive",
     "learning_signal",

@@ -24,7 +24,8 @@ from operator import not_
 
 from cleaner_rl.resample.quality import Quality, assess
 from cleaner_rl.resample.roc import RocConfig, resample
-from cleaner_rl.trajectory import AnyTrajectory, derive_seed
+from cleaner_rl.tools import derive_seed
+from cleaner_rl.trajectory import AnyTrajectory
 
 DELTA = 1e-6
 """Keeps the division defined where all rewards are equal; verl's value."""

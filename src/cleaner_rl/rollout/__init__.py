@@ -27,17 +27,17 @@ from cleaner_rl.rollout.engine import (
     Sampling,
 )
 from cleaner_rl.rollout.graders import standard_graders
-from cleaner_rl.rollout.grading import answer, calls_of, grade_and_purify
+from cleaner_rl.rollout.grading import calls_of, grade_and_purify
 from cleaner_rl.rollout.journal import Journal
 from cleaner_rl.rollout.loop import rollout
-from cleaner_rl.rollout.model import Model, RescoringRefusedError, TokenModel
+from cleaner_rl.rollout.model import Model, TokenModel
 from cleaner_rl.rollout.prefilled import PrefilledModel, first_failure, with_turns
 from cleaner_rl.rollout.rescue import RescueConfig, RescueTry
-from cleaner_rl.rollout.run_folder import RolloutSummary, begin, collect
+from cleaner_rl.rollout.run_folder import RolloutSummary, collect
 from cleaner_rl.rollout.runner import RolloutRunner, finished, open_runner
 from cleaner_rl.rollout.sandbox_results import tool_result
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
-from cleaner_rl.rollout.tool_env import Sandbox, Session, SessionToolEnv, StatelessToolEnv, ToolEnv, ToolSession
+from cleaner_rl.rollout.tool_env import Sandbox, SessionToolEnv, StatelessToolEnv, ToolEnv
 from cleaner_rl.rollout.tool_plugins import TOOLS, tool_env_of
 
 __all__ = [
@@ -56,7 +56,6 @@ __all__ = [
     "PlainProcesses",
     "PrefilledModel",
     "Purifier",
-    "RescoringRefusedError",
     "RescueConfig",
     "RescueTry",
     "RolloutBudget",
@@ -64,14 +63,10 @@ __all__ = [
     "RolloutSummary",
     "Sampling",
     "Sandbox",
-    "Session",
     "SessionToolEnv",
     "StatelessToolEnv",
     "TokenModel",
     "ToolEnv",
-    "ToolSession",
-    "answer",
-    "begin",
     "calls_of",
     "collect",
     "demo_rollouts",

@@ -22,12 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from cleaner_rl.purify import Draft, OnUnrepaired, PurifyConfig, SampleRequest, without_hindsight
+from cleaner_rl.purify import Draft, OnUnrepaired, PurifyConfig, SampleRequest
 from cleaner_rl.rollout.loop import sampled_length
 from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.prefilled import PrefilledModel, first_failure, shown
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
-from cleaner_rl.trajectory import RepairMode, S, Trajectory, derive_seed
+from cleaner_rl.tools import derive_seed
+from cleaner_rl.trajectory import RepairMode, S, Trajectory, without_hindsight
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from cleaner_rl.purify import Phase, PurifyConfig
-from cleaner_rl.trajectory import RepairMode, Seeds
+from cleaner_rl.purify import PurifyConfig
+from cleaner_rl.trajectory import Phase, RepairMode, Seeds
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ Limits: arguments are checked for presence and for being valid JSON, not against
 """
 
 from cleaner_rl.tools.calls import ToolCall, ToolSet, ToolSpec, python_tool
-from cleaner_rl.tools.feedback import feedback, shorten
+from cleaner_rl.tools.feedback import feedback
 from cleaner_rl.tools.formats import CALL_FORMATS, NO_CALLS, CallFormat, ParsedText, call_format, call_format_names
 from cleaner_rl.tools.json_values import read_json
 from cleaner_rl.tools.kinds import CallKind, call_code, call_kind
@@ -43,5 +43,4 @@ __all__ = [
     "feedback",
     "python_tool",
     "read_json",
-    "shorten",
 ]

@@ -16,34 +16,25 @@ Limits: GRPO-style training of text models. docs/verification.md says what ran o
 loads no engine; the modules that verl's processes load do.
 """
 
-from cleaner_rl.train.launch.rewind import checkpointed, set_aside
-from cleaner_rl.train.launch.start import RecipeCheck, TrainingFailedError, check, parts, train
-from cleaner_rl.train.preflight import Finding, Preflight, Verdict, run_preflight
+from cleaner_rl.train.launch.start import TrainingFailedError, check, train
+from cleaner_rl.train.preflight import Verdict, run_preflight
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe, to_values
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder
-from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
+from cleaner_rl.train.verl.overrides import as_arguments
 
 __all__ = [
-    "Finding",
     "Method",
-    "Preflight",
     "Recipe",
-    "RecipeCheck",
     "RecipeError",
     "TrainingFailedError",
     "Verdict",
     "as_arguments",
     "check",
-    "checkpointed",
-    "environment",
-    "overrides",
     "part_folders",
-    "parts",
     "read_recipe",
     "run_folder",
     "run_preflight",
-    "set_aside",
     "to_recipe",
     "to_values",
     "train",

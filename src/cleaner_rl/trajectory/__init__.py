@@ -16,22 +16,14 @@ Limits: ids, mask and log-probs exist for token trajectories only; text trajecto
 step `encode`, which is for supervised training and never for reinforcement learning.
 """
 
-from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory.edits import (
-    Sampled,
-    cut_before_repairs,
-    sampled_turns,
-    undo,
-    without_hindsight,
-    without_rescoring,
-)
+from cleaner_rl.trajectory.edits import cut_before_repairs, sampled_turns, undo, without_hindsight, without_rescoring
 from cleaner_rl.trajectory.encoding import encode
 from cleaner_rl.trajectory.gaps import logprob_gap
 from cleaner_rl.trajectory.info import RolloutInfo
 from cleaner_rl.trajectory.reading import read_text, read_tokens
 from cleaner_rl.trajectory.seeds import Seeds
 from cleaner_rl.trajectory.spans import Floats, Ids, S, Scores, TextSpan, TokenSpan, token_span
-from cleaner_rl.trajectory.tallies import Tally, failures_repaired, first_attempt_tally, first_attempts, residual_tally
+from cleaner_rl.trajectory.tallies import Tally, failures_repaired, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Key, Owner, Phase, Placed, StopReason, Trajectory
 from cleaner_rl.trajectory.turns import Edit, RepairKind, RepairMode, Turn
 from cleaner_rl.trajectory.vocabulary import Vocabulary
@@ -49,7 +41,6 @@ __all__ = [
     "RepairMode",
     "RolloutInfo",
     "S",
-    "Sampled",
     "Scores",
     "Seeds",
     "StopReason",
@@ -60,11 +51,9 @@ __all__ = [
     "Turn",
     "Vocabulary",
     "cut_before_repairs",
-    "derive_seed",
     "encode",
     "failures_repaired",
     "first_attempt_tally",
-    "first_attempts",
     "logprob_gap",
     "read_text",
     "read_tokens",

@@ -17,7 +17,7 @@ a rollout must be in `info.verdict`, and where tokens end is known from a `token
 
 from pathlib import Path
 
-from cleaner_rl.view.commands import Exported, export, serve
+from cleaner_rl.view.commands import export, serve
 from cleaner_rl.view.page import page_from
 from cleaner_rl.view.query import LARGEST_PAGE, BadQueryError
 from cleaner_rl.view.sources import NothingToShowError
@@ -29,7 +29,6 @@ __all__ = [
     "DEMO",
     "LARGEST_PAGE",
     "BadQueryError",
-    "Exported",
     "NothingToShowError",
     "export",
     "page_from",

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from cleaner_rl.contracts.trainers import ROLLOUTS, Rollout, Trained, TrainerContract
-from cleaner_rl.train import Recipe, as_arguments, overrides, to_recipe
+from cleaner_rl.train import Recipe, as_arguments, to_recipe
+from cleaner_rl.train.verl.overrides import overrides
 from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.train.verl.row_rollout import PHASE
 from cleaner_rl.trajectory import Phase

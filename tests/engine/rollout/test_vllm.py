@@ -12,10 +12,9 @@ import pytest
 
 from benchmarks.rollout_exactness import farthest, full_forward, rolled
 from benchmarks.serving import Record, Served, free_port, serve
-from cleaner_rl.purify import logprob_gap
 from cleaner_rl.rollout import EngineFaultError, Finish, Sampling
 from cleaner_rl.rollout.engines import Address, VllmEngine
-from cleaner_rl.trajectory import Floats, Ids, RepairMode, TokenSpan, Trajectory, sampled_turns
+from cleaner_rl.trajectory import Floats, Ids, RepairMode, TokenSpan, Trajectory, logprob_gap, sampled_turns
 from tests.nodes import until
 
 pytestmark = pytest.mark.timeout(600)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.training import train
-from cleaner_rl.purify import Phase
 from cleaner_rl.train.preflight.witness import FOLDER
-from cleaner_rl.trajectory import TokenSpan, Trajectory
+from cleaner_rl.trajectory import Phase, TokenSpan, Trajectory
 from cleaner_rl.trajectory.store import read
 
 SECONDS = 1_500

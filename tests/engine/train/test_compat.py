@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import cleaner_rl.train.verl.compat as hooks
-from cleaner_rl.train import as_arguments, parts, read_recipe
+from cleaner_rl.train import as_arguments, read_recipe
+from cleaner_rl.train.launch.start import parts
 from cleaner_rl.train.verl.source import definition, parameters
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))

@@ -15,9 +15,10 @@ from uuid import uuid4
 import pytest
 
 from cleaner_rl.purify import PurifyConfig, PurifyScope, apply_purification
-from cleaner_rl.train import Recipe, as_arguments, overrides, to_recipe
+from cleaner_rl.train import Recipe, as_arguments, to_recipe
 from cleaner_rl.train.record import TooManyFaultsError
 from cleaner_rl.train.rows import View, group_rows, to_row
+from cleaner_rl.train.verl.overrides import overrides
 from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.trajectory import Key, RepairMode, StopReason
 from cleaner_rl.trajectory.store import read

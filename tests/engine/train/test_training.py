@@ -15,14 +15,13 @@ import pytest
 from tokenizers import Tokenizer
 
 from benchmarks.lab.reading import training
-from cleaner_rl.purify import Phase
 from cleaner_rl.purify.saar import NO_ROOM
-from cleaner_rl.tools import feedback
+from cleaner_rl.tools import derive_seed, feedback
 from cleaner_rl.train import Recipe, Verdict
 from cleaner_rl.train.preflight.run import answers
 from cleaner_rl.train.preflight.witness import seen as seen_in
 from cleaner_rl.train.verl.plan import read_plan
-from cleaner_rl.trajectory import Seeds, TokenSpan, Trajectory, derive_seed, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import Phase, Seeds, TokenSpan, Trajectory, first_attempt_tally, residual_tally
 from tests.engine.train.exactness import EXACT, differences, distances
 from tests.engine.train.runs import cleaner_train, drawn, metrics, stored
 from tests.engine.train.witness import tasks

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cleaner_rl.purify import Phase
 from cleaner_rl.train.preflight.witness import FOLDER
 from cleaner_rl.train.verl.row_rollout import PHASE
+from cleaner_rl.trajectory import Phase
 
 
 def tasks(folder: Path) -> dict[int, list[int]]:

@@ -9,18 +9,13 @@ Limits: SGLang does not run on the machines that test this; its client follows i
 against a stand-in. Addresses are plain HTTP; put a proxy in front where the network isn't yours.
 """
 
-from cleaner_rl.rollout.engine import Connection, EngineKind
 from cleaner_rl.rollout.engines.connect import connect, tokenizer_of
-from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.rollout.engines.http import Address
 from cleaner_rl.rollout.engines.sglang import SglangEngine
 from cleaner_rl.rollout.engines.vllm import VllmEngine
 
 __all__ = [
     "Address",
-    "ChatModel",
-    "Connection",
-    "EngineKind",
     "SglangEngine",
     "VllmEngine",
     "connect",

@@ -24,7 +24,8 @@ class Finding:
     """The answer to one question of a preflight.
 
     Examples:
-        >>> from cleaner_rl.train import Finding, Verdict
+        >>> from cleaner_rl.train import Verdict
+        >>> from cleaner_rl.train.preflight import Finding
         >>> Finding("disk", Verdict.FAILED, "Room for 2 of 3 checkpoints.", "Set run.keep_checkpoints=2.").verdict
         <Verdict.FAILED: 'failed'>
     """

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cleaner_rl.purify import Phase
 from cleaner_rl.train.verl.row_rollout import PHASE
+from cleaner_rl.trajectory import Phase
 
 FOLDER, LONGEST = "CLEANER_WITNESS", "CLEANER_WITNESS_LONGEST"
 """Environment variables: where to write, and the tokens of the longest response; without the latter no row grows."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
-from cleaner_rl.purify import logprob_gap
 from cleaner_rl.resample import learning_signal
 from cleaner_rl.rollout import RescueTry
 from cleaner_rl.train.rows import Graded
-from cleaner_rl.trajectory import RepairKind, TokenSpan, failures_repaired, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory import (
+    RepairKind,
+    TokenSpan,
+    failures_repaired,
+    first_attempt_tally,
+    logprob_gap,
+    residual_tally,
+)
 
 
 def figures_of(rows: Sequence[Graded]) -> dict[str, float]:

@@ -16,23 +16,13 @@ from cleaner_rl.train.rows.failed_turns import failed_tokens
 from cleaner_rl.train.rows.groups import RowConfig, RowGroup, group_rows
 from cleaner_rl.train.rows.overlong import OverlongPenalty
 from cleaner_rl.train.rows.rescues import RescueAdvantage, RescueRows
-from cleaner_rl.train.rows.row import (
-    Exclusion,
-    Graded,
-    GraftLogprobs,
-    LogprobSource,
-    TrainRow,
-    View,
-    exclusion,
-    to_row,
-)
+from cleaner_rl.train.rows.row import Exclusion, Graded, GraftLogprobs, TrainRow, View, exclusion, to_row
 from cleaner_rl.train.rows.views import Views, recovery_view
 
 __all__ = [
     "Exclusion",
     "Graded",
     "GraftLogprobs",
-    "LogprobSource",
     "OverlongPenalty",
     "RescueAdvantage",
     "RescueRows",

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from cleaner_rl.purify import without_hindsight
 from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory import Key, TokenSpan, Trajectory
+from cleaner_rl.trajectory import Key, TokenSpan, Trajectory, without_hindsight
 
 
 class Views(StrEnum):

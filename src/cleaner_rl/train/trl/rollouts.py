@@ -29,6 +29,7 @@ from cleaner_rl.rollout import (
     open_runner,
 )
 from cleaner_rl.tasks import Grader, Prompt, RewardScale, Task, check_gradable, load_prompt
+from cleaner_rl.tools import derive_seed
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
 from cleaner_rl.train.record import RunFolder, TooManyFaultsError, step_figures
@@ -37,7 +38,7 @@ from cleaner_rl.train.rows.row import row_or_exclusion
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer, check_views
 from cleaner_rl.train.trl.serving import Source, source_of
-from cleaner_rl.trajectory import Key, Phase, RepairMode, TokenSpan, derive_seed
+from cleaner_rl.trajectory import Key, Phase, RepairMode, TokenSpan
 from cleaner_sandbox import SessionRequest, open_sandbox
 
 T = TypeVar("T")

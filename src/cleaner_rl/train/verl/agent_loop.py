@@ -13,7 +13,6 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from cleaner_rl.purify import Phase
 from cleaner_rl.train.rows import Exclusion, Graded, TrainRow, exclusion, to_row
 from cleaner_rl.train.verl.engine import VerlEngine
 from cleaner_rl.train.verl.excluded import tell_absent
@@ -22,6 +21,7 @@ from cleaner_rl.train.verl.plan import read_plan
 from cleaner_rl.train.verl.rescues import RunningGroups, tell_rescue
 from cleaner_rl.train.verl.row_rollout import PHASE, rescue, rescues, roll
 from cleaner_rl.train.verl.runner import shared_runner
+from cleaner_rl.trajectory import Phase
 
 _log = logging.getLogger(__name__)
 _GROUPS = RunningGroups()

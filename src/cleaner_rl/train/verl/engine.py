@@ -26,7 +26,8 @@ import numpy as np
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 
 from cleaner_rl.rollout import Completion, EngineFaultError, Finish, Sampling
-from cleaner_rl.trajectory import Floats, Ids, Scores, derive_seed
+from cleaner_rl.tools import derive_seed
+from cleaner_rl.trajectory import Floats, Ids, Scores
 
 ABORTS = 30
 """How often a weight update may abort one scoring request before it counts as a fault."""

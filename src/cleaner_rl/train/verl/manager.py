@@ -15,12 +15,12 @@ from ray.exceptions import RayActorError
 from tensordict.tensorclass import NonTensorData, NonTensorStack
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
-from cleaner_rl.purify import Phase
 from cleaner_rl.train.verl.liveness import AGAIN, Liveness, Part, PartLostError, Watchdog
 from cleaner_rl.train.verl.plan import AGENT, read_plan
 from cleaner_rl.train.verl.router import EvenRouter
 from cleaner_rl.train.verl.row_rollout import PHASE, ROUND
 from cleaner_rl.train.verl.wiring import active_sampler, loop_missing, plugin_missing, refuse, router_missing
+from cleaner_rl.trajectory import Phase
 
 SAMPLED = "__rollout_n__"
 """verl's own column for the number of rollouts of a prompt."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cleaner_rl.purify import Phase
 from cleaner_rl.rollout import Engine, RescueTry, RolloutRunner, Sampling
 from cleaner_rl.tasks import Task, from_verl
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
 from cleaner_rl.train.verl.runner import for_phase
-from cleaner_rl.trajectory import Key, TokenSpan
+from cleaner_rl.trajectory import Key, Phase, TokenSpan
 
 PHASE = "cleaner_phase"
 ROUND = "cleaner_round"

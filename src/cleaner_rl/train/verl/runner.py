@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from cleaner_rl.purify import Phase
 from cleaner_rl.rollout import (
     Engine,
     Purifier,
@@ -27,9 +26,10 @@ from cleaner_rl.rollout import (
     tool_env_of,
 )
 from cleaner_rl.tasks import MathPool, load_prompt
+from cleaner_rl.tools import derive_seed
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.verl.plan import RunPlan
-from cleaner_rl.trajectory import RepairMode, TokenSpan, derive_seed
+from cleaner_rl.trajectory import Phase, RepairMode, TokenSpan
 from cleaner_sandbox.client import SandboxClient
 from cleaner_sandbox.protocol import Limits, SessionRequest
 

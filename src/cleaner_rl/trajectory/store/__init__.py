@@ -18,11 +18,10 @@ from cleaner_rl.trajectory.store.files import BusyError, only_writer, publish
 from cleaner_rl.trajectory.store.jsonl import JsonlWriter
 from cleaner_rl.trajectory.store.parquet import ParquetWriter, bounded_batches, rewrite
 from cleaner_rl.trajectory.store.reading import read, read_at
-from cleaner_rl.trajectory.store.record import SCHEMA, SCHEMA_VERSION, VERSION_KEY
+from cleaner_rl.trajectory.store.record import SCHEMA, VERSION_KEY
 
 __all__ = [
     "SCHEMA",
-    "SCHEMA_VERSION",
     "VERSION_KEY",
     "BusyError",
     "JsonlWriter",
