@@ -24,7 +24,7 @@ from cleaner_rl.tasks import Case, ChoiceGrader, CodeGrader, Grader, MathGrader,
 from cleaner_rl.tools import CallFormat, ToolSpec, call_format, python_tool
 from cleaner_rl.train.rows import RowConfig, TrainRow, group_rows
 from cleaner_sandbox import SessionRequest
-from tests.logs.agents import AGENTS, SINGLE
+from tests.logs.agents import AGENTS
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
 from tests.rollout.scripted import node
@@ -110,7 +110,7 @@ class TestPrograms(GraderContract):
         return [task("code", "no JSON"), code_task()]
 
 
-@pytest.mark.parametrize("variant", RENDERED | AGENTS | SINGLE)
+@pytest.mark.parametrize("variant", RENDERED | AGENTS)
 class TestLogs(LogAdapterContract):
     @pytest.fixture(autouse=True)
     def _named(self, variant: str) -> None:
@@ -120,7 +120,7 @@ class TestLogs(LogAdapterContract):
         return log_format(self.variant.partition(",")[0])
 
     def records(self) -> Sequence[dict[str, Any]]:
-        return [(RENDERED | AGENTS | SINGLE)[self.variant](case) for case in CASES[:6]]
+        return [(RENDERED | AGENTS)[self.variant](case) for case in CASES[:6]]
 
     def others(self) -> Sequence[Any]:
         return [other for other in OTHERS if not self.make().detects(other) or self.make().name not in NAMED]

@@ -331,25 +331,6 @@ def otel(case: Case) -> Record:
     return {"name": "chat", "context": {"trace_id": "0x1"}, "attributes": attributes, "reward": case.reward}
 
 
-def smolagents(case: Case) -> Record:
-    """One call for each step, so that a step of two is two."""
-    steps: list[Record] = [{"system_prompt": "Be brief."}, {"task": QUESTION, "task_images": None}]
-    for number, step in enumerate(case.steps, 1):
-        code = "".join(str(next(iter(call.arguments.values()))) for call in step.calls)
-        text = "".join(call.text for call in step.calls)
-        output = f"{step.said}\n<code>\n{code}\n</code>" if step.calls else step.said
-        function = {"name": "python_interpreter", "arguments": code}
-        calls = [{"id": f"call_{number}", "type": "function", "function": function}] if step.calls else None
-        about = {"step_number": number, "timing": {"duration": 1.0}, "tool_calls": calls, "error": None}
-        said = {"model_output_message": {"role": "assistant", "content": output}, "model_output": output}
-        steps.append({**about, **said, "code_action": code, "observations": text, "is_final_answer": False})
-        if step.then:
-            steps.append({"task": step.then, "task_images": None})
-    return {"lines": steps}
-
-
-SINGLE = {"smolagents": smolagents}
-"""Formats that have one call for each turn."""
 AGENTS = {
     "langfuse": langfuse,
     "langsmith": langsmith,

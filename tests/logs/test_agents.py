@@ -42,7 +42,6 @@ FORMS = {
     "rollout-codex.jsonl": ("codex", ["shell_command", "apply_patch"], None),
     "session-trace.jsonl": ("session-trace", ["get_time"], [False]),
     "sharegpt.json": ("sharegpt", ["get_weather"], [False]),
-    "smolagents.json": ("smolagents", ["python_interpreter"], [True]),
     "swe-agent.traj": ("swe-agent", ["bash"], None),
     "trajectory-swe-agent.jsonl": ("trajectory", ["bash"], None),
     "trajectory.jsonl": ("trajectory", ["execute_bash"], None),

@@ -19,7 +19,7 @@ from cleaner_rl.logs.records import read_record, write_record
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.tools import PluginError
 from cleaner_rl.trajectory import TextSpan, Trajectory, undo
-from tests.logs.agents import AGENTS, SINGLE
+from tests.logs.agents import AGENTS
 from tests.logs.cases import CASES, Case, Step, raised
 from tests.logs.rendering import RENDERED
 from tests.plugins import install
@@ -36,23 +36,17 @@ class Mine(OpenAIFormat):
 """
 ALL = RENDERED | AGENTS
 BOTH = [(variant, case) for variant in ALL for case in CASES]
-BOTH += [
-    (variant, case)
-    for variant in SINGLE
-    for case in CASES
-    if all(len(step.calls) < 2 and {call.name for call in step.calls} <= {"python"} for step in case.steps)
-]
 NAMES = [f"{variant}: {case.name}" for variant, case in BOTH]
 
 
 def imported(variant: str, case: Case) -> tuple[dict[str, Any], Trajectory[TextSpan]]:
-    record = (ALL | SINGLE)[variant](case)
+    record = ALL[variant](case)
     return record, read_record(record, variant.partition(",")[0], 0, READING)
 
 
 @pytest.mark.parametrize(("variant", "case"), BOTH, ids=NAMES)
 def test_a_record_is_known_by_its_content_and_comes_back_field_for_field(variant: str, case: Case) -> None:
-    before = json.dumps((ALL | SINGLE)[variant](case))
+    before = json.dumps(ALL[variant](case))
     record, trajectory = imported(variant, case)
     assert detect(record) == variant.partition(",")[0]
     assert "opaque" not in log_of(trajectory)

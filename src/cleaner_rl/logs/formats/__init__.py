@@ -26,7 +26,6 @@ LOG_ADAPTERS: Plugins[LogFormat] = Plugins(
         "langfuse": "cleaner_rl.logs.formats.langfuse:LangfuseFormat",
         "langsmith": "cleaner_rl.logs.formats.langsmith:LangSmithFormat",
         "otel": "cleaner_rl.logs.formats.otel:OtelFormat",
-        "smolagents": "cleaner_rl.logs.formats.smolagents:SmolagentsFormat",
         "responses": "cleaner_rl.logs.formats.responses:ResponsesFormat",
         "atif": "cleaner_rl.logs.formats.atif:AtifFormat",
         "inspect": "cleaner_rl.logs.formats.inspect:InspectFormat",

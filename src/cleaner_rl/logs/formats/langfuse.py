@@ -3,7 +3,8 @@
 An observation of the type `GENERATION` has `traceId`, `input` and `output`, as Langfuse's API reference has it. `input`
 is a list of OpenAI's messages, or an object with them in `messages` beside `tools`; `output` is the answer.
 
-Limits: generations with other inputs are passed through. Those of one trace repeat each other, so export the last."""
+Limits: this reader was never tried on a real export. Generations with other inputs are passed through. Those of one
+trace repeat each other, so export the last."""
 
 from __future__ import annotations
 

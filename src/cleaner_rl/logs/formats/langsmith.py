@@ -5,7 +5,8 @@ them in `outputs.messages`. A message is LangChain's, plain or as its `dumpd` wr
 `human`, `ai`, `system` or `tool`, calls are `{name, args, id}`, and `status: "error"` of a result is a failure. The
 status `success` only says that the tool gave an answer, so the text is judged.
 
-Limits: a run of several conversations or generations is passed through."""
+Limits: this reader was never tried on a real export. A run of several conversations or generations
+is passed through."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
 `gen_ai.system_instructions` are parts too, as the semantic conventions describe it. There is no field for how a call
 ended.
 
-Limits: attributes that are not JSON text, and OTLP's own lists of keys and values, are passed through."""
+Limits: this reader was never tried on a real export. Attributes that are not JSON text, and OTLP's own lists of
+keys and values, are passed through."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""`session-trace`: the Hugging Face Hub's Session Trace Simple Format, and the sessions of the Pi agent.
+"""`session-trace`: the sessions of the Pi agent, and the Hugging Face Hub's Session Trace Simple Format.
 
 The file is the record. Its first line is the session (`{type: "session", id, harness, …}`), and every other one of the
 type `message` holds a message. The Hub's documentation ("Session Traces Format") has its fields: `role`, `content`,
 `reasoningContent`, `toolCalls`, `toolCallId`. Pi's (`session-format.md` in its repository) has calls in parts of the
 type `toolCall`, and results in messages of the role `toolResult`, whose `isError` says how the call ended.
 
-Limits: a Pi session with branches is passed through. Other lines are kept and end what a repair can reach."""
+Limits: it was tried on real sessions of Pi, not on real files of the Hub's format. A session with branches is passed
+through. Other lines are kept and end what a repair can reach."""
 
 from __future__ import annotations
 
