@@ -1,6 +1,6 @@
 """The examples in docstrings run, and the entry points have one. Those that need an engine are marked to be skipped.
 
-`tests/sandbox/test_examples.py` does the same for the sandbox's packages."""
+`packages/cleaner-sandbox/tests/test_examples.py` does the same for the sandbox's packages."""
 
 from __future__ import annotations
 
