@@ -7,13 +7,19 @@ import contextlib
 import http.client
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cleaner_sandbox import BARE, NodeConfig
 from cleaner_sandbox.service import admission
 from cleaner_sandbox.service import http as service_http
+from cleaner_sandbox.service.server import Server
+from cleaner_sandbox.service.supervisor import ServiceConfig, to_text
 from tests.serving import Caller, asynchronous, opened, until
 from tests.watched import WatchedNode
 
@@ -51,6 +57,43 @@ def flood(port: int, begin: bytes, more: bytes) -> tuple[int, bytes]:
         except OSError:
             pass
         return sent, caller.recv(65_536) if sent < 4_194_304 else b""
+
+
+@asynchronous
+async def test_the_uvicorn_that_is_installed_keeps_the_bounds_and_one_that_does_not_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(WatchedNode()) as (_, app):
+        config = Server(app).config
+        assert await admission.unheld(config) is None
+        monkeypatch.setattr(admission.Connection, "data_received", HttpToolsProtocol.data_received)
+        monkeypatch.setattr(admission, "ANSWER_SECONDS", 0.2)
+        assert await admission.unheld(config) == "the bytes that a request may have beside its body"
+        monkeypatch.setattr(admission.Connection, "connection_made", HttpToolsProtocol.connection_made)
+        assert await admission.unheld(config) == "the time in which a request's head must arrive"
+
+
+UNHELD = """
+import sys
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from cleaner_sandbox.service import admission, server
+admission.ANSWER_SECONDS = 0.2
+admission.Connection.data_received = HttpToolsProtocol.data_received
+raise SystemExit(server.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("host", "event"), [("0.0.0.0", "unusable"), ("127.0.0.1", "unbounded")])
+def test_a_node_whose_bounds_do_not_hold_serves_this_machine_alone(host: str, event: str) -> None:
+    with socket.create_server((host, 0)) as listening:
+        settings = to_text(ServiceConfig(NodeConfig(slots=1, preload=(BARE,))))
+        command = [sys.executable, "-c", UNHELD, str(listening.fileno()), settings]
+        with subprocess.Popen(command, pass_fds=[listening.fileno()], stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            first = json.loads(server.stdout.readline())
+            server.terminate()
+            server.wait(60)
+    assert (first["event"], "does not keep a bound" in first["message"]) == (event, True)
 
 
 @pytest.mark.parametrize(

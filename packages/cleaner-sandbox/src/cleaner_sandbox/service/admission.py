@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import socket
 import time
 from collections import Counter, defaultdict
 from typing import Any, Final
@@ -38,6 +39,8 @@ HEAD_SECONDS = 10.0
 """From the accept, or from the first byte of a later request, to the end of the headers."""
 READ_SECONDS = 300.0
 """A caller that takes nothing of its answer for so long has left."""
+ANSWER_SECONDS = 10.0
+"""In which the check at the start is answered, on a machine that is busy."""
 NEW_SECONDS: Final = 1.0
 """A connection that is younger makes no room for others: its request may be on its way."""
 
@@ -268,6 +271,30 @@ class Connection(HttpToolsProtocol):
         if self._answering is not None:
             self._answering.disconnected = True
             self._answering.message_event.set()
+
+
+async def unheld(config: Config) -> str | None:
+    """Return which bound a connection does not keep with the uvicorn that is installed; None if it keeps all.
+
+    `Connection` overrides methods that uvicorn doesn't promise to keep. So a first connection, which nobody else can
+    reach, sends too much at the start of every node.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.connect_accepted_socket(lambda: Connection(config, ServerState(), {}), theirs)
+        try:
+            if connection._deadline is None:
+                return "the time in which a request's head must arrive"
+            ours.setblocking(False)
+            await loop.sock_sendall(ours, b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * MOST_FRAMING)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await loop.sock_recv(ours, 4_096)
+        except (OSError, TimeoutError, AttributeError):
+            answer = b""
+        finally:
+            connection.abort()
+    return None if answer.startswith(b"HTTP/1.1 431 ") else "the bytes that a request may have beside its body"
 
 
 async def _refuse_all(_: Scope, receive: Receive, send: Send) -> None:

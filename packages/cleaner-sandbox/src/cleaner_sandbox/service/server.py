@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import logging
 import signal
 import socket
@@ -27,7 +28,7 @@ from cleaner_sandbox.node.node import Node
 from cleaner_sandbox.node.zygotes import ZygoteError
 from cleaner_sandbox.protocol.wire import encode
 from cleaner_sandbox.service.about import About, add_about
-from cleaner_sandbox.service.admission import Connection
+from cleaner_sandbox.service.admission import Connection, unheld
 from cleaner_sandbox.service.app import App
 from cleaner_sandbox.service.code_judge import add_code_judge
 from cleaner_sandbox.service.fusion import add_fusion
@@ -93,12 +94,18 @@ async def serve(config: ServiceConfig, listening: socket.socket) -> None:
     log = CallLog(sys.stdout.buffer)
     async with Node(config.node) as node:
         app = build(config, node, connections, log)
+        server = Server(app)
+        if (bound := await unheld(server.config)) is not None:
+            said = f"with uvicorn {uvicorn.__version__} the node does not keep a bound on connections: {bound}"
+            if not _is_loopback(listening):
+                raise ValueError(f"{said}; install a version that cleaner-sandbox names, or bind to a loopback address")
+            log.add(encode({"event": "unbounded", "message": said}))
         health = About(app, connections).now()
         gc.collect()
         gc.freeze()  # what lasts as long as the service needn't be looked at again and again
         log.add(encode({"event": "ready", "address": listening.getsockname()[:2], "health": health}))
         try:
-            await Server(app).serve(sockets=[listening])
+            await server.serve(sockets=[listening])
         finally:
             log.flush()
 
@@ -120,6 +127,10 @@ def main(arguments: list[str]) -> int:
         _say("broken", error)
         return BROKEN
     return 0
+
+
+def _is_loopback(listening: socket.socket) -> bool:
+    return ipaddress.ip_address(str(listening.getsockname()[0]).partition("%")[0]).is_loopback
 
 
 def _say(event: str, error: Exception) -> None:
