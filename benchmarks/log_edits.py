@@ -38,8 +38,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.record import save
-from cleaner_rl.logs import Cleaned, PurifySummary, Reading, clean, detect, read_record
-from cleaner_rl.logs.cleaning import clean_to_replay
+from cleaner_rl.logs import PurifiedLog, PurifySummary, Reading, detect, purify_log, read_record
+from cleaner_rl.logs.purified import purify_to_replay
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.replay import checker
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
@@ -117,17 +117,17 @@ class Purified:
     record: dict[str, Any]
     form: str
     raw: Trajectory[TextSpan]
-    cleaned: Cleaned[Any]
+    cleaned: PurifiedLog[Any]
 
 
 def purified(some: list[dict[str, Any]], sandbox: bool) -> list[Purified]:
     """Purify records, with a replay in a sandbox or without."""
     read = [_read(record) for record in some]
-    repair = clean_to_replay if sandbox else clean
+    repair = purify_to_replay if sandbox else purify_log
     cleaned = [repair(raw, RepairConfig()) for _, raw in read]
     checked = checker()(cleaned, PurifySummary()) if sandbox else cleaned
     return [
-        Purified(record, form, raw, Cleaned(raw, ()) if done is None else done)
+        Purified(record, form, raw, PurifiedLog(raw, ()) if done is None else done)
         for record, (form, raw), done in zip(some, read, checked, strict=True)
     ]
 
@@ -220,7 +220,7 @@ def figures(found: dict[str, list[Outcome]], read: int) -> dict[str, Any]:
     }
 
 
-def _left_alone(cleaned: Cleaned[Any]) -> dict[int, str]:
+def _left_alone(cleaned: PurifiedLog[Any]) -> dict[int, str]:
     """Return why failures were left alone, by turn of the log."""
     reasons: dict[int, str] = {}
     position = 0

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple, TypeAlias
 from benchmarks.record import save
 from benchmarks.recurrence_scores import LIMITS, NATS, scorer
 from cleaner_rl.evaluate.bootstrap import Figure, estimates
-from cleaner_rl.logs import PurifySettings, log_of, purify
+from cleaner_rl.logs import LogSettings, log_of, purify
 from cleaner_rl.purify.similarity import similarity
 from cleaner_rl.purify.similarity.lexemes import LEXEME
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn
@@ -187,7 +187,7 @@ def read_logs(folder: Path) -> Logs:
     raw = sorted(each for each in (folder / "raw").glob("*") if not each.name.startswith(names))
     found = Logs()
     with tempfile.TemporaryDirectory() as out:
-        purify([*converted, *raw], out, PurifySettings(repair=None))
+        purify([*converted, *raw], out, LogSettings(repair=None))
         for trajectory in read(f"{out}/store"):
             add(found, trajectory, folder)
     return found

@@ -46,7 +46,7 @@ from benchmarks.toy.model import Lesson, batches, summed_loss
 from benchmarks.toy.questions import TEST, TRAIN
 from benchmarks.toy.sandboxes import offered
 from cleaner_rl.evaluate.student import t_quantile
-from cleaner_rl.logs import PurifySettings, Reading, Record, SftKind, purify, read_record
+from cleaner_rl.logs import LogSettings, Reading, Record, SftKind, purify, read_record
 from cleaner_rl.logs.sft import sft_row
 from cleaner_rl.purify import RepairConfig, hindsight
 from cleaner_rl.replay import ReplayCheck, ReplaySettings, checker
@@ -203,7 +203,7 @@ def measured(trajectories: Sequence[Trajectory[TokenSpan]]) -> dict[str, float]:
 def prepared(logs: Path, folder: Path) -> tuple[dict[str, list[Record]], dict[str, Any]]:
     """Return the rows of each way from the same logs, and the summary of `purify`, which replays in a sandbox."""
     reading = Reading(call_format="fenced")
-    plain = PurifySettings(reading=reading, repair=None, sft=SftKind.JSONL)
+    plain = LogSettings(reading=reading, repair=None, sft=SftKind.JSONL)
     masked, _ = _rows(logs, folder / "plain", plain)
     dropped, _ = _rows(logs, folder / "clean", replace(plain, clean_only=True))
     port = free_port()
@@ -226,7 +226,7 @@ def prepared(logs: Path, folder: Path) -> tuple[dict[str, list[Record]], dict[st
 
 
 def _rows(
-    logs: Path, out: Path, settings: PurifySettings, check: ReplayCheck | None = None
+    logs: Path, out: Path, settings: LogSettings, check: ReplayCheck | None = None
 ) -> tuple[list[Record], dict[str, Any]]:
     summary = purify(logs, out, settings, check=check).to_json()
     files = sorted((out / "sft").glob("*.jsonl"))

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
 from cleaner_rl.cli import main as cleaner
-from cleaner_rl.logs import PurifySettings, purify
+from cleaner_rl.logs import LogSettings, purify
 from cleaner_rl.view import DEMO
 from cleaner_rl.view.app import Application
 from cleaner_rl.view.library import Library
@@ -66,7 +66,7 @@ def served(store: Path) -> Iterator[tuple[Library, str]]:
 
 def log(folder: Path) -> None:
     """The turns of the log's first record, which calls a shell, as they were and purified."""
-    for name, settings in (("before", PurifySettings(repair=None)), ("after", PurifySettings())):
+    for name, settings in (("before", LogSettings(repair=None)), ("after", LogSettings())):
         with tempfile.TemporaryDirectory() as made:
             purify(os.path.relpath(LOG), made, settings)
             purified = Path(made, "store")

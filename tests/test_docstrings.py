@@ -20,7 +20,7 @@ ENTRY_POINTS = {
     "cleaner_rl.logs.formats.messages": (logs.MessagesFormat,),
     "cleaner_rl.logs.messages": (logs.Dialect,),
     "cleaner_rl.logs.purification": (logs.purify,),
-    "cleaner_rl.purify.hindsight": (purify.hindsight, purify.apply_purification),
+    "cleaner_rl.purify.hindsight": (purify.hindsight, purify.purify),
     "cleaner_rl.purify.rescore": (purify.rescore,),
     "cleaner_rl.purify.saar": (purify.repair,),
     "cleaner_rl.replay.verification": (replay.verify,),

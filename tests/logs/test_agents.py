@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cleaner_rl.logs import PurifyError, PurifySettings, SftKind, log_format, purify, write_record
+from cleaner_rl.logs import LogSettings, PurifyError, SftKind, log_format, purify, write_record
 from cleaner_rl.logs.containers import FILE_BYTES, Kind, Piece, chunks_of
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.plans import plan
@@ -23,7 +23,7 @@ from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED, Record, openai
 
 SAMPLES = Path(__file__).parent / "data/samples"
-SAME = PurifySettings(same=True, sft=SftKind.JSONL)
+SAME = LogSettings(same=True, sft=SftKind.JSONL)
 FORMS = {
     "agents-sdk.json": ("responses", ["get_weather"], [True]),
     "atif-trajectory.json": ("atif", ["bash_command"], None),
@@ -85,7 +85,7 @@ def test_there_is_a_sample_of_each() -> None:
 def test_a_sample_is_known_its_calls_are_found_and_it_comes_back(name: str, tmp_path: Path) -> None:
     form, calls, failed = FORMS[name]
     assert {form for unit in plan([str(SAMPLES / name)], None).units for _, form in unit.pieces} == {form}
-    summary = purify(SAMPLES / name, tmp_path / "out", PurifySettings(same=True, repair=None)).summary
+    summary = purify(SAMPLES / name, tmp_path / "out", LogSettings(same=True, repair=None)).summary
     assert (summary.trajectories, summary.not_read, summary.without_calls) == (1, {}, 0)
     assert values(tmp_path / "out/same" / name) == values(SAMPLES / name)
     (trajectory,) = read(tmp_path / "out/store")
@@ -122,7 +122,7 @@ def test_one_folder_of_all_of_them_in_one_call(logs: Path, tmp_path: Path) -> No
         if "samples" in whole:  # Inspect's, of which each is a record
             whole = whole["samples"]
         assert kept.get("lines", kept) == whole or kept in whole, source
-    written = purify(tmp_path / "out/same", tmp_path / "again", PurifySettings(repair=None)).summary
+    written = purify(tmp_path / "out/same", tmp_path / "again", LogSettings(repair=None)).summary
     assert (written.trajectories, written.not_read) == (found.trajectories, {})
     assert written.turns_after == found.turns_after
     assert found.sft_rows == len(rows(tmp_path / "out"))
@@ -132,14 +132,14 @@ def test_a_row_names_the_file_the_line_and_the_record_and_its_results_name_their
     records = [{**openai(case), "id": f"r-{number}"} for number, case in enumerate(CASES)]
     text = "\n\n".join(map(json.dumps, records))
     (tmp_path / "log.jsonl").write_text(text)
-    purify(tmp_path / "log.jsonl", tmp_path / "out", PurifySettings(sft=SftKind.JSONL, repair=None, piece_bytes=3_000))
+    purify(tmp_path / "log.jsonl", tmp_path / "out", LogSettings(sft=SftKind.JSONL, repair=None, piece_bytes=3_000))
     found = rows(tmp_path / "out")
     sources = [(row["source_file"], row["source_line"], row["source_id"]) for row in found]
     assert sources == [(str(tmp_path / "log.jsonl"), 2 * number + 1, f"r-{number}") for number in range(len(CASES))]
     answers = [message for row in found for message in row["messages"] if message["role"] == "tool"]
     assert {answer["name"] for answer in answers} == {"python", "search"}
     assert all("tool_call_id" in answer for answer in answers)
-    purify(SAMPLES / "claude-code.jsonl", tmp_path / "session", PurifySettings(sft=SftKind.PARQUET))
+    purify(SAMPLES / "claude-code.jsonl", tmp_path / "session", LogSettings(sft=SftKind.PARQUET))
     (trajectory,) = read(tmp_path / "session/store")
     assert (trajectory.info.log or {})["source"] == {
         "file": str(SAMPLES / "claude-code.jsonl"),
@@ -171,7 +171,7 @@ def test_compressed_logs_are_read_and_written_compressed(
     text = "".join(json.dumps(openai(case)) + "\n" for case in CASES)
     (logs / f"log.jsonl.{suffix}").write_bytes(pack(text.encode()))
     (logs / f"session.jsonl.{suffix}").write_bytes(pack((SAMPLES / "claude-code.jsonl").read_bytes()))
-    found = purify(logs, tmp_path / "out", PurifySettings(same=True, repair=None)).summary
+    found = purify(logs, tmp_path / "out", LogSettings(same=True, repair=None)).summary
     assert (found.trajectories, found.damaged, found.not_read) == (len(CASES) + 1, {}, {})
     for name, before in (("log", text), ("session", (SAMPLES / "claude-code.jsonl").read_text())):
         packed = pa.input_stream(str(tmp_path / f"out/same/{name}.jsonl.{suffix}"), compression="detect")
@@ -208,7 +208,7 @@ def test_finding_compressed_bomb_is_bounded(
 def test_a_session_that_breaks_off_in_its_last_line_is_read_up_to_it(tmp_path: Path) -> None:
     whole = (SAMPLES / "claude-code.jsonl").read_text()
     (tmp_path / "cut.jsonl").write_text(whole[:-40])
-    found = purify(tmp_path / "cut.jsonl", tmp_path / "out", PurifySettings(same=True, repair=None)).summary
+    found = purify(tmp_path / "cut.jsonl", tmp_path / "out", LogSettings(same=True, repair=None)).summary
     assert (found.trajectories, found.not_read, found.failed_turns) == (1, {}, 1)
     assert (tmp_path / "out/same/cut.jsonl").read_text().splitlines()[-1] == whole[:-40].splitlines()[-1]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cleaner_rl.logs import Reading, clean, read_record, write_record
+from cleaner_rl.logs import Reading, purify_log, read_record, write_record
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.tools import CallKind
 from tests.logs.cases import CASES, Case
@@ -32,7 +32,7 @@ def test_programs_in_fences_are_calls_and_their_failures_are_repaired() -> None:
         [],
     ]
     assert write_record(trajectory) == record
-    repaired = write_record(clean(trajectory, RepairConfig()).trajectory)
+    repaired = write_record(purify_log(trajectory, RepairConfig()).trajectory)
     assert [message["content"] for message in repaired["messages"]] == [
         "1 + 1?",
         "I add.\n```python\nprint(1 + 1)\n```",
@@ -56,7 +56,7 @@ def test_a_person_s_words_beside_a_result_are_a_border(words: str) -> None:
     record["messages"][2]["content"] = words.format(record["messages"][2]["content"])
     trajectory = read_record(record, "openai", 0, Reading())
     assert trajectory.turns[0].failed
-    cleaned = clean(trajectory, RepairConfig()).trajectory
+    cleaned = purify_log(trajectory, RepairConfig()).trajectory
     assert not cleaned.edits
     assert write_record(cleaned) == record
 

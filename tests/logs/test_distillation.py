@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.logs import PurifySettings, distillation_rows, preview, purify, read_record
-from cleaner_rl.logs.cleaning import clean
+from cleaner_rl.logs import LogSettings, distillation_rows, preview, purify, read_record
 from cleaner_rl.logs.formats import Reading, detect
+from cleaner_rl.logs.purified import purify_log
 from cleaner_rl.logs.sft import sft_row
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, RolloutInfo, Trajectory, undo
@@ -44,7 +44,7 @@ def test_a_row_of_a_log_is_a_repair_as_the_repaired_and_the_raw_log_have_it(vari
         record = RENDERED[variant](case)
         form = detect(record)
         assert form is not None
-        repaired = clean(read_record(record, form, 0, Reading()), RepairConfig()).trajectory
+        repaired = purify_log(read_record(record, form, 0, Reading()), RepairConfig()).trajectory
         rows = distillation_rows(repaired)
         assert len(rows) == len(repaired.edits), case.name
         repairs += len(rows)
@@ -100,8 +100,8 @@ def test_the_command_writes_rows_of_logs_in_both_kinds_of_files(tmp_path: Path) 
     assert [narrow(row) for row in pq.read_table(part).to_pylist()] == [narrow(row) for row in rows]
     stored = list(read(tmp_path / "lines/store"))
     assert [json.loads(json.dumps(row)) for each in stored for row in distillation_rows(each)] == rows
-    assert preview(source, PurifySettings(distill="jsonl")).summary.distill_rows == 9  # type: ignore[arg-type]
-    assert "repair rows  9" in purify(source, tmp_path / "lines", PurifySettings(distill="jsonl")).as_text()  # type: ignore[arg-type]
+    assert preview(source, LogSettings(distill="jsonl")).summary.distill_rows == 9  # type: ignore[arg-type]
+    assert "repair rows  9" in purify(source, tmp_path / "lines", LogSettings(distill="jsonl")).as_text()  # type: ignore[arg-type]
 
 
 def test_a_store_gives_the_repairs_that_it_has_and_those_that_hindsight_finds(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_store_gives_the_repairs_that_it_has_and_those_that_hindsight_finds(tm
         writer.write(repaired)
         writer.write(raw)
 
-    purify(tmp_path / "store", tmp_path / "out", PurifySettings(distill="jsonl"))  # type: ignore[arg-type]
+    purify(tmp_path / "store", tmp_path / "out", LogSettings(distill="jsonl"))  # type: ignore[arg-type]
 
     rows = [json.loads(line) for line in (tmp_path / "out/distill/part-000000.jsonl").read_text().splitlines()]
     assert sorted(row["mode"] for row in rows) == ["hindsight", "saar"]

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.logs import formats
-from cleaner_rl.logs.cleaning import clean
 from cleaner_rl.logs.formats import Reading, detect
 from cleaner_rl.logs.formats.base import log_of
+from cleaner_rl.logs.purified import purify_log
 from cleaner_rl.logs.records import read_record, write_record
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.tools import PluginError
@@ -59,7 +59,7 @@ def test_a_record_is_known_by_its_content_and_comes_back_field_for_field(variant
 @pytest.mark.parametrize(("variant", "case"), BOTH, ids=NAMES)
 def test_the_right_answer(variant: str, case: Case) -> None:
     record, trajectory = imported(variant, case)
-    cleaned = clean(trajectory, RepairConfig()).trajectory
+    cleaned = purify_log(trajectory, RepairConfig()).trajectory
     kinds = [turn.edit.kind.value if turn.edit else "keep" for turn in cleaned.turns]
     assert tuple(kinds) == case.expected
     assert tuple(len(edit.original) for _, edit in cleaned.edits) == case.collapsed
@@ -76,7 +76,7 @@ def test_the_right_answer(variant: str, case: Case) -> None:
 def test_what_is_written_after_a_repair_reads_as_the_repaired_conversation(variant: str, case: Case) -> None:
     """Against the same case as if the agent had made no mistake: told once more, rendered, and read."""
     _, trajectory = imported(variant, case)
-    cleaned = clean(trajectory, RepairConfig()).trajectory
+    cleaned = purify_log(trajectory, RepairConfig()).trajectory
     steps = list(case.steps)
     told: list[Step] = []
     lengths = iter(case.collapsed)
@@ -92,7 +92,7 @@ def test_what_is_written_after_a_repair_reads_as_the_repaired_conversation(varia
 
 def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that_is_true_of_neither() -> None:
     _, openai = imported("openai", CASES[0])
-    record = write_record(clean(openai, RepairConfig()).trajectory)
+    record = write_record(purify_log(openai, RepairConfig()).trajectory)
     assert record["messages"][2] == {
         "role": "assistant",
         "content": "I add.",
@@ -106,13 +106,13 @@ def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that
     }
     assert record["messages"][3] == {"role": "tool", "tool_call_id": "call-1-0", "content": "2"}
     _, atif = imported("atif", CASES[0])
-    steps = write_record(clean(atif, RepairConfig()).trajectory)["steps"]
+    steps = write_record(purify_log(atif, RepairConfig()).trajectory)["steps"]
     assert [step["step_id"] for step in steps] == [1, 2, 3, 4]
     assert "metrics" not in steps[2]
     assert steps[2]["observation"]["results"] == [{"source_call_id": "call-1-0", "content": "2"}]
     assert steps[3]["metrics"] == {"completion_tokens": 5}
     _, verifiers = imported("verifiers", CASES[0])
-    (trace,) = write_record(clean(verifiers, RepairConfig()).trajectory)["traces"]
+    (trace,) = write_record(purify_log(verifiers, RepairConfig()).trajectory)["traces"]
     assert [node.get("parent") for node in trace["nodes"]] == [None, 0, 1, 2, 3]
     assert trace["nodes"][2] == {
         "parent": 1, "message": trace["nodes"][2]["message"], "sampled": True
@@ -121,7 +121,7 @@ def test_a_graft_has_the_failure_s_words_the_correction_s_calls_and_nothing_that
 
 def test_calls_of_verifiers_0_stay_as_they_are_written() -> None:
     record, trajectory = imported("verifiers, version 0", CASES[0])
-    (repaired, *_) = write_record(clean(trajectory, RepairConfig()).trajectory)["completion"]
+    (repaired, *_) = write_record(purify_log(trajectory, RepairConfig()).trajectory)["completion"]
     assert repaired["tool_calls"] == record["completion"][2]["tool_calls"]
     assert all(isinstance(call, str) for call in repaired["tool_calls"])
     opened = json.loads(json.dumps(record))
@@ -229,7 +229,7 @@ def test_any_messages_come_back_and_undo_gives_them_back(messages: list[Any], re
     before = json.dumps(record)
     trajectory = read_record(record, "openai", 0, READING)
     assert json.dumps(write_record(trajectory)) == before
-    cleaned = clean(trajectory, RepairConfig()).trajectory
+    cleaned = purify_log(trajectory, RepairConfig()).trajectory
     write_record(cleaned)
     for index, _ in reversed(cleaned.edits):
         cleaned = undo(cleaned, index)

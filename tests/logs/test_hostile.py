@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cleaner_rl.logs import PurifySettings, purify
+from cleaner_rl.logs import LogSettings, purify
 from cleaner_rl.logs.containers import DamagedError, Kind, Piece, chunks_of
 from tests.logs.cases import CASES
 from tests.logs.rendering import inspect, openai, verl
@@ -138,7 +138,7 @@ def test_finding_parquet_bomb_is_bounded_by_what_its_file_explains(logs: Path, m
     monkeypatch.setattr("cleaner_rl.logs.containers.EXPANDED_BYTES", 1 << 20)
     same = pa.DictionaryArray.from_arrays(pa.array([0] * 5_000, pa.int32()), pa.array(["A" * 2_000]))
     pq.write_table(pa.table({"messages": same}), logs / "bomb.parquet")
-    found = purify(logs, logs.with_name("out"), PurifySettings(log_format="openai")).summary
+    found = purify(logs, logs.with_name("out"), LogSettings(log_format="openai")).summary
     assert found.trajectories < 1_000
     assert any("bomb.parquet" in message for message in found.damaged)
 
@@ -170,7 +170,7 @@ def test_finding_integer_of_5000_digits_costs_no_more_than_its_record(place: str
     good = json.dumps(verl(CASES[0])) if place == "uid" else GOOD
     for name, lines in (("first.jsonl", [with_digits(place), good]), ("second.jsonl", [good, with_digits(place)])):
         (logs / name).write_text("\n".join(lines) + "\n")
-        found = purify(logs / name, f"{logs}-{name}", PurifySettings(same=True)).summary
+        found = purify(logs / name, f"{logs}-{name}", LogSettings(same=True)).summary
         assert (found.trajectories, len(found.damaged)) == (2, 0)
         if place in ("field", "uid"):
             assert sum(found.not_read.values()) == 1
@@ -205,7 +205,7 @@ def test_finding_deep_json_costs_no_more_than_its_record(place: str, logs: Path)
     # Near Python's own limit a value can be read and not written.
     odd = [with_brackets(place, depth) for depth in (100_000, *range(700, 1_000, 6))]
     (logs / "deep.jsonl").write_text("\n".join([odd[0], GOOD, *odd[1:], GOOD]) + "\n")
-    found = purify(logs / "deep.jsonl", logs.with_name("out"), PurifySettings(same=True, sft="jsonl")).summary  # type: ignore[arg-type]
+    found = purify(logs / "deep.jsonl", logs.with_name("out"), LogSettings(same=True, sft="jsonl")).summary  # type: ignore[arg-type]
     assert (found.trajectories, len(found.damaged)) == (len(odd) + 2, 0)
     assert found.edits["graft"] >= 2
     written = (logs.with_name("out") / "same" / "deep.jsonl").read_text().splitlines()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_rl.logs import PurifySettings, purify
+from cleaner_rl.logs import LogSettings, purify
 from cleaner_rl.logs.containers import Kind, Piece
 from cleaner_rl.logs.jobs import OtherRunError
 from cleaner_rl.logs.plans import NO_CHECK, PIECES_IN_UNIT, TAPER, _units, differences, options_of
@@ -70,7 +70,7 @@ def planned(tmp_path: Path, **changes: Any) -> tuple[Path, Path]:
 
 
 def test_a_plan_of_before_a_setting_goes_on(tmp_path: Path) -> None:
-    kept = json.dumps(options_of(PurifySettings()))
+    kept = json.dumps(options_of(LogSettings()))
     for name in json.loads(kept):
         before = {"options": json.loads(kept), "files": [], "units": []}
         del before["options"][name]

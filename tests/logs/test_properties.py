@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from cleaner_rl.logs import Cleaned, Reading, clean, detect, read_record, write_record
+from cleaner_rl.logs import PurifiedLog, Reading, detect, purify_log, read_record, write_record
 from cleaner_rl.logs.sft import sft_row
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.trajectory import without_hindsight
@@ -83,10 +83,10 @@ def logs(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, str]]:
     return {"messages": messages}, truth
 
 
-def purified(log: dict[str, Any]) -> Cleaned[Any]:
+def purified(log: dict[str, Any]) -> PurifiedLog[Any]:
     form = detect(log)
     assert form is not None
-    return clean(read_record(log, form, 0, Reading()), RepairConfig())
+    return purify_log(read_record(log, form, 0, Reading()), RepairConfig())
 
 
 @given(logs())

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from cleaner_rl.logs import (
-    Cleaned,
     LogError,
+    LogSettings,
     Progress,
+    PurifiedLog,
     PurifyError,
-    PurifySettings,
     PurifySummary,
     SftKind,
     Stage,
@@ -50,12 +50,12 @@ class Undoes:
     def options(self) -> dict[str, Any]:
         return {"marked": self.marked}
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
+    def __call__(self, cleaned: Sequence[PurifiedLog[Any]], summary: PurifySummary, /) -> list[PurifiedLog[Any]]:
         summary.replayed["looked at"] += len(cleaned)
         return [each.undone(Reason.UNPROVEN) for each in cleaned]
 
 
-def dies(cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
+def dies(cleaned: Sequence[PurifiedLog[Any]], summary: PurifySummary, /) -> list[PurifiedLog[Any]]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []
 
@@ -75,17 +75,17 @@ def test_a_path_or_several_and_a_result_that_says_it_all(log: Path, tmp_path: Pa
 
 
 def test_settings_take_plain_words_and_refuse_nonsense() -> None:
-    settings = PurifySettings(scope="successful", sft="jsonl")  # type: ignore[arg-type]
+    settings = LogSettings(scope="successful", sft="jsonl")  # type: ignore[arg-type]
     assert (settings.scope, settings.sft) == (PurifyScope.SUCCESSFUL, SftKind.JSONL)
     with pytest.raises(ValueError, match="at least 2 attempts"):
-        PurifySettings(roc=1)
+        LogSettings(roc=1)
     with pytest.raises(ValueError, match="at least 1 byte"):
-        PurifySettings(piece_bytes=0)
+        LogSettings(piece_bytes=0)
 
 
 def test_progress_counts_each_stage_to_its_end(log: Path, tmp_path: Path) -> None:
     seen: list[Progress] = []
-    purify(log, tmp_path / "out", PurifySettings(roc=2, piece_bytes=5_000), progress=seen.append)
+    purify(log, tmp_path / "out", LogSettings(roc=2, piece_bytes=5_000), progress=seen.append)
     assert list(dict.fromkeys(each.stage for each in seen)) == [Stage.FINDING, Stage.CHOOSING, Stage.PURIFYING]
     for stage in (Stage.CHOOSING, Stage.PURIFYING):
         counts = [each.done for each in seen if each.stage is stage]
@@ -141,7 +141,7 @@ def test_the_store_says_why_each_failed_turn_was_left_alone(log: Path, tmp_path:
     assert reasons == summary.left_alone
     assert reasons
     # Purified once more with less asked of a repair, it has the reasons of that run.
-    purify(tmp_path / "out/store", tmp_path / "again", PurifySettings(scope=PurifyScope.SUCCESSFUL))
+    purify(tmp_path / "out/store", tmp_path / "again", LogSettings(scope=PurifyScope.SUCCESSFUL))
     again = [each for found in read(tmp_path / "again/store") for each in (found.info.log or {}).get("left_alone", [])]
     assert {each["reason"] for each in again} <= {*reasons, "unsuccessful"}
     assert "unsuccessful" in {each["reason"] for each in again}

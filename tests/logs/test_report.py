@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
-from cleaner_rl.logs import PurifyResult, PurifySettings, PurifySummary, SftKind, preview, purify
+from cleaner_rl.logs import LogSettings, PurifyResult, PurifySummary, SftKind, preview, purify
 from cleaner_rl.logs.examples import EditExample
 from cleaner_rl.logs.reasons import REASONS
 from cleaner_rl.logs.report import VERDICTS
@@ -118,14 +118,14 @@ def test_what_a_log_holds_cannot_command_the_terminal(tmp_path: Path) -> None:
         Step("I import.", (py("from math import sqrt\nprint(sqrt(4))  # \u202e", "2.0"),)),
     )
     log = written(tmp_path / "a.jsonl", hostile)
-    text = purify(log, tmp_path / "out", PurifySettings()).as_text()
+    text = purify(log, tmp_path / "out", LogSettings()).as_text()
     assert "- print(sqrt(4))" in text
     assert not [each for each in text if not each.isprintable() and each != "\n"]
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     log = written(tmp_path / "a.jsonl", TYPO, TESTS, IMPORT, SILENT, TALK)
-    settings = PurifySettings(sft=SftKind.JSONL, same=True)
+    settings = LogSettings(sft=SftKind.JSONL, same=True)
     seen = preview(log, settings)
     assert list(tmp_path.iterdir()) == [log]
     assert seen.summary == purify(log, tmp_path / "out", settings).summary

@@ -22,7 +22,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from cleaner_rl.cli import main
-from cleaner_rl.logs import LogError, PurifySettings, preview, purify, write_record
+from cleaner_rl.logs import LogError, LogSettings, preview, purify, write_record
 from cleaner_rl.logs.containers import ExtraMissingError
 from cleaner_rl.logs.secrets import HINTS, OURS, OVERLAP, UNUSED, WINDOW, _windows, needed_scanner, secret_scanner
 from cleaner_rl.trajectory import TextSpan, Trajectory, without_hindsight
@@ -258,7 +258,7 @@ def test_no_secret_is_left_in_any_file(
     files, secrets = made
     folder = tmp_path_factory.mktemp("logs")
     write_folder(folder / "in", files)
-    wanted = PurifySettings(sft="jsonl", same=True, redact=True)  # type: ignore[arg-type]
+    wanted = LogSettings(sft="jsonl", same=True, redact=True)  # type: ignore[arg-type]
     result = purify(folder / "in", folder / "out", wanted)
     assert result.summary.secrets
     said = [*contents(folder / "out"), json.dumps(result.to_json()), result.as_text()]
@@ -314,7 +314,7 @@ def test_secrets_of_several_units_and_of_a_resumed_run_add_up(tmp_path: Path) ->
     for name in "abcde":
         (tmp_path / "logs" / name).mkdir(parents=True)
         log_with(tmp_path / "logs" / name, token)
-    wanted = PurifySettings(piece_bytes=2_000)
+    wanted = LogSettings(piece_bytes=2_000)
     first = purify(tmp_path / "logs", tmp_path / "out", wanted).summary.secrets
     assert purify(tmp_path / "logs", tmp_path / "out", wanted).summary.secrets == first
     found = first["hugging-face-token"]
@@ -328,14 +328,14 @@ def test_a_store_is_looked_at_and_not_redacted(tmp_path: Path) -> None:
     seen = preview(tmp_path / "out/store").summary.secrets
     assert seen["hugging-face-token"].count >= 1
     with pytest.raises(LogError, match="only logs can be redacted"):
-        preview(tmp_path / "out/store", PurifySettings(redact=True))
+        preview(tmp_path / "out/store", LogSettings(redact=True))
 
 
 def test_a_column_that_nobody_can_look_into_is_not_written_redacted(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{**openai(CASES[0]), "raw": b"1"}]), tmp_path / "a.parquet")
     with pytest.raises(LogError, match="'raw' \\(binary\\)"):
-        purify(tmp_path / "a.parquet", tmp_path / "out", PurifySettings(same=True, redact=True))
-    purify(tmp_path / "a.parquet", tmp_path / "other", PurifySettings(redact=True))
+        purify(tmp_path / "a.parquet", tmp_path / "out", LogSettings(same=True, redact=True))
+    purify(tmp_path / "a.parquet", tmp_path / "other", LogSettings(redact=True))
 
 
 def test_without_the_scanner_the_command_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,6 +352,6 @@ def test_without_the_scanner_the_command_says_what_to_install(tmp_path: Path, mo
         assert "pip install 'cleaner-rl[secrets]'" in refused.output
         assert not (tmp_path / "out").exists()
         with pytest.raises(ExtraMissingError):
-            preview(path, PurifySettings(redact=True))
+            preview(path, LogSettings(redact=True))
     finally:
         secret_scanner.cache_clear()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
 from cleaner_rl.logs.formats import Reading
+from cleaner_rl.logs.purified import PurifiedLog, purify_log
 from cleaner_rl.logs.records import read_record
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.logs.warrant import Unwarranted
@@ -20,7 +20,7 @@ def imported(case: Case) -> Trajectory[TextSpan]:
     return read_record(openai(case), "openai", 0, Reading())
 
 
-def summed(before: Trajectory[TextSpan], cleaned: Cleaned[TextSpan]) -> PurifySummary:
+def summed(before: Trajectory[TextSpan], cleaned: PurifiedLog[TextSpan]) -> PurifySummary:
     summary = PurifySummary()
     summary.add(before, cleaned)
     return summary
@@ -28,9 +28,9 @@ def summed(before: Trajectory[TextSpan], cleaned: Cleaned[TextSpan]) -> PurifySu
 
 def test_what_was_edited_before_is_not_edited_now() -> None:
     raw = imported(CASES[0])
-    once = clean(raw, RepairConfig())
+    once = purify_log(raw, RepairConfig())
     assert summed(raw, once).edits == {"graft": 1}
-    again = summed(once.trajectory, clean(once.trajectory, RepairConfig()))
+    again = summed(once.trajectory, purify_log(once.trajectory, RepairConfig()))
     assert (again.edited, again.edits) == (0, {})
 
 
@@ -46,18 +46,18 @@ def test_what_was_edited_before_is_not_edited_now() -> None:
 )
 def test_abandoned_is_what_nothing_mended_although_the_model_went_on(name: str, abandoned: int) -> None:
     raw = imported(next(case for case in CASES if case.name == name))
-    assert summed(raw, clean(raw, RepairConfig())).abandoned == abandoned
+    assert summed(raw, purify_log(raw, RepairConfig())).abandoned == abandoned
 
 
 def test_a_mended_failure_that_was_left_alone_is_not_abandoned() -> None:
     raw = imported(CASES[0])
-    assert summed(raw, Cleaned(raw, left_alone(raw.turns, Reason.UNSUCCESSFUL))).abandoned == 0
+    assert summed(raw, PurifiedLog(raw, left_alone(raw.turns, Reason.UNSUCCESSFUL))).abandoned == 0
 
 
 def test_a_failure_that_is_spoken_of_after_somebody_spoke_is_left_alone() -> None:
     fix = Step("Now right.", (py("print(1 + 1)", "2"),), then="Why?")
-    told = clean(imported(Case("told", (SLIP, fix, Step("There was a NameError."), ANSWER), ())), RepairConfig())
+    told = purify_log(imported(Case("told", (SLIP, fix, Step("There was a NameError."), ANSWER), ())), RepairConfig())
     assert told.left_alone == (LeftAlone(0, Unwarranted.MENTIONED),)
     untold = Case("untold", (SLIP, fix, ANSWER), ())
-    ((_, edit),) = clean(imported(untold), RepairConfig()).trajectory.edits
+    ((_, edit),) = purify_log(imported(untold), RepairConfig()).trajectory.edits
     assert edit.stale == ()

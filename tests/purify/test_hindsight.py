@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.purify import LeftAlone, PurifyConfig, PurifyScope, Reason, RepairConfig, apply_purification, hindsight
+from cleaner_rl.purify import LeftAlone, PurifyConfig, PurifyScope, Reason, RepairConfig, hindsight, purify
 from cleaner_rl.tools import ToolResult
 from cleaner_rl.trajectory import (
     Edit,
@@ -192,12 +192,12 @@ def test_s19_failures_can_be_left_raw() -> None:
     rollout = trajectory(SLIP, FIX, answered())
     only, every = PurifyConfig(), PurifyConfig(scope=PurifyScope.ALL)
     wrong, right = replace(rollout, success=False), replace(rollout, success=True)
-    assert apply_purification(wrong, only, RepairMode.HINDSIGHT) == wrong
-    assert len(apply_purification(right, only, RepairMode.HINDSIGHT).turns) == 2
+    assert purify(wrong, only, RepairMode.HINDSIGHT) == wrong
+    assert len(purify(right, only, RepairMode.HINDSIGHT).turns) == 2
     for graded in (wrong, right, rollout):
-        assert len(apply_purification(graded, every, RepairMode.HINDSIGHT).turns) == 2
+        assert len(purify(graded, every, RepairMode.HINDSIGHT).turns) == 2
     with pytest.raises(ValueError, match="scope='successful'"):
-        apply_purification(rollout, only, RepairMode.HINDSIGHT)
+        purify(rollout, only, RepairMode.HINDSIGHT)
 
 
 def test_s19_a_failed_live_rollout_is_raw_up_to_its_first_failure() -> None:
@@ -206,6 +206,6 @@ def test_s19_a_failed_live_rollout_is_raw_up_to_its_first_failure() -> None:
     kept = replace(SLIP, edit=Edit(RepairMode.SAAR, RepairKind.NONE, (SLIP,)))
     rollout = trajectory(worked(), kept, live, answered(), success=False)
     only = PurifyConfig(scope=PurifyScope.SUCCESSFUL)
-    assert apply_purification(rollout, only, RepairMode.SAAR).turns == (worked(), kept, SLIP)
-    assert apply_purification(replace(rollout, success=True), only, RepairMode.SAAR).turns == rollout.turns
-    assert apply_purification(rollout, PurifyConfig(), RepairMode.SAAR) is rollout
+    assert purify(rollout, only, RepairMode.SAAR).turns == (worked(), kept, SLIP)
+    assert purify(replace(rollout, success=True), only, RepairMode.SAAR).turns == rollout.turns
+    assert purify(rollout, PurifyConfig(), RepairMode.SAAR) is rollout

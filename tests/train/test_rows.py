@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cleaner_rl.purify import PurifyConfig, apply_purification
+from cleaner_rl.purify import PurifyConfig, purify
 from cleaner_rl.resample import PlainConfig, RefillReason, RocConfig, advantages
 from cleaner_rl.train import Method
 from cleaner_rl.train.recipe.load import to_recipe
@@ -36,7 +36,7 @@ def graded(*turns: object, reward: float = 1.0) -> Graded:
 
 def collapsed() -> Graded:
     """A failure that the model mended itself, collapsed afterwards: everything behind it has moved."""
-    return apply_purification(graded(failed(), worked(), answered()), PurifyConfig(), RepairMode.HINDSIGHT)
+    return purify(graded(failed(), worked(), answered()), PurifyConfig(), RepairMode.HINDSIGHT)
 
 
 def rescored(trajectory: Graded, level: float = -3.0) -> Graded:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner_rl.logs import PurifySettings, purify
+from cleaner_rl.logs import LogSettings, purify
 from cleaner_rl.purify import RepairConfig, hindsight
 from cleaner_rl.purify.saar import NO_CORRECTION
 from cleaner_rl.tools import Status, ToolResult
@@ -107,7 +107,7 @@ def write(folder: Path, trajectories: Iterable[AnyTrajectory]) -> Path:
 
 def logs(folder: Path) -> Path:
     """The store of a purified log: calls of a shell, an editor, a database and an MCP server."""
-    purify(LOG, folder, PurifySettings())
+    purify(LOG, folder, LogSettings())
     return folder / "store"
 
 

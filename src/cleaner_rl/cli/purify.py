@@ -13,9 +13,9 @@ import click
 from cleaner_rl.cli import options as shared
 from cleaner_rl.cli.words import said, show
 from cleaner_rl.logs import (
+    LogSettings,
     Progress,
     PurifyError,
-    PurifySettings,
     Reading,
     SftKind,
     Stage,
@@ -29,7 +29,7 @@ from cleaner_rl.purify import SIMILARITY_MEASURES, PurifyScope, RepairConfig, Re
 from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker, replay_problem
 from cleaner_rl.tools import call_format_names
 
-DEFAULTS = PurifySettings()
+DEFAULTS = LogSettings()
 GO_ON = "Finished work is kept: run the same command to resume"
 WILL_RUN = (
     "The Python of repaired logs will be run again in {}, isolated and without network, to check the repairs. "
@@ -194,9 +194,9 @@ def purify(
     show(json.dumps(result.to_json()) if as_json else result.as_text())
 
 
-def _settings(options: dict[str, Any]) -> PurifySettings:
+def _settings(options: dict[str, Any]) -> LogSettings:
     repair = RepairConfig(options["threshold"], options["measure"], refuse_stale=options["refuse_stale"])
-    return PurifySettings(
+    return LogSettings(
         log_format=options["form"],
         reading=Reading(tuple(options["python_tool"]), options["calls"]),
         repair=None if options["method"] == "mask" else repair,
@@ -212,7 +212,7 @@ def _settings(options: dict[str, Any]) -> PurifySettings:
     )
 
 
-def _check(options: dict[str, Any], settings: PurifySettings) -> ReplayCheck | None:
+def _check(options: dict[str, Any], settings: LogSettings) -> ReplayCheck | None:
     wanted, only_proven = options["replay"], options["only_proven"]
     if only_proven and wanted is False:
         raise click.UsageError("--only-proven needs a replay: leave out --no-replay.")

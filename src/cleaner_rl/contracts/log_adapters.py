@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cleaner_rl.logs import Conversation, LogFormat, Reading, Record, Unreadable, clean
+from cleaner_rl.logs import Conversation, LogFormat, Reading, Record, Unreadable, purify_log
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.trajectory import TextSpan, Trajectory, Turn, undo
 from cleaner_rl.trajectory.store import ParquetWriter, read
@@ -91,7 +91,7 @@ class LogAdapterContract:
         edited = 0
         for record in self.records():
             trajectory = made.read(record, 0, READING)
-            cleaned = clean(trajectory, RepairConfig()).trajectory
+            cleaned = purify_log(trajectory, RepairConfig()).trajectory
             edited += len(cleaned.edits)
             again = made.read(made.write(cleaned), 0, READING)
             now, then = ([turn.text for turn in each.turns] for each in (cleaned, again))

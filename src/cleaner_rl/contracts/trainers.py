@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cleaner_rl.purify import PurifyConfig, PurifyScope, apply_purification
+from cleaner_rl.purify import PurifyConfig, PurifyScope, purify
 from cleaner_rl.resample import advantages
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import Key, RepairMode, Scores, StopReason, TokenSpan, Trajectory, Turn, token_span
@@ -156,7 +156,7 @@ def _call(first: int, code: str, status: Status) -> Turn[TokenSpan]:
 
 def _purified(rollout: Rollout) -> Rollout:
     """The rollout after hindsight, and before anybody re-scored it."""
-    return apply_purification(rollout, PurifyConfig(scope=PurifyScope.ALL), RepairMode.HINDSIGHT)
+    return purify(rollout, PurifyConfig(scope=PurifyScope.ALL), RepairMode.HINDSIGHT)
 
 
 def _rescored(rollout: Rollout) -> Rollout:

@@ -14,7 +14,7 @@ Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, wh
 - `judging`: whether a logged call worked, by `signals` (exit codes and flags), `sentences` (what tools and harnesses
   say), `commands` (what a shell command runs) and `tracebacks`. A turn with an unsure result is never edited.
 - `secrets`: keys and tokens in the records, found before anything else sees them, and taken out if that is wanted.
-- `cleaning`: hindsight on a logged trajectory. `warrant`: whether a repair is warranted: the same purpose, nothing
+- `purified`: hindsight on a logged trajectory. `warrant`: whether a repair is warranted: the same purpose, nothing
   lost, a mistake of form, no bypass, no later words that refer to it.
 - `sft` and `distillation`: rows for supervised fine-tuning and for self-distillation, which `row_files` writes.
 
@@ -22,7 +22,6 @@ Limits: text trajectories only, since logs have no tokens. What a format can't r
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
 """
 
-from cleaner_rl.logs.cleaning import Cleaned, clean
 from cleaner_rl.logs.containers import LogError, PurifyError
 from cleaner_rl.logs.distillation import distillation_rows
 from cleaner_rl.logs.entries import CallPlaces, EntryKind, ResultPlaces
@@ -33,28 +32,29 @@ from cleaner_rl.logs.formats.messages import MessagesFormat
 from cleaner_rl.logs.jobs import WorkerKilledError
 from cleaner_rl.logs.messages import Dialect, Unreadable
 from cleaner_rl.logs.purification import Progress, PurifyResult, Stage, preview, purify
+from cleaner_rl.logs.purified import PurifiedLog, purify_log
 from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.row_files import SftKind
 from cleaner_rl.logs.sft import UnsureTurns
 from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.logs.work import PurifySettings
+from cleaner_rl.logs.work import LogSettings
 
 __all__ = [
     "LOG_ADAPTERS",
     "OPAQUE",
     "CallPlaces",
-    "Cleaned",
     "Conversation",
     "Dialect",
     "EntriesFormat",
     "EntryKind",
     "LogError",
     "LogFormat",
+    "LogSettings",
     "MessagesFormat",
     "Progress",
+    "PurifiedLog",
     "PurifyError",
     "PurifyResult",
-    "PurifySettings",
     "PurifySummary",
     "Reading",
     "Record",
@@ -64,7 +64,6 @@ __all__ = [
     "Unreadable",
     "UnsureTurns",
     "WorkerKilledError",
-    "clean",
     "detect",
     "distillation_rows",
     "log_format",
@@ -72,6 +71,7 @@ __all__ = [
     "log_of",
     "preview",
     "purify",
+    "purify_log",
     "read_record",
     "write_record",
 ]

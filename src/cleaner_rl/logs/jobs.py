@@ -27,7 +27,7 @@ from cleaner_rl.logs.containers import PurifyError
 from cleaner_rl.logs.places import below, find, is_remote, open_file, put
 from cleaner_rl.logs.plans import PLAN, UNITS, LogPlan, differences
 from cleaner_rl.logs.summary import PurifySummary
-from cleaner_rl.logs.work import Check, PurifySettings, Unit, run_unit
+from cleaner_rl.logs.work import Check, LogSettings, Unit, run_unit
 from cleaner_rl.trajectory.store import BusyError, only_writer
 
 UNFINISHED, LOCK = ".unfinished", ".lock"
@@ -52,7 +52,7 @@ class UnitTask:
     """A unit to do, with all that a process needs for it."""
 
     unit: Unit
-    settings: PurifySettings
+    settings: LogSettings
     out: str | None
     """Folder for the results. None: nothing is written."""
     check: Check | None = None

@@ -24,7 +24,7 @@ from cleaner_rl.logs.containers import (
 from cleaner_rl.logs.formats import detect, detect_file
 from cleaner_rl.logs.names import named
 from cleaner_rl.logs.places import FoundFile, absolute, below, find, is_below
-from cleaner_rl.logs.work import PIECE_BYTES, Check, PurifySettings, Unit
+from cleaner_rl.logs.work import PIECE_BYTES, Check, LogSettings, Unit
 from cleaner_rl.purify import RepairConfig
 
 PIECES_IN_UNIT = 4096
@@ -128,7 +128,7 @@ OPTIONS |= {"run_name": "the name of the run", "min_similarity": "min_similarity
 """Settings that are no options."""
 
 
-def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str, Any]:
+def options_of(settings: LogSettings, check: Check | None = None) -> dict[str, Any]:
     """Return the settings that decide what is written, as plan.json keeps them: one value for each option."""
     repair = settings.repair or RepairConfig()
     checked: Any = getattr(check, "options", dict)()
@@ -160,7 +160,7 @@ def options_of(settings: PurifySettings, check: Check | None = None) -> dict[str
 
 def differences(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Return in words how the plan of a folder differs from the one that is wanted; empty if they are the same."""
-    defaults = options_of(PurifySettings())
+    defaults = options_of(LogSettings())
     before, now = {**defaults, **kept.get("options", {})}, {**defaults, **wanted["options"]}
     told = [
         f"{OPTIONS.get(name, '--' + name.replace('_', '-'))} was {_shown(before.get(name))}, is {_shown(now.get(name))}"

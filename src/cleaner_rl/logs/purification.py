@@ -16,7 +16,7 @@ from cleaner_rl.logs.report import as_text
 from cleaner_rl.logs.secrets import needed_scanner, secret_scanner
 from cleaner_rl.logs.summary import PurifySummary, total
 from cleaner_rl.logs.warrant.parsers import needed_parsers
-from cleaner_rl.logs.work import Check, PurifySettings
+from cleaner_rl.logs.work import Check, LogSettings
 
 RunTasks: TypeAlias = Callable[[list[UnitTask], Callable[[PurifySummary], None]], None]
 """Does tasks, and calls a function with the summary of each."""
@@ -75,7 +75,7 @@ class PurifyResult:
 def purify(
     paths: Place | Iterable[Place],
     out: Place,
-    settings: PurifySettings | None = None,
+    settings: LogSettings | None = None,
     *,
     jobs: int = 1,
     on_ray: bool = False,
@@ -110,7 +110,7 @@ def purify(
 
     Examples:
         >>> import json, pathlib, tempfile
-        >>> from cleaner_rl.logs import PurifySettings, purify
+        >>> from cleaner_rl.logs import LogSettings, purify
         >>> def call(code, result):
         ...     function = {"name": "python", "arguments": {"code": code}}
         ...     said = {"role": "assistant", "content": "I add.", "tool_calls": [{"id": code, "function": function}]}
@@ -121,7 +121,7 @@ def purify(
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> record = {"messages": [{"role": "user", "content": "1 + 1?"}, *failed, *worked]}
         >>> _ = (folder / "log.jsonl").write_text(json.dumps(record))
-        >>> result = purify(folder / "log.jsonl", folder / "clean", PurifySettings(sft="jsonl"))
+        >>> result = purify(folder / "log.jsonl", folder / "clean", LogSettings(sft="jsonl"))
         >>> result.summary.edits
         Counter({'graft': 1})
         >>> row = json.loads((folder / "clean/sft/part-000000.jsonl").read_text())
@@ -129,7 +129,7 @@ def purify(
         ['1 + 1?', 'I add.', '2']
     """
     folder = fspath(out)
-    job = _Job(_places(paths), settings or PurifySettings(), progress)
+    job = _Job(_places(paths), settings or LogSettings(), progress)
     made = job.plan(folder)
     with alone(folder):
         known = begin(folder, made, {**options_of(job.settings, check), PATHS: job.places})
@@ -141,7 +141,7 @@ def purify(
 
 def preview(
     paths: Place | Iterable[Place],
-    settings: PurifySettings | None = None,
+    settings: LogSettings | None = None,
     *,
     jobs: int = 1,
     check: Check | None = None,
@@ -163,7 +163,7 @@ def preview(
         WorkerKilledError: A process was killed.
         OSError: A file can't be read.
     """
-    job = _Job(_places(paths), settings or PurifySettings(), progress)
+    job = _Job(_places(paths), settings or LogSettings(), progress)
     made = job.plan(None)
     tasks = [UnitTask(unit, job.settings, None, check) for unit in made.units]
     return job.result(job.run(made, tasks, (), jobs, _in_processes(jobs)), made, None)
@@ -188,7 +188,7 @@ class _Job:
     """What `purify` and `preview` have in common."""
 
     places: list[str]
-    settings: PurifySettings
+    settings: LogSettings
     progress: Callable[[Progress], None]
 
     def plan(self, out: str | None) -> LogPlan:

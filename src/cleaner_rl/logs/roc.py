@@ -17,7 +17,7 @@ from math import isnan, nan
 from typing import Any, NamedTuple
 
 from cleaner_rl.logs.jobs import UnitTask, workers
-from cleaner_rl.logs.work import NUMBER_BITS, PurifySettings, Unit, trajectories_of
+from cleaner_rl.logs.work import NUMBER_BITS, LogSettings, Unit, trajectories_of
 from cleaner_rl.resample import Quality, RocConfig, RolloutGroup, assess, is_positive, select, verdicts
 
 Place = tuple[str, int, str]
@@ -37,7 +37,7 @@ class Attempt(NamedTuple):
 def choose(
     units: Sequence[Unit],
     tasks: Sequence[UnitTask],
-    settings: PurifySettings,
+    settings: LogSettings,
     keep: int,
     jobs: int,
     done: Callable[[], None],
@@ -62,7 +62,7 @@ def choose(
     return [replace(task, chosen=chosen.get(task.unit.number, {})) for task in tasks]
 
 
-def attempts_of(unit: Unit, settings: PurifySettings) -> list[tuple[Place, Attempt]]:
+def attempts_of(unit: Unit, settings: LogSettings) -> list[tuple[Place, Attempt]]:
     """Return the attempts in a unit."""
     return [
         (

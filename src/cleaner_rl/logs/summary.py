@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from cleaner_rl.logs.cleaning import Cleaned, abandoned, repeated_calls
 from cleaner_rl.logs.examples import OF_EACH_TOOL, EditExample, example, first_of_each
 from cleaner_rl.logs.formats.base import log_of
+from cleaner_rl.logs.purified import PurifiedLog, abandoned, repeated_calls
 from cleaner_rl.logs.records import OPAQUE
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import Edit, TokenSpan, Trajectory, Turn
@@ -144,9 +144,9 @@ class PurifySummary:
     no_row: Counter[str] = field(default_factory=Counter)
     """Trajectories that were read and make no row, by what a row can't hold."""
 
-    def add(self, before: Trajectory[Any], cleaned: Cleaned[Any]) -> None:
+    def add(self, before: Trajectory[Any], purified: PurifiedLog[Any]) -> None:
         """Count one trajectory."""
-        after = cleaned.trajectory
+        after = purified.trajectory
         self.trajectories += 1
         log = log_of(before)
         self.formats[log.get("format", "store")] += 1
@@ -171,16 +171,16 @@ class PurifySummary:
         new = _new_edits(before, after)
         self.edited += bool(new)
         self.edits.update(edit.kind.value for _, edit in new)
-        self._add_calls(before, cleaned, new)
-        self.left_alone.update(each.reason.value for each in cleaned.left_alone)
+        self._add_calls(before, purified, new)
+        self.left_alone.update(each.reason.value for each in purified.left_alone)
         self.repeated_calls += repeated_calls(after)
-        self.abandoned += abandoned(cleaned)
+        self.abandoned += abandoned(purified)
 
     def add_secrets(self, found: Counter[str], file: str, line: int | None) -> None:
         """Count the secrets of one record."""
         self.secrets += Secrets({kind: FoundSecrets(count, ((file, line),)) for kind, count in found.items()})
 
-    def _add_calls(self, before: Trajectory[Any], cleaned: Cleaned[Any], new: list[tuple[int, Edit[Any]]]) -> None:
+    def _add_calls(self, before: Trajectory[Any], purified: PurifiedLog[Any], new: list[tuple[int, Edit[Any]]]) -> None:
         """Count the calls of a trajectory by tool."""
         for turn in before.turns:
             for call in turn.calls:
@@ -195,10 +195,10 @@ class PurifySummary:
                 self.tools[tool].repaired += 1
             # A unit has many repairs, and those after the first ones of a tool would be thrown away.
             if repaired and sum(each.tool == repaired[0] for each in self.examples) < OF_EACH_TOOL:
-                shown = example(before, cleaned.trajectory.turns[index], edit, repaired[0])
+                shown = example(before, purified.trajectory.turns[index], edit, repaired[0])
                 self.examples = first_of_each((*self.examples, shown))
-        for each in cleaned.left_alone:
-            for tool in _failed(cleaned.trajectory.turns[each.turn]):
+        for each in purified.left_alone:
+            for tool in _failed(purified.trajectory.turns[each.turn]):
                 self.tools[tool].left_alone[each.reason.value] += 1
 
     def __add__(self, other: PurifySummary) -> PurifySummary:

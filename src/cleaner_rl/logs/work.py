@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cleaner_rl.logs.cleaning import Cleaned, clean, clean_to_replay
 from cleaner_rl.logs.containers import CHUNK, Broken, Chunk, DamagedError, Kind, LogError, Piece, chunks_of
 from cleaner_rl.logs.distillation import COLUMNS as DISTILLATION_COLUMNS
 from cleaner_rl.logs.distillation import distillation_rows
@@ -21,6 +20,7 @@ from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.places import is_remote
+from cleaner_rl.logs.purified import PurifiedLog, purify_log, purify_to_replay
 from cleaner_rl.logs.reasons import with_reasons
 from cleaner_rl.logs.records import OPAQUE, read_record, with_source, write_record
 from cleaner_rl.logs.row_files import RowWriter, SftKind
@@ -43,16 +43,17 @@ class Check(Protocol):
 
     It may count in the summary. It is pickled to reach other processes. If it has a method `options`, what that returns
     is kept in plan.json and must be the same when a run goes on. If it has `replays`, and that is true, it also gets
-    repairs that only a replay can warrant; where it can't replay one of these it has to return `Cleaned.unreplayed`.
+    repairs that only a replay can warrant; where it can't replay one of these it has to return
+    `PurifiedLog.unreplayed`.
     """
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> Sequence[Cleaned[Any]]:
+    def __call__(self, purified: Sequence[PurifiedLog[Any]], summary: PurifySummary, /) -> Sequence[PurifiedLog[Any]]:
         """Return each trajectory as it may be used."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class PurifySettings:
+class LogSettings:
     """Settings of `purify`: how logs are read, what is done to each trajectory, and what is written."""
 
     log_format: str | None = None
@@ -101,7 +102,7 @@ class Unit:
 
 def run_unit(
     unit: Unit,
-    settings: PurifySettings,
+    settings: LogSettings,
     folder: Path | None,
     check: Check | None = None,
     chosen: Mapping[int, Mapping[str, Any]] | None = None,
@@ -131,12 +132,14 @@ def run_unit(
                         if scanner is not None:
                             chunk = _scanned(chunk, piece, scanner, summary, redact=settings.redact)
                         trajectories = _read(chunk, piece, form, settings.reading, number)
-                        cleaned: Sequence[Cleaned[Any]] = [_clean(each, settings, replayed) for each in trajectories]
+                        purified: Sequence[PurifiedLog[Any]] = [
+                            _purified(each, settings, replayed) for each in trajectories
+                        ]
                         if check is not None:
-                            cleaned = check(cleaned, summary)
-                        for before, after in zip(trajectories, cleaned, strict=True):
+                            purified = check(purified, summary)
+                        for before, after in zip(trajectories, purified, strict=True):
                             summary.add(before, after)
-                        outputs.write(chunk, cleaned, number, sink)
+                        outputs.write(chunk, purified, number, sink)
                         number += len(trajectories)
             except DamagedError as error:
                 # What was read of it is written; the other files are whole.
@@ -158,17 +161,17 @@ def _sink(piece: Piece, folder: Path | None, redactor: SecretScanner | None) -> 
 class _Outputs:
     """Where a unit's trajectories go, if they are written at all."""
 
-    settings: PurifySettings
+    settings: LogSettings
     store: ParquetWriter | None
     sft: RowWriter | None
     distill: RowWriter | None
     chosen: Mapping[int, Mapping[str, Any]]
     summary: PurifySummary
 
-    def write(self, chunk: Chunk, cleaned: Sequence[Cleaned[Any]], number: int, sink: Sink | None) -> None:
+    def write(self, chunk: Chunk, purified: Sequence[PurifiedLog[Any]], number: int, sink: Sink | None) -> None:
         """Write what became of a chunk, whose first trajectory has this number."""
         kept: list[tuple[int, Any]] = []
-        for place, done in enumerate(cleaned):
+        for place, done in enumerate(purified):
             trajectory = with_reasons(done.trajectory, done.left_alone)
             verdict = self.chosen.get(number + place)
             if verdict is not None:
@@ -198,7 +201,7 @@ class _Outputs:
             self.summary.no_row[str(error)] += 1
 
 
-def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int, Trajectory[Any]]]:
+def trajectories_of(unit: Unit, settings: LogSettings) -> Iterator[tuple[int, Trajectory[Any]]]:
     """Yield the purified trajectories of a unit with their numbers, for choosing among them."""
     number = unit.number << NUMBER_BITS
     redactor = needed_scanner() if settings.redact else None
@@ -208,7 +211,7 @@ def trajectories_of(unit: Unit, settings: PurifySettings) -> Iterator[tuple[int,
                 if redactor is not None:
                     chunk = _scanned(chunk, piece, redactor, PurifySummary(), redact=True)
                 for trajectory in _read(chunk, piece, form, settings.reading, number):
-                    yield number, _clean(trajectory, settings).trajectory
+                    yield number, _purified(trajectory, settings).trajectory
                     number += 1
 
 
@@ -277,12 +280,12 @@ def _trajectory(record: Any, form: str, number: int, reading: Reading) -> Trajec
     return replace(trajectory, info=RolloutInfo(log={"format": form, OPAQUE: record.reason, "record": record.text}))
 
 
-def _clean(trajectory: Trajectory[Any], settings: PurifySettings, replayed: bool = False) -> Cleaned[Any]:
+def _purified(trajectory: Trajectory[Any], settings: LogSettings, replayed: bool = False) -> PurifiedLog[Any]:
     if settings.repair is None:
-        return Cleaned(trajectory, ())
+        return PurifiedLog(trajectory, ())
     if settings.scope is PurifyScope.SUCCESSFUL and not _solved(trajectory):
-        return Cleaned(trajectory, left_alone(trajectory.turns, Reason.UNSUCCESSFUL))
-    return clean_to_replay(trajectory, settings.repair) if replayed else clean(trajectory, settings.repair)
+        return PurifiedLog(trajectory, left_alone(trajectory.turns, Reason.UNSUCCESSFUL))
+    return purify_to_replay(trajectory, settings.repair) if replayed else purify_log(trajectory, settings.repair)
 
 
 def _solved(trajectory: Trajectory[Any]) -> bool:

@@ -16,7 +16,7 @@ graft were sampled after an error that the trainer never sees; the effect is mea
 """
 
 from cleaner_rl.purify.config import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule
-from cleaner_rl.purify.hindsight import LeftAlone, Reason, apply_purification, hindsight, left_alone
+from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight, left_alone, purify
 from cleaner_rl.purify.replay import (
     ExecuteCall,
     ReplayDifference,
@@ -50,11 +50,11 @@ __all__ = [
     "SampleRequest",
     "Schedule",
     "Score",
-    "apply_purification",
     "code_similarity",
     "gap_gate",
     "hindsight",
     "left_alone",
+    "purify",
     "refuse_wide_gaps",
     "repair",
     "replay",

@@ -127,17 +127,17 @@ def left_alone(turns: Sequence[Turn[S]], reason: StrEnum, first: int = 0) -> tup
     return tuple(LeftAlone(index, reason) for index, turn in enumerate(turns, first) if turn.failed)
 
 
-def apply_purification(trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode) -> Trajectory[S]:
+def purify(trajectory: Trajectory[S], config: PurifyConfig, mode: RepairMode) -> Trajectory[S]:
     """Return the trajectory to train on, once it is graded, by the repair mode and its scope (`PurifyConfig.scope_of`).
 
     With the scope `successful`, hindsight's default, a rollout that did not solve its task is not repaired. After SAAR
     it is cut after its first failure, because what follows was sampled after a correction that is not to be trained on.
 
     Examples:
-        >>> from cleaner_rl.purify import PurifyConfig, apply_purification
+        >>> from cleaner_rl.purify import PurifyConfig, purify
         >>> from cleaner_rl.trajectory import RepairMode, TextSpan, Trajectory
         >>> unsolved = Trajectory(TextSpan("1 + 1?"), success=False)
-        >>> apply_purification(unsolved, PurifyConfig(), RepairMode.HINDSIGHT) == unsolved
+        >>> purify(unsolved, PurifyConfig(), RepairMode.HINDSIGHT) == unsolved
         True
     """
     if config.scope_of(mode) is PurifyScope.SUCCESSFUL:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner_rl.logs import Cleaned, PurifySummary
+from cleaner_rl.logs import PurifiedLog, PurifySummary
 from cleaner_rl.purify import Reason, ReplayVerdict
 from cleaner_rl.replay.settings import (
     NOT_REPLAYABLE,
@@ -155,10 +155,10 @@ class ReplayCheck:
             "text_match": settings.text_match.value,
         }
 
-    def __call__(self, cleaned: Sequence[Cleaned[Any]], summary: PurifySummary, /) -> list[Cleaned[Any]]:
+    def __call__(self, purified: Sequence[PurifiedLog[Any]], summary: PurifySummary, /) -> list[PurifiedLog[Any]]:
         """Replay the trajectories that were repaired; return each as it may be used."""
-        done = list(cleaned)
-        tried = {index: each for index, each in enumerate(cleaned) if each.trajectory.edits}
+        done = list(purified)
+        tried = {index: each for index, each in enumerate(purified) if each.trajectory.edits}
         found = self._replayed(tried)
         wrong = [index for index, each in found.items() if each.verdict == ReplayVerdict.DIFFERENT]
         # Perhaps only a repair that needs a replay is wrong, or else all of them, or else the sandbox lacks something.
@@ -180,10 +180,10 @@ class ReplayCheck:
             if outcome.verdict == NOT_REPLAYABLE:
                 summary.not_replayable[outcome.reason] += 1
             marked = replace(each.trajectory, info=replace(each.trajectory.info, replay=str(outcome.verdict)))
-            done[index] = Cleaned(marked, each.left_alone)
+            done[index] = PurifiedLog(marked, each.left_alone)
         return done
 
-    def _replayed(self, some: Mapping[int, Cleaned[Any]]) -> dict[int, ReplayOutcome]:
+    def _replayed(self, some: Mapping[int, PurifiedLog[Any]]) -> dict[int, ReplayOutcome]:
         """Replay trajectories. The sandbox starts with the first one that it can run."""
         from cleaner_rl.replay.replayer import replayer_of, unreplayable
 

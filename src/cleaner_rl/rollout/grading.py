@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from cleaner_rl.purify import ExecuteCall, ReplayFaultError, apply_purification, verify_by_replay
+from cleaner_rl.purify import ExecuteCall, ReplayFaultError, purify, verify_by_replay
 from cleaner_rl.rollout.engine import EngineFaultError
 from cleaner_rl.rollout.model import Model
 from cleaner_rl.rollout.settings import Purifier
@@ -64,7 +64,7 @@ async def purify_graded(
     if ended or purifier is None or not graded.usable or not purifier.applies(seeds, graded.key.step):
         return graded
     try:
-        settled = apply_purification(graded, purifier.config, purifier.mode)
+        settled = purify(graded, purifier.config, purifier.mode)
         if purifier.mode is RepairMode.HINDSIGHT and tool_env.stateful and settled.edits:
             proof = await verify_by_replay(settled, lambda: calls_of(tool_env, graded.key))
             settled = replace(proof.trajectory, info=replace(graded.info, replay=str(proof.replay.verdict)))

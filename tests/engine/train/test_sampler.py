@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from cleaner_rl.purify import PurifyConfig, PurifyScope, apply_purification
+from cleaner_rl.purify import PurifyConfig, PurifyScope, purify
 from cleaner_rl.train import Recipe, as_arguments, to_recipe
 from cleaner_rl.train.record import TooManyFaultsError
 from cleaner_rl.train.rows import View, group_rows, to_row
@@ -119,7 +119,7 @@ class Trainer:
                 info = replace(one.info, rescued={"of": SOURCE, "turn": 0}, sampled=RESCUE_TOKENS)
                 one = replace(one, info=info)
             if self.repairs:
-                one = rescored(apply_purification(one, PurifyConfig(scope=PurifyScope.ALL), RepairMode.HINDSIGHT))
+                one = rescored(purify(one, PurifyConfig(scope=PurifyScope.ALL), RepairMode.HINDSIGHT))
             keys.append(f"{uid}_{place}_0")
             row = to_row(one)
             assert row is not None

@@ -18,8 +18,8 @@ from renderers import create_renderer
 from renderers.base import load_tokenizer
 from verifiers.v1.configs.client import resolve_api_key
 
-from cleaner_rl.logs import Reading, clean
-from cleaner_rl.purify import PurifyConfig, PurifyScope, RepairConfig, apply_purification, refuse_wide_gaps, rescore
+from cleaner_rl.logs import Reading, purify_log
+from cleaner_rl.purify import PurifyConfig, PurifyScope, RepairConfig, purify, refuse_wide_gaps, rescore
 from cleaner_rl.resample import PlainConfig, RocConfig
 from cleaner_rl.rollout import EngineFaultError
 from cleaner_rl.rollout.engines import Address, VllmEngine
@@ -203,12 +203,10 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
     def _purified(self, rollout: Graded) -> Graded:
         config = self.config
         if config.stateless:
-            return apply_purification(
-                rollout, PurifyConfig(scope=config.scope, repair=config.repair), RepairMode.HINDSIGHT
-            )
+            return purify(rollout, PurifyConfig(scope=config.scope, repair=config.repair), RepairMode.HINDSIGHT)
         if config.scope is PurifyScope.SUCCESSFUL and not rollout.success:
             return rollout
-        return clean(rollout, config.repair).trajectory
+        return purify_log(rollout, config.repair).trajectory
 
     async def _rescored(self, rollout: Graded, client: Any) -> Graded:
         """Return the rollout with log-probs of moved tokens, by the engine that sampled it; a fault if it can't."""

@@ -30,15 +30,15 @@ _canonical = json.JSONEncoder(default=repr, sort_keys=True).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned(Generic[S]):
+class PurifiedLog(Generic[S]):
     """A purified trajectory, and the failed turns that were left alone in it."""
 
     trajectory: Trajectory[S]
     left_alone: tuple[LeftAlone, ...]
-    unreplayed: Cleaned[S] | None = None
+    unreplayed: PurifiedLog[S] | None = None
     """What is warranted if no replay can prove the repairs; None if that is the same."""
 
-    def undone(self, reason: Reason) -> Cleaned[S]:
+    def undone(self, reason: Reason) -> PurifiedLog[S]:
         """Return the trajectory without its repairs, with this reason for the failures that had been repaired."""
         raw = without_hindsight(self.trajectory)
         reasons: dict[int, StrEnum] = {index: reason for index, turn in enumerate(raw.turns) if turn.failed}
@@ -49,10 +49,12 @@ class Cleaned(Generic[S]):
                 reasons[position] = left[index]
             by_hindsight = turn.edit is not None and turn.edit.mode is RepairMode.HINDSIGHT
             position += len(turn.edit.original) if turn.edit is not None and by_hindsight else 1
-        return Cleaned(raw, tuple(LeftAlone(index, why) for index, why in sorted(reasons.items())))
+        return PurifiedLog(raw, tuple(LeftAlone(index, why) for index, why in sorted(reasons.items())))
 
 
-def clean(trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers = Leftovers.UNCHECKED) -> Cleaned[S]:
+def purify_log(
+    trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers = Leftovers.UNCHECKED
+) -> PurifiedLog[S]:
     """Repair every failed turn that the model itself corrected, within the borders above, where that is warranted.
 
     `leftovers` says whether the caller replays Python programs (see `warrant.Leftovers`).
@@ -61,18 +63,18 @@ def clean(trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers 
     bare = without_rescoring(trajectory)
     purified = hindsight(bare, config, Warrant(bare, config, leftovers), frozenset(_borders(trajectory)))
     turns = _with_scores(purified.trajectory.turns, trajectory.turns)
-    return Cleaned(replace(trajectory, turns=tuple(turns)), purified.left_alone)
+    return PurifiedLog(replace(trajectory, turns=tuple(turns)), purified.left_alone)
 
 
-def clean_to_replay(trajectory: Trajectory[S], config: RepairConfig) -> Cleaned[S]:
+def purify_to_replay(trajectory: Trajectory[S], config: RepairConfig) -> PurifiedLog[S]:
     """Repair a trajectory that is replayed before it is used; `unreplayed` is for the case that it can't be.
 
     A replay shows what a failed Python program left behind, so more repairs can be tried.
     """
-    unreplayed = clean(trajectory, config)
+    unreplayed = purify_log(trajectory, config)
     if any(call.kind is not CallKind.PYTHON for turn in trajectory.turns for call in turn.calls):
         return unreplayed  # no sandbox runs it
-    tried = clean(trajectory, config, Leftovers.REPLAYED)
+    tried = purify_log(trajectory, config, Leftovers.REPLAYED)
     same = len(tried.trajectory.turns) == len(unreplayed.trajectory.turns)
     return unreplayed if same else replace(tried, unreplayed=unreplayed)
 
@@ -93,11 +95,11 @@ def _made(turn: Turn[Any]) -> str:
     return _canonical([calls, [result.observed for result in turn.results]])
 
 
-def abandoned(cleaned: Cleaned[Any]) -> int:
+def abandoned(purified: PurifiedLog[Any]) -> int:
     """Count the chains of failures without a correction after which the model went on with something else."""
-    failed = {each.turn for each in cleaned.left_alone}
-    uncorrected = {each.turn for each in cleaned.left_alone if each.reason is Reason.UNCORRECTED}
-    last = len(cleaned.trajectory.turns) - 1
+    failed = {each.turn for each in purified.left_alone}
+    uncorrected = {each.turn for each in purified.left_alone if each.reason is Reason.UNCORRECTED}
+    last = len(purified.trajectory.turns) - 1
     return sum(index < last and index + 1 not in failed for index in uncorrected)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner_rl.logs import Reading, clean, read_record
+from cleaner_rl.logs import Reading, purify_log, read_record
 from cleaner_rl.logs.warrant import Unwarranted
 from cleaner_rl.purify import LeftAlone, RepairConfig, hindsight
 from cleaner_rl.trajectory import StopReason, TextSpan, TokenSpan, Trajectory, Turn
@@ -26,7 +26,7 @@ def seconds(log: Trajectory[TextSpan]) -> float:
     times = []
     for _ in range(3):
         begun = time.process_time()
-        clean(log, RepairConfig())
+        purify_log(log, RepairConfig())
         times.append(time.process_time() - begun)
     return min(times)
 
@@ -46,15 +46,15 @@ def test_whether_a_log_can_be_used_is_asked_once_of_each_turn(monkeypatch: pytes
         return True
 
     monkeypatch.setattr(Trajectory, "usable", property(usable))
-    clean(long, RepairConfig())
+    purify_log(long, RepairConfig())
     assert len(asked) == len(long.turns)
 
 
 def test_a_failure_before_another_program_is_left_alone_with_the_reason() -> None:
-    found = clean(imported(SLIP, OTHER, SLIP, FIX), RepairConfig())
+    found = purify_log(imported(SLIP, OTHER, SLIP, FIX), RepairConfig())
     assert found.left_alone == (LeftAlone(0, Unwarranted.OTHER_PURPOSE),)
     assert [turn.edit is not None for turn in found.trajectory.turns] == [False, False, True]
-    similar = clean(imported(SLIP, FIX), RepairConfig(min_similarity=0.99))
+    similar = purify_log(imported(SLIP, FIX), RepairConfig(min_similarity=0.99))
     assert similar.left_alone == (LeftAlone(0, Unwarranted.DISSIMILAR),)
 
 
@@ -66,15 +66,15 @@ def rescored() -> Trajectory[TokenSpan]:
 
 
 def test_scores_stay_where_nothing_is_edited() -> None:
-    assert clean(rescored(), RepairConfig()).trajectory == rescored()
+    assert purify_log(rescored(), RepairConfig()).trajectory == rescored()
     unusable = replace(rescored(), stop_reason=StopReason.FAULT)
-    assert clean(unusable, RepairConfig()).trajectory == unusable
+    assert purify_log(unusable, RepairConfig()).trajectory == unusable
 
 
 def test_scores_before_the_first_new_edit_stay_and_those_behind_it_go() -> None:
     before = rescored().turns
     raw = replace(rescored(), turns=(*before[:2], failed("print(1 + y)"), worked("print(1 + 1)"), *before[2:]))
-    after = clean(raw, RepairConfig()).trajectory.turns
+    after = purify_log(raw, RepairConfig()).trajectory.turns
     assert after[:2] == before[:2]
     assert len(after) == 4
     assert not any(span.is_rescored for turn in after[2:] for span in turn.spans())
