@@ -48,7 +48,7 @@ CLEANER_RL = Contents(
 CLEANER_SANDBOX = Contents(
     package="cleaner_sandbox",
     needed=("cleaner_sandbox/py.typed", "cleaner_sandbox/__main__.py", "cleaner_sandbox/check/__init__.py"),
-    archived=("src", "tests", "README.md", "CHANGELOG.md", "LICENSE", "Containerfile"),
+    archived=("src", "tests", "deploy", "constraints.txt", "README.md", "CHANGELOG.md", "LICENSE", "Containerfile"),
     most=500_000,
 )
 SUFFIXES = {".py", ".typed", ".toml", ".css", ".html", ".js", ".json", ".jsonl", ".parquet", ".svg", ".txt"}

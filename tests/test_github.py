@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"
@@ -37,3 +38,14 @@ def test_each_action_is_pinned_to_a_commit() -> None:
     used = [line.strip().removeprefix("- ") for line in lines if "uses:" in line]
     assert used
     assert [line for line in used if not PINNED.fullmatch(line)] == []
+
+
+def test_folders_and_scripts_that_are_named_are_there() -> None:
+    dependabot = yaml.safe_load((GITHUB / "dependabot.yml").read_text())
+    folders = [
+        each for update in dependabot["updates"] for each in update.get("directories", [update.get("directory")])
+    ]
+    jobs = yaml.safe_load((GITHUB / "workflows" / "ci.yml").read_text())["jobs"]
+    packages = [each["folder"] for each in jobs["run"]["strategy"]["matrix"]["include"]]
+    assert [each for each in folders if not (ROOT / each.strip("/")).is_dir()] == []
+    assert [each for each in packages if not (ROOT / each / ".ci" / "run").is_file()] == []

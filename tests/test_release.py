@@ -49,6 +49,13 @@ def test_both_distributions_have_one_version_and_one_asks_for_exactly_the_other(
     assert f"\nversion: {project['version']}\n" in citation
 
 
+def test_the_sandbox_is_tested_with_the_versions_that_everything_is_tested_with() -> None:
+    everything = named(ROOT / "constraints" / "slim.txt")
+    alone = named(ROOT / "packages" / "cleaner-sandbox" / "constraints.txt")
+    assert alone
+    assert {name: version for name, version in alone.items() if everything.get(name) != version} == {}
+
+
 def test_a_package_that_is_not_named_so_is_told(tmp_path: Path) -> None:
     file = tmp_path / "some.txt"
     file.write_text("# made by hand\nOne.Two==1.0\nother==2\nnot-here==3\n")
