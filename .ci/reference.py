@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import click
 
@@ -143,9 +143,17 @@ def _section(kind: type, where: str) -> list[str]:
         elif inspect.isclass(hint) and issubclass(hint, Enum):
             shown, said = ", ".join(f"`{each.value}`" for each in hint), said or _choices(hint)
         else:
-            shown = f"`{cell(field.type)}`"
+            shown = _bounded(hint) if get_origin(hint) is Annotated else f"`{cell(field.type)}`"
         lines.append(f"| `{field.name}` | {shown} | {cell(_default(field))} | {cell(said)} |")
     return lines + inner
+
+
+def _bounded(hint: Any) -> str:
+    """A number with its bounds."""
+    kind, bounds = get_args(hint)
+    words = {"ge": "at least", "gt": "above", "le": "at most"}
+    said = [f"{word} {getattr(bounds, name)}" for name, word in words.items() if getattr(bounds, name) is not None]
+    return f"`{kind.__name__}`, {' and '.join(said)}"
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

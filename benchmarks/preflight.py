@@ -39,8 +39,19 @@ FAULTS = {
 TRIMS = ("(message.content or '')", "(message.content or '') | trim")
 """What the chat template puts in of a turn, and what one does that trims."""
 SETTINGS = (
-    *("cold_start=null", "tasks.held_out=[]", "budget.prompt_tokens=256", "device.per_node=1", "device.router=verl"),
-    *("batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=8"),
+    *(
+        "cold_start=null",
+        "tasks.held_out=[]",
+        "budget.prompt_tokens=256",
+        "verl.trainer.n_gpus_per_node=1",
+        "run.router=verl",
+    ),
+    *(
+        "batch.prompts=4",
+        "batch.mini_batch=4",
+        "batch.rollouts=4",
+        "verl.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
+    ),
     *("method=saar+roc", "roc.sample=8", "roc.min_positive=1", "roc.min_negative=1"),
 )
 LIMIT_SECONDS = 2_400

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from benchmarks.lab.recipes import MICRO_BATCH
 from benchmarks.preflight import SETTINGS
 from benchmarks.record import save
 from benchmarks.training import train
@@ -32,8 +33,9 @@ from cleaner_rl.trajectory.store import read
 
 STEPS = 5
 OURS = (
-    *("method=hindsight", "purify.scope=all", "purify.views=full", f"run.steps={STEPS}", f"run.save_every={STEPS}"),
-    *("batch.prompts=8", "batch.mini_batch=4", "batch.rollouts=4", "batch.micro_batch=4"),
+    *("method=hindsight", "purify.scope=all", "purify.views=full"),
+    *(f"run.steps={STEPS}", f"verl.trainer.save_freq={STEPS}", f"verl.{MICRO_BATCH}=4"),
+    *("batch.prompts=8", "batch.mini_batch=4", "batch.rollouts=4"),
     "verl.actor_rollout_ref.model.external_lib=cleaner_rl.train.preflight.witness",
 )
 """Beside the settings of the preflight's benchmark."""

@@ -18,17 +18,18 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.lab.reading import evaluations, read_lines
+from benchmarks.lab.recipes import MICRO_BATCH, RATE
 from benchmarks.record import save
 from benchmarks.training import train
-from cleaner_rl.train.recipe.enums import TrainerMode
+from cleaner_rl.train.verl.settings import TrainerMode
 
 STEPS, EVALUATE_EVERY, SEEDS = 10, 5, (1, 2, 3)
 MODES = (TrainerMode.SYNC, TrainerMode.SEPARATE_ASYNC)
 SETTINGS = (
-    *(f"run.steps={STEPS}", f"run.save_every={STEPS}", f"run.evaluate_every={EVALUATE_EVERY}"),
-    *("update.lr=2e-4", "batch.prompts=8", "batch.mini_batch=4", "budget.prompt_tokens=256"),
-    *("batch.micro_batch=8", "method=saar+roc", "roc.sample=12", "roc.min_positive=1", "roc.min_negative=1"),
-    *("device.per_node=1", "device.router=verl"),
+    *(f"run.steps={STEPS}", f"verl.trainer.save_freq={STEPS}", f"verl.trainer.test_freq={EVALUATE_EVERY}"),
+    *(f"verl.{RATE}=2e-4", "batch.prompts=8", "batch.mini_batch=4", "budget.prompt_tokens=256"),
+    *("method=saar+roc", "roc.sample=12", "roc.min_positive=1", "roc.min_negative=1"),
+    *(f"verl.{MICRO_BATCH}=8", "verl.trainer.n_gpus_per_node=1", "run.router=verl"),
 )
 LIMIT_SECONDS = 2_400
 STALENESS = "training/off_policy/trajectory_staleness/mean"
@@ -40,7 +41,7 @@ def run(world: Path, runs: Path, mode: TrainerMode, seed: int) -> Path:
     made = folder / "tiny-cpu"
     if (made / "checkpoints" / f"global_step_{STEPS}").exists():
         return made
-    return train(world, folder, (*SETTINGS, f"device.mode={mode}", f"seed={seed}"), LIMIT_SECONDS)
+    return train(world, folder, (*SETTINGS, f"verl.trainer.v1.trainer_mode={mode}", f"seed={seed}"), LIMIT_SECONDS)
 
 
 def figures(run: Path) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from cleaner_rl.train import Recipe, read_recipe
+from cleaner_rl.train import Recipe, read_recipe, run_folder
+from cleaner_rl.train.verl.overrides import number, overrides
+from cleaner_rl.train.verl.settings import KEEP, devices_of
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 BANDWIDTH_USED, FLOPS_USED = 0.6, 0.4
@@ -32,6 +34,8 @@ SAVED_BYTES = 16
 """Of a parameter in a checkpoint of verl's: float32 weights, Adam's two moments, the weights in Hugging Face's form."""
 LOOKAHEAD = 0.088
 """What SAAR adds to what is sampled, where it is tried on every failure: the paper's latency at test time."""
+MEMORY_SHARE = 0.7
+"""Share of a GPU's memory for the engine, which the recipes leave as it is."""
 DAY = 86_400
 
 
@@ -116,13 +120,13 @@ class Worked:
 
 def worked(run: Run, recipe: Recipe, length: float, longest: int) -> Worked:
     """The arithmetic of a step."""
-    model, gpu, device = run.model, run.gpu, recipe.device
-    gpus = device.nodes * device.per_node
+    model, gpu, device = run.model, run.gpu, devices_of(recipe)
+    gpus = device.count
     drawn, kept = recipe.batch.prompts * recipe.sampled, recipe.batch.prompts * recipe.batch.rollouts
     lookahead = LOOKAHEAD * recipe.purify.probability if recipe.method.saar else 0
     sampled, trained = drawn * length * (1 + lookahead), kept * (PROMPT + length)
     held = (PROMPT + length / 2) * model.kv_bytes
-    fitting = (gpu.memory * device.memory_share - model.weights) / held
+    fitting = (gpu.memory * MEMORY_SHARE - model.weights) / held
     in_flight = min(fitting, drawn / gpus)
     decoding = (model.weights + in_flight * held) / (gpu.bandwidth * BANDWIDTH_USED)
     sampling = max(sampled / gpus / in_flight, longest) * decoding
@@ -151,7 +155,7 @@ def table() -> str:
         recipe = read_recipe(RECIPES / f"{run.recipe}.yaml")
         stage = recipe.stages[0].response_tokens if recipe.stages else recipe.budget.response_tokens
         each = worked(run, recipe, run.steps[0][1], stage)
-        gpus, steps = recipe.device.nodes * recipe.device.per_node, sum(count for count, _ in run.steps)
+        gpus, steps = devices_of(recipe).count, sum(count for count, _ in run.steps)
         total = sum(count * worked(run, recipe, length, stage).sampled for count, length in run.steps)
         found = days(run, recipe)
         add("GPUs", f"{gpus} {run.gpu.name}")
@@ -182,7 +186,9 @@ def _rollouts(recipe: Recipe) -> str:
 
 def _kept(recipe: Recipe) -> int:
     """Checkpoints that stay: each stage's newest, and the cold start's last."""
-    return recipe.run.keep_checkpoints * max(1, len(recipe.stages)) + (recipe.cold_start is not None)
+    return int(number(overrides(recipe, run_folder(recipe)), KEEP)) * max(1, len(recipe.stages)) + (
+        recipe.cold_start is not None
+    )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import click
 
 from benchmarks.drill.nodes import Nodes
 from benchmarks.drill.runs import Command, done, judged, saved, step_lines
+from benchmarks.lab.recipes import MICRO_BATCH, ON_CPU, RATE
 from benchmarks.record import save as save_record
 from cleaner_rl.train.recipe.settings import SandboxSettings
 
@@ -128,27 +129,36 @@ class Drill:
         recipe = {
             "name": "drill",
             "method": "saar+roc",
-            "model": {"path": str(world / "model"), "dtype": "float32"},
+            "model": {"path": str(world / "model")},
             "tasks": {"train": [str(world / "train.parquet")], "prompt": str(world / "prompt.toml")},
-            "budget": {"prompt_tokens": 256, "response_tokens": 384, "turns": 4, "lookahead_tokens": 384},
+            "budget": {
+                "prompt_tokens": 256,
+                "response_tokens": 384,
+                "turns": 4,
+                "lookahead_tokens": 384,
+                "overlong_buffer": 0,
+            },
             "batch": {
                 "prompts": PROMPTS,
                 "mini_batch": PROMPTS,
                 "rollouts": KEPT,
-                "micro_batch": 16,
                 "dynamic_sampling": False,
             },
             "roc": {"sample": DRAWN, "min_positive": 1, "min_negative": 1},
-            "update": {"lr": 1e-4, "warmup_steps": 0, "overlong_buffer": 0},
             "sandbox": {"addresses": addresses, "packages": ["kit"], "cpu_seconds": 0.2, "memory_mb": 256},
             "faults": {"max_share": 0.5, "stall_minutes": 10},
-            "device": {"kind": "cpu", "per_node": 1, "workers": 1},
-            "run": {"save_every": 1, "folder": str(self._place)},
+            "run": {"folder": str(self._place)},
             "stages": [
                 {"name": "first", "steps": STEPS["first"]},
                 {"name": "second", "steps": STEPS["second"], "response_tokens": 448, "max_pass_rate": 0.9},
             ],
-            "verl": {"actor_rollout_ref.model.external_lib": "benchmarks.drill.parts"},
+            "verl": {
+                **ON_CPU,
+                RATE: 1e-4,
+                MICRO_BATCH: 16,
+                "trainer.save_freq": 1,
+                "actor_rollout_ref.model.external_lib": "benchmarks.drill.parts",
+            },
         }
         (self._place / "recipe.yaml").write_text(json.dumps(recipe))
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.drill.runs import Command, done, found, judged, saved
 from benchmarks.hosts.two import ADDRESSES, TwoHosts, why_not
+from benchmarks.lab.recipes import MICRO_BATCH, ON_CPU, RATE
 from cleaner_rl.train.preflight.exactness import row_ids, stored_rows
 from cleaner_rl.train.preflight.witness import FOLDER, rolled, seen
 from cleaner_rl.train.recipe.settings import SandboxSettings
@@ -127,17 +128,15 @@ class Drill:
             "name": "hosts",
             "method": "hindsight",
             "purify": {"scope": "all"},
-            "model": {"path": str(world / "model"), "dtype": "float32"},
+            "model": {"path": str(world / "model")},
             "tasks": {"train": [str(world / "train.parquet")], "prompt": str(world / "prompt.toml")},
-            "budget": {"prompt_tokens": 256, "response_tokens": 384, "turns": 4},
+            "budget": {"prompt_tokens": 256, "response_tokens": 384, "turns": 4, "overlong_buffer": 0},
             "batch": {
                 "prompts": PROMPTS,
                 "mini_batch": PROMPTS,
                 "rollouts": ROLLOUTS,
-                "micro_batch": 8,
                 "dynamic_sampling": False,
             },
-            "update": {"lr": 1e-4, "warmup_steps": 0, "overlong_buffer": 0},
             "sandbox": {
                 "addresses": hosts.sandboxes,
                 "token_file": str(hosts.token_file),
@@ -145,9 +144,16 @@ class Drill:
                 "cpu_seconds": 0.2,
                 "memory_mb": 256,
             },
-            "device": {"kind": "cpu", "nodes": 2, "per_node": 1, "workers": 2, "router": "even"},
-            "run": {"steps": self._steps, "save_every": 1, "folder": str(self._place)},
-            "verl": {"actor_rollout_ref.model.external_lib": WITNESS},
+            "run": {"steps": self._steps, "folder": str(self._place), "router": "even"},
+            "verl": {
+                **ON_CPU,
+                RATE: 1e-4,
+                MICRO_BATCH: 8,
+                "trainer.nnodes": 2,
+                "actor_rollout_ref.rollout.agent.num_workers": 2,
+                "trainer.save_freq": 1,
+                "actor_rollout_ref.model.external_lib": WITNESS,
+            },
         }
         file = self._place / "recipe.yaml"
         file.write_text(json.dumps(recipe))

@@ -56,7 +56,7 @@ TUNING = tuple(
         f"grpo-lr-{rate:.0e}",
         f"GRPO, lr {rate:.0e}",
         "grpo",
-        {"update": {"lr": rate}},
+        {"verl": {"actor_rollout_ref.actor.optim.lr": rate}},
         "Which learning rate suits GRPO?",
     )
     for rate in RATES

@@ -17,25 +17,39 @@ from cleaner_rl.train import Recipe, to_recipe
 EVALUATE_EVERY = 5
 SAVE_EVERY = 5
 
+RATE = "actor_rollout_ref.actor.optim.lr"
+MICRO_BATCH = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"
+ON_CPU: Mapping[str, object] = {
+    "trainer.device": "cpu",
+    "trainer.n_gpus_per_node": 1,
+    "actor_rollout_ref.rollout.dtype": "float32",
+    "actor_rollout_ref.rollout.agent.num_workers": 1,
+    "actor_rollout_ref.actor.optim.lr_warmup_steps": 0,
+}
+"""One process trains, one runs rollouts; the learning rate is there from the first step."""
+
 SHARED: Mapping[str, Any] = {
-    "budget": {"prompt_tokens": 96, "response_tokens": 256, "lookahead_tokens": 256},
-    "batch": {"prompts": 16, "mini_batch": 8, "rollouts": 8, "micro_batch": 8, "dynamic_sampling": False},
-    "update": {"lr": 3e-4, "warmup_steps": 0, "overlong_buffer": 0},
+    "budget": {"prompt_tokens": 96, "response_tokens": 256, "lookahead_tokens": 256, "overlong_buffer": 0},
+    "batch": {"prompts": 16, "mini_batch": 8, "rollouts": 8, "dynamic_sampling": False},
     # All was hindsight's default, too, when the kept runs ran.
     "purify": {"attempts": 3, "threshold": 0.5, "scope": "all"},
     "sandbox": {"packages": ["kit"], "cpu_seconds": 0.1, "memory_mb": 256},
     "faults": {"stall_minutes": 5},
-    "device": {"kind": "cpu", "per_node": 1, "workers": 1},
-    # In float32 the engine's log-probs are the trainer's to 1e-5: asking the trainer again would cost a forward pass.
-    "verl": {"algorithm.rollout_correction.bypass_mode": True},
+    "verl": {
+        **ON_CPU,
+        RATE: 3e-4,
+        MICRO_BATCH: 8,
+        # In float32 the engine's log-probs are the trainer's to 1e-5: to ask the trainer would cost a forward pass.
+        "algorithm.rollout_correction.bypass_mode": True,
+    },
 }
 
 IN_PLACE: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # Its tokens are words, the toy model's are phrases: a quarter of the rollouts takes 30 times as long per step.
     REAL: {
         "budget": {"prompt_tokens": 192, "response_tokens": 448, "lookahead_tokens": 448},
-        "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 8, "micro_batch": 2},
-        "update": {"lr": 3e-5},
+        "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 8},
+        "verl": {RATE: 3e-5, MICRO_BATCH: 2},
         "faults": {"stall_minutes": 15},
     }
 }
@@ -72,25 +86,22 @@ def recipe_of(
         "name": run.name,
         "method": method.recipe_method,
         "seed": run.seed + 1,
-        "model": {"path": str(environment.folder / "model"), "dtype": "float32"},
+        "model": {"path": str(environment.folder / "model")},
         "tasks": {
             "train": [str(environment.folder / "train.parquet")],
             "held_out": [str(environment.held_out)],
             "prompt": str(environment.folder / "prompt.toml"),
         },
-        "run": {
-            "steps": steps,
-            "epochs": 10,  # more than any method samples, replaced groups included
-            "save_every": SAVE_EVERY,
-            "keep_checkpoints": 0,  # recovery and the larger budget are measured on earlier models too
-            "evaluate_every": EVALUATE_EVERY,
-            "folder": str(lab_folder()),
-            "loggers": ["console", "file"],
+        "run": {"steps": steps, "folder": str(lab_folder())},
+        "verl": {
+            "trainer.save_freq": SAVE_EVERY,
+            "trainer.max_actor_ckpt_to_keep": None,  # recovery and the larger budget are measured on earlier models too
+            "trainer.test_freq": EVALUATE_EVERY,
         },
     }
     own: dict[str, dict[str, object]] = {
         "budget": {"turns": environment.regime.calls + 1},
-        "update": {"lr": rate},
+        "verl": {RATE: rate},
         "sandbox": {"site": str(environment.folder / "site")},
     }
     return to_recipe(laid(values, SHARED, own, IN_PLACE.get(run.regime, {}), method.settings, changes or {}))

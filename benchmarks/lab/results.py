@@ -15,9 +15,11 @@ from typing import Any
 
 from benchmarks.lab.environments import kind, toy_environment
 from benchmarks.lab.reading import ByStep, evaluations, training
-from benchmarks.lab.recipes import Run
+from benchmarks.lab.recipes import RATE, Run
 from benchmarks.record import save
 from cleaner_rl.train import Recipe, to_recipe, to_values
+from cleaner_rl.train.recipe.moved import MOVED
+from cleaner_rl.train.verl.overrides import overrides
 
 RESULTS = Path(__file__).parents[1] / "results" / "lab"
 NEEDED = {"name": "", "method": "saar", "model": {"path": ""}, "tasks": {"train": []}}
@@ -26,11 +28,18 @@ IGNORED: Mapping[str, Sequence[str]] = {
     "model": ("path",),
     "tasks": ("train", "held_out", "prompt"),
     "sandbox": ("site",),
-    "run": ("folder", "keep_checkpoints"),
-    "update": ("learn_failed",),
-    "device": ("kv_tokens",),
+    "run": ("folder",),
+    "verl": ("trainer.max_actor_ckpt_to_keep",),
 }
-"""Settings that differ between machines, decide only which files are kept, or are gone."""
+"""Settings that differ between machines, or decide only which files are kept."""
+GONE = ("update.learn_failed", "device.kv_tokens", "device.engine_nodes", "model.template", "model.lora")
+"""Settings of recorded recipes that are gone, or that none of those runs changed and verl has none of by default."""
+VALUES: Mapping[tuple[str, str], Any] = {
+    ("update.correction", "none"): None,
+    ("run.save_every", "0"): -1,
+    ("run.loggers", "['console']"): ["console", "file"],
+}
+"""Values that are written otherwise now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +105,10 @@ def differences(
 
     A setting that is missing in the record didn't exist then, and counts as its default.
     """
-    default = _flat(_comparable(to_values(to_recipe(NEEDED)), ignored))
-    before, now = default | _flat(_comparable(recorded, ignored)), _flat(_comparable(to_values(recipe), ignored))
+    default = to_recipe(NEEDED)
+    named = {**in_todays_words(recorded)["verl"], **recipe.verl}
+    before = {**_flat(_with_verl(default, named), ignored), **_flat(in_todays_words(recorded), ignored)}
+    now = _flat(_with_verl(recipe, named), ignored)
     return [
         f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
         for key in sorted({*before, *now})
@@ -128,7 +139,7 @@ def _result(record: Mapping[str, Any], folder: Path) -> Result:
         part: {int(step): values for step, values in figures[part].items()}
         for part in ("training", "evaluation", "recovery")
     }
-    rate = settings["recipe"]["update"]["lr"]
+    rate = in_todays_words(settings["recipe"])["verl"][RATE]
     return Result(
         run,
         settings["steps"],
@@ -149,11 +160,36 @@ def _comparable(values: Mapping[str, Any], ignored: Mapping[str, Sequence[str]] 
     return dict(kept)
 
 
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by "section.key"; the settings of verl keep their own dots."""
+def in_todays_words(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded recipe with the settings that have another name now under that name."""
+    values: dict[str, Any] = json.loads(json.dumps(recorded))
+    if values.get("device", {}).get("kind") == "cpu":
+        values["model"].pop("attention", None)  # on CPUs it had no effect
+    if values.get("run", {}).get("steps"):
+        values["run"].pop("epochs", None)  # nor had they, where the steps were given
+    for old in GONE:
+        section, _, key = old.partition(".")
+        values.get(section, {}).pop(key, None)
+    for old, new in MOVED.items():
+        section, _, key = old.partition(".")
+        if isinstance(values.get(section), dict) and key in values[section]:
+            target, _, name = new.partition(".")
+            value = values[section].pop(key)
+            values.setdefault(target, {})[name] = VALUES.get((old, str(value)), value)
+    return {section: held for section, held in values.items() if held != {} or section in ("verl", "run")}
+
+
+def _with_verl(recipe: Recipe, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe's values with verl's settings of these names, whoever set them."""
+    composed = {key.removeprefix("+"): value for key, value in overrides(recipe, Path()).items()}
+    return {**to_values(recipe), "verl": {key: composed.get(key) for key in named}}
+
+
+def _flat(values: Mapping[str, Any], ignored: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return comparable settings by "section.key"; the settings of verl keep their own dots."""
     return {
         f"{section}.{key}" if isinstance(held, dict) else section: value
-        for section, held in values.items()
+        for section, held in _comparable(values, ignored).items()
         for key, value in (held.items() if isinstance(held, dict) else [("", held)])
     }
 

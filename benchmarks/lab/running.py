@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.lab.environments import lab_folder, toy_environment
 from benchmarks.lab.methods import TUNING
 from benchmarks.lab.reading import evaluations
-from benchmarks.lab.recipes import SHARED, Run, recipe_of
+from benchmarks.lab.recipes import RATE, SHARED, Run, recipe_of
 from benchmarks.lab.results import RESULTS, collect, differences, kept, write
 from benchmarks.lab.summary import tuned_rate
 from cleaner_rl.train import Recipe, to_values
@@ -44,7 +44,7 @@ WORTH_SECONDS = 240.0
 GRACE_SECONDS = 60.0
 """How long a run may take to end."""
 POLL_SECONDS = 1.0
-MAY_DIFFER = ("run.", "verl.trainer.val_before_train ")
+MAY_DIFFER = ("run.", "verl.trainer.")
 """How changes begin that don't change what a run learns."""
 SET_ASIDE = "set-aside"
 """The folder for runs whose settings have changed."""
@@ -171,7 +171,7 @@ class Lab:
 
     def _rate(self) -> float:
         """GRPO's learning rate: the best of those tried, or until they were, the usual one."""
-        return tuned_rate(self.results) or float(SHARED["update"]["lr"])
+        return tuned_rate(self.results) or float(SHARED["verl"][RATE])
 
     # ---- processes
 

@@ -49,13 +49,14 @@ def recipe(model: Path, method: str, steps: int) -> Recipe:
     values = {
         "name": f"shell-{method}",
         "method": method,
-        "model": {"path": str(model.absolute()), "dtype": "float32"},
+        "model": {"path": str(model.absolute())},
         "tasks": {
             "train": [str(folder / "train.parquet")],
             "held_out": [str(folder / "held_out.parquet")],
             "prompt": str(PROMPT_FILE),
         },
-        "run": {"steps": steps, "epochs": 10, "save_every": steps, "evaluate_every": steps, "folder": str(folder)},
+        "run": {"steps": steps, "folder": str(folder)},
+        "verl": {"trainer.save_freq": steps, "trainer.test_freq": steps},
     }
     return to_recipe(laid(values, SHARED, SHELL, METHODS[method]))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from benchmarks.lab.recipes import MICRO_BATCH, ON_CPU, RATE
 from benchmarks.record import save as save_record
 
 ROOT = Path(__file__).parents[2]
@@ -100,24 +101,25 @@ def _recipe(
     return {
         "name": "stock",
         "method": "grpo",
-        "model": {"path": str(world / "model"), "dtype": "float32"},
+        "model": {"path": str(world / "model")},
         "tasks": {
             "train": [_twice(world / "train.parquet", place, pairs, prompts)],
             "prompt": str(world / "prompt.toml"),
         },
-        "budget": {"prompt_tokens": 256, "response_tokens": 512, "turns": turns},
+        "budget": {"prompt_tokens": 256, "response_tokens": 512, "turns": turns, "overlong_buffer": 0},
         "batch": {
             "prompts": prompts,
             "mini_batch": prompts,
             "rollouts": rollouts,
-            "micro_batch": gcd(16, prompts * rollouts),
             "dynamic_sampling": False,
         },
-        "update": {"lr": 0.0, "warmup_steps": 0, "overlong_buffer": 0},
         "sandbox": {"packages": ["kit"], "site": str(world / "site"), "cpu_seconds": 0.2, "memory_mb": 256},
-        "device": {"kind": "cpu", "per_node": 1, "workers": 1},
-        "run": {"steps": 2 * pairs, "save_every": 0, "folder": str(place), "loggers": ["console", "file"]},
+        "run": {"steps": 2 * pairs, "folder": str(place)},
         "verl": {
+            **ON_CPU,
+            RATE: 0.0,
+            MICRO_BATCH: gcd(16, prompts * rollouts),
+            "trainer.save_freq": -1,
             "data": {"shuffle": False},
             "actor_rollout_ref": {"rollout": rollout},
             "trainer": {"v1": {"sampler": {"custom_sampler": {**parts, "name": "TurnSampler"}}}},

@@ -5,7 +5,7 @@
 # that `cleaner sandbox up --ray` started on the cluster itself; their token is the first line of $TOKEN_FILE. Call it where
 # data and runs lie, in a folder that all machines have under the same path, as they have $TOKEN_FILE.
 # On a cluster that asks for a token, call it with RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH.
-# A cold start runs on the head, which needs the recipe's device.per_node GPUs for it.
+# A cold start runs on the head, which needs the recipe's trainer.n_gpus_per_node GPUs for it.
 set -euo pipefail
 usage='usage: submit.sh ADDRESS RECIPE SANDBOXES [--set KEY=VALUE …]'
 address=${1:?$usage} recipe=${2:?$usage} sandboxes=${3:?$usage}

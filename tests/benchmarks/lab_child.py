@@ -33,11 +33,11 @@ def train(recipe: dict[str, object]) -> None:
             log.write(json.dumps({"step": step, "data": {"timing_s/step": 2.0, "timing_s/gen": 1.0}}) + "\n")
             log.flush()
             once(folder, "CHILD_WAITS_AT", step, lambda: time.sleep(60))
-            if step % run["save_every"] == 0 or step == run["steps"]:
+            if step % verl["trainer.save_freq"] == 0 or step == run["steps"]:
                 (folder / "checkpoints" / f"global_step_{step}" / "actor" / "huggingface").mkdir(parents=True)
                 (folder / "checkpoints" / f"global_step_{step}" / "actor" / "model.pt").touch()
                 latest.write_text(str(step))
-            if step % run["evaluate_every"] == 0 or step == run["steps"]:
+            if step % verl["trainer.test_freq"] == 0 or step == run["steps"]:
                 evaluate(folder, step)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.lab import running
 from benchmarks.lab.reading import evaluations
-from benchmarks.lab.recipes import Run
+from benchmarks.lab.recipes import RATE, Run
 from benchmarks.lab.results import Result, read_all
 from benchmarks.lab.running import Lab
 from cleaner_rl.train.launch.rewind import checkpointed
@@ -121,9 +121,9 @@ def test_other_settings_begin_again_and_delete_nothing(tmp_path: Path, monkeypat
     metrics = (tmp_path / "lab" / RUN.name / "metrics.jsonl").read_text()
     monkeypatch.delenv("CHILD_FAILS_AT")
     said: list[str] = []
-    lab(tmp_path, said, changes={"update": {"lr": 1e-3}}).work([RUN], 1)
+    lab(tmp_path, said, changes={"verl": {RATE: 1e-3}}).work([RUN], 1)
     aside = tmp_path / "lab" / "set-aside" / RUN.name
-    changed = "its settings have changed (update.lr was 0.0003, is 0.001)"
+    changed = f"its settings have changed (verl.{RATE} was 0.0003, is 0.001)"
     assert f"drift-saar-0: begins again, because {changed}; see {aside}" in said
     assert (aside / "metrics.jsonl").read_text() == metrics
     whole(only(tmp_path))

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.lab.environments import COLD_STARTS, toy_environment
 from benchmarks.lab.methods import ABLATIONS, HALF, METHODS, REQUIRED, STEPS, TUNING
 from benchmarks.lab.order import SEEDS, order
-from benchmarks.lab.recipes import SHARED, Run, recipe_of
+from benchmarks.lab.recipes import RATE, SHARED, Run, recipe_of
 from benchmarks.lab.results import RESULTS, kept, read_all
 from benchmarks.lab.summary import tuned_rate
 from cleaner_rl.train import Method, Recipe
@@ -86,7 +86,7 @@ def test_schedules_turn_at_the_middle() -> None:
 
 
 def test_a_key_that_recipes_have_since_then_leaves_finished_runs_finished() -> None:
-    rate = tuned_rate(RESULTS) or float(SHARED["update"]["lr"])
+    rate = tuned_rate(RESULTS) or float(SHARED["verl"][RATE])
     finished = [each.run for each in read_all() if each.finished]
     assert finished
     for run in finished:

@@ -23,6 +23,7 @@ from benchmarks.lab.local.queue import best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
 from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
 from benchmarks.lab.page import DOCS, MARK, filled
+from benchmarks.lab.recipes import RATE
 from benchmarks.lab.recovery import failed_first, question_of
 from benchmarks.toy import library
 from benchmarks.toy.library import OPERATIONS, called, task_names
@@ -109,7 +110,7 @@ def test_the_names_of_tasks_are_spread_evenly() -> None:
 def test_every_method_has_a_recipe_in_every_environment(environment: str) -> None:
     for method in METHODS:
         recipe = WorldRun(World(environment, 1), method, RATES[0]).recipe()
-        assert recipe.update.lr == RATES[0]
+        assert recipe.verl[RATE] == RATES[0]
         assert recipe.budget.turns == REGIMES[environment].calls + 1
 
 

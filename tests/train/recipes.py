@@ -10,6 +10,7 @@ MINIMAL: dict[str, Any] = {
     "model": {"path": "some/model"},
     "tasks": {"train": ["train.parquet"]},
 }
+ON_CPU = {"trainer.device": "cpu", "actor_rollout_ref.rollout.dtype": "float32"}
 
 
 def values(**changes: Any) -> dict[str, Any]:

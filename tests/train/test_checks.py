@@ -10,11 +10,15 @@ import pytest
 from cleaner_rl.tasks import Message, Task, load_prompt, write_verl
 from cleaner_rl.train.launch.checks import (
     check_backend,
+    check_engine,
+    check_exactness,
     check_lora,
+    check_method,
     check_model,
     check_prompt,
     check_prompts,
     check_rows,
+    check_settings,
     check_tasks,
     config_at_hand,
 )
@@ -22,7 +26,8 @@ from cleaner_rl.train.launch.machine import check_cores
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.recipe.settings import RecipeError
 from cleaner_rl.train.verl.overrides import overrides
-from tests.train.recipes import values
+from cleaner_rl.train.verl.settings import ACTOR, ROLLOUT
+from tests.train.recipes import ON_CPU, values
 
 
 def test_prompts_without_room_are_counted_before_anything_starts(tmp_path: Path) -> None:
@@ -63,28 +68,77 @@ def test_megatron_is_refused(settings: dict[str, Any], reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "settings", "reason"),
+    ("settings", "reason"),
     [
-        ({}, {"actor_rollout_ref.model.lora_rank": 8}, "set model.lora.rank"),
-        ({"lora": {}}, {"actor_rollout_ref": {"model": {"lora": {"merge": False}}}}, "merged before each transfer"),
+        ({f"{ROLLOUT}.temperature": 0.7}, "engine scores at temperature 1 and top-p 1 only"),
+        ({ROLLOUT: {"top_p": 0.9}}, "top_p is 0.9"),
+        ({f"{ROLLOUT}.temperature": "warm"}, "it must be a number"),
+        ({f"{ROLLOUT}.name": "sglang", **ON_CPU}, "on a cpu it can be vllm"),
+        ({**ON_CPU, f"{ROLLOUT}.dtype": "bfloat16"}, "dtype must be float32 on a cpu"),
+        ({f"{ROLLOUT}.dtype": "half"}, r"rollout\.dtype is 'half': invalid enum value"),
+        ({"trainer.max_actor_ckpt_to_keep": 1}, "take 2 or more, or null"),
+        (
+            {f"{ROLLOUT}.tensor_model_parallel_size": 3},
+            "doesn't divide trainer.n_gpus_per_node=8: take 1 or 2 or 4 or 8",
+        ),
+        (
+            {f"{ROLLOUT}.tensor_model_parallel_size": 12, "trainer.nnodes": 2},
+            "a divisor of 8, or a multiple of it that divides 16",
+        ),
+        ({f"{ROLLOUT}.agent.num_workers": 0}, r"num_workers is 0: expected `int` >= 1"),
     ],
 )
-def test_adapters_that_would_be_lost_are_refused(model: dict[str, Any], settings: dict[str, Any], reason: str) -> None:
+def test_settings_of_verls_that_cant_be_run_are_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(RecipeError, match=reason):
-        check_lora(to_recipe(values(model={"path": "m", **model}, verl=settings)))
+        check_settings(to_recipe(values(verl=settings)))
 
 
-def test_adapters_by_their_own_setting_are_accepted() -> None:
+def test_a_replica_may_span_machines() -> None:
+    verl = {f"{ROLLOUT}.tensor_model_parallel_size": 16, "trainer.nnodes": 4}
+    check_engine(to_recipe(values(verl=verl)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"method": "dapo", "batch": {"dynamic_sampling": False}}, "set batch.dynamic_sampling=true, or"),
+        ({"method": "dapo", "budget": {"overlong_buffer": 0}}, "set budget.overlong_buffer above 0"),
+        ({"method": "dapo", "verl": {f"{ACTOR}.clip_ratio_high": 0.2}}, "clip_ratio_high above"),
+        ({"method": "dapo", "verl": {f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean"}}, "loss_agg_mode=token-mean"),
+        ({"method": "grpo"}, "set batch.dynamic_sampling=false, or take method dapo"),
+    ],
+)
+def test_dapo_is_the_name_of_all_of_its_parts(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        check_method(to_recipe(values(**changes)))
+
+
+def test_grafts_with_sampled_logprobs_need_weights_by_token() -> None:
+    verl = {"algorithm": {"rollout_correction": {"rollout_is": "sequence"}}}
+    with pytest.raises(RecipeError, match="take token, or rescored"):
+        check_exactness(to_recipe(values(purify={"graft_logprobs": "sampled"}, verl=verl)))
+
+
+def test_without_edits_any_temperature_will_do() -> None:
+    check_exactness(to_recipe(values(method="roc", verl={f"{ROLLOUT}.temperature": 0.7})))
+
+
+def test_adapters_that_would_be_lost_are_refused() -> None:
+    adapters = {"actor_rollout_ref": {"model": {"lora_rank": 8, "lora_alpha": 16}}}
     check_lora(to_recipe(values()))
-    check_lora(to_recipe(values(model={"path": "m", "lora": {"rank": 8}})))
+    check_lora(to_recipe(values(verl=adapters)))
+    with pytest.raises(RecipeError, match="merged before each transfer"):
+        check_lora(to_recipe(values(verl={**adapters, "actor_rollout_ref.model.lora.merge": False})))
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("gpu", "nccl")])
 def test_separate_engines_have_machines_and_a_way_for_the_weights(kind: str, backend: str, tmp_path: Path) -> None:
-    dtype = {"cpu": "float32", "gpu": "bfloat16"}[kind]
-    device = {"kind": kind, "mode": "separate_async", "nodes": 2, "per_node": 4, "engine_nodes": 3}
-    model = {"path": "some/model", "dtype": dtype}
-    recipe = to_recipe(values(model=model, device=device, batch={"prompts": 128, "mini_batch": 32}))
+    verl = {
+        **(ON_CPU if kind == "cpu" else {}),
+        "trainer": {"v1": {"trainer_mode": "separate_async"}, "nnodes": 2, "n_gpus_per_node": 4},
+        f"{ROLLOUT}.nnodes": 3,
+    }
+    recipe = to_recipe(values(verl=verl, batch={"prompts": 128, "mini_batch": 32}))
     check_backend(recipe)
     settings, rollout = overrides(recipe, tmp_path), "actor_rollout_ref.rollout"
     assert settings[f"{rollout}.checkpoint_engine.backend"] == backend
@@ -94,7 +148,7 @@ def test_separate_engines_have_machines_and_a_way_for_the_weights(kind: str, bac
         assert settings["+ray_kwargs.ray_init.num_gpus"] == 20
     own = {"trainer.v1.separate_async.parameter_sync_step": 2}
     with pytest.raises(RecipeError, match="2 updates per step"):
-        check_backend(to_recipe(values(model=model, device=device, batch={"prompts": 128, "mini_batch": 32}, verl=own)))
+        check_backend(to_recipe(values(batch={"prompts": 128, "mini_batch": 32}, verl={**verl, **own})))
 
 
 def test_a_prompt_that_doesnt_exist_is_refused() -> None:
@@ -120,7 +174,7 @@ def test_a_file_that_holds_no_tasks_is_named(tmp_path: Path) -> None:
 
 
 def test_a_replica_that_cant_divide_the_models_heads_is_refused() -> None:
-    recipe = to_recipe(values(device={"tensor_parallel": 8}))
+    recipe = to_recipe(values(verl={f"{ROLLOUT}.tensor_model_parallel_size": 8}))
     check_model(recipe, {"num_attention_heads": 32})
     with pytest.raises(RecipeError, match="doesn't divide the 14 attention heads of some/model"):
         check_model(recipe, {"num_attention_heads": 14})
@@ -135,8 +189,8 @@ def test_a_models_configuration_is_read_where_it_is_at_hand(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("per_node", "needed"), [(1, 7), (4, 16)])
 def test_too_few_cores_are_told_and_not_waited_for(per_node: int, needed: int) -> None:
-    recipe = to_recipe(values(device={"per_node": per_node}))
+    recipe = to_recipe(values(verl={"trainer.n_gpus_per_node": per_node}))
     check_cores(recipe, needed)
     with pytest.raises(RecipeError, match=rf"verl reserves {needed} cores .* Ray counts {needed - 1} here"):
         check_cores(recipe, needed - 1)
-    check_cores(to_recipe(values(device={"per_node": per_node}, verl={"ray_kwargs.ray_init.num_cpus": needed})), 2)
+    check_cores(to_recipe(values(verl={**recipe.verl, "ray_kwargs.ray_init.num_cpus": needed})), 2)

@@ -24,6 +24,7 @@ from cleaner_rl.cli import main
 from cleaner_rl.train import Recipe, read_recipe
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.recipe.settings import SandboxSettings
+from cleaner_rl.train.verl.settings import devices_of
 from cleaner_sandbox import NodeConfig, open_sandbox
 from cleaner_sandbox.cli.serve import serve
 from cleaner_sandbox.service import ServiceConfig
@@ -100,9 +101,9 @@ def test_kubernetes_has_the_gpus_that_the_recipe_wants(size: str, name: str) -> 
         assert {"/shared", "/etc/cleaner", "/dev/shm"} == mounts
         assert {"name": "HF_HOME", "value": "/shared/huggingface"} in container["env"]
         assert container["envFrom"] == [{"secretRef": {"name": "training-keys", "optional": True}}]
-    assert with_gpus == [recipe.device.per_node] * recipe.device.nodes
+    assert with_gpus == [devices_of(recipe).per_node] * devices_of(recipe).nodes
     # KubeRay runs the entrypoint on the head, and a cold start uses the GPUs of the machine that it is called on.
-    assert pods(cluster)[0][1]["resources"]["limits"]["nvidia.com/gpu"] == recipe.device.per_node
+    assert pods(cluster)[0][1]["resources"]["limits"]["nvidia.com/gpu"] == devices_of(recipe).per_node
     # Every number in it is a text where KubeRay wants one.
     for group in (cluster["headGroupSpec"], *cluster.get("workerGroupSpecs", [])):
         assert all(isinstance(value, str) for value in group["rayStartParams"].values())
@@ -176,12 +177,13 @@ def test_slurm_has_the_gpus_that_the_recipe_wants_and_starts_it(size: str, name:
     recipe = composed(shlex.join(trained))
     assert (recipe.name, recipe.run.steps) == (name, 3)
     assert recipe.sandbox.addresses == ["http://cpu1:8089", "http://cpu2:8089"]
-    assert (recipe.device.nodes, recipe.device.per_node) == (int(wanted["nodes"]), int(wanted["gpus-per-node"]))
+    devices = devices_of(recipe)
+    assert (devices.nodes, devices.per_node) == (int(wanted["nodes"]), int(wanted["gpus-per-node"]))
     started = [call for call in calls if "start" in call]
-    assert len(started) == (2 if recipe.device.nodes > 1 else 0)
+    assert len(started) == (2 if devices.nodes > 1 else 0)
     assert all(f"--cpus-per-task={wanted['cpus-per-task']}" in call for call in [trained, *started])
     tasks = [int(word.removeprefix("--ntasks=")) for call in started for word in call if word.startswith("--ntasks=")]
-    assert sum(tasks) == (recipe.device.nodes if started else 0)
+    assert sum(tasks) == (devices.nodes if started else 0)
     (served,) = [call for call in calls if "serve" in call]
     assert {"--het-group=1", "--ntasks=2", f"--cpus-per-task={sandboxes['cpus-per-task']}"} <= set(served)
     assert served[served.index("--slots") + 1] == str(2 * int(sandboxes["cpus-per-task"]))

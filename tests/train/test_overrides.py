@@ -8,10 +8,12 @@ import yaml
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
-from tests.train.recipes import values
+from cleaner_rl.train.verl.settings import template_of
+from tests.train.recipes import ON_CPU, values
 
+ACTOR = "actor_rollout_ref.actor"
 FOLDER = Path("/runs/example")
-CPU = {"model": {"path": "m", "dtype": "float32"}, "device": {"kind": "cpu", "per_node": 2}}
+CPU = {"verl": {**ON_CPU, "trainer": {"n_gpus_per_node": 2}}}
 
 
 def test_methods_differ_in_the_method_alone() -> None:
@@ -73,30 +75,54 @@ def test_evaluation_is_drawn_as_it_is_told_whatever_training_is() -> None:
     where = "actor_rollout_ref.rollout"
     usual = overrides(to_recipe(values()), FOLDER)
     assert (usual[f"{where}.val_kwargs.temperature"], usual[f"{where}.val_kwargs.top_p"]) == (1.0, 1.0)
-    run = {"evaluation_temperature": 0.8, "evaluation_top_p": 0.6}
-    other = overrides(to_recipe(values(run=run)), FOLDER)
+    verl = {where: {"val_kwargs": {"temperature": 0.8, "top_p": 0.6}}}
+    other = overrides(to_recipe(values(verl=verl)), FOLDER)
     assert (other[f"{where}.val_kwargs.temperature"], other[f"{where}.val_kwargs.top_p"]) == (0.8, 0.6)
     assert (other[f"{where}.temperature"], other[f"{where}.top_p"]) == (1.0, 1.0)
 
 
 def test_steps_that_are_asked_for_arent_cut_short_by_epochs() -> None:
-    def ends(**run: int) -> tuple[object, object]:
-        settings = overrides(to_recipe(values(run=run)), FOLDER)
+    def ends(steps: int, **verl: int) -> tuple[object, object]:
+        settings = overrides(to_recipe(values(run={"steps": steps}, verl={"trainer": verl})), FOLDER)
         return settings["trainer.total_training_steps"], settings["trainer.total_epochs"]
 
-    assert ends(steps=400) == (400, 400)  # an epoch has one step at the least
-    assert ends(epochs=3) == (None, 3)
+    assert ends(400) == (400, 400)  # an epoch has one step at the least
+    assert ends(0, total_epochs=3) == (None, 3)
 
 
 def test_a_reference_model_takes_as_many_sequences_as_the_actor() -> None:
-    settings = overrides(to_recipe(values(update={"kl": 0.001}, batch={"micro_batch": 2})), FOLDER)
+    settings = overrides(
+        to_recipe(values(verl={f"{ACTOR}.kl_loss_coef": 0.001, f"{ACTOR}.ppo_micro_batch_size_per_gpu": 2})), FOLDER
+    )
     assert settings["actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"] == 2
+    assert settings[f"{ACTOR}.use_kl_loss"] is True
+    by_switch = overrides(to_recipe(values(verl={f"{ACTOR}.use_kl_loss": True})), FOLDER)
+    assert by_switch[f"{ACTOR}.kl_loss_coef"] == 0.001
+    assert "+actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype" in by_switch
 
 
 def test_old_checkpoints_are_removed_unless_all_are_asked_for() -> None:
     key = "trainer.max_actor_ckpt_to_keep"
     assert overrides(to_recipe(values()), FOLDER)[key] == 3
-    assert overrides(to_recipe(values(run={"keep_checkpoints": 0})), FOLDER)[key] is None
+    assert overrides(to_recipe(values(verl={key: None})), FOLDER)[key] is None
+
+
+def test_nothing_is_evaluated_without_held_out_tasks() -> None:
+    verl = {"trainer.test_freq": 5}
+    assert overrides(to_recipe(values(verl=verl)), FOLDER)["trainer.test_freq"] == -1
+    tasks = {"train": ["a.parquet"], "held_out": ["b.parquet"]}
+    assert overrides(to_recipe(values(verl=verl, tasks=tasks)), FOLDER)["trainer.test_freq"] == 5
+
+
+def test_weights_that_are_offloaded_take_the_optimizer_along() -> None:
+    settings = overrides(to_recipe(values(verl={f"{ACTOR}.fsdp_config.param_offload": True})), FOLDER)
+    assert settings[f"{ACTOR}.fsdp_config.optimizer_offload"] is True
+
+
+def test_options_of_the_chat_template_reach_verl_and_our_own_renderer() -> None:
+    recipe = to_recipe(values(verl={"data": {"apply_chat_template_kwargs": {"enable_thinking": False}}}))
+    assert overrides(recipe, FOLDER)["+data.apply_chat_template_kwargs.enable_thinking"] is False
+    assert template_of(recipe) == {"enable_thinking": False}
 
 
 def test_a_cluster_that_is_there_keeps_its_own_resources(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +150,7 @@ def test_values_are_written_as_hydra_reads_them() -> None:
 
 
 def test_adapters_reach_verl_merged_and_its_processes_load_what_completes_them() -> None:
-    recipe = to_recipe(values(model={"path": "m", "lora": {"rank": 8, "alpha": 16}}))
+    recipe = to_recipe(values(verl={"actor_rollout_ref.model": {"lora_rank": 8, "lora_alpha": 16}}))
     settings = overrides(recipe, FOLDER)
     assert settings["actor_rollout_ref.model.lora_rank"] == 8
     assert settings["actor_rollout_ref.model.lora_alpha"] == 16

@@ -27,11 +27,14 @@ from cleaner_rl.train.preflight.run import LOUD, STEPS, short
 from cleaner_rl.train.preflight.witness import Rolled, Trained
 from cleaner_rl.train.recipe.load import to_recipe
 from cleaner_rl.train.rows import Graded, View, Views, recovery_view, to_row
+from cleaner_rl.train.verl.overrides import overrides
 from tests.builders import answered, worked
 from tests.train.recipes import values
 from tests.train.test_rows import collapsed, graded, rescored
 
-RECIPE = to_recipe(values(method="hindsight", model={"path": "m", "dtype": "float32"}, update={"overlong_buffer": 0}))
+RECIPE = to_recipe(
+    values(method="hindsight", budget={"overlong_buffer": 0}, verl={"actor_rollout_ref.rollout.dtype": "float32"})
+)
 
 
 def kept(trajectory: Graded) -> Graded:
@@ -155,9 +158,11 @@ def test_a_template_that_trims_is_named_with_an_example() -> None:
 
 
 def test_two_steps_are_tried_loudly_and_without_a_cold_start_that_is_not_there(tmp_path: Path) -> None:
-    recipe = to_recipe(values(cold_start={"demonstrations": ["d"]}, run={"folder": str(tmp_path), "steps": 300}))
+    recipe = to_recipe(values(cold_start={"data.train_files": ["d"]}, run={"folder": str(tmp_path), "steps": 300}))
     tried = short(recipe)
-    assert (tried.run.steps, tried.update.lr, tried.update.warmup_steps, tried.cold_start) == (STEPS, LOUD, 0, None)
+    settings, optimizer = overrides(tried, tmp_path), "actor_rollout_ref.actor.optim"
+    assert (settings[f"{optimizer}.lr"], settings[f"{optimizer}.lr_warmup_steps"]) == (LOUD, 0)
+    assert (tried.run.steps, settings["trainer.save_freq"], tried.cold_start) == (STEPS, STEPS, None)
     assert tried.name != recipe.name
     assert tried.batch == recipe.batch
     assert tried.budget == recipe.budget
@@ -190,12 +195,12 @@ def test_disk_is_judged_by_the_checkpoint_that_was_saved(tmp_path: Path) -> None
     saved.mkdir(parents=True)
     with (saved / "model").open("wb") as file:
         file.truncate(8 << 40)  # a hole of eight terabytes
-    recipe = to_recipe(values(run={"save_every": 10, "keep_checkpoints": 3}))
+    recipe = to_recipe(values(verl={"trainer.save_freq": 10}))
     assert check_disk(tmp_path, recipe).verdict is Verdict.FAILED
 
 
 def test_cores_and_time_are_told() -> None:
-    many = to_recipe(values(device={"workers": 10_000}))
+    many = to_recipe(values(verl={"actor_rollout_ref.rollout.agent.num_workers": 10_000}))
     assert check_cores(many).verdict is Verdict.WARNING
     told = check_time([50.0, 20.0], to_recipe(values(run={"steps": 300})))
     assert told.figures["run_seconds"] == 50 + 299 * 20
@@ -208,4 +213,3 @@ def test_the_page_escapes_what_it_shows_and_says_the_verdict() -> None:
     assert "&lt;b&gt;" in page
     assert "a &lt; b" in page
     assert "Not ready" in page
-    assert "Content-Security-Policy\" content=\"default-src 'none'" in page

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cleaner_rl.cli import main
 from cleaner_rl.purify import PurifyScope
-from cleaner_rl.train import Method, read_recipe
-from cleaner_rl.train.launch.start import parts
+from cleaner_rl.train import Method, read_recipe, run_folder
+from cleaner_rl.train.launch.start import COLD_START, parts
+from cleaner_rl.train.verl.overrides import environment, number, overrides
+from cleaner_rl.train.verl.settings import devices_of
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(FOLDER.glob("*.yaml"))
@@ -28,21 +31,40 @@ def _world(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
     recipe = read_recipe(file)
     assert recipe.name == file.stem
-    assert set(recipe.run.loggers) <= {"console", "file"}, "others want an account, and a job without one would fail"
+    loggers = overrides(recipe, run_folder(recipe))["trainer.logger"]
+    assert loggers == ["console", "file"], "others want an account, and a job without one would fail"
     shown = CliRunner().invoke(main, ["train", str(file), "--dry-run", "--json"])
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout) == json.loads(json.dumps(parts(recipe)))
 
 
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_a_recipe_gives_verl_what_it_did_when_its_settings_had_names_of_ours(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`composed.json` was written then: what all parts of all runs have, and what each part has of its own."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    kept = json.loads((Path(__file__).parent / "composed.json").read_text())
+    recipe = read_recipe(file, ["run.folder=/runs"])
+    found: dict[str, Any] = {**parts(recipe), "environment": environment(recipe)}
+    if COLD_START in found:
+        del found[COLD_START]["trainer.default_local_dir"]  # its name is a hash of the settings
+    for part, own in kept[file.stem].items():
+        shared = {} if part in (COLD_START, "environment") else kept["all"]
+        assert json.loads(json.dumps(found.pop(part))) == {**shared, **own}
+    assert not found
+
+
 def test_the_smoke_test_is_short_and_touches_every_part() -> None:
     recipe = read_recipe(FOLDER / "smoke-gpu.yaml")
-    assert (recipe.run.steps, recipe.device.nodes * recipe.device.per_node, recipe.device.kind) == (5, 1, "gpu")
+    devices, settings = devices_of(recipe), overrides(recipe, run_folder(recipe))
+    assert (recipe.run.steps, devices.count, devices.kind) == (5, 1, "gpu")
     assert recipe.method.saar
     assert recipe.method.resamples
-    assert 0 < recipe.run.save_every <= recipe.run.steps
-    assert 0 < recipe.run.evaluate_every <= recipe.run.steps
+    assert 0 < number(settings, "trainer.save_freq") <= recipe.run.steps
+    assert 0 < number(settings, "trainer.test_freq") <= recipe.run.steps
     # Thirty tasks, each once an epoch.
-    assert recipe.run.epochs * (30 // recipe.batch.prompts) >= recipe.run.steps
+    assert number(settings, "trainer.total_epochs") * (30 // recipe.batch.prompts) >= recipe.run.steps
     assert "Not tested on a GPU" in (FOLDER / "smoke-gpu.yaml").read_text()
 
 
@@ -68,14 +90,20 @@ def test_two_views_differ_in_the_method_alone() -> None:
 
 def test_the_papers_figures_are_the_recipes() -> None:
     small, large = read_recipe(FOLDER / "saar-4b.yaml"), read_recipe(FOLDER / "saar-7b.yaml")
-    assert (small.update.lr, large.update.lr) == (2e-6, 1e-6)
+    composed = [overrides(recipe, run_folder(recipe)) for recipe in (small, large)]
+    assert [settings["actor_rollout_ref.actor.optim.lr"] for settings in composed] == [2e-6, 1e-6]
     assert (small.purify.probability, large.purify.probability) == (1.0, 0.7)
-    for recipe in (small, large):
+    for recipe, settings in zip((small, large), composed, strict=True):
         assert (recipe.batch.prompts, recipe.batch.mini_batch, recipe.batch.rollouts) == (128, 32, 16)
         assert (recipe.budget.prompt_tokens, recipe.budget.response_tokens, recipe.budget.turns) == (2560, 20480, 16)
-        assert (recipe.update.clip_low, recipe.update.clip_high, recipe.update.clip_c) == (0.2, 0.28, 10.0)
+        assert [settings[f"actor_rollout_ref.actor.clip_ratio_{end}"] for end in ("low", "high", "c")] == [
+            0.2,
+            0.28,
+            10.0,
+        ]
         assert (recipe.purify.attempts, recipe.purify.threshold) == (3, 0.5)
-        assert (recipe.run.evaluation_temperature, recipe.run.evaluation_top_p) == (1.0, 0.6)
+        drawn = "actor_rollout_ref.rollout.val_kwargs"
+        assert (settings[f"{drawn}.temperature"], settings[f"{drawn}.top_p"]) == (1.0, 0.6)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from cleaner_rl.train.launch.resume import changes, check_folder
 from cleaner_rl.train.recipe.settings import RecipeError, part_folders
 from cleaner_rl.train.recipe.stages import stage_recipe
 from cleaner_rl.train.verl.plan import RunPlan
+from cleaner_rl.train.verl.settings import LEARNING_RATE, MICRO_BATCH
 from tests.train.recipes import values
 
 
@@ -67,30 +68,33 @@ def test_what_isnt_learnt_from_may_change_on_the_way(tmp_path: Path) -> None:
     check_folder(
         recipe(
             tmp_path,
-            run={"folder": str(tmp_path), "steps": 7, "loggers": ["file"]},
+            run={"folder": str(tmp_path), "steps": 7},
             sandbox={"addresses": ["http://a:1"]},
-            device={"nodes": 2, "per_node": 4, "workers": 3},
-            batch={"micro_batch": 2},
-            verl={"data": {"val_max_samples": 256}, "trainer": {"val_before_train": False}},
+            verl={
+                "data": {"val_max_samples": 256},
+                "trainer": {"val_before_train": False, "nnodes": 2, "n_gpus_per_node": 4, "logger": ["file"]},
+                "actor_rollout_ref.rollout": {"agent.num_workers": 3, "val_kwargs.n": 4},
+                MICRO_BATCH: 2,
+            },
         )
     )
 
 
 def test_each_difference_is_named() -> None:
-    one = to_recipe(values(update={"lr": 1e-6}))
-    other = to_recipe(values(update={"lr": 2e-6}, verl={"algorithm.gamma": 0.9}, tasks={"train": ["b.parquet"]}))
-    evaluated = to_recipe(values(update={"lr": 1e-6}, run={"evaluation_top_p": 0.6}))
-    assert changes(one, evaluated) == ["run.evaluation_top_p was 1.0, is 0.6"]
+    one = to_recipe(values())
+    other = to_recipe(values(verl={LEARNING_RATE: 2e-6, "algorithm.gamma": 0.9}, tasks={"train": ["b.parquet"]}))
+    evaluated = to_recipe(values(verl={LEARNING_RATE: 1e-6, "actor_rollout_ref.rollout.val_kwargs.top_p": 0.6}))
+    assert changes(one, evaluated) == ["verl.actor_rollout_ref.rollout.val_kwargs.top_p was 1.0, is 0.6"]
     assert changes(one, other) == [
         'tasks.train was ["train.parquet"], is ["b.parquet"]',
-        "update.lr was 1e-06, is 2e-06",
+        f"verl.{LEARNING_RATE} was 1e-06, is 2e-06",
         "verl.algorithm.gamma was null, is 0.9",
     ]
 
 
 def test_stages_and_a_cold_start_go_on_from_what_they_made_themselves(tmp_path: Path) -> None:
     stages = [{"name": "a", "steps": 1}, {"name": "b", "steps": 1, "max_pass_rate": 0.9}]
-    whole = recipe(tmp_path, stages=stages, cold_start={"demonstrations": ["sft.parquet"]})
+    whole = recipe(tmp_path, stages=stages, cold_start={"data.train_files": ["sft.parquet"]})
     first, second = part_folders(whole)
     cold = str(cold_start_folder(whole) / "global_step_3")
     begin(stage_recipe(whole, whole.stages[0], cold, whole.tasks.train))
@@ -112,15 +116,15 @@ def test_a_plan_of_another_version_is_named(tmp_path: Path) -> None:
 
 
 def test_another_number_of_devices_is_refused_where_there_is_a_checkpoint(tmp_path: Path) -> None:
-    two = {"nodes": 1, "per_node": 2}
-    begin(recipe(tmp_path, device=two))
-    check_folder(recipe(tmp_path, device={"nodes": 1, "per_node": 4}))
+    two = {"trainer.n_gpus_per_node": 2}
+    begin(recipe(tmp_path, verl=two))
+    check_folder(recipe(tmp_path, verl={"trainer.n_gpus_per_node": 4}))
     checkpoints = tmp_path / "example" / "checkpoints"
     actor = checkpoints / "global_step_10" / "actor"
     actor.mkdir(parents=True)
     (checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
     for rank in range(2):
         (actor / f"model_world_size_2_rank_{rank}.pt").touch()
-    check_folder(recipe(tmp_path, device=two))
+    check_folder(recipe(tmp_path, verl=two))
     with pytest.raises(RecipeError, match=r"step 10 in .* was saved on 2 devices, and verl can't load it on 4"):
-        check_folder(recipe(tmp_path, device={"nodes": 1, "per_node": 4}))
+        check_folder(recipe(tmp_path, verl={"trainer.n_gpus_per_node": 4}))

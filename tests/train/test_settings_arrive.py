@@ -33,22 +33,19 @@ LENGTH = min(len(each) - len(each.prompt) for each in (RAW, REPAIRED))
 BASE: dict[str, Any] = {
     "name": "example",
     "method": "saar+roc",
-    "model": {"path": "some/model", "dtype": "float32"},
+    "model": {"path": "some/model"},
     "tasks": {"train": ["train.parquet"], "held_out": ["test.parquet"]},
-    "budget": {"response_tokens": LENGTH + 5},
+    "budget": {"response_tokens": LENGTH + 5, "overlong_buffer": 10},
     "batch": {"prompts": 4, "mini_batch": 2},
-    "update": {"overlong_buffer": 10},
     "sandbox": {"packages": ["click"]},
-    "cold_start": {"demonstrations": ["sft.parquet"]},
+    "cold_start": {"data.train_files": ["sft.parquet"]},
+    "verl": {"actor_rollout_ref.rollout.dtype": "float32"},
     "stages": [],
 }
 FOR: Mapping[str, dict[str, Any]] = {
-    "model.lora.": {"model": {"path": "some/model", "lora": {}}},
-    "sampling.": {"method": "roc"},  # a method that edits allows only temperature 1
     "purify.views": {"method": "hindsight"},  # a method without a view as it was sampled has one view
     "rescue.": {"method": "saar", "rescue": {}},  # RoC has one more rollout to select from, whatever rescue.rows is
     "faults.min_rollouts": {"method": "saar"},  # with RoC it is batch.rollouts
-    "device.engine_nodes": {"device": {"mode": "separate_async"}},
     "stages.": {"stages": [{"name": "first", "steps": 1}]},
 }
 """What the base needs in addition, for keys that begin so."""
@@ -61,7 +58,7 @@ VALUES: Mapping[str, Any] = {
     "purify.schedule": [[1, 0.5]],
     "purify.max_logprob_gap": 0.5,
     "purify.views": "one",
-    "device.engine": "sglang",
+    "cold_start": {"data.train_files": ["sft.parquet"], "optim.lr": 1e-4},
     "faults.max_share": 1.0,
     "stages.response_tokens": LENGTH + 6,
     "stages.max_pass_rate": 0.2,

@@ -16,15 +16,15 @@ from cleaner_rl.train.launch.checks import check_data, check_rows, check_setting
 from cleaner_rl.train.launch.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.start import INSTALL, check, command, parts, sandbox, train
-from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe
-from cleaner_rl.train.recipe.settings import LoraSettings, RecipeError, run_folder
+from cleaner_rl.train.recipe.settings import RecipeError, run_folder
 from cleaner_rl.train.recipe.stages import PassRate
 from cleaner_rl.train.verl.plan import RunPlan, agent_loops, read_plan
+from cleaner_rl.train.verl.settings import ATTENTION, LORA_RANK, MICRO_BATCH, DeviceKind
 from cleaner_sandbox import NodeConfig, RunResult, RunStatus, SessionRequest, Tier
 from cleaner_sandbox.client import SandboxClient
 from tests.nodes import needs
-from tests.train.recipes import MINIMAL, values
+from tests.train.recipes import MINIMAL, ON_CPU, values
 
 
 def test_a_run_has_a_sandbox_of_its_own_with_what_programs_may_import(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_addresses_are_taken_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "setting", "reason"),
     [
-        ("saar-4b", "device.per_node=3", "which 3 devices can't compute"),
+        ("saar-4b", "verl.trainer.n_gpus_per_node=3", "which 3 devices can't compute"),
         ("rstar2-14b", "sandbox.addresses=[]", "serves only this machine"),
     ],
 )
@@ -126,15 +126,14 @@ def test_without_engines_training_says_what_is_missing(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("kind", "remedy"), [("gpu", "pip install"), ("cpu", "install.sh FOLDER.*FOLDER/bin")])
 def test_what_to_install_depends_on_the_device(kind: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner_rl.train.launch.start.find_spec", lambda _: None)
-    model = {"path": "some/model", "dtype": "float32"}
     with pytest.raises(RecipeError, match=remedy):
-        train(to_recipe(values(model=model, device={"kind": kind})))
+        train(to_recipe(values(verl=ON_CPU if kind == "cpu" else {})))
 
 
 @pytest.mark.parametrize(
     ("attention", "refusal"),
     [
-        ("flash_attention_2", r"not installed here: flash_attn;.*model\.attention=sdpa"),
+        ("flash_attention_2", r"not installed here: flash_attn;.*attn_implementation=sdpa"),
         ("sdpa", "exist: train.parquet"),
     ],
 )
@@ -144,11 +143,10 @@ def test_without_flash_attn_a_gpu_trains_with_torchs_attention_only(
     monkeypatch.setattr(
         "cleaner_rl.train.launch.start.find_spec", lambda name: None if name == "flash_attn" else object()
     )
-    recipe = to_recipe(values(model={"path": "some/model", "attention": attention}))
+    recipe = to_recipe(values(verl={ATTENTION: attention}))
     with pytest.raises(RecipeError, match=refusal):
         train(recipe)
-    key = "+actor_rollout_ref.model.override_config.attn_implementation"
-    assert [each[key] for each in parts(recipe).values()] == [attention]
+    assert [each[f"+{ATTENTION}"] for each in parts(recipe).values()] == [attention]
 
 
 def test_the_engine_to_install_is_the_one_that_was_tried() -> None:
@@ -157,7 +155,7 @@ def test_the_engine_to_install_is_the_one_that_was_tried() -> None:
     assert tried is not None
     said = [INSTALL[DeviceKind.GPU], (root / "README.md").read_text(), (root / "docs/train.md").read_text()]
     for text in said:
-        assert re.findall(r"pip install '.*\[verl\]' (vllm\S*)", text) == [f"vllm=={tried[1]}"]
+        assert re.findall(r"pip install .*'.*\[verl\]' (vllm\S*)", text) == [f"vllm=={tried[1]}"]
 
 
 def test_files_that_arent_here_are_named_before_anything_starts(
@@ -186,7 +184,7 @@ def test_a_model_and_files_that_cant_be_meant_are_refused_before_anything_starts
 
 def test_demonstrations_are_needed_until_the_cold_start_is_made(tmp_path: Path) -> None:
     (tmp_path / "train.parquet").touch()
-    cold, tasks = {"demonstrations": ["sft.parquet"]}, {"train": [str(tmp_path / "train.parquet")]}
+    cold, tasks = {"data.train_files": ["sft.parquet"]}, {"train": [str(tmp_path / "train.parquet")]}
     recipe = to_recipe(values(cold_start=cold, tasks=tasks, run={"folder": str(tmp_path)}))
     with pytest.raises(RecipeError, match=r"exist: sft.parquet"):
         check_data(recipe)
@@ -252,7 +250,7 @@ def test_gpus_that_are_hidden_from_a_run_on_the_cpu_do_not_end_it(
     kind: str, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    recipe = to_recipe(values(model={"path": "m", "dtype": "float32"}, device={"kind": kind}))
+    recipe = to_recipe(values(verl=ON_CPU if kind == "cpu" else {}))
     assert ("CUDA_VISIBLE_DEVICES" in start._inherited(recipe)) is kept
 
 
@@ -266,33 +264,34 @@ def test_the_newest_whole_model_is_found(tmp_path: Path) -> None:
 
 
 def test_a_cold_start_learns_from_its_demonstrations(tmp_path: Path) -> None:
-    recipe = to_recipe(values(cold_start={"demonstrations": ["sft.parquet"], "epochs": 2, "lr": 1e-4}))
-    settings = cold_start_overrides(replace(recipe, device=replace(recipe.device, nodes=8)), tmp_path)
+    cold = {"data.train_files": ["sft.parquet"], "trainer": {"total_epochs": 2}, "optim.lr": 1e-4}
+    recipe = to_recipe(values(verl={"trainer.nnodes": 8}, cold_start=cold))
+    settings = cold_start_overrides(recipe, tmp_path)
     assert settings["trainer.nnodes"] == 1
     assert settings["data.train_files"] == ["sft.parquet"]
     assert (settings["trainer.total_epochs"], settings["optim.lr"]) == (2, 1e-4)
 
 
 def test_runs_that_differ_in_their_method_alone_share_a_cold_start() -> None:
-    cold = {"demonstrations": ["sft.parquet"]}
+    cold = {"data.train_files": ["sft.parquet"]}
     first = to_recipe(values(cold_start=cold, name="one", method="dapo"))
     second = to_recipe(values(cold_start=cold, name="two", method="hindsight"))
-    other = to_recipe(values(cold_start={**cold, "epochs": 2}))
+    other = to_recipe(values(cold_start={**cold, "trainer.total_epochs": 2}))
     assert cold_start_folder(first) == cold_start_folder(second) != cold_start_folder(other)
-    adapters = replace(first, model=replace(first.model, lora=LoraSettings()))
+    adapters = replace(first, verl={LORA_RANK: 8})
     assert cold_start_folder(first) == cold_start_folder(adapters), "all weights are trained in either case"
 
 
 def test_a_cold_start_keeps_its_folder_through_releases() -> None:
     """A new setting of the model or the cold start would give every finished cold start another name."""
-    recipe = to_recipe(values(cold_start={"demonstrations": ["sft.parquet"]}))
-    assert cold_start_folder(recipe).name == "cold-start-198f23fd"
+    recipe = to_recipe(values(cold_start={"data.train_files": ["sft.parquet"]}))
+    assert cold_start_folder(recipe).name == "cold-start-f7e3b1bf"
 
 
 def test_r5_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_starts() -> None:
-    check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 4})))
+    check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16}, verl={MICRO_BATCH: 4})))
     with pytest.raises(RecipeError, match="512 sequences, which 8 devices can't compute 48 at a time"):
-        check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16, "micro_batch": 48})))
+        check_sizes(to_recipe(values(batch={"mini_batch": 32, "rollouts": 16}, verl={MICRO_BATCH: 48})))
     batch = {"prompts": 4, "mini_batch": 4, "rollouts": 16}
     check_sizes(to_recipe(values(method="hindsight", batch=batch)))
     with pytest.raises(RecipeError, match=r"batch\.rollouts \+ 1 for rescue\.rows=join"):
@@ -301,13 +300,13 @@ def test_r5_a_mini_batch_that_the_devices_cant_share_is_refused_before_anything_
 
 def test_a_window_that_the_model_has_no_positions_for_is_refused_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen2", "max_position_embeddings": 1000}')
-    model, update = {"path": str(tmp_path)}, {"overlong_buffer": 0}
-    tokens = {"prompt_tokens": 100, "response_tokens": 600, "lookahead_tokens": 400}
+    model = {"path": str(tmp_path)}
+    tokens = {"prompt_tokens": 100, "response_tokens": 600, "lookahead_tokens": 400, "overlong_buffer": 0}
     with pytest.raises(RecipeError, match=r"lookahead_tokens=400 are 1100 tokens, but .* positions for 1000"):
-        check_settings(to_recipe(values(model=model, budget=tokens, update=update)))
-    check_settings(to_recipe(values(model=model, budget=tokens, update=update, method="grpo")))
+        check_settings(to_recipe(values(model=model, budget=tokens)))
+    check_settings(to_recipe(values(model=model, budget=tokens, method="roc")))
     stages = [{"name": "long", "steps": 1, "response_tokens": 901}]
     with pytest.raises(RecipeError, match=r"budget.response_tokens=901 are 1001"):
-        check_settings(to_recipe(values(model=model, budget=tokens, update=update, method="grpo", stages=stages)))
+        check_settings(to_recipe(values(model=model, budget=tokens, method="roc", stages=stages)))
     longer = {"+actor_rollout_ref.model.override_config.max_position_embeddings": 2000}
-    check_settings(to_recipe(values(model=model, budget=tokens, update=update, verl=longer)))
+    check_settings(to_recipe(values(model=model, budget=tokens, verl=longer)))

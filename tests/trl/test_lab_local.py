@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.lab.recipes import MICRO_BATCH, ON_CPU, RATE
 from cleaner_rl.rollout import Sampling
-from cleaner_rl.train import to_recipe
-from cleaner_rl.train.recipe.settings import Recipe, UpdateSettings
+from cleaner_rl.train import Recipe, to_recipe
 from cleaner_rl.train.rows import GraftLogprobs, RowConfig, View, Views, group_rows, to_row
 from cleaner_rl.trajectory import Ids, Phase
 from cleaner_rl.trajectory.store import read
@@ -27,12 +27,12 @@ from tests.train.test_rows import collapsed, graded, group, rescored
 def test_the_loss_and_its_gradient_are_those_of_the_definition() -> None:
     import torch
 
-    from benchmarks.lab.local.trainer import clipped_loss
+    from benchmarks.lab.local.trainer import Clips, clipped_loss
 
     made, model = rows(batch()), tiny_model()
     expected = reference_loss(model, made, [row.advantage or 0.0 for row in made])
     total = sum(row.weight * float(row.loss_mask.sum()) for row in made)
-    loss = clipped_loss(model, made, UpdateSettings(clip_low=CLIP_LOW, clip_high=CLIP_HIGH)) / total
+    loss = clipped_loss(model, made, Clips(CLIP_LOW, CLIP_HIGH)) / total
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
     torch.testing.assert_close(gradient(model, loss), gradient(model, expected), rtol=1e-6, atol=1e-12)
 
@@ -40,10 +40,10 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition() -> None:
 def test_in_half_the_precision_the_loss_is_nearly_the_same_and_weights_stay_whole() -> None:
     import torch
 
-    from benchmarks.lab.local.trainer import clipped_loss
+    from benchmarks.lab.local.trainer import Clips, clipped_loss
 
     made, model = rows(batch()), tiny_model().float()
-    whole, halved = (clipped_loss(model, made, UpdateSettings(), dtype) for dtype in (torch.float32, torch.bfloat16))
+    whole, halved = (clipped_loss(model, made, Clips(), dtype) for dtype in (torch.float32, torch.bfloat16))
     assert halved.item() != whole.item()
     expected = gradient(model, whole)
     assert (gradient(model, halved) - expected).norm() < 0.05 * expected.norm()
@@ -53,9 +53,9 @@ def test_in_half_the_precision_the_loss_is_nearly_the_same_and_weights_stay_whol
 def test_a_sequence_mean_weighs_every_row_alike() -> None:
     import torch
 
-    from benchmarks.lab.local.trainer import clipped_loss, with_equal_rows
+    from benchmarks.lab.local.trainer import Clips, clipped_loss, with_equal_rows
 
-    made, model, update = rows(batch()), tiny_model(), UpdateSettings()
+    made, model, update = rows(batch()), tiny_model(), Clips()
     means = [clipped_loss(model, [row], update) / int(row.loss_mask.sum()) for row in made]
     equal = [with_equal_rows(row) for row in made]
     total = sum(row.weight * int(row.loss_mask.sum()) for row in equal)
@@ -104,18 +104,17 @@ def recipe(world: Path, folder: Path, steps: int) -> Recipe:
     values: dict[str, Any] = {
         "name": "local",
         "method": "hindsight",
-        "model": {"path": str(world / "model"), "dtype": "float32"},
+        "model": {"path": str(world / "model")},
         "tasks": {
             "train": [str(world / "train.parquet")],
             "held_out": [str(world / "train.parquet")],
             "prompt": str(world / "prompt.toml"),
         },
-        "budget": {"prompt_tokens": 256, "response_tokens": 512, "turns": 4},
-        "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 4, "micro_batch": 4, "dynamic_sampling": False},
-        "update": {"lr": 1e-3, "warmup_steps": 0, "overlong_buffer": 0},
+        "budget": {"prompt_tokens": 256, "response_tokens": 512, "turns": 4, "overlong_buffer": 0},
+        "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 4, "dynamic_sampling": False},
         "sandbox": {"packages": ["kit"], "site": str(world / "site"), "cpu_seconds": 0.2, "memory_mb": 256, "slots": 2},
-        "device": {"kind": "cpu", "per_node": 1, "workers": 1},
-        "run": {"steps": steps, "save_every": 1, "evaluate_every": 2, "folder": str(folder)},
+        "run": {"steps": steps, "folder": str(folder)},
+        "verl": {**ON_CPU, RATE: 1e-3, MICRO_BATCH: 4, "trainer.save_freq": 1, "trainer.test_freq": 2},
     }
     return to_recipe(values)
 
@@ -147,14 +146,14 @@ def test_a_run_that_is_broken_off_goes_on_with_the_next_tasks() -> None:
 def test_rows_without_an_advantage_have_no_gradient_and_are_not_computed() -> None:
     import torch
 
-    from benchmarks.lab.local.trainer import batches, clipped_loss
+    from benchmarks.lab.local.trainer import Clips, batches, clipped_loss
 
     made, model = [replace(row, advantage=0.0) for row in rows(batch())], tiny_model()
-    assert gradient(model, clipped_loss(model, made, UpdateSettings())).count_nonzero() == 0
+    assert gradient(model, clipped_loss(model, made, Clips())).count_nonzero() == 0
     lengths = [len(row.prompt_ids) + len(row.response_ids) for some in batches(made) for row in some]
     assert lengths == sorted(lengths)
     assert len(lengths) == len(made)
-    assert torch.is_tensor(gradient(model, clipped_loss(model, made, UpdateSettings())))
+    assert torch.is_tensor(gradient(model, clipped_loss(model, made, Clips())))
 
 
 def tiny_qwen3() -> Any:

@@ -15,7 +15,7 @@ from benchmarks.lab.environments import lab_folder
 from benchmarks.lab.local.methods import METHODS
 from benchmarks.lab.local.worlds import World
 from benchmarks.lab.reading import evaluated, evaluations, read_lines
-from benchmarks.lab.recipes import IN_PLACE, SHARED, laid
+from benchmarks.lab.recipes import IN_PLACE, RATE, SHARED, laid
 from benchmarks.lab.recovery import counted, failed_first
 from benchmarks.record import commit, machine
 from benchmarks.toy.model import has_matrix_units
@@ -70,23 +70,18 @@ class WorldRun:
             "name": f"{self.name}-{steps}" if steps else self.name,
             "method": method.recipe_method,
             "seed": self.seed,
-            "model": {"path": str(world.model), "dtype": "float32"},
+            "model": {"path": str(world.model)},
             "tasks": {
                 "train": [str(world.folder / "train.parquet")],
                 "held_out": [str(world.folder / "curve.parquet")],
                 "prompt": str(world.folder / "prompt.toml"),
             },
-            "run": {
-                "steps": steps or size.steps,
-                "epochs": 10,  # more than any method samples, replaced groups included
-                "save_every": size.save_every,
-                "evaluate_every": size.evaluate_every,
-                "folder": str(lab_folder() / "worlds"),
-            },
+            "run": {"steps": steps or size.steps, "folder": str(lab_folder() / "worlds")},
+            "verl": {"trainer.save_freq": size.save_every, "trainer.test_freq": size.evaluate_every},
         }
         own: dict[str, dict[str, Any]] = {
             "budget": {"turns": world.regime.calls + 1},
-            "update": {"lr": self.rate},
+            "verl": {RATE: self.rate},
             "sandbox": {"site": str(world.folder / "site")},
         }
         long = LONG if world.regime.calls > 2 else {}

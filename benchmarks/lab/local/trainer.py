@@ -29,12 +29,13 @@ import torch
 from benchmarks.lab.local.beyond import Beyond
 from benchmarks.lab.local.engine import TinyEngine
 from benchmarks.lab.local.programs import RememberingSandbox
+from benchmarks.lab.recipes import RATE
 from cleaner_rl.rollout import RolloutRunner, Sampling
 from cleaner_rl.tasks import Task, read_verl
 from cleaner_rl.train import Recipe
 from cleaner_rl.train.launch.node import node_config
 from cleaner_rl.train.launch.rewind import checkpointed, set_aside
-from cleaner_rl.train.recipe.settings import UpdateSettings, run_folder
+from cleaner_rl.train.recipe.settings import run_folder
 from cleaner_rl.train.record import StepRecord
 from cleaner_rl.train.rows import (
     Exclusion,
@@ -47,7 +48,9 @@ from cleaner_rl.train.rows import (
     group_rows,
     recovery_view,
 )
+from cleaner_rl.train.verl.overrides import number, overrides
 from cleaner_rl.train.verl.runner import for_phase, runner_of
+from cleaner_rl.train.verl.settings import ACTOR
 from cleaner_rl.trajectory import Key, Phase, TokenSpan
 from cleaner_sandbox import Node, RunOutcome
 
@@ -58,6 +61,16 @@ TOGETHER = 3_000
 
 
 AtEnd: TypeAlias = Callable[[RolloutRunner[TokenSpan]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Clips:
+    """Bounds of the probability ratio of a token."""
+
+    low: float = 0.2
+    high: float = 0.28
+    most: float = 10.0
+    """The largest ratio that counts where the advantage is negative (dual clip)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +108,12 @@ class LocalTrainer:
         path = last / "actor" / "huggingface" if self.step else Path(recipe.model.path)
         self.model, self.tokenizer = loaded(path)
         self.trained = trained(self.model, frozen)
-        self.optimizer = torch.optim.AdamW(self.trained, lr=recipe.update.lr, weight_decay=WEIGHT_DECAY)
+        settings = overrides(recipe, self.folder)
+        self._rate = number(settings, RATE)
+        self._save_every = int(number(settings, "trainer.save_freq"))
+        self._test_every = int(number(settings, "trainer.test_freq"))
+        self._clips = Clips(*(number(settings, f"{ACTOR}.clip_ratio_{name}") for name in ("low", "high", "c")))
+        self.optimizer = torch.optim.AdamW(self.trained, lr=self._rate, weight_decay=WEIGHT_DECAY)
         self.costs: dict[int, StepCost] = {}
         self._record = StepRecord(self.folder, recipe.step_config())
         self._tasks = shuffled([*chain(*map(read_verl, recipe.tasks.train))], recipe.seed)
@@ -123,7 +141,7 @@ class LocalTrainer:
                 self.step += 1
                 groups = await self._sampled(runner)
                 if self._decays:
-                    self.optimizer.param_groups[0]["lr"] = self.recipe.update.lr * decayed(self.step, run.steps)
+                    self.optimizer.param_groups[0]["lr"] = self._rate * decayed(self.step, run.steps)
                 for part in parts(groups, self.recipe.batch.prompts // self.recipe.batch.mini_batch):
                     self.update(part)
                 figures = self._record.finish(self.step, "train")
@@ -137,9 +155,9 @@ class LocalTrainer:
                 self.costs[self.step] = cost
                 told = f"reward {figures['cleaner/reward']:+.2f}, accuracy {figures['cleaner/accuracy']:.1%}"
                 say(f"step {self.step}: {told}, {cost.cpu_seconds:.1f} CPU s")
-                if self.step % run.evaluate_every == 0 or self.step == run.steps:
+                if self.step % self._test_every == 0 or self.step == run.steps:
                     say(await self._evaluate(runner, held_out))
-                if self.step % run.save_every == 0 or self.step == run.steps:
+                if self.step % self._save_every == 0 or self.step == run.steps:
                     self._save()
             if at_end is not None:
                 await at_end(self._for_phase(runner, Phase.EVALUATION))
@@ -207,7 +225,7 @@ class LocalTrainer:
         total = sum(row.weight * float(row.loss_mask.sum()) for row in rows)
         self.optimizer.zero_grad()
         for some in batches([row for row in rows if row.advantage]):
-            (clipped_loss(self.model, some, self.recipe.update, self._dtype) / total).backward()
+            (clipped_loss(self.model, some, self._clips, self._dtype) / total).backward()
         torch.nn.utils.clip_grad_norm_(self.trained, CLIP_NORM)
         self.optimizer.step()
 
@@ -258,17 +276,17 @@ def trained(model: Any, frozen: int) -> list[torch.nn.Parameter]:
 
 
 def clipped_loss(
-    model: Any, rows: Sequence[TrainRow], update: UpdateSettings, dtype: torch.dtype = torch.float32
+    model: Any, rows: Sequence[TrainRow], clips: Clips, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
     """Return the sum over tokens of the clipped loss, each with its row's weight."""
     longest = max(len(row.prompt_ids) + len(row.response_ids) for row in rows)
     ids_BT = torch.zeros(len(rows), longest, dtype=torch.long)  # noqa: N806 - the shape is part of the name
     counts_BT = torch.zeros(len(rows), longest, dtype=torch.bool)  # noqa: N806
-    for number, row in enumerate(rows):
+    for place, row in enumerate(rows):
         prompt, end = len(row.prompt_ids), len(row.prompt_ids) + len(row.response_ids)
-        ids_BT[number, :prompt] = torch.from_numpy(row.prompt_ids.astype("int64"))
-        ids_BT[number, prompt:end] = torch.from_numpy(row.response_ids.astype("int64"))
-        counts_BT[number, prompt:end] = torch.from_numpy(row.loss_mask)
+        ids_BT[place, :prompt] = torch.from_numpy(row.prompt_ids.astype("int64"))
+        ids_BT[place, prompt:end] = torch.from_numpy(row.response_ids.astype("int64"))
+        counts_BT[place, prompt:end] = torch.from_numpy(row.loss_mask)
     counted = counts_BT[:, 1:]
     # Padding stands at the end, where nothing that counts looks: no mask. The vocabulary is looked at where it counts.
     with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
@@ -279,8 +297,8 @@ def clipped_loss(
     advantage = torch.tensor([row.advantage for row in rows], dtype=new.dtype).repeat_interleave(lengths)
     weight = torch.tensor([row.weight for row in rows], dtype=new.dtype).repeat_interleave(lengths)
     ratio = (new - old).exp()
-    gain = torch.minimum(ratio * advantage, ratio.clamp(1 - update.clip_low, 1 + update.clip_high) * advantage)
-    gain = torch.where(advantage < 0, torch.maximum(gain, update.clip_c * advantage), gain)
+    gain = torch.minimum(ratio * advantage, ratio.clamp(1 - clips.low, 1 + clips.high) * advantage)
+    gain = torch.where(advantage < 0, torch.maximum(gain, clips.most * advantage), gain)
     return -(weight * gain).sum()
 
 

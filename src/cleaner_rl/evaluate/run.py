@@ -39,7 +39,7 @@ from cleaner_rl.purify import OnUnrepaired, PurifyConfig
 from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished, first_failure, with_turns
 from cleaner_rl.tasks import Prompt, Task, check_gradable, load_sets
 from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory import AnyTrajectory, Key, Phase, RepairMode, Trajectory
+from cleaner_rl.trajectory import AnyTrajectory, Key, Phase, Trajectory
 
 
 class RunMode(StrEnum):
@@ -86,7 +86,7 @@ class EvalPlan:
 
     def jobs(self) -> Iterator[EvalJob]:
         """Yield all jobs; those with the same prompt are close together, because engines cache prefixes."""
-        repaired, broken = fingerprint(_repair_of(self.config))[:6], fingerprint({"kinds": str(KINDS)})[:6]
+        repaired, broken = fingerprint(asdict(self.config))[:6], fingerprint({"kinds": str(KINDS)})[:6]
         runs = {RunMode.OFF: "off", RunMode.ON: f"on-{repaired}", RunMode.RECOVERY: f"recovery-{broken}"}
         elsewhere = derive_seed(self.seed, RunMode.RECOVERY)
         for task in (task for some in self.sets.values() for task in some):
@@ -349,12 +349,6 @@ class _Alone:
         found = await self._needed[key]
         del self._needed[key]  # it may be large
         return None if found.broken else found
-
-
-def _repair_of(config: PurifyConfig) -> dict[str, Any]:
-    """Return what decides on repairs: trainers alone ask for the rest, and it must not rename an evaluation's runs."""
-    settled = replace(config, scope=config.scope_of(RepairMode.SAAR))
-    return {name: value for name, value in asdict(settled).items() if name not in ("max_logprob_gap", "views")}
 
 
 def _late(jobs: Iterable[EvalJob], by: int) -> Iterator[EvalJob]:

@@ -16,7 +16,12 @@ SECONDS = 1_500
 """A run takes one or two minutes on a quiet machine of two cores; imports in a dozen processes are most of it."""
 CUT = (
     *("budget.prompt_tokens=256", "batch.prompts=4", "batch.mini_batch=4", "batch.rollouts=4"),
-    *("batch.micro_batch=8", "roc.sample=8", "roc.min_positive=1", "roc.min_negative=1"),
+    *(
+        "verl.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
+        "roc.sample=8",
+        "roc.min_positive=1",
+        "roc.min_negative=1",
+    ),
     "verl.actor_rollout_ref.model.external_lib=tests.engine.train.witness",
 )
 

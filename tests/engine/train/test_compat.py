@@ -64,7 +64,10 @@ def test_settings_that_dont_go_together_are_named(capsys: pytest.CaptureFixture[
         (values,) = parts(read_recipe(RECIPES[0].parent / "saar-4b.yaml", settings)).values()
         return hooks.refusals(as_arguments(values))
 
-    assert problems("update.kl=0.001") == []
-    (problem,) = problems("update.kl=0.001", "verl.actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=null")
+    assert problems("verl.actor_rollout_ref.actor.kl_loss_coef=0.001") == []
+    (problem,) = problems(
+        "verl.actor_rollout_ref.actor.kl_loss_coef=0.001",
+        "verl.actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=null",
+    )
     assert "actor_rollout_ref.ref.log_prob_micro_batch_size" in problem
     assert not capsys.readouterr().out

@@ -15,9 +15,20 @@ from tests.engine.train.runs import cleaner_train, drawn, metrics, stored
 pytestmark = pytest.mark.timeout(2_400)
 STEPS = 5
 LORA = (
-    *(f"run.steps={STEPS}", f"run.save_every={STEPS - 1}", "model.lora.rank=8", "model.lora.alpha=16"),
+    *(
+        f"run.steps={STEPS}",
+        f"verl.trainer.save_freq={STEPS - 1}",
+        "verl.actor_rollout_ref.model.lora_rank=8",
+        "verl.actor_rollout_ref.model.lora_alpha=16",
+    ),
     # The reference model is the actor without its adapters.
-    *("method=hindsight", "tasks.held_out=[]", "device.per_node=2", "device.router=even", "update.kl=0.001"),
+    *(
+        "method=hindsight",
+        "tasks.held_out=[]",
+        "verl.trainer.n_gpus_per_node=2",
+        "run.router=even",
+        "verl.actor_rollout_ref.actor.kl_loss_coef=0.001",
+    ),
 )
 
 

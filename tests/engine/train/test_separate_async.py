@@ -1,4 +1,4 @@
-"""Training while engines of their own sample (`device.mode: separate_async`): whose weights gave each log-prob.
+"""Training while engines of their own sample (`separate_async`): whose weights gave each log-prob.
 
 A run of two ranks and two such engines, ended after its third step and resumed. Every version of the weights is
 kept, so that plain transformers can say what each of them gives. Some rollouts are made to wait for new weights
@@ -28,8 +28,14 @@ from tests.engine.train.runs import cleaner_train, drawn, metrics, stored
 pytestmark = pytest.mark.timeout(2_400)
 FIRST, STEPS = 3, 5
 SEPARATE = (
-    *("method=saar+roc", "tasks.held_out=[]", "device.mode=separate_async", "device.per_node=2", "device.router=even"),
-    *("run.save_every=1", "run.keep_checkpoints=0"),
+    *(
+        "method=saar+roc",
+        "tasks.held_out=[]",
+        "verl.trainer.v1.trainer_mode=separate_async",
+        "verl.trainer.n_gpus_per_node=2",
+        "run.router=even",
+    ),
+    *("verl.trainer.save_freq=1", "verl.trainer.max_actor_ckpt_to_keep=0"),
     "verl.actor_rollout_ref.model.external_lib=tests.engine.train.held",
 )
 RANKS = 2

@@ -29,14 +29,15 @@ from tests.engine.train.witness import tasks
 pytestmark = pytest.mark.timeout(2_400)  # the first to need a run waits for it
 STEPS = 5
 SAAR = (
-    *(f"run.steps={STEPS}", f"run.save_every={STEPS}"),
-    *("method=saar+roc", "device.per_node=1", "device.router=verl", "run.evaluate_every=5"),
+    *(f"run.steps={STEPS}", f"verl.trainer.save_freq={STEPS}"),
+    *("method=saar+roc", "verl.trainer.n_gpus_per_node=1", "run.router=verl", "verl.trainer.test_freq=5"),
     # So little room that some lookaheads end for want of it; and a coin for each rollout.
     *("budget.response_tokens=176", "purify.probability=0.7"),
 )
 HINDSIGHT = (
-    *(f"run.steps={STEPS}", f"run.save_every={STEPS}"),
-    *("method=hindsight", "purify.scope=all", "tasks.held_out=[]", "device.per_node=2", "device.router=even"),
+    *(f"run.steps={STEPS}", f"verl.trainer.save_freq={STEPS}"),
+    *("method=hindsight", "purify.scope=all", "tasks.held_out=[]"),
+    *("verl.trainer.n_gpus_per_node=2", "run.router=even"),
 )
 """Two ranks, and with them two replicas of vLLM behind our router."""
 

@@ -18,12 +18,28 @@ from cleaner_rl.tasks import (
     load_prompt,
     read_verl,
 )
-from cleaner_rl.train.launch.cold_start import cold_start_folder
+from cleaner_rl.train.launch.cold_start import cold_start_folder, demonstrations
 from cleaner_rl.train.launch.resume import check_folder
-from cleaner_rl.train.recipe.enums import TrainerMode
+from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, run_folder
 from cleaner_rl.train.recipe.stages import stage_recipe
-from cleaner_rl.train.verl.overrides import overrides
+from cleaner_rl.train.rows import GraftLogprobs
+from cleaner_rl.train.verl.overrides import number, overrides
+from cleaner_rl.train.verl.settings import (
+    ACTOR,
+    DTYPE,
+    KEEP,
+    KEYS,
+    LORA_RANK,
+    MICRO_BATCH,
+    MODEL,
+    ROLLOUT,
+    DeviceKind,
+    Dtype,
+    TrainerMode,
+    devices_of,
+    template_of,
+)
 
 if TYPE_CHECKING:
     from cleaner_rl.rollout import ChatRenderer, Sandbox
@@ -36,6 +52,9 @@ STRATEGIES = ("fsdp", "fsdp2")
 
 def check_settings(recipe: Recipe) -> None:
     """Run all checks that need no data and no engine; `--dry-run` runs them too."""
+    check_method(recipe)
+    check_exactness(recipe)
+    check_engine(recipe)
     check_sizes(recipe)
     check_backend(recipe)
     check_lora(recipe)
@@ -44,6 +63,81 @@ def check_settings(recipe: Recipe) -> None:
     check_folder(recipe)
     if (config := config_at_hand(recipe.model.path)) is not None:
         check_model(recipe, config)
+
+
+def check_method(recipe: Recipe) -> None:
+    """Raise `RecipeError` if a recipe is DAPO in part only, or in all but its name; and for one kept checkpoint."""
+    settings = overrides(recipe, run_folder(recipe))
+    low, high = f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"
+    missing = [
+        remedy
+        for remedy, there in {
+            "batch.dynamic_sampling=true": recipe.batch.dynamic_sampling,
+            "budget.overlong_buffer above 0": recipe.budget.overlong_buffer > 0,
+            f"verl.{high} above {low}": number(settings, high) > number(settings, low),
+            f"verl.{ACTOR}.loss_agg_mode=token-mean": settings[f"{ACTOR}.loss_agg_mode"] == "token-mean",
+        }.items()
+        if not there
+    ]
+    if recipe.method is Method.DAPO and missing:
+        raise RecipeError(
+            f"method is dapo, but a part of DAPO is missing: set {', '.join(missing)}, or take method grpo"
+        )
+    if recipe.method is Method.GRPO and not missing:
+        raise RecipeError(
+            "method is grpo, the baseline without dynamic sampling, but this recipe has all of DAPO's parts: "
+            "set batch.dynamic_sampling=false, or take method dapo"
+        )
+    if settings[KEEP] == 1:
+        # verl removes the old one before it notes the new one as the last.
+        raise RecipeError(f"verl.{KEEP} is 1, and killed in between a run would have none: take 2 or more, or null")
+
+
+def check_exactness(recipe: Recipe) -> None:
+    """Raise `RecipeError` if edited tokens would be scored or weighted otherwise than they were sampled."""
+    if not recipe.method.edits:
+        return
+    settings = overrides(recipe, run_folder(recipe))
+    for key in (f"{ROLLOUT}.temperature", f"{ROLLOUT}.top_p"):
+        if number(settings, key) != 1:
+            raise RecipeError(
+                f"verl.{key} is {settings[key]}, but edited tokens are re-scored, and an engine scores at temperature "
+                "1 and top-p 1 only: leave it out"
+            )
+    correction = "algorithm.rollout_correction.rollout_is"
+    if recipe.purify.graft_logprobs is GraftLogprobs.SAMPLED and settings[correction] == "sequence":
+        raise RecipeError(
+            f"purify.graft_logprobs is sampled, which weighs grafted tokens one by one, but verl.{correction} is "
+            "sequence, where a graft's weight would spread over its whole trajectory: take token, or rescored"
+        )
+
+
+def check_engine(recipe: Recipe) -> None:
+    """Raise `RecipeError` for an engine that doesn't run here, or that the devices can't be shared out to."""
+    devices = devices_of(recipe)
+    engines = ("vllm",) if devices.kind is DeviceKind.CPU else ("vllm", "sglang")
+    if devices.engine not in engines:
+        raise RecipeError(
+            f"verl.{KEYS['engine']} is '{devices.engine}'; on a {devices.kind} it can be {' or '.join(engines)}"
+        )
+    if devices.kind is DeviceKind.CPU and devices.dtype is not Dtype.FLOAT32:
+        raise RecipeError(
+            f"verl.{DTYPE} must be float32 on a cpu: with less, rollout and training disagree about log-probs"
+        )
+    # A replica fills part of a machine, or several machines.
+    parallel, here = devices.tensor_parallel, devices.per_node
+    named = f"verl.{KEYS['tensor_parallel']} is {parallel}"
+    if parallel <= here and here % parallel:
+        raise RecipeError(
+            f"{named}, which doesn't divide trainer.n_gpus_per_node={here}: "
+            f"take {' or '.join(str(each) for each in range(1, here + 1) if here % each == 0)}"
+        )
+    if parallel > here and (parallel % here or devices.count % parallel):
+        several = f", or a multiple of it that divides {devices.count}" if devices.nodes > 1 else ""
+        raise RecipeError(
+            f"{named}, but trainer.nnodes x trainer.n_gpus_per_node are {devices.count} devices: "
+            f"take a divisor of {here}{several}"
+        )
 
 
 def check_backend(recipe: Recipe) -> None:
@@ -56,12 +150,12 @@ def check_backend(recipe: Recipe) -> None:
             f"verl.{named}, but cleaner-rl trains with FSDP only: remove it, or take the strategy "
             f"{' or '.join(STRATEGIES)}"
         )
-    if recipe.device.mode is not TrainerMode.SEPARATE_ASYNC:
+    if devices_of(recipe).mode is not TrainerMode.SEPARATE_ASYNC:
         return
     updates = settings["trainer.v1.separate_async.parameter_sync_step"]
     if recipe.batch.prompts != recipe.batch.mini_batch * int(str(updates)):
         raise RecipeError(
-            f"device.mode separate_async makes {updates} updates per step, but batch.prompts={recipe.batch.prompts} "
+            f"the mode separate_async makes {updates} updates per step, but batch.prompts={recipe.batch.prompts} "
             f"are not {updates} x batch.mini_batch={recipe.batch.mini_batch}: change one of them, or "
             "verl.trainer.v1.separate_async.parameter_sync_step"
         )
@@ -69,17 +163,10 @@ def check_backend(recipe: Recipe) -> None:
 
 def check_lora(recipe: Recipe) -> None:
     """Raise `RecipeError` if adapters would be trained that an engine or a checkpoint doesn't get as they are."""
-    settings, lora = overrides(recipe, run_folder(recipe)), "actor_rollout_ref.model.lora"
-    if recipe.model.lora is None:
-        if rank := settings.get(f"{lora}_rank"):
-            raise RecipeError(
-                f"verl.{lora}_rank is {rank}, but verl alone saves adapters in a form that can't be loaded as a model: "
-                "set model.lora.rank and model.lora.alpha instead"
-            )
-        return
-    if not settings[f"{lora}.merge"]:
+    settings, merge = overrides(recipe, run_folder(recipe)), f"{MODEL}.lora.merge"
+    if settings.get(LORA_RANK) and not settings[merge]:
         raise RecipeError(
-            f"verl.{lora}.merge is false, but vLLM for CPUs can't re-score with adapters of its own, and in the mode "
+            f"verl.{merge} is false, but vLLM for CPUs can't re-score with adapters of its own, and in the mode "
             "separate_async verl doesn't send them: remove it, and adapters are merged before each transfer"
         )
 
@@ -96,24 +183,26 @@ def check_prompt(recipe: Recipe) -> None:
 
 def check_sandbox(recipe: Recipe) -> None:
     """Raise `RecipeError` if several machines would share a sandbox that serves only one."""
-    if recipe.device.nodes > 1 and not recipe.sandbox.addresses:
+    nodes = devices_of(recipe).nodes
+    if nodes > 1 and not recipe.sandbox.addresses:
         raise RecipeError(
-            f"device.nodes is {recipe.device.nodes}, but a sandbox started here serves only this machine: start nodes "
+            f"verl.trainer.nnodes is {nodes}, but a sandbox started here serves only this machine: start nodes "
             "(deploy/README.md), and set sandbox.addresses and sandbox.token_file"
         )
 
 
 def check_sizes(recipe: Recipe) -> None:
     """Raise `RecipeError` if the devices can't share a mini-batch evenly."""
-    ranks, batch = recipe.device.nodes * recipe.device.per_node, recipe.batch
+    devices, batch = devices_of(recipe), recipe.batch
+    ranks, micro = devices.count, devices.micro_batch
     rows = batch.mini_batch * recipe.rows
     twice = "2 x " if recipe.purify.views.two_rows else ""
     one_more = " + 1 for rescue.rows=join" if recipe.rows % batch.rollouts else ""
-    if rows % (ranks * batch.micro_batch):
+    if rows % (ranks * micro):
         raise RecipeError(
-            f"a mini-batch has {rows} sequences, which {ranks} devices can't compute {batch.micro_batch} at a time: "
+            f"a mini-batch has {rows} sequences, which {ranks} devices can't compute {micro} at a time: "
             f"batch.mini_batch x ({twice}batch.rollouts{one_more}) must be a multiple of the devices times "
-            "batch.micro_batch"
+            f"verl.{MICRO_BATCH}"
         )
 
 
@@ -123,7 +212,7 @@ def missing_data(recipe: Recipe) -> list[str]:
     if recipe.prompt.endswith(".toml"):
         files.append(recipe.prompt)
     if recipe.cold_start is not None and not (cold_start_folder(recipe) / "done").exists():
-        files += recipe.cold_start.demonstrations
+        files += demonstrations(recipe)
     return [file for file in dict.fromkeys(files) if "://" not in file and not Path(file).exists()]
 
 
@@ -205,7 +294,7 @@ def check_template(recipe: Recipe, folder: Path) -> ChatRenderer:
         raise RecipeError(_not_loaded("tokenizer", recipe.model.path, error)) from None
     prompt = load_prompt(recipe.prompt)
     try:
-        chat = ChatRenderer(tokenizer, prompt.tools, in_template=prompt.in_template, options=recipe.model.template)
+        chat = ChatRenderer(tokenizer, prompt.tools, in_template=prompt.in_template, options=template_of(recipe))
     except ChatError as error:
         raise RecipeError(f"the chat template of {recipe.model.path} can't be used: {error}") from None
     folder.mkdir(parents=True, exist_ok=True)
@@ -269,10 +358,10 @@ def _not_loaded(what: str, model: str, error: Exception) -> str:
 
 def check_model(recipe: Recipe, config: Mapping[str, Any]) -> None:
     """Raise `RecipeError` if rollouts need more positions than the model has, or a replica can't be divided."""
-    heads, parallel = config.get("num_attention_heads"), recipe.device.tensor_parallel
+    heads, parallel = config.get("num_attention_heads"), devices_of(recipe).tensor_parallel
     if isinstance(heads, int) and heads % parallel:
         raise RecipeError(
-            f"device.tensor_parallel is {parallel}, which doesn't divide the {heads} attention heads of "
+            f"verl.{KEYS['tensor_parallel']} is {parallel}, which doesn't divide the {heads} attention heads of "
             f"{recipe.model.path}"
         )
     positions = config.get("max_position_embeddings")

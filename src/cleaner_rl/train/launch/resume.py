@@ -9,34 +9,44 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cleaner_rl.train.launch.cold_start import cold_start_folder
 from cleaner_rl.train.launch.rewind import checkpointed
 from cleaner_rl.train.recipe.load import to_recipe, to_values
-from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders
+from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder
 from cleaner_rl.train.recipe.stages import stage_recipe
-from cleaner_rl.train.verl.overrides import flat
+from cleaner_rl.train.verl.overrides import overrides
 from cleaner_rl.train.verl.plan import plan_file
+from cleaner_rl.train.verl.settings import ACTOR, DTYPE, KEYS, OFFLOAD, REF, ROLLOUT, devices_of, flat, own_settings
 
 MAY_CHANGE = (
-    "run.",  # for how long, where to, how often it is saved and evaluated
+    "run.",  # for how long, and where to
     "sandbox.",
-    "device.",
     "faults.",
-    "batch.micro_batch",
-    "verl.trainer.",
+    "verl.trainer.",  # how often it is saved and evaluated, on how many machines
     "verl.ray_kwargs.",
+    *(
+        f"verl.{key}"
+        for key in (
+            *(key for key in KEYS.values() if key != DTYPE),
+            OFFLOAD,
+            f"{ACTOR}.fsdp_config.optimizer_offload",
+            f"{REF}.fsdp_config.param_offload",
+            f"{REF}.log_prob_micro_batch_size_per_gpu",
+            f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+            f"{ROLLOUT}.gpu_memory_utilization",
+            f"{ROLLOUT}.val_kwargs.n",
+        )
+    ),
 )
-"""Prefixes of keys that may change when a run resumes …"""
+"""Prefixes of keys that may change when a run resumes."""
 DONE = "done"
 """The file in the folder of a finished stage, which isn't resumed."""
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
 """verl's name for a device's part of a checkpoint."""
-STAYS = ("run.evaluation_temperature", "run.evaluation_top_p")
-"""… except these: the report compares the evaluations of a run with each other."""
 
 
 def check_folder(recipe: Recipe) -> None:
@@ -58,24 +68,25 @@ def check_folder(recipe: Recipe) -> None:
 
 def _check_devices(recipe: Recipe, folder: Path) -> None:
     """Raise `RecipeError` if the checkpoint was saved on another number of devices: verl can't load it then."""
-    step, devices = checkpointed(folder), recipe.device.nodes * recipe.device.per_node
+    step, devices = checkpointed(folder), devices_of(recipe).count
     actor = folder / "checkpoints" / f"global_step_{step}" / "actor"
     saved = {int(found[1]) for file in actor.glob("model_*.pt") if (found := _SHARD.match(file.name))}
     if saved and devices not in saved:
         raise RecipeError(
             f"the checkpoint of step {step} in {folder} was saved on {max(saved)} devices, and verl can't load it on "
-            f"{devices} (device.nodes x device.per_node): resume on {max(saved)}, or begin a new run with its model: "
-            f"--set name=… --set model.path={actor / 'huggingface'}"
+            f"{devices} (verl.trainer.nnodes x verl.trainer.n_gpus_per_node): resume on {max(saved)}, or begin a new "
+            f"run with its model: --set name=… --set model.path={actor / 'huggingface'}"
         )
 
 
 def changes(before: Recipe, now: Recipe) -> list[str]:
     """Name the settings that differ between two recipes, without those that may change when a run resumes."""
-    old, new = _settings(before), _settings(now)
+    own = {*own_settings(before), *own_settings(now)}
+    old, new = _settings(before, own), _settings(now, own)
     return [
         f"{key} was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
         for key in {**old, **new}
-        if (key in STAYS or not key.startswith(MAY_CHANGE)) and old.get(key) != new.get(key)
+        if not key.startswith(MAY_CHANGE) and old.get(key) != new.get(key)
     ]
 
 
@@ -97,8 +108,9 @@ def _begun(file: Path, part: Recipe, made: Sequence[Path]) -> Recipe:
     return replace(recipe, model=replace(recipe.model, path=model), tasks=replace(recipe.tasks, train=train))
 
 
-def _settings(recipe: Recipe) -> dict[str, object]:
-    """Return all settings of a recipe by their dotted keys, verl's without a leading +."""
+def _settings(recipe: Recipe, own: Collection[str]) -> dict[str, object]:
+    """Return the settings of a recipe by dotted keys; those of verl's that are named, whoever set them."""
     values = json.loads(json.dumps(to_values(recipe)))
-    verl = flat(values.pop("verl"))
-    return {**flat(values), **{f"verl.{key.removeprefix('+')}": value for key, value in verl.items()}}
+    del values["verl"]
+    composed = {key.removeprefix("+"): value for key, value in overrides(recipe, run_folder(recipe)).items()}
+    return {**flat(values), **{f"verl.{key}": composed.get(key) for key in sorted(own)}}

@@ -45,12 +45,12 @@ from cleaner_rl.train.launch.processes import end, end_marked, started
 from cleaner_rl.train.launch.resume import DONE
 from cleaner_rl.train.launch.rewind import checkpointed, next_start, set_aside
 from cleaner_rl.train.launch.watch import Tell, Watch, tail
-from cleaner_rl.train.recipe.enums import Attention, DeviceKind
 from cleaner_rl.train.recipe.load import read_recipe
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, run_folder
 from cleaner_rl.train.recipe.stages import filtered, pass_rates, stage_recipe
-from cleaner_rl.train.verl.overrides import as_arguments, environment, overrides
+from cleaner_rl.train.verl.overrides import FLASH, as_arguments, attention, environment, number, overrides
 from cleaner_rl.train.verl.plan import RunPlan, lost_file
+from cleaner_rl.train.verl.settings import ATTENTION, DeviceKind, devices_of
 from cleaner_rl.trajectory.store import BusyError, only_writer
 from cleaner_sandbox import ended_by_signals
 
@@ -61,7 +61,7 @@ RAY_FOLDER = "RAY_TMPDIR"
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """What verl prints is in its log at once, and in the order in which it was printed."""
 NEEDED = ("torch", "transformers", "ray", "transfer_queue", "verl", "math_verify")
-FLASH = "flash_attn"
+FLASH_PACKAGE = "flash_attn"
 POLL_SECONDS = 0.5
 """Seconds between two looks at what verl has written."""
 START_UP = {DeviceKind.GPU: "some minutes", DeviceKind.CPU: "one to three minutes"}
@@ -75,7 +75,7 @@ MACHINE_LOST = (
 COLD_START = "cold start"
 """The name of the part before all others."""
 INSTALL = {
-    DeviceKind.GPU: "pip install 'cleaner-rl[verl]' vllm==0.27.1 (flash-attn, or --set model.attention=sdpa)",
+    DeviceKind.GPU: f"pip install 'cleaner-rl[verl]' vllm==0.27.1 (and flash-attn, or --set verl.{ATTENTION}=sdpa)",
     DeviceKind.CPU: "in a checkout, with python3.11: bash deploy/cpu-engine/install.sh FOLDER, then FOLDER/bin on PATH",
 }
 """How to install what is missing."""
@@ -165,10 +165,11 @@ def train(
         ```
     """
     recipe = _read(recipe, settings)
-    needed = [*NEEDED, recipe.device.engine, *([FLASH] if recipe.attention is Attention.FLASH else [])]
+    devices = devices_of(recipe)
+    needed = [*NEEDED, devices.engine, *([FLASH_PACKAGE] if attention(recipe) == FLASH else [])]
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[recipe.device.kind]} (docs/train.md)")
+        raise RecipeError(f"not installed here: {', '.join(missing)}; {INSTALL[devices.kind]} (docs/train.md)")
     check_settings(recipe)
     check_data(recipe)
     tell(_first_words(recipe))
@@ -192,9 +193,9 @@ def train(
 
 def _first_words(recipe: Recipe) -> str:
     """Say what is being started, and how long it takes until something happens."""
-    device, folder = recipe.device, part_folders(recipe)[0]
+    device, folder = devices_of(recipe), part_folders(recipe)[0]
     parts_of = f"{len(recipe.stages)} stages" if recipe.stages else f"{_steps(recipe) or '?'} steps"
-    devices = device.nodes * device.per_node
+    devices = device.count
     one, several = ("GPU", "GPUs") if device.kind is DeviceKind.GPU else ("CPU process", "CPU processes")
     words = (
         f"Training {recipe.name} with {recipe.method}: {parts_of} of {recipe.batch.prompts} prompts x "
@@ -209,7 +210,8 @@ def _first_words(recipe: Recipe) -> str:
 
 def _steps(recipe: Recipe) -> int:
     """Return how many steps a run has; 0 if that is unknown."""
-    return recipe.run.steps or (task_count(recipe) or 0) // recipe.batch.prompts * recipe.run.epochs
+    epochs = int(number(overrides(recipe, run_folder(recipe)), "trainer.total_epochs"))
+    return recipe.run.steps or (task_count(recipe) or 0) // recipe.batch.prompts * epochs
 
 
 def _read(recipe: Recipe | str | Path, settings: Iterable[str]) -> Recipe:
@@ -261,7 +263,7 @@ def _model_of(checkpoints: Path) -> Path:
     model = trained_model(checkpoints)
     if model is None:
         raise TrainingFailedError(
-            f"no model was saved below {checkpoints}; set run.save_every so that the last step is saved"
+            f"no model was saved below {checkpoints}; set verl.trainer.save_freq so that the last step is saved"
         )
     return model
 
@@ -338,7 +340,7 @@ def _address(node: subprocess.Popen[bytes], log: Path) -> str:
 def _inherited(recipe: Recipe) -> dict[str, str]:
     """Return the variables of this process that verl's processes get."""
     # For Ray, a rank on the CPU is a GPU. It would not start if this variable hid all GPUs, as people set it on a CPU.
-    hidden = {"CUDA_VISIBLE_DEVICES"} if recipe.device.kind is DeviceKind.CPU else set()
+    hidden = {"CUDA_VISIBLE_DEVICES"} if devices_of(recipe).kind is DeviceKind.CPU else set()
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 

@@ -14,10 +14,11 @@ from cleaner_rl.tasks import load_prompt
 from cleaner_rl.tools import ToolCall
 from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Trained
-from cleaner_rl.train.recipe.enums import DeviceKind
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.verl.overrides import number, overrides
 from cleaner_rl.train.verl.runner import read_token, session_request
+from cleaner_rl.train.verl.settings import KEEP, KEYS, DeviceKind, devices_of
 from cleaner_rl.trajectory import Key, sampled_turns
 from cleaner_sandbox.client import SandboxClient
 
@@ -45,7 +46,7 @@ def check_memory(trained: Sequence[Trained]) -> Finding:
         "memory",
         Verdict.WARNING,
         f"{words}, of {_size(device)} on the device: a little more does not fit.",
-        "Lower batch.micro_batch, device.memory_share or budget.response_tokens, or set device.offload=true.",
+        "Lower ppo_micro_batch_size_per_gpu, gpu_memory_utilization or budget.response_tokens, or set param_offload.",
         figures,
     )
 
@@ -98,14 +99,14 @@ async def _replay_seconds(
 def check_cores(recipe: Recipe) -> Finding:
     """Say whether this machine has a core for each process that works all the time."""
     cores = len(os.sched_getaffinity(0))
-    ranks = recipe.device.per_node
-    busy = ranks + (0 if recipe.device.kind is DeviceKind.CPU else recipe.device.workers // recipe.device.nodes)
+    devices = devices_of(recipe)
+    busy = devices.per_node + (0 if devices.kind is DeviceKind.CPU else devices.workers // devices.nodes)
     figures = {"cores": float(cores), "busy_processes": float(busy)}
     words = f"{cores} cores for {busy} {'process that works' if busy == 1 else 'processes that work'} all the time"
     if cores >= busy:
         return Finding("cores", Verdict.OK, f"{words}.", figures=figures)
     return Finding(
-        "cores", Verdict.WARNING, f"{words}: they will wait for each other.", "Lower device.workers.", figures
+        "cores", Verdict.WARNING, f"{words}: they will wait for each other.", f"Lower verl.{KEYS['workers']}.", figures
     )
 
 
@@ -115,16 +116,18 @@ def check_disk(folder: Path, recipe: Recipe) -> Finding:
         sum(file.stat().st_size for file in saved.rglob("*") if file.is_file())
         for saved in (folder / "checkpoints").glob("global_step_*")
     ]
-    if not sizes or not recipe.run.save_every:
-        return Finding("disk", Verdict.SKIPPED, "The recipe saves no checkpoints (run.save_every=0).")
-    kept = recipe.run.keep_checkpoints or (recipe.run.steps // recipe.run.save_every)
+    settings = overrides(recipe, folder)
+    every = int(number(settings, "trainer.save_freq"))
+    if not sizes or every < 1:
+        return Finding("disk", Verdict.SKIPPED, "The recipe saves no checkpoints (verl.trainer.save_freq).")
+    kept = int(number({KEEP: settings[KEEP] or recipe.run.steps // every}, KEEP))
     # A new one is written before the oldest is removed.
     needed, free = (kept + 1) * max(sizes), shutil.disk_usage(folder).free
     figures = {"checkpoint_gb": max(sizes) / GIGABYTE, "needed_gb": needed / GIGABYTE, "free_gb": free / GIGABYTE}
     words = f"{kept + 1} checkpoints need {_size(needed)}, and {_size(free)} are free"
     if needed <= free:
         return Finding("disk", Verdict.OK, f"{words}.", figures=figures)
-    return Finding("disk", Verdict.FAILED, f"{words}.", "Free some, or lower run.keep_checkpoints.", figures)
+    return Finding("disk", Verdict.FAILED, f"{words}.", f"Free some, or lower verl.{KEEP}.", figures)
 
 
 def check_time(seconds: Sequence[float], recipe: Recipe) -> Finding:

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from cleaner_rl.train.preflight.findings import Finding, Verdict
 from cleaner_rl.train.preflight.witness import Rolled, Trained
-from cleaner_rl.train.recipe.enums import Dtype, TrainerMode
 from cleaner_rl.train.recipe.settings import Recipe, run_folder
 from cleaner_rl.train.rows import Graded, GraftLogprobs, TrainRow, View, recovery_view, to_row
 from cleaner_rl.train.rows.groups import compared_rows
 from cleaner_rl.train.verl.overrides import ESTIMATOR, overrides
+from cleaner_rl.train.verl.settings import Dtype, TrainerMode, devices_of
 
 BOUND = {Dtype.FLOAT32: 1e-3, Dtype.BFLOAT16: 0.3, Dtype.FLOAT16: 0.05}
 """The 99th percentile of the difference between a token's log-prob in the rollout and in the actor, at most."""
@@ -148,8 +148,9 @@ def _found(trained: Iterable[Trained], known: Set[tuple[int, ...]]) -> Iterator[
 
 def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: Recipe) -> list[Finding]:
     """Say how far the rollout's log-probs are from the actor's: unmoved tokens, moved ones, and after an update."""
-    if recipe.device.mode is not TrainerMode.SYNC:
-        words = f"device.mode is {recipe.device.mode}: rollouts may be of older weights than the update."
+    devices = devices_of(recipe)
+    if devices.mode is not TrainerMode.SYNC:
+        words = f"trainer.v1.trainer_mode is {devices.mode}: rollouts may be of older weights than the update."
         return [Finding(name, Verdict.SKIPPED, words) for name in ("log-probs", "re-scoring", "weights")]
     # Which tokens are learnt is the store's word: a wrong mask in the update is a finding of its own.
     stored = {row_ids(row): (_moved(each, row), row.loss_mask) for each in kept for row in stored_rows(each, recipe)}
@@ -164,7 +165,7 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
     if not apart:
         return [Finding(name, Verdict.SKIPPED, NOTHING) for name in ("log-probs", "re-scoring", "weights")]
     first, last = min(step for step, _ in apart), max(step for step, _ in apart)
-    bound = BOUND[recipe.model.dtype]
+    bound = BOUND[devices.dtype]
     base = _p99(apart[first, False])
     figures = {**_percentiles("unmoved", apart[first, False]), "bound": bound}
     return [
@@ -173,9 +174,9 @@ def check_logprobs(kept: Sequence[Graded], trained: Sequence[Trained], recipe: R
             base <= bound,
             f"Rollout and actor agree about the tokens of step {first}: 99 of 100 within {base:.2g} (bound {bound:g}).",
             f"Rollout and actor disagree: the 99th percentile of step {first} is {base:.2g}, the bound for "
-            f"{recipe.model.dtype} is {bound:g}.",
-            "Use the same dtype and attention in both (model.dtype, model.attention), and leave out quantisation and "
-            "changes of the sampling distribution (temperature, top_p, penalties) in the engine.",
+            f"{devices.dtype} is {bound:g}.",
+            "Use the same dtype and attention in both (rollout.dtype, attn_implementation), and leave out quantisation "
+            "and changes of the sampling distribution (temperature, top_p, penalties) in the engine.",
             figures,
         ),
         _moved_finding(apart[first, True], base, bound, recipe),

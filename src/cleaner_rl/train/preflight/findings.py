@@ -26,7 +26,7 @@ class Finding:
     Examples:
         >>> from cleaner_rl.train import Verdict
         >>> from cleaner_rl.train.preflight import Finding
-        >>> Finding("disk", Verdict.FAILED, "Room for 2 of 3 checkpoints.", "Set run.keep_checkpoints=2.").verdict
+        >>> Finding("disk", Verdict.FAILED, "Room for 2 of 3 checkpoints.", "Keep two.").verdict
         <Verdict.FAILED: 'failed'>
     """
 

@@ -21,6 +21,8 @@ from cleaner_rl.train.recipe.load import read_recipe
 from cleaner_rl.train.recipe.settings import Recipe, run_folder
 from cleaner_rl.train.recipe.stages import stage_recipe
 from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.verl.overrides import number, overrides
+from cleaner_rl.train.verl.settings import LEARNING_RATE, with_settings
 from cleaner_rl.trajectory import Phase
 from cleaner_rl.trajectory.store import read
 
@@ -85,16 +87,24 @@ def short(recipe: Recipe) -> Recipe:
     if recipe.stages:
         recipe = stage_recipe(recipe, recipe.stages[0], recipe.model.path, recipe.tasks.train)
     model = trained_model(cold_start_folder(recipe)) if recipe.cold_start is not None else None
-    return replace(
+    settings = overrides(recipe, run_folder(recipe))
+    saves = number(settings, "trainer.save_freq") > 0
+    changes = {
+        LEARNING_RATE: max(LOUD, number(settings, LEARNING_RATE)),
+        f"{LEARNING_RATE}_warmup_steps": 0,
+        "trainer.save_freq": STEPS if saves else -1,
+        "trainer.logger": ["file"],
+        "actor_rollout_ref.model.external_lib": WITNESS,
+    }
+    tried = replace(
         recipe,
         name=f"{recipe.name}-preflight",
         model=recipe.model if model is None else replace(recipe.model, path=str(model)),
         cold_start=None,
         tasks=replace(recipe.tasks, held_out=[]),
-        update=replace(recipe.update, lr=max(LOUD, recipe.update.lr), warmup_steps=0),
-        run=replace(recipe.run, steps=STEPS, save_every=STEPS if recipe.run.save_every else 0, loggers=["file"]),
-        verl={**recipe.verl, "actor_rollout_ref.model.external_lib": WITNESS},
+        run=replace(recipe.run, steps=STEPS),
     )
+    return with_settings(tried, changes)
 
 
 def answers(whole: Recipe, tried: Recipe, folder: Path, seen: Path) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 class Method(StrEnum):
     """How failed calls are repaired, and how groups are sampled.
 
-    All methods train with GRPO's group advantages and share the settings of `update`. `batch.dynamic_sampling` applies
+    All methods train with GRPO's group advantages and the same settings of the update. `batch.dynamic_sampling` applies
     to each of them.
     """
 
@@ -70,23 +70,6 @@ class Method(StrEnum):
         return self in (Method.ROC, Method.SAAR_ROC, Method.HINDSIGHT_ROC)
 
 
-class Dtype(StrEnum):
-    """The number format that a model is trained and served in."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-
-
-class Attention(StrEnum):
-    """The attention that a model is trained with on GPUs. On CPUs it is always torch's; engines have their own."""
-
-    FLASH = "flash_attention_2"
-    """The package flash-attn, which has to be built for the installed torch."""
-    TORCH = "sdpa"
-    """torch's own, which needs no further package; verl then needs more memory for log-probs."""
-
-
 class Fallback(StrEnum):
     """What happens to trajectories that `probability` excludes from SAAR."""
 
@@ -96,21 +79,6 @@ class Fallback(StrEnum):
     """They are repaired in hindsight; with a schedule, SAAR first and hindsight later."""
 
 
-class Correction(StrEnum):
-    """verl's importance correction between rollout and trainer."""
-
-    NONE = "none"
-    TOKEN = "token"
-    SEQUENCE = "sequence"
-
-
-class DeviceKind(StrEnum):
-    """What the model runs on."""
-
-    GPU = "gpu"
-    CPU = "cpu"
-
-
 class Router(StrEnum):
     """Who chooses the engine replica of a request."""
 
@@ -118,11 +86,3 @@ class Router(StrEnum):
     """verl's router: the replica that had the trajectory before, or the one with the fewest requests."""
     EVEN = "even"
     """Our router, which balances the remaining work (`cleaner_rl.rollout.balance`)."""
-
-
-class TrainerMode(StrEnum):
-    """How rollouts and updates alternate, by verl's own names."""
-
-    SYNC = "sync"
-    COLOCATE_ASYNC = "colocate_async"
-    SEPARATE_ASYNC = "separate_async"

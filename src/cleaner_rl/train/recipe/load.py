@@ -20,12 +20,13 @@ import msgspec
 import yaml
 
 from cleaner_rl.train.recipe.enums import Method
+from cleaner_rl.train.recipe.moved import moved
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError
 
 PLACES = {
     "model": ("path",),
     "tasks": ("train", "held_out", "prompt"),
-    "cold_start": ("demonstrations",),
+    "cold_start": ("data.train_files",),
     "sandbox": ("site", "token_file"),
 }
 """The settings that may name files or folders."""
@@ -37,53 +38,14 @@ OF_METHODS: Mapping[object, Mapping[str, Mapping[str, object]]] = {
     Method.TWO_VIEWS_RESCUE: {"purify": _TWO_VIEWS, "rescue": {}},
 }
 """Settings that a method brings with it, by section; a recipe can override each."""
-RECIPE_BYTES, NODES, DEPTH = 1 << 20, 10_000, 20
-"""The bytes of a recipe file, its values with each alias counted as all that it stands for, and how deep they nest. The
-largest recipe of ours has a hundredth of each."""
+_BOUND = re.compile(r"(>=|>|<=) ([\d.]+)$")
+_WORDS = {">=": "{} or more", ">": "above {}", "<=": "{} or less"}
+RECIPE_BYTES, DEPTH = 1 << 20, 20
+"""The bytes of a recipe file, and how deep its values nest. The largest recipe of ours has a hundredth of the bytes."""
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Reads 1e-6 as a number, which for YAML 1.1 is a text, and refuses aliases that expand to very much.
-
-    Nine lines of aliases to aliases can stand for a billion values.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._nodes = self._depth = 0
-        self._sizes: dict[str, int] = {}
-
-    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        """Compose a value, and count what it stands for."""
-        event = self.peek_event()
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor in self.anchors and event.anchor not in self._sizes:
-                raise self._refused(
-                    f"the alias *{event.anchor} is part of what it stands for; write the values out instead", event
-                )
-            self._count(self._sizes.get(event.anchor, 0), event)
-            return super().compose_node(parent, index)
-        before = self._nodes
-        self._count(1, event)
-        self._depth += 1
-        if self._depth > DEPTH:
-            raise self._refused(f"values are nested more than {DEPTH} deep, and no setting of a recipe is", event)
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        if event.anchor is not None:
-            self._sizes[event.anchor] = self._nodes - before
-        return node
-
-    def _count(self, nodes: int, event: yaml.Event) -> None:
-        self._nodes += nodes
-        if self._nodes > NODES:
-            raise self._refused(
-                f"there are more than {NODES:,} values, each alias (*name) counted in full; write out what you need",
-                event,
-            )
-
-    def _refused(self, why: str, event: yaml.Event) -> yaml.YAMLError:
-        return yaml.MarkedYAMLError(problem=why, problem_mark=event.start_mark)
+    """PyYAML's safe loader, which also reads 1e-6 as a number; for YAML 1.1 that is a text."""
 
 
 _Loader.add_implicit_resolver(
@@ -127,11 +89,13 @@ def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
 
 def to_recipe(values: Mapping[str, object]) -> Recipe:
     """Make a recipe of plain values; raise `RecipeError` if they aren't one."""
+    if found := moved(values):
+        raise RecipeError(found)
     _check_keys(values, Recipe, "")
     try:
         return msgspec.convert(_with_method(values), Recipe)
     except msgspec.ValidationError as error:
-        raise RecipeError(_plain(str(error))) from None
+        raise RecipeError(_plain(str(error), values)) from None
 
 
 def _with_method(values: Mapping[str, object]) -> dict[str, object]:
@@ -153,9 +117,17 @@ def to_values(recipe: Recipe) -> dict[str, Any]:
 
 def _load(text: str | bytes, where: str) -> object:
     try:
-        return yaml.load(text if isinstance(text, str) else text.decode(), _Loader)
+        depth = 0
+        for event in yaml.parse(text):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            line = event.start_mark.line + 1
+            if depth > DEPTH:
+                raise yaml.YAMLError(f"values nest more than {DEPTH} deep in line {line}, as no setting does")
+            if isinstance(event, yaml.AliasEvent):
+                # Nine lines of aliases to aliases can stand for a billion values.
+                raise yaml.YAMLError(f"write out what the alias *{event.anchor} in line {line} stands for")
+        return yaml.load(text, _Loader)
     except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
-        # PyYAML raises its own error if the text isn't YAML, and Python's own if a tag or a number doesn't fit a value.
         raise RecipeError(f"{where} can't be read as YAML: {error}") from None
 
 
@@ -220,9 +192,14 @@ def _check_keys(values: Mapping[str, object], kind: type, where: str) -> None:
                     _check_keys(held, section, f"{where}{key}.")
 
 
-def _plain(message: str) -> str:
-    """Rewrite msgspec's message without its notation: "Expected `int`, got `str` - at `$.batch.prompts`"."""
+def _plain(message: str, values: Mapping[str, object]) -> str:
+    """Rewrite msgspec's message without its notation: "Expected `int` >= 1 - at `$.batch.prompts`"."""
     what, _, where = message.partition(" - at `$")
     where = where.strip("`").lstrip(".")
+    if bound := _BOUND.search(what):
+        section, _, key = where.partition(".")
+        held = values.get(section)  # a list's section has its number in `where`
+        given = f" is {held[key]};" if isinstance(held, Mapping) else ":"
+        return f"{where}{given} it must be {_WORDS[bound[1]].format(bound[2].removesuffix('.0'))}"
     what = what.replace("`", "'")
     return f"{where}: {what[:1].lower()}{what[1:]}" if where else what[:1].lower() + what[1:]

@@ -1,6 +1,7 @@
 """Holds everything that touches verl: its configuration, and the classes that run inside its processes.
 
-- `overrides` turns a recipe into verl's configuration; `compat` lists every part of verl that this package relies on.
+- `overrides` turns a recipe into verl's configuration; `settings` reads what a recipe has in verl's words; `compat`
+  lists every part of verl that this package relies on.
 - `plan` is the file by which all processes of a run know the recipe and the sandbox's addresses.
 - `plugin` is what verl loads in each process; `wiring` checks that our classes are in place there.
 - `manager` hands out prompts and `sampler` collects groups, both in the trainer's process.
@@ -12,5 +13,5 @@
 - `cpu` lets verl run on machines without an accelerator.
 - `lora` completes verl's LoRA: plain checkpoints, and weights that are sent unrounded.
 
-Only `overrides`, `packing`, `plan`, `router`, `row_rollout` and `runner` import without verl.
+Only `overrides`, `packing`, `plan`, `router`, `row_rollout`, `runner` and `settings` import without verl.
 """

@@ -29,6 +29,7 @@ from cleaner_rl.tasks import MathPool, load_prompt
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.verl.plan import RunPlan
+from cleaner_rl.train.verl.settings import template_of
 from cleaner_rl.trajectory import Phase, RepairMode, TokenSpan
 from cleaner_sandbox.client import SandboxClient
 from cleaner_sandbox.protocol import Limits, SessionRequest
@@ -59,7 +60,7 @@ def runner_of(recipe: Recipe, tokenizer: Any, engine: Engine, sandbox: Any) -> R
     prompt = load_prompt(recipe.prompt)
     request = session_request(recipe)
     return RolloutRunner(
-        TokenModel.for_prompt(engine, tokenizer, prompt, window=recipe.window, template=recipe.model.template),
+        TokenModel.for_prompt(engine, tokenizer, prompt, window=recipe.window, template=template_of(recipe)),
         tool_env_of(prompt, sandbox, request),
         prompt,
         standard_graders(sandbox, MathPool()),
@@ -112,7 +113,7 @@ def purifier_of(recipe: Recipe, phase: Phase) -> Purifier | None:
         return None
     mode = RepairMode.SAAR if method.saar else RepairMode.HINDSIGHT
     fallback = purify.rest() if method.saar else None
-    return Purifier(mode, purify.config(), phase, fallback=fallback)
+    return Purifier(mode, purify.config(), phase, max_logprob_gap=purify.max_logprob_gap, fallback=fallback)
 
 
 def rescue_of(recipe: Recipe, phase: Phase) -> RescueConfig | None:

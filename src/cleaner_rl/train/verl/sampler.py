@@ -34,10 +34,11 @@ from cleaner_rl.train.verl import advantages  # noqa: F401 - registers our estim
 from cleaner_rl.train.verl.excluded import told_in
 from cleaner_rl.train.verl.liveness import LOOK_SECONDS
 from cleaner_rl.train.verl.manager import CleanerManager
-from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, overrides
+from cleaner_rl.train.verl.overrides import ESTIMATOR, POLL_SECONDS, number, overrides
 from cleaner_rl.train.verl.packing import SOLVED, unpack
 from cleaner_rl.train.verl.plan import read_plan
 from cleaner_rl.train.verl.rescues import TOKENS, TRIED_IN
+from cleaner_rl.train.verl.settings import ROLLOUT
 from cleaner_rl.train.verl.wiring import announce_sampler, manager_missing, refuse
 
 BESIDE = "_recovery"
@@ -70,7 +71,10 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         self._last_seen: Counter[str] = Counter()
         self._why: dict[str, str] = {}
         """Why groups are about to be given up; any other group is surplus."""
-        self._estimates = overrides(plan.recipe, plan.folder)["algorithm.adv_estimator"] == ESTIMATOR
+        settings = overrides(plan.recipe, plan.folder)
+        self._samples = int(number(settings, f"{ROLLOUT}.val_kwargs.n"))
+        """Rollouts per held-out task."""
+        self._estimates = settings["algorithm.adv_estimator"] == ESTIMATOR
         """False if the recipe's section `verl` names another estimator, which needs the prompts' ids."""
         self.advantages: dict[str, float] = {}
         """Advantages of the batch that verl trains on, by the keys of its rows."""
@@ -128,7 +132,7 @@ class CleanerSampler(ReplayBuffer):  # type: ignore[misc]
         batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
         trajectories = _trajectories(partition_id, batch.keys)
         if partition_id == "val":
-            asked = len(selected_prompt_uids) * self._recipe.run.evaluation_samples
+            asked = len(selected_prompt_uids) * self._samples
             absent = self._faults(partition_id, set(selected_prompt_uids), asked - len(trajectories))
             self._record.evaluated(list(trajectories.values()), absent)
             return batch

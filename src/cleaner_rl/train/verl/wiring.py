@@ -60,8 +60,8 @@ def loop_missing(worker: Any) -> str:
 
 def router_missing(router: Any, recipe: Recipe, expected: type) -> str:
     """Say whether verl routes by another router than the `expected` one; runs in the router's process."""
-    if recipe.device.router is Router.EVEN and not isinstance(router, expected):
-        return f"device.router is even, but verl routes by {type(router).__name__}"
+    if recipe.run.router is Router.EVEN and not isinstance(router, expected):
+        return f"run.router is even, but verl routes by {type(router).__name__}"
     return ""
 
 
