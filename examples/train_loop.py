@@ -134,6 +134,7 @@ async def main() -> None:
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=SPECIAL[END], chat_template=TEMPLATE)
         for name, purifier in METHODS.items():
             for seed in SEEDS:
+                print(f"{time.monotonic() - begun:4.0f} s: {name}, seed {seed} of {SEEDS}", file=sys.stderr, flush=True)
                 torch.manual_seed(seed)
                 engine = TorchEngine(len(tokenizer))
                 model = TokenModel.for_prompt(engine, tokenizer, PROMPT, window=256)
