@@ -213,3 +213,4 @@ def test_the_page_escapes_what_it_shows_and_says_the_verdict() -> None:
     assert "&lt;b&gt;" in page
     assert "a &lt; b" in page
     assert "Not ready" in page
+    assert "Content-Security-Policy\" content=\"default-src 'none'" in page

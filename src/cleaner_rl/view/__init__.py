@@ -6,6 +6,7 @@
 - `titles`: the task's words, and where in a log it was.
 - `library` is one interface to all of these.
 - `app` and `server` serve it · `page` puts some of it into one file · `assets` is the page, built from `viewer/`.
+- `document`: the frame of every page that is written to a file, also of reports and preflights.
 - `commands`: `export` and `serve`, the two ways to look at a path.
 - `demo/` is a small sample; `benchmarks/view_demo.py` made it.
 
@@ -18,6 +19,7 @@ a rollout must be in `info.verdict`, and where tokens end is known from a `token
 from pathlib import Path
 
 from cleaner_rl.view.commands import export, serve
+from cleaner_rl.view.document import html_page
 from cleaner_rl.view.page import page_from
 from cleaner_rl.view.query import LARGEST_PAGE, BadQueryError
 from cleaner_rl.view.sources import NothingToShowError
@@ -31,6 +33,7 @@ __all__ = [
     "BadQueryError",
     "NothingToShowError",
     "export",
+    "html_page",
     "page_from",
     "serve",
 ]

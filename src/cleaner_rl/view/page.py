@@ -22,6 +22,7 @@ from cleaner_rl.trajectory import AnyTrajectory
 from cleaner_rl.view.assets import asset
 from cleaner_rl.view.curves import Run
 from cleaner_rl.view.detail import detail
+from cleaner_rl.view.document import html_page
 from cleaner_rl.view.query import BadQueryError
 from cleaner_rl.view.summary import LISTED, as_row, summarise
 from cleaner_rl.view.tokens import tokens_of
@@ -33,23 +34,9 @@ LIMIT = 100
 """Trajectories in a page, unless `size` says otherwise."""
 MOST_CHARACTERS = 200_000_000
 """Of the JSON of a page's trajectories: browsers open no page of half a gigabyte."""
-TEMPLATE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>Trajectories</title>
-<style>{style}</style>
-</head>
-<body>
-<div id="app"></div>
+BODY = """<div id="app"></div>
 <script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<script>{script}</script>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +100,8 @@ def _page(data: Mapping[str, Any]) -> bytes:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    return TEMPLATE.format(policy=policy, style=style, script=script, data=_harmless(data)).encode(errors="replace")
+    body = BODY.format(data=_harmless(data), script=script)
+    return html_page("Trajectories", body, style, policy).encode(errors="replace")
 
 
 def _harmless(data: Mapping[str, object]) -> str:

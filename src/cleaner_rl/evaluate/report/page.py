@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from cleaner_rl import view
 from cleaner_rl.evaluate.report import plots, tables, words
 from cleaner_rl.evaluate.results import Evaluation, Repair, RunScore, SetResult
 
 CSS = Path(__file__).with_name("page.css")
-CONTENT = "default-src 'none'; style-src 'unsafe-inline'"
-"""The page's own promise to the browser: nothing is loaded, nothing is run."""
 HOW = f"""
 <p><b>pass@1</b> is the mean over problems of the share of right answers; <b>pass@k</b> the unbiased estimate of the
 chance that one of k samples is right. Intervals cover {words.level()}. They come from a bootstrap over problems, with
@@ -39,12 +38,7 @@ def page(evaluation: Evaluation) -> str:
 
 def document(title: str, body: str) -> str:
     """A page around a body."""
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT}">\n'
-        f"<style>\n{CSS.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    return view.html_page(title, f"<main>\n{body}\n</main>", CSS.read_text(encoding="utf-8"))
 
 
 def table(of: tables.Table, *, prose: bool = False) -> str:

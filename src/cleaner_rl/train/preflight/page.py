@@ -6,6 +6,7 @@ from collections import Counter
 from html import escape
 
 from cleaner_rl.train.preflight.findings import Finding, Preflight, Verdict
+from cleaner_rl.view import html_page
 
 WORDS = {
     Verdict.OK: "Ready: this run can be started here.",
@@ -46,18 +47,17 @@ tr.ok, tr.warning, tr.failed, tr.skipped { color: inherit; }
 
 def html(found: Preflight) -> str:
     """Return the page, which needs no other file."""
-    title = f"Preflight of {escape(found.recipe)}"
+    title = f"Preflight of {found.recipe}"
     rows = "\n".join(map(_row, sorted(found.findings, key=lambda each: ORDER.index(each.verdict))))
     counted = Counter(each.verdict for each in found.findings)
     counts = ", ".join(f"{counted[verdict]} {verdict}" for verdict in ORDER if counted[verdict])
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
-        f"<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n"
+    body = (
+        f"<h1>{escape(title)}</h1>\n"
         f'<p class="verdict {found.verdict}"><b>{WORDS[found.verdict]}</b><span>{counts}</span></p>\n'
         f"<table>\n{rows}\n</table>\n<p>Two real steps ran in <code>{escape(found.folder)}</code>. "
-        f"<code>cleaner view {escape(found.folder)}</code> shows their rollouts.</p></body></html>\n"
+        f"<code>cleaner view {escape(found.folder)}</code> shows their rollouts.</p>"
     )
+    return html_page(title, body, STYLE)
 
 
 def _row(finding: Finding) -> str:
