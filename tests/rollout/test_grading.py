@@ -158,9 +158,9 @@ async def test_without_re_scoring_moved_tokens_have_no_log_prob() -> None:
 async def test_an_edit_that_loses_too_much_is_refused() -> None:
     replies = [call("error"), call("errors"), "The answer: C"]
     for mode in RepairMode:
-        kept = await finished(ScriptedEngine(replies), Purifier(mode=mode, max_logprob_gap=10.0))
+        kept = await finished(ScriptedEngine(replies), Purifier(mode, PurifyConfig(max_logprob_gap=10.0)))
         assert any(edit.commits for _, edit in kept.edits)
-        refused = await finished(ScriptedEngine(replies), Purifier(mode=mode, max_logprob_gap=-10.0))
+        refused = await finished(ScriptedEngine(replies), Purifier(mode, PurifyConfig(max_logprob_gap=-10.0)))
         assert not any(edit.commits for _, edit in refused.edits)
 
 

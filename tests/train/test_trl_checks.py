@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cleaner_rl.purify import PurifyConfig
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.trl import CleanerRollouts, TrlRefusedError
 from cleaner_rl.train.trl.checks import IGNORED, check_groups, check_method, check_trainer
@@ -84,4 +85,4 @@ def test_a_method_that_trl_has_no_place_for_is_refused(method: Method) -> None:
 
 def test_a_bound_on_log_prob_gaps_that_would_refuse_every_repair_is_refused() -> None:
     with pytest.raises(TrlRefusedError, match="max_logprob_gap is 0"):
-        CleanerRollouts(object(), max_logprob_gap=0)
+        CleanerRollouts(object(), purify=PurifyConfig(max_logprob_gap=0))

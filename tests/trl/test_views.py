@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from cleaner_rl.purify import PurifyConfig, Views
 from cleaner_rl.rollout import RescueConfig, RolloutBudget
 from cleaner_rl.train.rows import Graded, failed_tokens, recovery_view
 from cleaner_rl.train.trl import CleanerRollouts, TrlRefusedError
@@ -36,7 +37,7 @@ def train(model: Any, folder: Path, steps: int, **options: Any) -> Ran:
 
 @pytest.fixture(scope="module")
 def two_views(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return train(model, tmp_path_factory.mktemp("views"), 5, views="one", rescue=LARGE)
+    return train(model, tmp_path_factory.mktemp("views"), 5, purify=PurifyConfig(views=Views.ONE), rescue=LARGE)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def rescued(model: Any, folder: Path) -> Ran:
     """With two turns, whoever fails at first has none left to answer in."""
-    return train(model, folder, 5, views="one", rescue=LARGE, budget=RolloutBudget(turns=2))
+    return train(model, folder, 5, purify=PurifyConfig(views=Views.ONE), rescue=LARGE, budget=RolloutBudget(turns=2))
 
 
 def rows_of(seen: list[Any]) -> list[Any]:
@@ -77,7 +78,7 @@ def rows_in(stored: list[Any]) -> list[Any]:
 
 @pytest.mark.timeout(300)
 def test_a_repair_that_the_model_would_hardly_have_tried_is_refused(two_views: Ran, model: Any, tmp_path: Path) -> None:
-    _, stored = train(model, tmp_path, 1, max_logprob_gap=1e-6)
+    _, stored = train(model, tmp_path, 1, purify=PurifyConfig(max_logprob_gap=1e-6))
     assert any(each.edits for each in two_views[1])
     assert stored
     assert not any(each.edits for each in stored)
@@ -128,6 +129,6 @@ def test_log_probs_are_the_models_own_in_both_views_and_in_rescues(two_views: Ra
 
 def test_views_that_trl_or_the_method_has_not_are_refused() -> None:
     with pytest.raises(TrlRefusedError, match="take 'one' or 'clean'"):
-        CleanerRollouts(None, views="full")
+        CleanerRollouts(None, purify=PurifyConfig(views=Views.FULL))
     with pytest.raises(TrlRefusedError, match="method='saar' makes none"):
-        CleanerRollouts(None, views="one", method="saar")
+        CleanerRollouts(None, purify=PurifyConfig(views=Views.ONE), method="saar")

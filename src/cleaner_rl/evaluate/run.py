@@ -86,7 +86,7 @@ class EvalPlan:
 
     def jobs(self) -> Iterator[EvalJob]:
         """Yield all jobs; those with the same prompt are close together, because engines cache prefixes."""
-        repaired, broken = fingerprint(asdict(self.config))[:6], fingerprint({"kinds": str(KINDS)})[:6]
+        repaired, broken = fingerprint(_repair_of(self.config))[:6], fingerprint({"kinds": str(KINDS)})[:6]
         runs = {RunMode.OFF: "off", RunMode.ON: f"on-{repaired}", RunMode.RECOVERY: f"recovery-{broken}"}
         elsewhere = derive_seed(self.seed, RunMode.RECOVERY)
         for task in (task for some in self.sets.values() for task in some):
@@ -349,6 +349,11 @@ class _Alone:
         found = await self._needed[key]
         del self._needed[key]  # it may be large
         return None if found.broken else found
+
+
+def _repair_of(config: PurifyConfig) -> dict[str, Any]:
+    """Return what decides on repairs: trainers alone ask for the rest, and it must not rename an evaluation's runs."""
+    return {name: value for name, value in asdict(config).items() if name not in ("max_logprob_gap", "views")}
 
 
 def _late(jobs: Iterable[EvalJob], by: int) -> Iterator[EvalJob]:

@@ -15,7 +15,7 @@ Limits: a correction is verified to run, not to be right; the grader says whethe
 graft were sampled after an error that the trainer never sees; the effect is measured as a gap and not removed.
 """
 
-from cleaner_rl.purify.config import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule
+from cleaner_rl.purify.config import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule, Views
 from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight, left_alone, purify
 from cleaner_rl.purify.replay import (
     ExecuteCall,
@@ -50,6 +50,7 @@ __all__ = [
     "SampleRequest",
     "Schedule",
     "Score",
+    "Views",
     "code_similarity",
     "gap_gate",
     "hindsight",

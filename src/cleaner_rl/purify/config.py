@@ -27,6 +27,22 @@ class OnUnrepaired(StrEnum):
     """The rollout ends here and is not trained on."""
 
 
+class Views(StrEnum):
+    """Which views of a rollout that was repaired in hindsight are trained on, if its advantage is positive."""
+
+    CLEAN = "clean"
+    """The clean view alone."""
+    FULL = "full"
+    """Both views, each with the weight of a rollout."""
+    ONE = "one"
+    """One of the two, drawn by seed. Every rollout then gives one row, which some trainers need."""
+
+    @property
+    def two_rows(self) -> bool:
+        """Return whether a rollout may give two rows."""
+        return self is Views.FULL
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A probability over training steps: straight lines between points, level before the first and after the last."""
@@ -85,6 +101,10 @@ class PurifyConfig:
     skip_last_turn: bool = False
     """SAAR leaves a failure in the last turn of the budget alone, because no answer can follow its correction. It stays
     as it was sampled, whatever `on_unrepaired` says. Off, as in the paper."""
+    max_logprob_gap: float | None = None
+    """Refuse a repair whose moved tokens lose more log-prob than this on average; None refuses no repair."""
+    views: Views = Views.CLEAN
+    """Which views of a repaired rollout are trained on; trainers ask for it."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -95,6 +115,7 @@ class PurifyConfig:
         if self.scope is not None:
             object.__setattr__(self, "scope", PurifyScope(self.scope))
         object.__setattr__(self, "on_unrepaired", OnUnrepaired(self.on_unrepaired))
+        object.__setattr__(self, "views", Views(self.views))
 
     def scope_of(self, mode: RepairMode) -> PurifyScope:
         """Return whose trajectories a mode purifies: `scope`, or the mode's own default."""

@@ -68,7 +68,7 @@ async def purify_graded(
         if purifier.mode is RepairMode.HINDSIGHT and tool_env.stateful and settled.edits:
             proof = await verify_by_replay(settled, lambda: calls_of(tool_env, graded.key))
             settled = replace(proof.trajectory, info=replace(graded.info, replay=str(proof.replay.verdict)))
-        return await model.rescored(settled, purifier.max_logprob_gap) if purifier.rescore else settled
+        return await model.rescored(settled, purifier.config.max_logprob_gap) if purifier.rescore else settled
     except (EngineFaultError, ReplayFaultError) as error:
         return _faulty(graded, str(error))
 

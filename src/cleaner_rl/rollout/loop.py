@@ -92,7 +92,7 @@ async def rollout(
     messages = prompt.messages(task)
     trajectory = Trajectory(model.begin(messages), key=key)
     saar = None if purifier is None else purifier.saar(seeds, key.step)
-    gate = model.gate(key, purifier.max_logprob_gap) if saar and purifier and purifier.rescore else None
+    gate = model.gate(key, purifier.config.max_logprob_gap) if saar and purifier and purifier.rescore else None
     most = min(len(trajectory) + budget.tokens * model.unit, model.window)
     lookahead = budget.lookahead * model.unit
     stop_reason, fault, checked = StopReason.TURN_LIMIT, "", None

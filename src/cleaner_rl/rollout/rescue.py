@@ -147,7 +147,12 @@ def rescue_model(
 def rescue_purifier(config: RescueConfig, purifier: Purifier | None) -> Purifier:
     """Return SAAR with the run's rules of repair, the attempts of the rescue, and re-scoring."""
     base = Purifier() if purifier is None else purifier
-    repair = PurifyConfig(config.attempts, base.config.repair, on_unrepaired=OnUnrepaired.DROP)
+    repair = PurifyConfig(
+        config.attempts,
+        base.config.repair,
+        on_unrepaired=OnUnrepaired.DROP,
+        max_logprob_gap=base.config.max_logprob_gap,
+    )
     return replace(base, mode=RepairMode.SAAR, config=repair, rescore=True, fallback=None)
 
 

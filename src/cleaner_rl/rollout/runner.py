@@ -258,7 +258,7 @@ async def open_runner(
             model = await stack.enter_async_context(connect(model, found))
         if rescue is not None or (purifier is not None and purifier.rescore):
             # Refused at once where it would be refused later.
-            model.gate(Key(), None if purifier is None else purifier.max_logprob_gap)
+            model.gate(Key(), None if purifier is None else purifier.config.max_logprob_gap)
         if graders is None:
             graders = standard_graders(sandbox, stack.enter_context(MathPool()))
         yield RolloutRunner(

@@ -45,8 +45,6 @@ class Purifier:
     phase: Phase = Phase.TRAINING
     rescore: bool = True
     """Ask for the log-probs of moved tokens in their new context. Without, they are NaN and can't be trained on."""
-    max_logprob_gap: float | None = None
-    """Refuse an edit whose tokens lose more log-prob than this, on average, by moving; None: refuse none for it."""
     fallback: PurifyConfig | None = None
     """Hindsight for the rollouts that `config.probability` leaves out; None: they stay as they were sampled."""
 

@@ -134,6 +134,8 @@ class PurifySettings:
             self.scope,
             self.on_unrepaired,
             skip_last_turn=self.skip_last_turn,
+            max_logprob_gap=self.max_logprob_gap,
+            views=self.views,
         )
 
     def rest(self) -> PurifyConfig | None:

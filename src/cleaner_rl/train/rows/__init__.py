@@ -12,12 +12,13 @@ An adapter for a trainer (`train.verl`, `train.trl`, `train.verifiers`) gives th
 `cleaner_rl.contracts.trainers` tests that it does.
 """
 
+from cleaner_rl.purify import Views
 from cleaner_rl.train.rows.failed_turns import failed_tokens
 from cleaner_rl.train.rows.groups import RowConfig, RowGroup, group_rows
 from cleaner_rl.train.rows.overlong import OverlongPenalty
 from cleaner_rl.train.rows.rescues import RescueAdvantage, RescueRows
 from cleaner_rl.train.rows.row import Exclusion, Graded, GraftLogprobs, TrainRow, View, exclusion, to_row
-from cleaner_rl.train.rows.views import Views, recovery_view
+from cleaner_rl.train.rows.views import recovery_view
 
 __all__ = [
     "Exclusion",

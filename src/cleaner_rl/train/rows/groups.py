@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from cleaner_rl.purify import Views
 from cleaner_rl.resample import PlainConfig, RocConfig, Selection, group_of, select
 from cleaner_rl.train.rows.failed_turns import failed_tokens
 from cleaner_rl.train.rows.rescues import RescueAdvantage, RescueRows, replaced, with_rescue_advantages
 from cleaner_rl.train.rows.row import Exclusion, Graded, GraftLogprobs, TrainRow, View, row_or_exclusion, to_row
-from cleaner_rl.train.rows.views import Views, draws_recovery, recovery_view
+from cleaner_rl.train.rows.views import draws_recovery, recovery_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,8 @@ advantage-weighted imitation of the model's own verified correction.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.trajectory import Key, TokenSpan, Trajectory, without_hindsight
-
-
-class Views(StrEnum):
-    """Which views of a repaired rollout become rows, if its advantage is positive."""
-
-    CLEAN = "clean"
-    """The clean view alone."""
-    FULL = "full"
-    """Both views, each with the weight of a rollout."""
-    ONE = "one"
-    """One of the two, drawn by seed. Every rollout then gives one row, which some trainers need."""
-
-    @property
-    def two_rows(self) -> bool:
-        """Return whether a rollout may give two rows."""
-        return self is Views.FULL
 
 
 def recovery_view(trajectory: Trajectory[TokenSpan]) -> Trajectory[TokenSpan] | None:

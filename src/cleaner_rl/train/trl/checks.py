@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cleaner_rl.purify import PurifyConfig, Views
 from cleaner_rl.train.recipe.enums import Method
-from cleaner_rl.train.rows import Views
 
 OFFERED = (
     Method.GRPO,
@@ -45,11 +45,12 @@ def check_method(method: Method) -> None:
         raise TrlRefusedError(f"method={method.value!r} doesn't run on TRL; take one of {', '.join(OFFERED)}")
 
 
-def check_views(views: Views, method: Method, max_logprob_gap: float | None) -> None:
+def check_views(config: PurifyConfig, method: Method) -> None:
     """Raise `TrlRefusedError` for views that give a rollout more than one row, or that the method has not.
 
     And for a bound on log-prob gaps that would refuse every repair.
     """
+    views, max_logprob_gap = config.views, config.max_logprob_gap
     if views.two_rows:
         raise TrlRefusedError(
             f"views={views.value!r} gives rollouts two rows, and TRL takes one: take 'one' or 'clean'"

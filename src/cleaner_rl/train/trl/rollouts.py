@@ -33,7 +33,7 @@ from cleaner_rl.tools import derive_seed
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
 from cleaner_rl.train.record import RunFolder, TooManyFaultsError, step_figures
-from cleaner_rl.train.rows import Exclusion, Graded, RescueRows, RowConfig, TrainRow, Views, exclusion, group_rows
+from cleaner_rl.train.rows import Exclusion, Graded, RescueRows, RowConfig, TrainRow, exclusion, group_rows
 from cleaner_rl.train.rows.row import row_or_exclusion
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer, check_views
@@ -74,8 +74,6 @@ class CleanerRollouts:
         prompt: Prompt | str | Path = "stateless",
         purify: PurifyConfig | None = None,
         roc: RocSettings | None = None,
-        views: Views | str = Views.CLEAN,
-        max_logprob_gap: float | None = None,
         rescue: RescueConfig | None = None,
         budget: RolloutBudget | None = None,
         sandbox: OpenSandbox = open_sandbox,
@@ -95,12 +93,8 @@ class CleanerRollouts:
             method: How failed calls are repaired and groups are sampled, by the names that recipes use.
             prompt: The prompt that describes the tool, or its name or file.
             purify: Settings of SAAR and hindsight; None: those of `PurifyConfig()`, with which hindsight repairs right
-                rollouts only.
+                rollouts only. Its `views` may be the clean one (`clean`), or one of the two, drawn by seed (`one`).
             roc: Settings of GRPO-RoC, which keeps `num_generations` of `roc.sample` rollouts.
-            views: Which view of a right rollout that was repaired in hindsight is trained on: the clean one (`clean`),
-                or one of the two, drawn by seed (`one`).
-            max_logprob_gap: Refuse a repair whose moved tokens lose more log-prob than this on average; None: refuse
-                none.
             rescue: How groups are rescued in which every rollout is wrong; None: not at all. A rescue takes the place
                 of the rollout that it began with.
             budget: What one rollout may use.
@@ -120,11 +114,10 @@ class CleanerRollouts:
         """
         self._method = Method(method)
         check_method(self._method)
-        self._views, self._rescue = Views(views), rescue
-        self._max_logprob_gap = max_logprob_gap
-        check_views(self._views, self._method, max_logprob_gap)
-        self._prompt = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
+        self._rescue = rescue
         self._purify = PurifyConfig() if purify is None else purify
+        check_views(self._purify, self._method)
+        self._prompt = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
         self._roc = RocSettings() if roc is None else roc
         self._budget = RolloutBudget() if budget is None else budget
         self._sandbox, self._graders, self._scale = sandbox, graders, scale
@@ -296,7 +289,7 @@ class CleanerRollouts:
         if phase is Phase.EVALUATION or not self._method.edits:
             return None
         mode = RepairMode.SAAR if self._method.saar else RepairMode.HINDSIGHT
-        return Purifier(mode, self._purify, phase, max_logprob_gap=self._max_logprob_gap)
+        return Purifier(mode, self._purify, phase)
 
     def _trained(self, group: Sequence[Graded], generations: int) -> tuple[Sequence[TrainRow], list[Graded], int]:
         """Return the rows of a group to train on, the group with its verdicts, and how many faults it has."""
@@ -308,7 +301,7 @@ class CleanerRollouts:
         masks = self._method.masks
         # TRL takes as many rows of a group as it asked for, and no more.
         rescues = RescueRows.REPLACE
-        made = group_rows(group, RowConfig(config, self._seed, masks, views=self._views, rescue_rows=rescues))
+        made = group_rows(group, RowConfig(config, self._seed, masks, views=self._purify.views, rescue_rows=rescues))
         return made.rows, with_verdicts(group, made, config), made.faults
 
 

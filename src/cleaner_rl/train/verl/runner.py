@@ -113,7 +113,7 @@ def purifier_of(recipe: Recipe, phase: Phase) -> Purifier | None:
         return None
     mode = RepairMode.SAAR if method.saar else RepairMode.HINDSIGHT
     fallback = purify.rest() if method.saar else None
-    return Purifier(mode, purify.config(), phase, max_logprob_gap=purify.max_logprob_gap, fallback=fallback)
+    return Purifier(mode, purify.config(), phase, fallback=fallback)
 
 
 def rescue_of(recipe: Recipe, phase: Phase) -> RescueConfig | None:
