@@ -6,8 +6,7 @@ run, so that no run finds another's in the cache. The schedulers run one after t
 is the median over the repeats.
 
 Replicas on one machine share its cores: while one is idle, the others run faster, as they never would on machines of
-their own. So each replica gets a fixed share of the cores (a cgroup's quota, which needs root), unless a case says that
-they share them.
+their own. So each replica gets a fixed share of the cores (a cgroup's quota, which needs root).
 """
 
 from __future__ import annotations
@@ -64,14 +63,11 @@ class Case:
     prompts: int
     scale: int = 40
     """Lengths and waits are this fraction of the simulator's."""
-    shared: bool = False
-    """Whether the replicas share all cores."""
 
     @property
     def name(self) -> str:
         """The name of its figures."""
-        load = f"{16 * self.prompts} trajectories"
-        return f"{self.model}, {self.replicas} replicas, {load}{', shared cores' if self.shared else ''}"
+        return f"{self.model}, {self.replicas} replicas, {16 * self.prompts} trajectories"
 
     @property
     def longest(self) -> int:
@@ -83,9 +79,6 @@ CASES = {
     "two": Case("tiny-qwen3", 2, 4),
     "four": Case("tiny-qwen3", 4, 4),
     "smollm2": Case("smollm2", 2, 4, scale=80),
-    "smollm2-four": Case("smollm2", 4, 4, scale=80),
-    "shared": Case("tiny-qwen3", 2, 4, shared=True),
-    "full": Case("tiny-qwen3", 2, 8),
 }
 
 SCHEDULERS: dict[str, Callable[[Case], Scheduler]] = {
@@ -124,7 +117,7 @@ def measure(case: Case, repeats: int, folder: Path) -> dict[str, dict[str, float
         (write_smollm2 if case.model == "smollm2" else write_tiny_qwen3)(model)
     options = ("--max-model-len", case.longest + BLOCK, "--num-gpu-blocks-override", 12 * case.longest // BLOCK)
     servers = [vllm(model, folder, *options, record=False) for _ in range(case.replicas)]
-    with running(*servers), contextlib.nullcontext() if case.shared else _own_share(servers):
+    with running(*servers), _own_share(servers):
         return asyncio.run(_compare(case, servers, repeats))
 
 
