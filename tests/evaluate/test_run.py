@@ -13,7 +13,7 @@ from cleaner_rl.evaluate import Evaluation, Repair
 from cleaner_rl.evaluate.cache import open_cache
 from cleaner_rl.evaluate.recovery import KINDS
 from cleaner_rl.evaluate.run import EvalPlan, EvalProgress, RunMode, run_plan
-from cleaner_rl.purify import OnUnrepaired, PurifyConfig
+from cleaner_rl.purify import OnUnrepaired, PurifyConfig, Views
 from cleaner_rl.rollout import EngineFaultError, journal
 from cleaner_rl.tasks import ChoiceGrader, Grade, Grader, Message, Outcome, Task
 from cleaner_rl.trajectory import AnyTrajectory, StopReason
@@ -43,6 +43,12 @@ def ran(folder: Path, plan: EvalPlan, rule: Rule) -> tuple[EvalProgress, RuleEng
 
 def results(folder: Path, plan: EvalPlan, rule: Rule) -> Evaluation:
     return ran(folder, plan, rule)[0].results(plan, "stand-in", {})
+
+
+@pytest.mark.parametrize("config", [PurifyConfig(), PurifyConfig(views=Views.ONE, max_logprob_gap=0.3)])
+def test_an_evaluation_that_was_begun_by_an_earlier_version_goes_on(config: PurifyConfig) -> None:
+    (with_repair,) = EvalPlan({"set": tasks(1)}, samples=1, repairs=(Repair.ON,), config=config).jobs()
+    assert with_repair.key.run == "on-84eb46", "what begun runs have in the store"
 
 
 def test_repair_off_and_on_side_by_side(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from cleaner_rl.purify import OnUnrepaired, PurifyConfig
 from cleaner_rl.rollout import Journal, Purifier, RolloutRunner, finished, first_failure, with_turns
 from cleaner_rl.tasks import Prompt, Task, check_gradable, load_sets
 from cleaner_rl.tools import derive_seed
-from cleaner_rl.trajectory import AnyTrajectory, Key, Phase, Trajectory
+from cleaner_rl.trajectory import AnyTrajectory, Key, Phase, RepairMode, Trajectory
 
 
 class RunMode(StrEnum):
@@ -353,7 +353,8 @@ class _Alone:
 
 def _repair_of(config: PurifyConfig) -> dict[str, Any]:
     """Return what decides on repairs: trainers alone ask for the rest, and it must not rename an evaluation's runs."""
-    return {name: value for name, value in asdict(config).items() if name not in ("max_logprob_gap", "views")}
+    settled = replace(config, scope=config.scope_of(RepairMode.SAAR))
+    return {name: value for name, value in asdict(settled).items() if name not in ("max_logprob_gap", "views")}
 
 
 def _late(jobs: Iterable[EvalJob], by: int) -> Iterator[EvalJob]:
