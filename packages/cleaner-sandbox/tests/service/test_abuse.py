@@ -32,7 +32,7 @@ def serving(folder: Path) -> Iterator[tuple[int, int]]:
     tokens = folder / "tokens.toml"
     tokens.write_text("".join(f'[tokens.{name}]\ntoken = "{token}"\nrunning = 3\n' for name, token in TOKENS.items()))
     options = ["--port", "0", "--slots", "4", "--sessions", "8", "--token-file", str(tokens)]
-    command = [sys.executable, "-c", SERVE, "sandbox", "serve", *options]
+    command = [sys.executable, "-c", SERVE, "serve", *options]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process,
         ThreadPoolExecutor(1) as reader,

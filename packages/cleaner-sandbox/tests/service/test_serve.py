@@ -37,7 +37,7 @@ program.load()
 os.execv(sys.executable, [sys.executable, "-m", "cleaner_sandbox", *sys.argv[1:]])
 """
 """The command under a filter like Docker's default one."""
-SECONDS = 40
+SECONDS = 90
 
 
 @contextlib.contextmanager
