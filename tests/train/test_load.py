@@ -172,6 +172,11 @@ def test_a_setting_that_moved_is_refused_with_its_new_name(old: str) -> None:
         to_recipe(values(**{section: held}))
 
 
+def test_what_is_wrong_is_named_with_its_file(file: Path) -> None:
+    with pytest.raises(RecipeError, match=rf"^{re.escape(str(file))}: batch.prompts is 0; it must be 1 or more$"):
+        read_recipe(file, ["batch.prompts=0"])
+
+
 @pytest.mark.parametrize("setting", ["batch.prompts", "=3", "name.of=3"])
 def test_a_setting_that_sets_nothing_is_refused(file: Path, setting: str) -> None:
     with pytest.raises(RecipeError):

@@ -84,7 +84,10 @@ def read_recipe(path: str | Path, settings: Iterable[str] = ()) -> Recipe:
         held = values.get(section)
         if isinstance(held, dict):
             held |= {key: _whole(held[key]) for key in keys if key in held}
-    return to_recipe(values)
+    try:
+        return to_recipe(values)
+    except RecipeError as error:
+        raise RecipeError(f"{file}: {error}") from None
 
 
 def to_recipe(values: Mapping[str, object]) -> Recipe:
