@@ -20,7 +20,6 @@ from cleaner_rl.tasks import Cases, DatasetError, dataset_names, load_from_hub, 
 from cleaner_rl.tasks.datasets.forms import looks_like_cases, read_cases
 from cleaner_rl.tasks.datasets.rows import SkippedRowError
 from cleaner_rl.tasks.datasets.sources import DAPO_AFTER, DAPO_BEFORE, SOURCES
-from cleaner_rl.tools import PluginError
 
 Row = dict[str, object]
 
@@ -347,7 +346,7 @@ def test_files_that_cannot_be_read_say_what_to_do(tmp_path: Path) -> None:
     for file, words in (("none.jsonl", "no file"), ("rows.csv", "convert"), ("rows.jsonl", "line 1")):
         with pytest.raises(DatasetError, match=words):
             load_tasks("aime24", tmp_path / file)
-    with pytest.raises(PluginError, match="aime24"):
+    with pytest.raises(DatasetError, match="aime24"):
         load_tasks("aime23", tmp_path / "rows.jsonl")
 
 
