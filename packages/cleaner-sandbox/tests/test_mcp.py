@@ -254,3 +254,19 @@ def test_what_cannot_be_served_is_an_error_with_advice(monkeypatch: pytest.Monke
     monkeypatch.setattr(start, "_is_installed", lambda name: name != "mcp")
     with pytest.raises(ImportError, match=r"needs mcp, which isn't here: pip install 'cleaner-sandbox\[mcp\]'"):
         serve_mcp()
+
+
+@asynchronous
+async def test_finding_stdin_counts_against_what_waiting_calls_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner_sandbox.mcp.tools.MOST_HELD", 1_000)
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node, SandboxTools(node) as tools:
+        sent = {"code": "import time; time.sleep(60)", "stdin": "x" * 900}
+        first = asyncio.create_task(tools.call("python", sent, Tenant("only")))
+        await until(lambda: tools.queue.running == 1)
+        refused = await tools.call("python", sent, Tenant("only"))
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+    assert refused.is_error
+    (text,) = refused.content
+    assert isinstance(text, TextContent)
+    assert "full" in text.text

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from cleaner_sandbox import RunStatus, SessionLostError
+from cleaner_sandbox import RunOutcome, RunRequest, RunStatus, SessionLostError
 from cleaner_sandbox.client import RequestRefusedError, SandboxClient, links, session
 from tests.serving import asynchronous
 
@@ -135,3 +135,34 @@ async def test_finding_a_session_id_that_leads_elsewhere_is_none() -> None:
 )
 def test_finding_a_node_asks_for_a_pause_within_reason(asked: str | None, seconds: float) -> None:
     assert links.retry_seconds(asked) == seconds
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"cpu_seconds": -5.0},
+        {"wall_seconds": -0.1},
+        {"seconds": -1.0},
+        {"peak_memory_mb": -1.0},
+        {"attempts": -(10**9)},
+        {"attempts": 0},
+        {"output_length": -1},
+        {"files_left_out": -1},
+        {"files": {"../../etc/x": "eA=="}},
+        {"files": {"/abs": "eA=="}},
+    ],
+    ids=str,
+)
+@asynchronous
+async def test_finding_figures_and_names_that_no_node_gives_are_not_believed(said: dict[str, object]) -> None:
+    fine = {"id": "mine", "index": 0, "status": "ok", "output": "x"}
+
+    async def run(answer: dict[str, object]) -> RunOutcome:
+        line = json.dumps(answer).encode() + b"\n"
+        async with answering(lambda _: reply(200, line)) as (url, _), SandboxClient(url, attempts=1) as sandbox:
+            return await sandbox.run(RunRequest("print(1)", request_id="mine"))
+
+    assert (await run(fine)).result.status is RunStatus.OK
+    outcome = await run({**fine, **said})
+    assert (outcome.result.status, outcome.files, outcome.attempts) == (RunStatus.FAULT, {}, 1)
+    assert min(outcome.cpu_seconds, outcome.wall_seconds, outcome.peak_memory_mb) >= 0

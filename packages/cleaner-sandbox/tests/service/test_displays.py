@@ -67,3 +67,18 @@ async def test_sandbox_fusion_has_displays_as_jupyter_does() -> None:
         assert shown[4] == [{"application/json": "{"}]
         _, ran = await caller.post("/run_code", {"code": SHOW % 3, "language": "python"})
         assert ran["status"] == "Success"
+
+
+BIG = "import sys; sys.set_int_max_str_digits(0); display({'application/json': 10**5000}, raw=True)"
+DEEP = "x = []\nfor _ in range(900): x = [x]\nimport json; display({'application/json': x}, raw=True)"
+
+
+@asynchronous
+async def test_finding_a_display_that_python_can_not_decode_leaves_the_answer_decodable() -> None:
+    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node, served(node) as (url, _), Caller(url) as caller:
+        _, answer = await caller.post(
+            "/run_jupyter", {"cells": [BIG, DEEP, "display({'application/json': [1]}, raw=True)"]}
+        )
+    big, deep, plain = (cell["display"][0]["application/json"] for cell in answer["cells"])
+    assert (isinstance(big, str), isinstance(deep, str), plain) == (True, True, [1])
+    assert len(big) == 5_001

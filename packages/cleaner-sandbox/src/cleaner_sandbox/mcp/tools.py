@@ -269,7 +269,7 @@ class SandboxTools:
             keep_chars=KEEP_CHARS,
             language=language,
         )
-        run = await self._in_turn(tenant, len(asked.code), lambda: self._sandbox.run(request))
+        run = await self._in_turn(tenant, _size(asked), lambda: self._sandbox.run(request))
         return _answer(RunReport.of(run), _words(run), is_error=run.result.status is not RunStatus.OK)
 
     async def _open(self, asked: OpenArguments, tenant: Tenant) -> CallToolResult:
@@ -296,7 +296,7 @@ class SandboxTools:
     async def _cell(self, asked: CellArguments, tenant: Tenant) -> CallToolResult:
         with self._handles.use(asked.session, tenant) as session:
             cell = Cell(asked.code, stdin=asked.stdin)
-            outcome: CellOutcome = await self._in_turn(tenant, len(asked.code), lambda: session.run(cell))
+            outcome: CellOutcome = await self._in_turn(tenant, _size(asked), lambda: session.run(cell))
         report = CellReport.of(
             outcome.run, session=asked.session, committed=outcome.committed, checkpoint=outcome.checkpoint
         )
@@ -392,6 +392,11 @@ def _words(run: RunOutcome, *more: str) -> str:
     if run.signal is not None:
         ended.append(f"signal {run.signal}")
     return f"{_shown(run.result) or '(no output)'}\n[{'; '.join((', '.join(ended), *more))}]"
+
+
+def _size(asked: RunArguments | CellArguments) -> int:
+    """Characters that a call holds while it waits."""
+    return len(asked.code) + len(asked.stdin or "")
 
 
 def _shown(result: RunResult) -> str:

@@ -25,6 +25,7 @@ from cleaner_sandbox.protocol.requests import (
     RunRequest,
     SessionInfo,
     SessionRequest,
+    path_problem,
 )
 from cleaner_sandbox.protocol.results import RunException, RunResult, RunStatus
 
@@ -47,6 +48,9 @@ EXPLANATIONS: Final[Mapping[str, str]] = {
 KeepChars = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Amount = Annotated[int, msgspec.Meta(gt=0)]
+Measured = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+"""What a node measured or counted: never negative and never infinite, whatever a node says."""
 CallId = Annotated[str, msgspec.Meta(max_length=1_024)]
 """The caller's name for a call: it is kept as long as the call, and in the log for ever."""
 
@@ -245,20 +249,20 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
     stderr: str = ""
     exception: RunException | None = None
     explanation: str = ""
-    output_length: int | None = None
-    seconds: float | None = None
+    output_length: Count | None = None
+    seconds: Measured | None = None
     versions: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
-    files_left_out: int = 0
-    cpu_seconds: float = 0.0
-    wall_seconds: float = 0.0
-    peak_memory_mb: float = 0.0
+    files_left_out: Count = 0
+    cpu_seconds: Measured = 0.0
+    wall_seconds: Measured = 0.0
+    peak_memory_mb: Measured = 0.0
     exit_code: int | None = None
     signal: int | None = None
     preload: str = ""
-    attempts: int = 1
+    attempts: Amount = 1
     displays: list[Mapping[str, str]] = []
-    displays_left_out: Mapping[str, int] = {}
+    displays_left_out: Mapping[str, Count] = {}
     fault: str = ""
     """Why a fault is one: `broken`, `expired`, `overloaded` or `draining`."""
     index: int | None = None
@@ -268,6 +272,12 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
     not_checkpointable: tuple[str, ...] = ()
     unrepeatable: bool = False
     """These four only of a cell."""
+
+    def __post_init__(self) -> None:
+        """Refuse names of files that no run has: a caller may write what it fetched below a folder of its own."""
+        for name in self.files:
+            if (wrong := path_problem(name)) is not None:
+                raise ValueError(f"the file name {name!r} {wrong}")
 
     @classmethod
     def of(cls, outcome: RunOutcome) -> Outcome:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -39,6 +40,11 @@ UNREPEATABLE = "The state before the failed cell had to be made again, and its c
 
 JSON_TYPE = "application/json"
 
+MOST_NESTED = 200
+"""Levels of a display's JSON; Python's decoder takes about a thousand in all."""
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKETS = re.compile(r"[\[\]{}]")
+_LONG_NUMBER = re.compile(r"[0-9]{4000}")
 FusionStatus = Literal["Success", "Failed", "SandboxError"]
 CommandStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
 
@@ -319,10 +325,23 @@ def _cell_result(outcome: Outcome) -> CellResult:
 def _display(display: Mapping[str, str]) -> dict[str, Any]:
     """A display as Jupyter has it: its JSON is data, not text."""
     shown: dict[str, Any] = dict(display)
-    if (text := display.get(JSON_TYPE)) is not None:
+    if (text := display.get(JSON_TYPE)) is not None and _is_for_everybody(text):
         with contextlib.suppress(msgspec.DecodeError, RecursionError):  # a program may call anything JSON
             shown[JSON_TYPE] = msgspec.json.decode(text, type=msgspec.Raw)
     return shown
+
+
+def _is_for_everybody(text: str) -> bool:
+    """Whether Python's own decoder takes this JSON within an answer: it bounds the digits of an integer, and nesting.
+
+    Else it stays text, because the caller of a program could not read any of the answer.
+    """
+    bare = _STRINGS.sub("", text)
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(bare):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest <= MOST_NESTED and _LONG_NUMBER.search(bare) is None
 
 
 def _broken(message: str) -> Answer:
