@@ -19,8 +19,8 @@ def main():
                 print(f"one program: {result.status}, {result.output!r}")
                 session = client.open_session()  # needs isolation tier T2, which root has
                 checkpoint = session.run("numbers = [3, 1, 2]").checkpoint
-                failed = session.run("numbers.clear(); numbers[0]").result  # a failed cell leaves no trace
-                print(f"a failed cell: {failed.exception.type}, a fault: {failed.status is RunStatus.FAULT}")
+                failed = session.run("numbers.clear(); numbers[0]").result  # leaves no trace
+                print(f"{failed.exception.type}, a fault: {failed.status is RunStatus.FAULT}")
                 session.run("numbers.clear()")
                 session.rollback(checkpoint)
                 print(f"after a rollback: {session.run('numbers').result.output!r}")

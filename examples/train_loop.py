@@ -1,8 +1,7 @@
 """The whole training loop on one page: rollouts, purification, advantages, clipped loss, step.
 
-A toy model is shown an expression in JavaScript and has a Python tool. It runs the expression as it is, reads a real
-error, and most of the time calls the right one next: `'pear'.length`, then `len('pear')`. Plain GRPO rewards the whole
-rollout. Hindsight first puts the correction in the place of the failed call, and re-scores it where it now stands.
+A toy model runs a JavaScript expression with a Python tool, reads a real error, and mostly calls the right one next:
+`'pear'.length`, then `len('pear')`. GRPO rewards all of it; hindsight puts the correction in the failed call's place.
 
 Run `python examples/train_loop.py [--json]`; it needs torch, transformers and math-verify, and two minutes on one CPU
 core. It prints how many calls per trajectory fail on held-out tasks, where nothing is repaired, at every third step.

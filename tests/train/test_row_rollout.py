@@ -28,7 +28,8 @@ REPAIRED = [call("print(y)"), call("print(1 + 1)"), "So it is \\boxed{2}."]
 
 
 def recipe(method: str = "saar", **changes: Any) -> Recipe:
-    return to_recipe(values(method=method, update={"overlong_buffer": 0}, **changes))
+    budget = {"overlong_buffer": 0, **changes.pop("budget", {})}
+    return to_recipe(values(method=method, budget=budget, **changes))
 
 
 def row(phase: Phase = Phase.TRAINING, step: int = 3, again: int = 0, number: int = 0) -> dict[str, Any]:

@@ -591,7 +591,7 @@ def test_a_process_without_our_parts_is_named() -> None:
         """Stands for a process of verl's that didn't load us."""
 
     actor: Any = ray.remote(num_cpus=0)(Bare).remote()
-    even = to_recipe(values(device={"router": "even"}))
+    even = to_recipe(values(run={"router": "even"}))
     asked = [(plugin_missing,), (router_missing, even, EvenRouter)]
     problems = ray.get([actor.__ray_call__.remote(*question) for question in asked])
     assert "Bare" in problems[0]
@@ -606,7 +606,7 @@ def test_verl_starts_our_router_and_it_gives_out_its_servers(tmp_path: Path) -> 
     from cleaner_rl.train.verl.router import EvenRouter
     from cleaner_rl.train.verl.wiring import router_missing
 
-    even = to_recipe(values(device={"router": "even"}))
+    even = to_recipe(values(run={"router": "even"}))
     RunPlan(even, (), tmp_path).write()
     router = get_router_handle({"a": "handle"}, str(router_file(tmp_path)))
     assert not ray.get(router.__ray_call__.remote(router_missing, even, EvenRouter))
