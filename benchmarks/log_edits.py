@@ -172,9 +172,11 @@ def upper_bound(wrong: int, edits: int, confidence: float = CONFIDENCE) -> float
     if wrong >= edits:
         return 1.0
     low, high = 0.0, 1.0
+    ways = [math.lgamma(edits + 1) - math.lgamma(k + 1) - math.lgamma(edits - k + 1) for k in range(wrong + 1)]
     for _ in range(60):
         share = (low + high) / 2
-        at_most = sum(math.comb(edits, k) * share**k * (1 - share) ** (edits - k) for k in range(wrong + 1))
+        likely, unlikely = math.log(share), math.log1p(-share)
+        at_most = math.fsum(math.exp(way + k * likely + (edits - k) * unlikely) for k, way in enumerate(ways))
         low, high = (share, high) if at_most > 1 - confidence else (low, share)
     return high
 

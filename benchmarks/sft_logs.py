@@ -242,11 +242,11 @@ async def opened(world: World, sizes: Sizes, folder: Path) -> AsyncIterator[Benc
     start = qwen3(tokenizer, width=WIDTH, layers=LAYERS, heads=HEADS, seed=seed % 2**31)
     chat = TokenModel.for_prompt(LocalEngine(start), tokenizer, world.prompt, window=WINDOW)
     fit(start, [encode(each, chat.chat) for each in rows], sizes.start_updates, sizes.start_batch, sizes.start_lr, seed)
-    site = library.write(folder / "site", world.regime.current, hint=True)
+    written = library.write(folder / library.MODULE, world.regime.current, hint=True)
     budget = RolloutBudget(turns=world.regime.calls + 1, tokens=WINDOW)
     with MathPool(1) as pool:
         graders: dict[str, Grader] = {"math": MathGrader(pool)}
-        async with offered([site], ToolKind.STATELESS) as (tool_env,):
+        async with offered([written], ToolKind.STATELESS) as (tool_env,):
             runner = RolloutRunner(chat, tool_env, world.prompt, graders, budget)
             yield Bench(world, sizes, start, chat, runner, folder)
 

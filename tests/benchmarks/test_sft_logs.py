@@ -66,7 +66,7 @@ def chat_log(*programs: tuple[str, str]) -> Record:
 def test_each_way_takes_its_own_turns_into_the_loss(site: Path) -> None:
     names = dict.fromkeys(library.OPERATIONS, "of")
     folder = site / "prepared"
-    library.write(folder / "site", names, hint=True)
+    library.write(folder / "kit", names, hint=True)
     right = "print(kit.total_of(kit.sort_of([7, 3, 2])))"
     cut = right.removesuffix(")")
     told = f"  File \"main.py\", line 2\n    {cut}\n         ^\nSyntaxError: '(' was never closed"

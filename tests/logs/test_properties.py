@@ -101,7 +101,10 @@ def test_undoing_the_edits_gives_back_the_record(made: tuple[dict[str, Any], dic
 def test_no_row_teaches_a_turn_that_failed_was_denied_or_is_unsure(made: tuple[dict[str, Any], dict[str, str]]) -> None:
     log, truth = made
     row = sft_row(purified(log).trajectory)
-    assert row is not None
+    if row is None:
+        event("teaches nothing")
+        return
+    assert any(row["loss_mask"])
     taught = [message for message, mask in zip(row["messages"], row["loss_mask"], strict=True) if mask]
     assert {message["role"] for message in taught} <= {"assistant"}
     ended = {truth[call["id"]] for message in taught for call in message.get("tool_calls", ())}

@@ -56,13 +56,20 @@ def result(tmp_path: Path) -> PurifyResult:
 def test_calls_are_counted_by_tool(result: PurifyResult) -> None:
     found = result.to_json()["tools"]
     assert found == {
-        "python": {"calls": 3, "failed": 1, "repaired": 1, "unsure": 1, "left_alone": {}},
-        "shell": {"calls": 3, "failed": 2, "repaired": 1, "unsure": 0, "left_alone": {"uncorrected": 1}},
+        "python": {"calls": 3, "failed": 1, "repaired": 1, "unsure": 1, "no_result": 0, "left_alone": {}},
+        "shell": {
+            "calls": 3,
+            "failed": 2,
+            "repaired": 1,
+            "unsure": 0,
+            "no_result": 0,
+            "left_alone": {"uncorrected": 1},
+        },
     }
     for line in (
-        "tool           calls      failed    repaired  left alone      unsure",
-        "python             3           1           1           0           1",
-        "shell              3           2           1           1           0",
+        "tool           calls      failed    repaired  left alone      unsure   no result",
+        "python             3           1           1           0           1           0",
+        "shell              3           2           1           1           0           0",
         "  shell         1  uncorrected: no working call",
         "no call      1 trajectory without any",
     ):
@@ -133,7 +140,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     assert ran.stdout == seen.as_text() + "\n"
     assert not ran.stderr, "it runs no code"
     assert f"  openai          {log.stat().st_size:>14,} bytes  {log}\n" in ran.stdout
-    for words in ("2 of them repaired; nothing is written", "- git statsu --short", "SFT rows     5"):
+    for words in ("2 of them repaired; nothing is written", "- git statsu --short", "SFT rows     3"):
         assert words in ran.stdout
 
 

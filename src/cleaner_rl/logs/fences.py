@@ -1,4 +1,4 @@
-"""Finds calls that are fenced blocks in a text, as agents without function calling write them.
+"""Finds calls that are fenced or tagged blocks in a text, as agents without function calling write them.
 
 A text with a call becomes the parts of a content: the words before it, the call, the words behind it. Put together
 again they are that text, character for character.
@@ -15,9 +15,14 @@ from cleaner_rl.logs.parts import is_call
 
 FENCE = "```"
 PYTHON = {"python", "py", "python3"}
+TAGS = {"<execute>": "python", "<execute_ipython>": "python", "<execute_bash>": "bash"}
+"""Tags around programs, as CodeAct's agents write them, each with the language of its program."""
 BORDERS = "fence"
 """The field of such a call that has the lines around the program."""
-RESULT_WORDS = ("OBSERVATION:", "Observation:", "<returncode>", "Output:\n", "Execution output:", "Execution result:")
+RESULT_WORDS = (
+    *("OBSERVATION:", "Observation:", "EXECUTION RESULT of [", "<returncode>", "Output:\n"),
+    *("Execution output:", "Execution result:"),
+)
 """How a message begins in which a program tells the model what its command gave."""
 FORMER = "cleaner_rl.role"
 """The field for the role that a result had."""
@@ -39,30 +44,45 @@ class Block(NamedTuple):
 
 IsCommand: TypeAlias = Callable[[Message, Block, str], bool]
 """Whether a block of a message's text is its command."""
+Named: TypeAlias = Callable[[Block, str], tuple[str, str]]
+"""The name of the tool that a block calls, and of the argument that its program is."""
 
 
 def blocks(text: str) -> Iterator[Block]:
     """Yield the fenced blocks of a text, in one pass over its lines."""
     position = start = inner = 0
     language: str | None = None
+    closing = FENCE
     for line in text.splitlines(keepends=True):
         bare = line.strip()
-        if language is None and bare.startswith(FENCE) and FENCE not in bare[3:]:
-            start, inner, language = position, position + len(line), bare[3:].strip()
-        elif language is not None and bare == FENCE:
+        if language is None and bare in TAGS:
+            start, inner, language, closing = position, position + len(line), TAGS[bare], f"</{bare[1:]}"
+        elif language is None and bare.startswith(FENCE) and FENCE not in bare[3:]:
+            start, inner, language, closing = position, position + len(line), bare[3:].strip(), FENCE
+        elif language is not None and bare == closing:
             close = position + len(line.rstrip("\r\n"))
             yield Block(start, close, language, inner, max(inner, position - 1))
             language = None
         position += len(line)
 
 
+def of_language(block: Block, text: str) -> tuple[str, str]:  # noqa: ARG001 - one of the ways to know a tool
+    """Return Python's tool for a block of Python, and a shell's for any other."""
+    return ("python", "code") if block.language.lower() in PYTHON else ("bash", "command")
+
+
 def with_calls(
-    messages: Sequence[Message], dialect: Dialect, is_command: IsCommand, *, told: bool = False
+    messages: Sequence[Message],
+    dialect: Dialect,
+    is_command: IsCommand,
+    *,
+    told: bool = False,
+    named: Named = of_language,
 ) -> list[Message]:
     """Return messages with commands as calls: a text with exactly one block that is a command becomes parts.
 
     The user's message behind it is the result. `told`: only if that begins with a word for results; in a chat with a
-    person, a block may as well be an example.
+    person, a block may as well be an example. `named` says which tool a block calls.
     """
     content = dialect.content
     found: list[Message] = []
@@ -75,7 +95,7 @@ def with_calls(
             and message.get(dialect.role) in dialect.assistants
             and (not told or _tells(reply, dialect))
         ):
-            parts = _parts(message, text, is_command)
+            parts = _parts(message, text, is_command, named)
             found.append(message if parts is None else {**message, content: parts})
         else:
             found.append(message)
@@ -107,12 +127,12 @@ def _tells(message: Message, dialect: Dialect) -> bool:
     return message.get(dialect.role) in dialect.users and isinstance(text, str) and text.startswith(RESULT_WORDS)
 
 
-def _parts(message: Message, text: str, is_command: IsCommand) -> list[dict[str, Any]] | None:
+def _parts(message: Message, text: str, is_command: IsCommand, named: Named) -> list[dict[str, Any]] | None:
     found = [block for block in blocks(text) if is_command(message, block, text)]
     if len(found) != 1:
         return None
     (block,) = found
-    name, argument = ("python", "code") if block.language.lower() in PYTHON else ("bash", "command")
+    name, argument = named(block, text)
     borders = [text[block.start : block.program_start], text[block.program_end : block.end]]
     call = {"type": "tool_use", "name": name, "input": {argument: block.program(text)}, BORDERS: borders}
     before, after = text[: block.start], text[block.end :]

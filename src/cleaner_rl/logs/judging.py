@@ -49,6 +49,7 @@ from cleaner_rl.logs.sentences import (
     SILENT,
     SILENTLY_OK,
     STOPPED_AT,
+    STOPPED_LATE,
     complaints,
     printed,
     said,
@@ -326,6 +327,8 @@ def _of_shell(text: str, call: ToolCall) -> Status | None:
     harness = BY_HARNESS[:1] if only_reads and len(lines) > 2 else BY_HARNESS
     if (status := said(text, CallKind.SHELL, harness)) is not None:
         return status
+    if STOPPED_LATE.search("\n".join(lines[-3:])):
+        return Status.TIMEOUT
     if found := printed(lines, command):
         return found[0] if len(found) == 1 else None
     last_reads = not command.programs or bool(command.programs[-1] & READERS)

@@ -17,7 +17,7 @@ from cleaner_rl.trajectory import RepairKind
 EXAMPLES = 3
 FILES = 20
 """Logs that a dry run lists."""
-COLUMNS = ("calls", "failed", "repaired", "left alone", "unsure")
+COLUMNS = ("calls", "failed", "repaired", "left alone", "unsure", "no result")
 VERDICTS = {
     ReplayVerdict.SAME.value: "proven: every call gives the recorded result",
     "undone": "not repaired: the calls give the recorded results only without the repairs",
@@ -113,7 +113,7 @@ def _table(tools: ByTool) -> Iterator[str]:
     yield f"{'tool':8}{''.join(f'{name:>12}' for name in COLUMNS)}"
     for tool in CallKind:
         if (each := tools.get(tool.value)) is not None:
-            counts = (each.calls, each.failed, each.repaired, each.left_alone.total(), each.unsure)
+            counts = (each.calls, each.failed, each.repaired, each.left_alone.total(), each.unsure, each.no_result)
             yield f"{tool.value:8}{''.join(f'{count:>12,}' for count in counts)}"
 
 

@@ -125,7 +125,8 @@ REJECTED = (
     r"(?:Tool|Function) (?:raised|threw) an (?:exception|error)\b",
     r"Error in code parsing\b",  # smolagents
     r"Code execution failed\b",
-    r"(?:Tool|Function) ['\"`]?[\w.-]+['\"`]? (?:not found|does not exist|is not available)\b",
+    r"(?:Tool|Function) ['\"`]?[\w.-]+['\"`]? (?:not found|does not exist|is not available)\b[^\n]{0,80}\Z",
+    r"No \w+ (?:code|command|action) was found in your last response\b",  # InterCode
     r"(?:Unknown|No such) tool\b",
     r"Method not found\b",
     r"Invalid (?:JSON|arguments|parameters|params) (?:for|in|to) (?:tool|function)\b",
@@ -133,6 +134,7 @@ REJECTED = (
     r"ToolException\b",
     r"ToolError\b",
     r"failed to parse function arguments\b",
+    r"OCI runtime exec failed\b",  # Docker
 )
 """The harness could not do it, whatever the tool is."""
 UNFIT = (
@@ -202,6 +204,7 @@ EDIT_FAILED = (
 AFFIRMED = r"(?:(?!\s(?:not|nothing|no|none|never|cannot|\w+n't)\s).)"
 """A character that no negation begins with: "could not be found; nothing was deleted" tells of no deletion."""
 EDIT_OK = (
+    r"--- \S+\n\+\+\+ \S+\n@@ ",  # OpenHands
     r"(?:(?:patching file|Hunk #\d+ succeeded) .*(?:\n|\Z))+\Z",
     r"`{3,}diff\n",  # the file system server of MCP
     r"\[File \S+ (?:created|edited|updated|written)\b",
@@ -554,6 +557,8 @@ DIED = re.compile(
 """Last words about the interpreter itself, which no program lives to print."""
 MAY_HAVE_DIED = re.compile(r"(?:Segmentation fault|Aborted|Illegal instruction|Bus error|Killed)$")
 """The same, in a word that may be data."""
+STOPPED_LATE = re.compile(r"^EXECUTION TIMED OUT BECAUSE NO OUTPUT WAS PRODUCED\b", re.MULTILINE)
+"""What SWE-agent writes behind what a command had printed before it was stopped."""
 STOPPED_AT = re.compile(r"^\[The command (?:timed out|has no new output) ", re.MULTILINE)
 """What OpenHands writes behind the output of a command that it waits for no longer."""
 ERROR_PAGE = re.compile(

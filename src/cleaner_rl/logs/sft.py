@@ -6,8 +6,8 @@ was not repaired (they are context, not examples), at turns of which nobody can 
 `UnsureTurns.TRAIN` is chosen), and at turns without text or a call. verl's own data set trains on every assistant
 message and knows no such column; give it rows without such turns (`clean_only`).
 
-A trajectory that isn't read as turns makes no row, nor does one that holds more than text, calls and results, nor one
-with text that is no Unicode."""
+A trajectory that isn't read as turns makes no row, nor does one without a message in the loss, one that holds more than
+text, calls and results, nor one with text that is no Unicode."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UnsureTurns(StrEnum):
 def sft_row(
     trajectory: Trajectory[Any], *, clean_only: bool = False, unsure: UnsureTurns = UnsureTurns.MASK
 ) -> Record | None:
-    """Return the row of a trajectory; None if it isn't read as turns, or has failures although none are wanted.
+    """Return the row of a trajectory; None if it isn't read as turns, trains on nothing, or has unwanted failures.
 
     A turn with calls is an example if all of them worked. One with a call that failed or was denied is not; nor, unless
     `unsure` says so, one of which nobody can tell how its calls ended. A turn that was cut off is no more to be learnt:
@@ -65,6 +65,8 @@ def sft_row(
     if clean_only and unfit:
         return None
     mask = [int(turn is not None and turn not in unfit) for turn in chat.turns]
+    if not any(mask):
+        return None
     key = trajectory.key
     return {
         "messages": chat.messages,

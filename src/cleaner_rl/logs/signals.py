@@ -10,6 +10,7 @@ The tables are data; a new harness is a new line in one of them."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -133,8 +134,18 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
 _HEADS, _PROGRAM_HEADS = _compiled(HEADS), _compiled(PROGRAM_HEADS)
 _TAILS, _PROGRAM_TAILS = _compiled(TAILS), _compiled(PROGRAM_TAILS)
-_NOTES = re.compile(r"(?:(?:\n|\A)\[(?:Jupyter|Current working|Python interpreter)[^\n]*\])+\Z")
-"""What OpenHands adds about the place that a call ran in."""
+_NOTES = re.compile(
+    r"(?:(?:\n|\A)(?:\[(?:Jupyter|Current working|Python interpreter)[^\n]*\]"  # OpenHands
+    r"|\((?:Open file|Current directory|Interactive session)[^\n]*\)|bash-\$"  # SWE-agent
+    r"|(?:\([\w.-]+\) ?)?[\w.-]+@[\w.-]+:[^\s#$]*[#$] ?"  # the prompt of a terminal
+    r"|You have \d+ (?:step|turn)s? left[^\n]*|You should take the last step to [^\n]*))+\Z"  # mint
+)
+"""What harnesses add about the place that a call ran in, and about the turns that are left."""
+_FRONT = re.compile(
+    r"(?:OBSERVATION|Observation):[ \t]*\n?|EXECUTION RESULT of \[[^\]\n]*\]:[ \t]*\n?"
+    r"|New Terminal Output:\n"
+)
+"""What a harness writes before a result: in a user's message, or as a terminal shows it."""
 _CLOSED = re.compile(r"\n?</output>\s*\Z")
 MARKED = ("exit", "return", "code", "status")
 """Words of which each mark has one."""
@@ -186,12 +197,14 @@ def open_text(text: str, call: ToolCall) -> Opened:
     stripped = text.strip()
     if stripped.startswith(RESPONSE[0]) and stripped.endswith(RESPONSE[1]):
         stripped = text = stripped[len(RESPONSE[0]) : -len(RESPONSE[1])].strip()
+    if front := _FRONT.match(stripped):
+        stripped = text = stripped[front.end() :].strip()
+    if found := _NOTES.search(stripped, max(0, len(stripped) - TAIL)):
+        stripped = text = stripped[: found.start()].rstrip()
     if stripped[:1] == "{":
         return _open_envelope(text, stripped, call)
     if stripped[:1] == "[" and call.kind not in PROGRAMS and _is_list(stripped):
         return Opened(text, Signals(status=Status.OK))
-    if found := _NOTES.search(stripped, max(0, len(stripped) - TAIL)):
-        stripped = text = stripped[: found.start()]
     ends = (stripped[:HEAD] + stripped[-TAIL:]).lower()
     if not any(word in ends for word in MARKED):
         return Opened(text)  # nearly all texts
@@ -208,11 +221,8 @@ def open_text(text: str, call: ToolCall) -> Opened:
 
 
 def _open_envelope(text: str, stripped: str, call: ToolCall) -> Opened:
-    try:
-        value = read_json(stripped)
-    except ValueError:
-        return Opened(text)
-    if not isinstance(value, dict):
+    value = _object(stripped)
+    if value is None:
         return Opened(text)
     carried = _carried(value)
     if isinstance(carried, str) and value.get("name") == call.name:
@@ -222,6 +232,15 @@ def _open_envelope(text: str, stripped: str, call: ToolCall) -> Opened:
         sure = inner.signals.exit_code is not None or "content" in value or not CALL_NAMES.isdisjoint(value)
         return inner if sure else Opened(text, is_data=True)
     return _open_object(text, value, call)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """Return an object that a text is, as JSON or as Python shows it; None if it is none."""
+    try:
+        value = ast.literal_eval(text) if text[:2] in ("{'", "{}") else read_json(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return value if isinstance(value, dict) and all(isinstance(name, str) for name in value) else None
 
 
 def _open_object(text: str, value: Mapping[str, Any], call: ToolCall) -> Opened:
@@ -240,7 +259,9 @@ def _open_object(text: str, value: Mapping[str, Any], call: ToolCall) -> Opened:
         return Opened(inner if status and "content" in value else text, Signals(status=status))
     # A field that holds nothing is not a thing's own: `{"rows": null, "error": "no such table"}`.
     own = {name for name, held in value.items() if held} - ({"jsonrpc", "id"} if "jsonrpc" in value else set())
-    if program or not own <= ENVELOPE:
+    # An object of output and error alone is a harness's, unless the program itself speaks of such a thing.
+    harness = holds_output and value.keys() <= {*OUTPUTS, "error"} and "error" not in call.code
+    if (program and not harness) or not own <= ENVELOPE:
         return Opened(inner, is_data=True)
     return Opened(inner, Signals(status=status))
 

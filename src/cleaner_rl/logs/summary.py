@@ -27,7 +27,9 @@ class ToolCounts:
     repaired: int = 0
     """Failed calls that a repair took out."""
     unsure: int = 0
-    """Calls in turns of which nobody can tell how they ended."""
+    """Calls in turns with a result of which nobody can tell how they ended."""
+    no_result: int = 0
+    """Calls in turns that the log has no result of, such as the last one of a run that was stopped."""
     left_alone: Counter[str] = field(default_factory=Counter)
     """Failed calls that were not repaired, by reason (`purify.Reason`)."""
 
@@ -113,7 +115,9 @@ class PurifySummary:
     repaired_turns: int = 0
     """Failed turns that a repair took out."""
     unsure_turns: int = 0
-    """Turns with a call whose outcome could not be judged. They are never edited."""
+    """Turns with a result that could not be judged. They are never edited."""
+    unanswered_turns: int = 0
+    """Turns with calls that the log has no result of."""
     repeated_calls: int = 0
     """Turns whose calls had all been made before in one turn, with the same results."""
     abandoned: int = 0
@@ -167,7 +171,9 @@ class PurifySummary:
         left = sum(turn.failed for turn in after.turns)
         self.failed_turns += failed
         self.repaired_turns += failed - left
-        self.unsure_turns += sum(bool(turn.calls) and not turn.results for turn in before.turns)
+        unjudged = [turn for turn in before.turns if turn.calls and not turn.results]
+        self.unanswered_turns += sum(turn.observation is None for turn in unjudged)
+        self.unsure_turns += sum(turn.observation is not None for turn in unjudged)
         new = _new_edits(before, after)
         self.edited += bool(new)
         self.edits.update(edit.kind.value for _, edit in new)
@@ -186,7 +192,8 @@ class PurifySummary:
             for call in turn.calls:
                 counts = self.tools[call.kind.value]
                 counts.calls += 1
-                counts.unsure += not turn.results
+                counts.unsure += not turn.results and turn.observation is not None
+                counts.no_result += not turn.results and turn.observation is None
             for tool in _failed(turn):
                 self.tools[tool].failed += 1
         for index, edit in new:

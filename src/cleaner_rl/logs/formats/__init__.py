@@ -26,6 +26,8 @@ LOG_ADAPTERS: Plugins[LogFormat] = Plugins(
         "langfuse": "cleaner_rl.logs.formats.langfuse:LangfuseFormat",
         "langsmith": "cleaner_rl.logs.formats.langsmith:LangSmithFormat",
         "otel": "cleaner_rl.logs.formats.otel:OtelFormat",
+        "nemo-gym": "cleaner_rl.logs.formats.nemo_gym:NemoGymFormat",
+        "mint": "cleaner_rl.logs.formats.mint:MintFormat",
         "responses": "cleaner_rl.logs.formats.responses:ResponsesFormat",
         "atif": "cleaner_rl.logs.formats.atif:AtifFormat",
         "inspect": "cleaner_rl.logs.formats.inspect:InspectFormat",
@@ -34,6 +36,7 @@ LOG_ADAPTERS: Plugins[LogFormat] = Plugins(
         "openai": "cleaner_rl.logs.formats.openai:OpenAIFormat",
         "sharegpt": "cleaner_rl.logs.formats.sharegpt:ShareGptFormat",
         "trajectory": "cleaner_rl.logs.formats.trajectory:TrajectoryFormat",
+        "message-list": "cleaner_rl.logs.formats.message_list:MessageListFormat",
     },
     needs=("name", "detects", "read", "write", "chat"),
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, SYSTEM, USER, CallPlaces, EntryKind, ResultPlaces, at
 from cleaner_rl.logs.formats.entries import EntriesFormat
-from cleaner_rl.logs.frames import Message
+from cleaner_rl.logs.frames import Message, Path
 from cleaner_rl.logs.messages import NOTE
 
 RESPONSE = "cleaner_rl.response"
@@ -31,6 +31,8 @@ HARNESS = {
 """Those of `args` that OpenHands adds."""
 ID = ("tool_call_id",)
 OLD_ID = ("tool_call_metadata", "tool_call_id")
+CALLS = ("tool_call_metadata", "model_response", "choices", 0, "message", "tool_calls")
+"""The calls of the response that an event of version 0 is of."""
 EXITS = {"exit_code": ("observation", "exit_code"), "is_error": ("observation", "is_error")}
 KINDS = {
     "SystemPromptEvent": EntryKind(SYSTEM, (("system_prompt", "text"),)),
@@ -137,7 +139,19 @@ def _action(event: Mapping[str, Any], action: str) -> EntryKind:
     if action in ACTIONS or not by_agent:
         return ACTIONS.get(action, EntryKind(BORDER))
     name: tuple[str, ...] | str = ("tool_call_metadata", "function_name") if at(event, OLD_ID) else action
-    return EntryKind(MODEL, WORDS, call=CallPlaces(name, (CALLED, "arguments"), OLD_ID))
+    return EntryKind(MODEL, WORDS, call=CallPlaces(name, _written(event) or (CALLED, "arguments"), OLD_ID))
+
+
+def _written(event: Mapping[str, Any]) -> Path | None:
+    """Return where an event has the arguments as the model wrote them; None if it hasn't got the response.
+
+    `args` is what OpenHands made of them: a `view` has lost its `command` there.
+    """
+    calls = at(event, CALLS)
+    for index, call in enumerate(calls if isinstance(calls, list) else []):
+        if isinstance(at(call, ("function", "arguments")), str) and call.get("id") == at(event, OLD_ID):
+            return (*CALLS, index, "function", "arguments")
+    return None
 
 
 def _observation(event: Mapping[str, Any], observation: str) -> EntryKind:

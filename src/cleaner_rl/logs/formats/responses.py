@@ -15,7 +15,7 @@ record makes no SFT row."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from cleaner_rl.logs.entries import BORDER, MODEL, RESULT, CallPlaces, EntryKind, ResultPlaces
 from cleaner_rl.logs.formats.base import Record
@@ -82,7 +82,7 @@ class ResponsesFormat(EntriesFormat):
     """Reads and writes lists of items."""
 
     name = "responses"
-    fields = ("items", "lines", "output")
+    fields: ClassVar[tuple[str, ...]] = ("items", "lines", "output")
 
     def detects(self, record: object) -> bool:
         """Return whether a record has such items, at least one of them a call, its result or reasoning."""

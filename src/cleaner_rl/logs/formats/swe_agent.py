@@ -2,8 +2,10 @@
 
 A file is `{trajectory, history, info, …}`. `history` is the conversation (`HistoryItem` in its `sweagent/types.py`):
 calls are in `tool_calls`, or, without function calling, the command is the fenced block that `action` repeats; the
-message behind it is the result. `trajectory` has the same once more, a step for each answer; where the two match, an
-edit changes both. There is no field for how a command ended, so the text of the observation is judged.
+message behind it is the result. Such a command is a call of the tool that its first word names, if that is one of
+SWE-agent's own (`edit`, `open`, …), and else of `bash`, whatever the language of the fence. `trajectory` has the same
+once more, a step for each answer; where the two match, an edit changes both. There is no field for how a command ended,
+so the text of the observation is judged.
 
 Limits: demonstrations are kept and are no turns. A `trajectory` with more or fewer steps than there are answers stays
 that of the original run, and so does `replay_config`."""
@@ -22,6 +24,13 @@ from cleaner_rl.logs.messages import NOTE, Dialect
 STEP, SHOWN, LIFTED = "cleaner_rl.step", "cleaner_rl.demonstrated", "cleaner_rl.lifted"
 """Fields for the step that repeats an answer, for a demonstration's role, and of a result whose id was in a list."""
 ID = "tool_call_id"
+COMMANDS = frozenset(
+    {
+        *("edit", "create", "insert", "open", "goto", "scroll_up", "scroll_down", "search_dir", "search_file"),
+        *("find_file", "submit", "exit_forfeit", "set_cursors"),
+    }
+)
+"""Commands that SWE-agent brings; any other is the shell's."""
 REPEATED = {"thought": "thought", "response": "content"}
 """Fields of a step, and those of the answer that they repeat."""
 
@@ -69,7 +78,7 @@ class SweAgentFormat(MessagesFormat):
 
     def unpack_all(self, messages: list[Message]) -> list[Message]:
         """Return the messages with commands as calls, and what follows a command as its result."""
-        return with_calls(list(map(self.unpack, messages)), self.dialect, _is_command)
+        return with_calls(list(map(self.unpack, messages)), self.dialect, _is_command, named=_named)
 
     def unpack(self, message: Message) -> Message:
         """Return a result with the id of its call, and a demonstration as a note."""
@@ -101,3 +110,8 @@ def _is_command(message: Message, block: Block, text: str) -> bool:
     action = message.get("action")
     same = isinstance(action, str) and block.program(text).strip() == action.strip()
     return same and not message.get("tool_calls")
+
+
+def _named(block: Block, text: str) -> tuple[str, str]:
+    word = next(iter(block.program(text).split(maxsplit=1)), "")
+    return (word, "input") if word in COMMANDS else ("bash", "command")

@@ -12,6 +12,7 @@ statements in each module. A repair is made only if nothing speaks against it:
   a denial and a limit are somebody's decision.
 - **No bypass.** The correction switches no safeguard off.
 - **No later words.** What the agent says or writes later doesn't refer to the failure (`mentions`).
+- **True reasoning.** The reasoning that stays names nothing that the correction lacks (`reasoning`).
 
 Limits: English words of widely used tools. What can't be parsed or isn't known is left alone. The parsers of shell
 commands and SQL are in the extra `cleaner-rl[logs]`.
@@ -26,6 +27,7 @@ from typing import Generic
 
 from cleaner_rl.logs.warrant.context import Leftovers, RepairContext, Surroundings
 from cleaner_rl.logs.warrant.other import INVALID_ARGUMENTS
+from cleaner_rl.logs.warrant.reasoning import APOLOGY, loses_what_it_names
 from cleaner_rl.logs.warrant.reasons import Unwarranted
 from cleaner_rl.logs.warrant.rules import REPAIR_RULES, FailedCall, RepairRules, ToolRules, rules_for
 from cleaner_rl.logs.warrant.texts import misspelt, same_letters
@@ -84,7 +86,17 @@ class Warrant(Generic[S]):
         if (reason := unwarranted(turn, correction, context)) is not None:
             return reason
         alike = code_similarity(turn.code, correction.code, self._config.measure)
-        return Unwarranted.DISSIMILAR if alike.value < self._config.min_similarity else None
+        if alike.value < self._config.min_similarity:
+            return Unwarranted.DISSIMILAR
+        return self._untrue(turn, correction, failures.stop, stays=alike.value >= self._config.threshold)
+
+    def _untrue(self, failed: Turn[S], correction: Turn[S], position: int, *, stays: bool) -> Unwarranted | None:
+        """Return a reason if the reasoning that is there after a repair is not true of it."""
+        behind = self._turns[position + 1 : position + 2]
+        if any(APOLOGY.search(turn.reasoning.text) for turn in behind):
+            return Unwarranted.MENTIONED
+        lost = stays and loses_what_it_names(failed.reasoning.text, failed.code, correction.code)
+        return Unwarranted.OTHER_PURPOSE if lost else None
 
 
 def unwarranted(
