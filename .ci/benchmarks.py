@@ -42,7 +42,7 @@ SLIM = {
 }
 ENGINE = {
     "sft_logs": "--json --short --regime slips --worlds 1",
-    "balance_real": "--json --case shared --repeats 1",
+    "balance_real": "--json --case two --repeats 1",
     "rollout": "--json --tasks 0 --rollouts 4 --tokens 32",
     "stock": "{world} --json --pairs 2 --prompts 4 --rollouts 2 --turns 8 --alone",
     "rescue": "--json --folder {place}",

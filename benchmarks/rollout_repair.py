@@ -117,7 +117,7 @@ async def measure(engine: Engine, world: Path, count: int, *, at_once: int = 32,
     chosen = tasks(regime, TEST, count)
     repairing = Purifier(config=PurifyConfig(in_evaluation=True), phase=Phase.EVALUATION)
     with MathPool(1) as pool:
-        async with offered([world / "site"], regime.tool) as (tool_env,):
+        async with offered([world / "kit"], regime.tool) as (tool_env,):
             setting = Setting(regime.prompt, model, tool_env, {"math": MathGrader(pool)}, at_once)
             await setting.both(chosen[:at_once], repairing, seed + 1)  # fills the caches
             off, on = await setting.both(chosen, repairing, seed)

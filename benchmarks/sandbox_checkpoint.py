@@ -88,8 +88,8 @@ async def _cells(session: Session, code: str, cells: int) -> tuple[float, float]
     return (tree_cpu(session.pid) - before) / cells * 1000, (time.monotonic() - began) / cells * 1000
 
 
-async def _case(node: Node, preload: str, fill: str, code: str, cells: int, rounds: int) -> dict[str, float]:
-    request = SessionRequest(preload, Limits(disk_mb=2 * MEGABYTES, processes=64))
+async def _case(node: Node, environment: str, fill: str, code: str, cells: int, rounds: int) -> dict[str, float]:
+    request = SessionRequest(environment, Limits(disk_mb=2 * MEGABYTES, processes=64))
     forking, in_place, forked, empty = Spent(), Spent(), Spent(), Spent()
     for _ in range(rounds):
         # New ones each time: a session has a greatest number of layers.
@@ -118,26 +118,30 @@ async def _case(node: Node, preload: str, fill: str, code: str, cells: int, roun
     }
 
 
-async def measure(preload: str, cells: int, rounds: int) -> dict[str, object]:
+async def measure(environment: str, cells: int, rounds: int) -> dict[str, object]:
     """All cases."""
     async with Node(NodeConfig(slots=1, min_tier=Tier.T2)) as node:
-        return {name: await _case(node, preload, fill, code, cells, rounds) for name, (fill, code) in CASES.items()} | {
-            "preload": preload
-        }
+        return {
+            name: await _case(node, environment, fill, code, cells, rounds) for name, (fill, code) in CASES.items()
+        } | {"environment": environment}
 
 
 def main() -> None:
     """Measure, and print one JSON object; exits with 1 if a checkpoint costs more than 1.5 forks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preload", default="science")
+    parser.add_argument("--environment", default="science")
     parser.add_argument("--cells", type=int, default=100, help="per round")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true", help="on one line")
     parser.add_argument("--save", type=Path, help="also write the figures to this file, with commit and machine")
     options = parser.parse_args()
-    figures = asyncio.run(measure(options.preload, options.cells, options.rounds))
+    figures = asyncio.run(measure(options.environment, options.cells, options.rounds))
     if options.save:
-        save(options.save, figures, {"preload": options.preload, "cells": options.cells, "rounds": options.rounds})
+        save(
+            options.save,
+            figures,
+            {"environment": options.environment, "cells": options.cells, "rounds": options.rounds},
+        )
     print(json.dumps(figures, indent=None if options.json else 2))
     promised = [figures[name]["ratio"] for name in ("empty", f"{MEGABYTES}mb")]  # type: ignore[index]
     sys.exit(1 if max(promised) > MOST_RATIO else 0)

@@ -28,7 +28,7 @@ from benchmarks.sandbox_load import mixture, pour, printer
 from benchmarks.sandbox_nodes import NodeProcess, children
 from cleaner_sandbox import RunRequest, RunStatus
 from cleaner_sandbox.client import SandboxClient
-from cleaner_sandbox.node.config import FIRST_UID
+from cleaner_sandbox.isolation.ids import USUAL
 
 KINDS = ("slot", "zygote", "front", "node")
 PR_SET_CHILD_SUBREAPER = 36
@@ -139,7 +139,7 @@ async def soak(nodes: Sequence[NodeProcess], seconds: float) -> dict[str, object
 
 def traces(folder: str) -> set[str]:
     """Files that nodes left in their folder, and shared memory of the users that runs have."""
-    shared = (path for path in Path("/dev/shm").iterdir() if path.stat().st_uid >= FIRST_UID)
+    shared = (path for path in Path("/dev/shm").iterdir() if path.stat().st_uid >= USUAL)
     return {str(path) for path in (*Path(folder).iterdir(), *shared)}
 
 

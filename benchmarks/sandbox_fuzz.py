@@ -83,7 +83,7 @@ def _problem(outcome: RunOutcome, drawn: Drawn, request: RunRequest) -> str | No
 async def fuzz(runs: int, start: int) -> dict[str, object]:
     """Draw and run that many programs."""
     began = time.monotonic()
-    async with Node(NodeConfig(slots=TOGETHER, preload=(BARE,), min_tier=Tier.T2)) as node:
+    async with Node(NodeConfig(slots=TOGETHER, environments=(BARE,), min_tier=Tier.T2)) as node:
         fuzzer = Fuzzer(node)
         loop = asyncio.get_running_loop()
 

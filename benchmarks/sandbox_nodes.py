@@ -104,7 +104,7 @@ class NodeProcess:
 
     def cpu_seconds(self) -> float:
         """CPU time of the node so far, all its processes and all that have ended under them."""
-        return sum(_cpu_seconds(pid) for pid in descendants(self.pid))
+        return sum(cpu_seconds(pid) for pid in descendants(self.pid))
 
 
 def children(pid: int) -> list[int]:
@@ -128,7 +128,8 @@ def resident_mb(pid: int) -> float:
         return 0.0
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """CPU time of one process, and of its children that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -126,7 +126,7 @@ async def programs(sandbox: SandboxClient, until: float, seen: Seen) -> None:
 
 async def cells(sandbox: SandboxClient, until: float, seen: Seen) -> None:
     """Run cells as the neighbour, in a session that is idle for a second between two of them."""
-    session = await sandbox.open_session(SessionRequest(preload="bare"))
+    session = await sandbox.open_session(SessionRequest(environment="bare"))
     number = 0
     try:
         await session.run(Cell("x = 0"))

@@ -94,7 +94,7 @@ class PlainRollouts:
             call = CALL.search(text)
             if call is None:
                 break
-            result = tool_result((await self.node.run(RunRequest(call[1], preload="bare"))).result)
+            result = tool_result((await self.node.run(RunRequest(call[1], environment="bare"))).result)
             told = self.tokenizer.encode(f"<|tool|>{feedback(result)}<|end|><|assistant|>")
             ids, mask, logprobs = [*ids, *told], [*mask, *[0] * len(told)], [*logprobs, *[0.0] * len(told)]
         right = task.truth.strip() in text

@@ -120,7 +120,7 @@ async def train(engine: TorchEngine, runner: RolloutRunner[TokenSpan], tasks: li
 async def main() -> None:
     torch.set_num_threads(1)
     begun, curves = time.monotonic(), {name: torch.zeros(STEPS // 3 + 1) for name in METHODS}
-    async with Node(NodeConfig(preload=(BARE,))) as node:
+    async with Node(NodeConfig(environments=(BARE,))) as node:
         ran = {code: await node.run(RunRequest(f"print({code})")) for code in [*PYTHON, *PYTHON.values()]}
         results = {code: feedback(seen(each.result)) for code, each in ran.items()}
         tasks = [Task(js, (Message("user", js),), "math", results[py], extra=results) for js, py in PYTHON.items()]

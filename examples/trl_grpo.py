@@ -31,7 +31,7 @@ SEED, STEPS, FOLDER = 0, 12, "runs/trl-grpo"
 
 
 def sandbox() -> Node:
-    return Node(NodeConfig(preload=(BARE,)))
+    return Node(NodeConfig(environments=(BARE,)))
 
 
 async def prepared() -> tuple[list[Task], PreTrainedTokenizerFast, torch.nn.Module]:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,6 +19,15 @@ settings.register_profile("full", FULL)
 settings.register_profile("ci", FULL, max_examples=EXAMPLES, derandomize=True, database=None)
 settings.register_profile("thorough", FULL, max_examples=2_000)
 settings.load_profile("ci" if SHORT else "full")
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Leave a test out of coverage's trace, which makes code several times slower than the test allows."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)
 
 
 @pytest.hookimpl(trylast=True)  # after the folders' own, which mark some

@@ -53,8 +53,8 @@ class Drill:
     def __init__(self, world: Path, place: Path, patience: float) -> None:
         self._place = place
         self._run = place / "drill"
-        site = str(world / "site")
-        self._sandbox = SandboxSettings(slots=2, packages=["kit"], site=site, cpu_seconds=0.2, memory_mb=256)
+        kit = str(world / "kit")
+        self._sandbox = SandboxSettings(slots=2, environment=kit, cpu_seconds=0.2, memory_mb=256)
         self._world = world
         self._figures: dict[str, Any] = {}
         self._train = Command(place / "recipe.yaml", place, patience, {"DRILL": str(place / "failing")})
@@ -145,7 +145,7 @@ class Drill:
                 "dynamic_sampling": False,
             },
             "roc": {"sample": DRAWN, "min_positive": 1, "min_negative": 1},
-            "sandbox": {"addresses": addresses, "packages": ["kit"], "cpu_seconds": 0.2, "memory_mb": 256},
+            "sandbox": {"addresses": addresses, "environment": "kit", "cpu_seconds": 0.2, "memory_mb": 256},
             "faults": {"max_share": 0.5, "stall_minutes": 10},
             "run": {"folder": str(self._place)},
             "stages": [

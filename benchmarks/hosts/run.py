@@ -52,8 +52,8 @@ class Drill:
 
     def run(self, *, faults: bool) -> dict[str, Any]:
         """All of it; the figures."""
-        site = str(self._world / "site")
-        sandbox = SandboxSettings(slots=2, packages=["kit"], site=site, cpu_seconds=0.2, memory_mb=256)
+        kit = str(self._world / "kit")
+        sandbox = SandboxSettings(slots=2, environment=kit, cpu_seconds=0.2, memory_mb=256)
         begun = time.monotonic()
         witness = {FOLDER: str(self._place)}
         with TwoHosts(sandbox, self._place, witness) as hosts:
@@ -140,7 +140,7 @@ class Drill:
             "sandbox": {
                 "addresses": hosts.sandboxes,
                 "token_file": str(hosts.token_file),
-                "packages": ["kit"],
+                "environment": "kit",
                 "cpu_seconds": 0.2,
                 "memory_mb": 256,
             },

@@ -33,7 +33,7 @@ SHARED: Mapping[str, Any] = {
     "batch": {"prompts": 16, "mini_batch": 8, "rollouts": 8, "dynamic_sampling": False},
     # All was hindsight's default, too, when the kept runs ran.
     "purify": {"attempts": 3, "threshold": 0.5, "scope": "all"},
-    "sandbox": {"packages": ["kit"], "cpu_seconds": 0.1, "memory_mb": 256},
+    "sandbox": {"cpu_seconds": 0.1, "memory_mb": 256},
     "faults": {"stall_minutes": 5},
     "verl": {
         **ON_CPU,
@@ -102,7 +102,7 @@ def recipe_of(
     own: dict[str, dict[str, object]] = {
         "budget": {"turns": environment.regime.calls + 1},
         "verl": {RATE: rate},
-        "sandbox": {"site": str(environment.folder / "site")},
+        "sandbox": {"environment": str(environment.folder / "kit")},
     }
     return to_recipe(laid(values, SHARED, own, IN_PLACE.get(run.regime, {}), method.settings, changes or {}))
 

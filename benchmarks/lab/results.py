@@ -27,7 +27,7 @@ NEEDED = {"name": "", "method": "saar", "model": {"path": ""}, "tasks": {"train"
 IGNORED: Mapping[str, Sequence[str]] = {
     "model": ("path",),
     "tasks": ("train", "held_out", "prompt"),
-    "sandbox": ("site",),
+    "sandbox": ("environment", "environments"),
     "run": ("folder",),
     "verl": ("trainer.max_actor_ckpt_to_keep",),
 }

@@ -88,7 +88,7 @@ async def _rolled(
     free = asyncio.Semaphore(AT_ONCE)
     with MathPool(1) as pool:
         graders: dict[str, Grader] = {"math": MathGrader(pool)}
-        async with offered([environment.folder / "site"], regime.tool) as (tool_env,):
+        async with offered([environment.folder / "kit"], regime.tool) as (tool_env,):
 
             async def one(task: Task) -> Trajectory[TokenSpan]:
                 async with free:

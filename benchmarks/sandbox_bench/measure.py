@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from cleaner_sandbox.client import SandboxClient
+from cleaner_sandbox.environments import BARE, SCIENCE, Environment
 from cleaner_sandbox.inside import shell
 from cleaner_sandbox.inside.zygote import COMMON
 from cleaner_sandbox.isolation import layout, seccomp
-from cleaner_sandbox.preload import BARE, SCIENCE, PreloadSet
 from cleaner_sandbox.processes import descendants
 from cleaner_sandbox.protocol.limits import Limits
 from cleaner_sandbox.protocol.requests import Language, RunRequest
@@ -49,7 +49,7 @@ class Program:
     """What is run, and how often in a round."""
 
     code: str
-    preload: PreloadSet
+    environment: Environment
     runs: int
     language: Language = Language.PYTHON
 
@@ -158,11 +158,11 @@ def _bare_fork(program: Program, isolated: bool) -> float:
     order = {
         "code": program.forked,
         "runs": program.runs,
-        "modules": [*COMMON.split(), *program.preload.modules],  # the same interpreter as a zygote's
-        "warm_up": program.preload.warm_up,
-        "paths": layout.search_path(layout.packages(program.preload)),
+        "modules": [*COMMON.split(), *program.environment.modules],  # the same interpreter as a zygote's
+        "warm_up": program.environment.warm_up,
+        "paths": layout.search_path(layout.packages(program.environment)),
         "isolated": isolated,
-        "folders": sorted({path for path in _folders(program.preload) if os.path.isdir(path)}),
+        "folders": sorted({path for path in _folders(program.environment) if os.path.isdir(path)}),
         "filter": seccomp.build(processes=True).hex(),
         "uid": BARE_UID,
         "limits": [
@@ -197,10 +197,10 @@ def _bare_fork(program: Program, isolated: bool) -> float:
     return float(json.loads(text))
 
 
-def _folders(preload: PreloadSet) -> list[str]:
+def _folders(environment: Environment) -> list[str]:
     """What the bare fork's root holds: the system, the interpreter, and where the set's packages lie."""
     prefix = os.path.realpath(sys.base_prefix)
-    return [*layout.SYSTEM, prefix, *layout.search_path(layout.packages(preload))]
+    return [*layout.SYSTEM, prefix, *layout.search_path(layout.packages(environment))]
 
 
 @contextlib.contextmanager

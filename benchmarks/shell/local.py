@@ -35,7 +35,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 SHELL: Mapping[str, Any] = {
     "budget": {"prompt_tokens": 128, "turns": 4},
     # A command starts programs, which takes longer than a call of the lab's library.
-    "sandbox": {"packages": [], "cpu_seconds": 2.0},
+    "sandbox": {"environment": "science", "cpu_seconds": 2.0},
 }
 """What differs from the lab's other environments: four turns, meant for three calls and an answer."""
 

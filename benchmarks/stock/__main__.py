@@ -113,7 +113,7 @@ def _recipe(
             "rollouts": rollouts,
             "dynamic_sampling": False,
         },
-        "sandbox": {"packages": ["kit"], "site": str(world / "site"), "cpu_seconds": 0.2, "memory_mb": 256},
+        "sandbox": {"environment": str(world / "kit"), "cpu_seconds": 0.2, "memory_mb": 256},
         "run": {"steps": 2 * pairs, "folder": str(place)},
         "verl": {
             **ON_CPU,

@@ -15,7 +15,7 @@ from benchmarks.toy.folder import made
 from benchmarks.toy.model import SMALL, Lessons
 from benchmarks.toy.regimes import REGIMES
 from benchmarks.toy.sandboxes import LIMITS
-from cleaner_sandbox import NodeConfig
+from cleaner_sandbox import NodeConfig, find_environments
 from cleaner_sandbox import serve as serve_node
 
 
@@ -48,9 +48,9 @@ def make(regime: str, cache: Path | None, small: bool, settings: tuple[str, ...]
 @click.option("--port", default=8089, show_default=True)
 @click.option("--slots", default=2, show_default=True, help="Runs at the same time.")
 def serve(folder: Path, port: int, slots: int) -> None:
-    """Serve the library of a made folder as a sandbox node, which has no other set."""
-    preload = library.preload(folder / "site", library.MODULE)
-    raise SystemExit(serve_node(NodeConfig(slots=slots, preload=(preload,), limits=LIMITS), port=port))
+    """Serve the library of a made folder as a sandbox node, which has no other environment."""
+    environments = find_environments([str(folder.absolute() / library.MODULE)])
+    raise SystemExit(serve_node(NodeConfig(slots=slots, environments=environments, limits=LIMITS), port=port))
 
 
 main()

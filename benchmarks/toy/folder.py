@@ -1,7 +1,7 @@
 """Makes a toy environment and its model once, and keeps them in a folder named by a hash of all settings.
 
     model/            what vLLM, SGLang, verl and transformers load
-    site/             the current library, as a distribution that a sandbox offers (`library.preload`)
+    kit/              the current library, as an environment that a sandbox offers
     prompt.toml       the prompt
     train.jsonl, test.jsonl        tasks, one per line, as `cleaner rollout` and `cleaner eval` read them
     train.parquet, test.parquet    the same as verl's rows
@@ -53,6 +53,8 @@ def made(regime: Regime, lessons: Lessons, cache: Path | None = None) -> Path:
         if folder.exists():  # somebody was quicker with the same
             shutil.rmtree(folder)
         part.rename(folder)
+    if not (folder / library.MODULE).exists():
+        library.write(folder / library.MODULE, regime.current, hint=regime.hint)
     return folder
 
 
@@ -88,7 +90,6 @@ def _settings(regime: Regime, lessons: Lessons) -> dict[str, object]:
 
 def _make(folder: Path, regime: Regime, lessons: Lessons) -> None:
     folder.mkdir(parents=True)
-    library.write(folder / "site", regime.current, hint=regime.hint)
     shutil.copy(regime.prompt_file, folder / "prompt.toml")
     for split, count in TASKS.items():
         chosen = tasks(regime, split, count)

@@ -7,13 +7,12 @@ their line numbers are their own, and tracebacks show its lines.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
-
-from cleaner_sandbox import PreloadSet
 
 MODULE = "kit"
 SUFFIXES = ("of", "all", "up", "fast", "list", "new")
@@ -146,20 +145,17 @@ def functions(names: Names) -> dict[str, Callable[[list[int]], Any]]:
 
 
 def write(folder: Path, names: Names, *, hint: bool) -> Path:
-    """The library as an installed distribution below a folder; returns the folder."""
+    """The library as a sandbox's environment, which a node loads from its folder; returns the folder."""
     return write_source(folder, source(names, hint=hint))
 
 
 def write_source(folder: Path, text: str) -> Path:
-    """A library of this source as an installed distribution below a folder; returns the folder."""
-    info = folder / f"{MODULE}-1.dist-info"
+    """A library of this source as a sandbox's environment; returns the folder."""
+    packages = folder / "packages"
+    info = packages / f"{MODULE}-1.dist-info"
     info.mkdir(parents=True, exist_ok=True)
-    (folder / f"{MODULE}.py").write_text(text)
+    (packages / f"{MODULE}.py").write_text(text)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {MODULE}\nVersion: 1\n")
     (info / "RECORD").write_text(f"{MODULE}.py,,\n{MODULE}-1.dist-info/METADATA,,\n{MODULE}-1.dist-info/RECORD,,\n")
+    (folder / "environment.json").write_text(json.dumps({"requirements": MODULE}))
     return folder
-
-
-def preload(site: Path, name: str = MODULE) -> PreloadSet:
-    """The set of a sandbox's node that offers the library below `site`."""
-    return PreloadSet(name, modules=(MODULE,), packages=(MODULE,), site=str(site.resolve()))

@@ -45,7 +45,7 @@ WRONG = {
 
 def make(folder: Path, opening: str = "") -> Path:
     """The toy environment below a folder, which must not lie in /tmp; every turn of its model begins with `opening`."""
-    library.write(folder / "site", REGIME.current, hint=REGIME.hint)
+    library.write(folder / library.MODULE, REGIME.current, hint=REGIME.hint)
     shutil.copy(REGIME.prompt_file, folder / "prompt.toml")
     asked = [Question((first, second), ("turn", "last")) for first, second in product(ANSWERS, range(10))]
     write_verl(folder / "train.parquet", [task(each, REGIME.name) for each in asked], REGIME.prompt, AGENT)

@@ -84,7 +84,7 @@ def test_names_that_differ_from_task_to_task_are_what_the_library_says() -> None
     unread = call('import kit\nprint(kit.total_of("1 2".split()))')
     wrong_name = call(f'import kit\nx=kit.ints("1 2")\nprint(kit.{wrong_total(world)}(x))')
     with TemporaryDirectory(dir="/var/tmp") as folder:  # runs of the sandbox can't see /tmp
-        site = library.write_source(Path(folder), library.task_source(world.number))
+        site = library.write_source(Path(folder) / "kit", library.task_source(world.number))
         results = in_library(site, [*right, *failing, unread, wrong_name])
     assert [each.output for each in results[:8]] == [f"{each.printed}\n" for each in asked]
     assert all(each.failed for each in results[8:])

@@ -111,7 +111,7 @@ def _greet(listening: socket.socket) -> None:
 
 @asynchronous
 async def test_a_sandbox_that_answers_is_asked_to_run_a_program() -> None:
-    async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, _):
+    async with opened(Node(NodeConfig(slots=1, environments=(BARE,)))) as (url, _):
         said = await asyncio.to_thread(node_at, url, None)
     assert (said.state, said.found[:18]) == (State.OK, "it runs programs: ")
 

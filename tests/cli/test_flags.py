@@ -19,6 +19,7 @@ SANDBOX = "sandbox"
 DIFFER = {
     "--model": "doctor takes several, of which some are addresses",
     "--out": "a folder, but for demo's page; purify's may be in an object store",
+    "--run": "eval takes the folder of a training run, rollout the name of its own",
     "--repair": "eval compares off and on, rollout says which kind",
     "--url": "eval has a default",
 }

@@ -148,7 +148,7 @@ class TestSession(TestStateless):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ToolEnv]:
         async with node() as sandbox:
-            yield SessionToolEnv(sandbox, SessionRequest(preload="bare"))
+            yield SessionToolEnv(sandbox, SessionRequest(environment="bare"))
 
 
 class TestRows(TrainerContract):

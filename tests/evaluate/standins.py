@@ -68,7 +68,7 @@ async def runner(
     engine: RuleEngine, graders: dict[str, Grader] | None = None
 ) -> AsyncIterator[RolloutRunner[TokenSpan]]:
     model = TokenModel(engine, chat(), call_format("hermes"), window=20_000)
-    async with Node(NodeConfig(slots=2, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=2, environments=(BARE,))) as node:
         tool_env = StatelessToolEnv(node, Limits(cpu_seconds=1.0))
         budget = RolloutBudget(turns=5, tokens=4_000)
         judges = graders if graders is not None else {"choice": ChoiceGrader()}

@@ -15,10 +15,14 @@ from click.testing import CliRunner, Result
 from cleaner_rl.cli import main
 from cleaner_rl.evaluate import Repair, compare, read_results
 from cleaner_rl.evaluate.report import write_report
+from cleaner_rl.tasks import load_prompt, write_verl
+from cleaner_rl.train import to_recipe
+from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.trajectory.store import read
 from tests.evaluate.builders import evaluation
-from tests.evaluate.standins import RIGHT, Rule, mends, tasks
+from tests.evaluate.standins import RIGHT, WRONG, Rule, mends, tasks
 from tests.rollout.chats import chat, tokenizer
+from tests.rollout.scripted import call
 
 
 class StandIn:
@@ -276,3 +280,55 @@ def test_a_folder_with_another_models_results_is_refused_before_anything_runs(
     assert (out / "results.json").read_bytes() == before
     shown = CliRunner().invoke(main, ["eval", "--model", "step-100/actor/huggingface", *where])
     assert "no engine answers" in shown.output, "its own results are replaced"
+
+
+def test_a_runs_checkpoint_is_judged_in_the_sandbox_that_it_was_trained_in(
+    stand_in: StandIn, problems: Path, tmp_path: Path
+) -> None:
+    """62.5 % in training, and 0 % where each call has less memory than in training."""
+    held_out = tmp_path / "held-out.parquet"
+    write_verl(held_out, tasks(8), load_prompt("stateless"), "cleaner")
+    folder = tmp_path / "runs" / "mine"
+    recipe = to_recipe(
+        {
+            "name": "mine",
+            "method": "grpo",
+            "model": {"path": "some/model"},
+            "tasks": {"train": [str(held_out)], "held_out": [str(held_out)]},
+            "budget": {"prompt_tokens": 500, "response_tokens": 4_000, "turns": 5, "overlong_buffer": 0},
+            "sandbox": {"slots": 2, "cpu_seconds": 5, "memory_mb": 1_024},
+        }
+    )
+    RunPlan(recipe, (), folder).write()
+    checkpoint = folder / "checkpoints" / "global_step_3" / "actor" / "huggingface"
+    tokenizer("qwen3").save_pretrained(checkpoint)
+    (folder / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("3")
+
+    def large(context: str, seed: int) -> str:
+        asked = context.rpartition("How many are ")[2]
+        if "<tool_response>" not in asked:
+            return call("print(len(bytearray(700 << 20)))")
+        return RIGHT if str(700 << 20) in asked and int(asked.split()[0]) < 5 else WRONG
+
+    stand_in.rule = large
+    options = ["--url", stand_in.url, "--samples", "1", "--repair", "off", "--recovery", "0", "--patience", "5"]
+
+    def judged(*more: str) -> tuple[Result, float | None]:
+        out = tmp_path / f"out{len(more)}"
+        shown = CliRunner().invoke(main, ["eval", *more, "--out", str(out), *options])
+        assert shown.exit_code == 0, shown.output
+        return shown, read_results(out).sets[0].runs[Repair.OFF].figures["pass@1"].value
+
+    of_run, right = judged("--run", str(folder))
+    assert right == 0.625
+    assert "warning" not in of_run.output
+    alone, wrong = judged("--model", str(checkpoint), "--tasks", str(held_out), "--tool-seconds", "5")
+    assert wrong == 0.0
+    assert "warning: 8 of 8 calls failed; the most frequent errors: MemoryError (8)" in alone.output
+    notes = compare(read_results(tmp_path / "out2"), read_results(tmp_path / "out6")).notes
+    assert any(note.startswith("memory_mb differs: 1024 and") for note in notes)
+
+    missing = CliRunner().invoke(main, ["eval", "--run", str(folder), "--step", "4", *options])
+    assert missing.exit_code == 1
+    assert "steps [3] (--step)" in missing.output
+    assert "Missing option '--model'" in CliRunner().invoke(main, ["eval", *options]).output

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from cleaner_rl.evaluate.recovery import KINDS, Failure, failures, recovered, score_recovery, unwritable, written
 from cleaner_rl.evaluate.recovery.failures import numbers
 from cleaner_rl.evaluate.recovery.scoring import DID_NOT_FAIL
+from cleaner_rl.evaluate.recovery.writing import WRITERS
 from cleaner_rl.rollout import tool_result
 from cleaner_rl.tasks import Message, Task, load_prompt, prompt_names
 from cleaner_rl.tools import Status, ToolResult, ToolSet, call_format, python_tool
-from cleaner_rl.tools.formats import CALL_FORMATS
 from cleaner_rl.trajectory import AnyTrajectory, RolloutInfo, StopReason
 from cleaner_sandbox import Limits, Node, NodeConfig, RunRequest
 from tests.builders import FAULT, answered, drafted, error, failed, observed, trajectory, worked
@@ -54,7 +54,7 @@ def test_every_program_really_fails_in_the_way_it_is_meant_to() -> None:
             assert result.exception.type in meant.exceptions, failure.program
 
 
-@pytest.mark.parametrize("name", CALL_FORMATS.ours)
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_written_failure_is_read_as_one_call_and_only_the_malformed_one_is_refused(name: str) -> None:
     for kind, failure in every_program():
         text = written(failure, name, TOOL)

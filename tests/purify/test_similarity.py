@@ -364,6 +364,7 @@ def test_very_long_code_is_compared_by_lines(measure: str) -> None:
 
 @pytest.mark.parametrize("measure", OURS)
 @pytest.mark.parametrize("item", ["\0", "\ud800", "(", "'''", "x\n", "𝄞"])
+@pytest.mark.usefixtures("untraced")
 def test_a_million_characters(measure: str, item: str) -> None:
     a = item * (10**6 // len(item))
     started = time.process_time()

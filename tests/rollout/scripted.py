@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,8 @@ class ScriptedEngine:
     scored: list[tuple[list[int], list[int]]] = field(default_factory=list)
     waiting: int = 0
     """Requests that are open now."""
+    tokens: Any = None
+    """The tokenizer; None: Qwen3's."""
 
     async def sample(
         self,
@@ -81,7 +84,7 @@ class ScriptedEngine:
         finally:
             self.waiting -= 1
         assert reply is not None
-        ids = np.array([*tokenizer("qwen3").encode(reply), stop_ids[0]], np.int32)[:max_tokens]
+        ids = np.array([*(self.tokens or tokenizer("qwen3")).encode(reply), stop_ids[0]], np.int32)[:max_tokens]
         finish = Finish.STOP if ids[-1] == stop_ids[0] else Finish.LENGTH
         return Completion(ids, logprobs_of(prompt_T, ids), finish, version=4)
 
@@ -101,7 +104,7 @@ def token_model(engine: ScriptedEngine, window: int = 20_000, sampling: Sampling
 
 @asynccontextmanager
 async def node() -> AsyncIterator[Node]:
-    async with Node(NodeConfig(slots=2, preload=(BARE,))) as made:
+    async with Node(NodeConfig(slots=2, environments=(BARE,))) as made:
         yield made
 
 

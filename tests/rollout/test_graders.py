@@ -15,12 +15,18 @@ from tests.tasks.builders import code_task, fenced
 LINES = 200_000
 
 
+def code_grader(node: Node) -> CodeGrader:
+    grader = standard_graders(node, MathPool())["code"]
+    assert isinstance(grader, CodeGrader)
+    return grader
+
+
 @asynchronous
 async def test_a_right_output_is_right_however_long_it_is() -> None:
     wanted = "\n".join(map(str, range(LINES)))
     problem = code_task(Case(str(LINES), wanted))
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
-        grader = standard_graders(node, MathPool())["code"]
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
+        grader = code_grader(node)
         right = await grader.grade(problem, fenced("print(*range(int(input())), sep='\\n')"))
         wrong = await grader.grade(problem, fenced("print(*range(int(input()) - 1), sep='\\n')"))
         longer = await grader.grade(code_task(Case("", wanted[:65_536])), fenced(f"print(*range({LINES}), sep='\\n')"))
@@ -30,8 +36,8 @@ async def test_a_right_output_is_right_however_long_it_is() -> None:
 @asynchronous
 async def test_programs_that_are_graded_have_the_memory_that_contests_give() -> None:
     problem = code_task(Case("700", "700"))
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
-        grader = standard_graders(node, MathPool())["code"]
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
+        grader = code_grader(node)
         table = await grader.grade(problem, fenced("n = int(input())\ntable = bytes(n << 20)\nprint(len(table) >> 20)"))
     assert table.outcome is Outcome.RIGHT, table.reason
 
@@ -39,10 +45,10 @@ async def test_programs_that_are_graded_have_the_memory_that_contests_give() -> 
 @asynchronous
 async def test_an_output_that_no_run_may_print_is_a_fault() -> None:
     wanted = "x" * 3_000_000
-    config = NodeConfig(slots=1, preload=(BARE,))
+    config = NodeConfig(slots=1, environments=(BARE,))
     config = replace(config, maxima=replace(config.maxima, output_bytes=2_000_000))
     async with Node(config) as node:
-        grader = standard_graders(node, MathPool())["code"]
+        grader = code_grader(node)
         right = await grader.grade(code_task(Case("", wanted)), fenced("print('x' * 3_000_000)"))
         wrong = await grader.grade(code_task(Case("", wanted)), fenced("print('y' * 3_000_000)"))
         noisy = await grader.grade(
@@ -70,8 +76,8 @@ WRONG = {
 @asynchronous
 async def test_finding_whatever_a_wrong_program_does_its_grade_is_wrong(program: str) -> None:
     problem = code_task(*(Case(f"{number}\n", f"{number}") for number in range(1, 41)))
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
-        grader = standard_graders(node, MathPool())["code"]
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
+        grader = code_grader(node)
         assert isinstance(grader, CodeGrader)
         grader._seconds = 0.2
         grade = await grader.grade(problem, fenced(program))

@@ -41,13 +41,13 @@ async def finished(
 ) -> Trajectory[TokenSpan]:
     tool_env = tool_env or StatelessToolEnv(FakeSandbox())
     graders = options.pop("graders", {"choice": ChoiceGrader()})
-    scale = options.pop("scale", RewardScale.SIGNED)
+    rewarded = {name: options.pop(name) for name in ("scale", "weights") if name in options}
     model = token_model(engine)
     made = await rollout(
         TASK, KEY, prompt=STATELESS, model=model, tool_env=tool_env, seeds=SEEDS, purifier=purifier, **options
     )
     return await grade_and_purify(
-        made, TASK, model=model, tool_env=tool_env, graders=graders, seeds=SEEDS, scale=scale, purifier=purifier
+        made, TASK, model=model, tool_env=tool_env, graders=graders, seeds=SEEDS, purifier=purifier, **rewarded
     )
 
 
@@ -169,7 +169,7 @@ async def test_hindsight_on_a_session_is_proven_by_replay() -> None:
     needs(Tier.T2)
     repaired = [call("x = 1") + call("print(y)", ""), call("x = 1") + call("print(x)", ""), "The answer: C"]
     async with node() as sandbox:
-        tool_env = SessionToolEnv(sandbox, SessionRequest(preload="bare"))
+        tool_env = SessionToolEnv(sandbox, SessionRequest(environment="bare"))
         proven = await finished(ScriptedEngine(repaired), HINDSIGHT, tool_env)
         assert proven.info.replay == "same"
         assert len(proven.edits) == 1

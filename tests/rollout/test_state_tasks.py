@@ -25,7 +25,7 @@ from cleaner_rl.rollout import (
 from cleaner_rl.tasks import Grader, Message, StateGrader, Task, UngradableError, check_gradable, load_prompt
 from cleaner_rl.tools import ToolSet, call_format
 from cleaner_rl.trajectory import RepairMode, StopReason, TokenSpan, Trajectory
-from cleaner_sandbox import Language, Node, NodeConfig, SessionRequest, Tier
+from cleaner_sandbox import BARE, Language, Node, NodeConfig, SessionRequest, Tier, build_environment
 from tests.nodes import asynchronous, needs
 from tests.rollout.chats import tokenizer
 from tests.rollout.scripted import KEY, SEEDS, ScriptedEngine
@@ -128,15 +128,16 @@ def test_tasks_without_a_check_are_named_before_anything_is_sampled() -> None:
 
 
 @asynchronous
-async def test_a_task_can_name_the_base_that_its_session_begins_with(tmp_path: Path) -> None:
+async def test_a_task_can_name_the_environment_of_its_session(tmp_path: Path) -> None:
     needs(Tier.T2)
-    (tmp_path / "repo").mkdir()
-    (tmp_path / "repo" / "add.sh").write_text("echo $(($1 - $2))\n")
-    task = replace(ADD, extra={"base": "repo", "check": ADD.check})
-    async with Node(NodeConfig(slots=2, bases=tmp_path)) as node:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "add.sh").write_text("echo $(($1 - $2))\n")
+    task = replace(ADD, extra={"environment": "repo", "check": ADD.check})
+    repo = build_environment("repo", base=tmp_path / "source", folder=tmp_path)
+    async with Node(NodeConfig(slots=2, environments=(BARE, repo))) as node:
         runner = RolloutRunner(
             model([turn(LOOK), turn(FIX)]), tool_env_of(PROMPT, node), PROMPT, {"state": StateGrader()}
         )
         done = await runner.run_one(task, KEY)
         assert (done.success, done.info.checked) == (True, "42\n97\n")
-        assert done.info.tool == {"kind": "shell", "options": {}, "base": "repo"}
+        assert done.info.tool == {"kind": "shell", "options": {}, "environment": "repo"}

@@ -22,7 +22,7 @@ from cleaner_sandbox.client import SandboxClient
 from tests.nodes import asynchronous, needs, opened, until
 from tests.rollout.scripted import KEY, SEEDS, TASK, ScriptedEngine, call, node, tasks_left, token_model
 
-BARE_SESSION = SessionRequest(preload="bare")
+BARE_SESSION = SessionRequest(environment="bare")
 SAAR = Purifier()
 
 
@@ -228,7 +228,7 @@ async def test_a_cell_that_is_undone_later_is_not_kept() -> None:
 
 @asynchronous
 async def test_finding_a_program_that_fills_the_memory_of_its_session_causes_no_fault() -> None:
-    small = Node(NodeConfig(slots=2, preload=(BARE,), session_memory_mb=200))
+    small = Node(NodeConfig(slots=2, environments=(BARE,), session_memory_mb=200))
     async with small as sandbox, SessionToolEnv(sandbox, BARE_SESSION).open(KEY) as tool_session:
         hoard = [cell(f"x = b'{number}' * (60 << 20)") for number in range(6)]
         results = await tool_session.run([*hoard, cell("x = b'9' * (300 << 20)"), cell("x[:1]")])
@@ -294,4 +294,4 @@ async def test_s22_a_cancelled_rollout_leaves_no_session_and_no_task() -> None:
 
 
 def _config() -> Any:
-    return NodeConfig(slots=2, preload=(BARE,))
+    return NodeConfig(slots=2, environments=(BARE,))

@@ -63,6 +63,7 @@ SLOW = {
 }
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_g3_texts_made_to_be_slow_are_not(text: str) -> None:
     begun = time.process_time()

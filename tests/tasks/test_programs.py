@@ -6,6 +6,7 @@ import ast
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner_rl.tasks import Case, Cases, CodeGrader, CodeRun, Grade, Outcome, Task
-from cleaner_rl.tasks.grading import call_case
+from cleaner_rl.tasks.grading import call_case, programs
 from cleaner_rl.tasks.grading.cases import same_output, same_value
 from cleaner_rl.tasks.grading.runner import literal, whole_program
 from cleaner_rl.tools import Status, ToolResult
@@ -454,3 +455,15 @@ def test_g5_who_knows_the_marker_still_has_to_know_the_answer(said: str, outcome
 
     problem = code_task(call_case([1, 2], {}, 3), entry="add")
     assert asyncio.run(CodeGrader(execute).grade(problem, fenced("pass"))).outcome is outcome
+
+
+def test_finding_a_long_output_is_compared_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop_went_on = threading.Event()
+    monkeypatch.setattr(programs, "same_output", lambda *_: loop_went_on.wait(20))
+
+    async def execute(run: CodeRun) -> ToolResult:
+        asyncio.get_running_loop().call_later(0, asyncio.get_running_loop().call_soon, loop_went_on.set)
+        return ToolResult(Status.OK, "0.1\n" * 300_000)
+
+    grade = asyncio.run(CodeGrader(execute).grade(code_task(Case("", "0.1000001\n" * 300_000)), fenced("print(0.1)")))
+    assert grade.outcome is Outcome.RIGHT

@@ -106,6 +106,7 @@ def test_no_grader_sees_thinking_and_cut_off_thinking_is_wrong(name: str) -> Non
     ],
     ids=["opened", "closed", "channels", "tools", "pairs"],
 )
+@pytest.mark.usefixtures("untraced")
 def test_texts_made_to_be_slow_are_not(text: str) -> None:
     begun = time.process_time()
     without_thinking(text)

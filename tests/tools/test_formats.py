@@ -27,7 +27,33 @@ def fenced(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
-WRITERS = {"hermes": hermes, "xml": xml, "fenced": fenced}
+def glm(code: str) -> str:
+    return f"<tool_call>python\n<arg_key>code</arg_key>\n<arg_value>{code}</arg_value>\n</tool_call>"
+
+
+def llama(code: str) -> str:
+    return json.dumps({"name": "python", "parameters": {"code": code}})
+
+
+def deepseek(code: str) -> str:
+    arguments = json.dumps({"code": code})
+    opening = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>"
+    return f"{opening}python\n```json\n{arguments}\n```<｜tool▁call▁end｜>"
+
+
+def harmony(code: str) -> str:
+    return "<|channel|>commentary to=functions.python <|constrain|>json<|message|>" + json.dumps({"code": code})
+
+
+WRITERS = {
+    "hermes": hermes,
+    "xml": xml,
+    "fenced": fenced,
+    "glm": glm,
+    "llama": llama,
+    "deepseek": deepseek,
+    "harmony": harmony,
+}
 
 
 @pytest.fixture(params=WRITERS)
@@ -37,7 +63,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_formats_are_found_by_name_and_a_wrong_name_lists_them() -> None:
     assert {"hermes", "xml", "fenced"} <= set(call_format_names())
-    with pytest.raises(ValueError, match=r"'nope'.*fenced, hermes, xml"):
+    with pytest.raises(ValueError, match=r"'nope'.*fenced, glm, harmony, hermes, llama, xml"):
         call_format("nope")
 
 
@@ -70,7 +96,7 @@ def test_s5_several_calls_in_a_turn_are_found_in_order(name: str) -> None:
 def test_s3_a_call_that_breaks_off_is_a_failure_with_feedback(name: str) -> None:
     whole = "Then. \n" + WRITERS[name]("print(1)\nprint(2)")
     opening = call_format(name).parse(whole, TOOLS).calls[0].start
-    first_body = {"hermes": "{", "xml": "<function", "fenced": "print"}[name]
+    first_body = {"xml": "<function", "fenced": "print", "glm": "python", "llama": '"python"'}.get(name, "{")
     for end in range(whole.index(first_body), len(whole)):
         (call,) = call_format(name).parse(whole[:end], TOOLS).calls
         assert call.start == opening
@@ -178,6 +204,56 @@ def test_arguments_nested_too_deeply_are_refused_in_words(depth: int, opening: s
     assert json.loads(json.dumps(dict(call.arguments))) == call.arguments
 
 
+@pytest.mark.parametrize(
+    ("form", "text", "problem"),
+    [
+        ("glm", "<tool_call>python\n</tool_call>", "lacks the argument 'code'"),
+        ("glm", "<tool_call>pyhton\n<arg_key>code</arg_key><arg_value>1</arg_value></tool_call>", "no tool named"),
+        ("glm", "<tool_call>python\n<arg_key>code</arg_key><arg_value>1</tool_call>", "no closing </arg_value>"),
+        ("glm", "<tool_call>python", "no closing </tool_call>"),
+        ("glm", "<tool_call>python<arg_key>code</arg_key><arg_value>\ud800</arg_value></tool_call>", "Unicode"),
+        (
+            "glm",
+            "<tool_call>search<arg_key>query</arg_key><arg_value>a</arg_value>"
+            "<arg_key>n</arg_key><arg_value>x</arg_value></tool_call>",
+            "of type integer",
+        ),
+        ("llama", '{"name": "python", "parameters": "1"}', "'parameters' must be a JSON object"),
+        ("llama", '{"name": "python", "parameters": {"code": "1"', "breaks off before its JSON ends."),
+        ("llama", '{"name": 3, "parameters": {}}', "names no tool"),
+        ("deepseek", '<｜tool▁call▁begin｜><｜tool▁sep｜>{"code": "1"}<｜tool▁call▁end｜>', "names no tool"),
+        ("deepseek", '<｜tool▁call▁begin｜>python<｜tool▁sep｜>{"code": "1"} x<｜tool▁call▁end｜>', "no closing"),
+        ("harmony", "<|channel|>commentary to=functions.python json<|message|>[1]", "must be a JSON object"),
+        ("harmony", "<|channel|>commentary to=functions.pyhton<|message|>{}", "no tool named 'pyhton'"),
+    ],
+)
+def test_the_other_formats_say_what_is_wrong(form: str, text: str, problem: str) -> None:
+    (call,) = call_format(form).parse(text, TOOLS).calls
+    assert problem in str(call.problem)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("glm", "<tool_call>python<arg_key>code</arg_key><arg_value>print(1)</arg_value></tool_call>"),
+        ("llama", '<|python_tag|>{"name": "python", "parameters": {"code": "print(1)"}}'),
+        ("deepseek", '<｜tool▁call▁begin｜>python<｜tool▁sep｜>{"code": "print(1)"}<｜tool▁call▁end｜>'),
+        ("harmony", ' to=functions.python<|channel|>commentary json<|message|>{"code": "print(1)"}'),
+        ("harmony", '<|channel|>analysis to=python <|constrain|>json<|message|>{"code": "print(1)"}'),
+    ],
+)
+def test_the_variants_of_a_format_are_read(form: str, text: str) -> None:
+    (call,) = call_format(form).parse(text, TOOLS).calls
+    assert (call.name, call.code, call.problem, call.start) == ("python", "print(1)", None, 0)
+
+
+def test_a_harmony_call_begins_behind_the_opening_of_its_message() -> None:
+    """So the words before it end alike in all turns, and a graft of another turn's call continues them."""
+    thought = "<|channel|>analysis<|message|>I need to=x.<|end|><|start|>assistant"
+    parsed = call_format("harmony").parse(thought + harmony("1"), TOOLS)
+    assert parsed.action_start == len(thought)
+
+
 def test_xml_takes_types_from_the_schema_and_needs_no_outer_tag() -> None:
     text = "<function=search><parameter=query>17</parameter><parameter=n>\n17\n</parameter></function>"
     (call,) = call_format("xml").parse(text, TOOLS).calls
@@ -253,6 +329,7 @@ SLOW = {
 }
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_texts_made_to_be_slow_are_not(text: str, name: str) -> None:
     begun = time.process_time()
@@ -281,6 +358,16 @@ PIECES = st.sampled_from(
         "é",
         "\x00",
         '{"name": "python"',
+        "<tool_call>python",
+        "<arg_key>code</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+        '{"name":',
+        "<｜tool▁call▁begin｜>",
+        "<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜>",
+        " to=functions.python",
+        "<|message|>",
     ]
 )
 

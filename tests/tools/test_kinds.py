@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cleaner_rl.tools import CallKind, ToolSet, ToolSpec, call_code, call_kind, python_tool
@@ -72,6 +72,7 @@ ARGUMENTS = st.dictionaries(
 )
 
 
+@example("edit", {"command": [[]]})
 @given(st.sampled_from(["bash", "edit", "apply_patch", "sql", "python", "mcp__a__b"]), ARGUMENTS)
 def test_whatever_the_arguments_are_they_are_read(name: str, arguments: dict[str, Any]) -> None:
     kind = call_kind(name, arguments)

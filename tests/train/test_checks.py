@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,34 @@ def test_tasks_that_cant_be_graded_are_named_before_anything_starts(tmp_path: Pa
     write_verl(tmp_path / "tasks.parquet", tasks, load_prompt("stateless"), "cleaner")
     with pytest.raises(RecipeError, match=r"1 task can't be graded:\n- there is no grader 'maths'.*'t/1'"):
         check_tasks(to_recipe(values(tasks={"train": [str(tmp_path / "tasks.parquet")]})))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [("return None", "returned None for task 't/0'"), ("return {'acc': 1}", "returned None"), ("return 0.5", "")],
+)
+@pytest.mark.parametrize("by_verl", [True, False])
+def test_a_reward_function_is_tried_before_anything_starts(body: str, said: str, by_verl: bool, tmp_path: Path) -> None:
+    if not by_verl and "acc" in body:
+        body, said = "return 'good'", "returned 'good'"
+    task = Task("t/0", (Message("user", "?"),), "unknown" if by_verl else "math", "1")
+    write_verl(tmp_path / "tasks.parquet", [task], load_prompt("stateless"), "cleaner")
+    file = tmp_path / "rewards.py"
+    arguments = "data_source, solution_str, ground_truth, extra_info" if by_verl else "task, text, rollout"
+    file.write_text(f"def mine({arguments}):\n    {body}\n")
+    own = {"reward.custom_reward_function.path": str(file), "reward.custom_reward_function.name": "mine"}
+    tasks: dict[str, Any] = {"train": [str(tmp_path / "tasks.parquet")], "graders": {"answer": 1.0}}
+    if not by_verl:
+        tasks["graders"] = {"answer": 1.0, f"{file}:mine": 0.5}
+    recipe = to_recipe(values(tasks=tasks, verl=own if by_verl else {}))
+    with pytest.raises(RecipeError, match=said) if said else nullcontext():
+        check_tasks(recipe)
+
+
+def test_a_weight_without_a_grader_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    recipe = to_recipe(values(tasks={"train": [str(tmp_path / "none")], "graders": {"answer": 1.0, "formt": 0.1}}))
+    with pytest.raises(RecipeError, match=r"no grader 'formt'.*'format'"):
+        check_tasks(recipe)
 
 
 def test_a_file_that_holds_no_tasks_is_named(tmp_path: Path) -> None:

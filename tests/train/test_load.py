@@ -111,6 +111,8 @@ def test_what_isnt_a_setting_is_named(changes: dict[str, object], message: str) 
     ("changes", "message"),
     [
         ({"method": "saar", "purify": {"views": "one"}}, "needs repairs in hindsight, but the method is saar"),
+        ({"method": "saar", "purify": {"mass": 2.0}}, "purify.mass weighs repairs in hindsight"),
+        ({"method": "two-views", "purify": {"mass": 0}}, "give a number above 0"),
         ({"method": "two-views", "purify": {"views": "clean"}}, "take method hindsight, or full or one"),
         ({"method": "two-views+rescue", "rescue": None}, "take method two-views"),
         ({"method": "mask", "rescue": {}}, "which repairs none: take one of saar, hindsight, two-views"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +70,39 @@ def test_a_row_is_rolled_out_repaired_graded_and_made_a_row() -> None:
     made = to_row(trajectory)
     assert made is not None
     assert made.versions == (4, 4)
+
+
+def test_the_weights_of_a_recipe_make_the_reward_and_a_repair_leaves_it() -> None:
+    tasks = {"train": ["a.parquet"], "graders": {"answer": 1.0, "failed_calls": 0.25}}
+    for method in ("saar", "hindsight", "grpo"):
+        trajectory = asyncio.run(rolled_with_all_graders(recipe(method, tasks=tasks)))
+        assert bool(trajectory.edits) == (method != "grpo")
+        assert (trajectory.reward, trajectory.success) == (0.75, True)
+        made = to_row(trajectory)
+        assert made is not None
+        assert made.reward == 0.75
+
+
+def test_verls_custom_reward_function_takes_the_place_of_the_graders(tmp_path: Path) -> None:
+    file = tmp_path / "rewards.py"
+    file.write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info, most=1):\n"
+        "    assert '<|im_end|>' not in solution_str and 'NameError' in solution_str\n"
+        "    known = (data_source, ground_truth, extra_info['num_turns']) == ('sums', '2', 3)\n"
+        "    return {'score': most * float(known), 'acc': 1}\n"
+    )
+    own = {"path": str(file), "name": "compute_score", "reward_kwargs": {"most": 0.5}}
+    plan = recipe("hindsight", verl={"reward": {"custom_reward_function": own}})
+    trajectory = asyncio.run(rolled_with_all_graders(plan))
+    assert (trajectory.reward, trajectory.success) == (0.5, False), "a success is 1, unless the task has a threshold"
+    assert not trajectory.edits
+
+
+async def rolled_with_all_graders(plan: Recipe) -> Graded:
+    async with node() as sandbox:
+        engine = ScriptedEngine(REPAIRED)
+        shared = runner_of(plan, tokenizer("qwen3"), engine, sandbox)
+        return await roll(shared, plan, engine, row(), SAMPLING, window=20_000)
 
 
 WRONG = [call("print(y)"), "So it is \\boxed{3}."]

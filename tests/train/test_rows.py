@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cleaner_rl.purify import PurifyConfig, purify
+from cleaner_rl.purify import PurifyConfig, RepairConfig, hindsight, purify
 from cleaner_rl.resample import PlainConfig, RefillReason, RocConfig, advantages
 from cleaner_rl.train import Method
 from cleaner_rl.train.recipe.load import to_recipe
@@ -15,6 +17,7 @@ from cleaner_rl.train.rows import (
     GraftLogprobs,
     OverlongPenalty,
     RowConfig,
+    TrainRow,
     View,
     Views,
     group_rows,
@@ -136,6 +139,14 @@ def test_a_response_that_reaches_into_the_buffer_loses_reward_by_how_far() -> No
     assert OverlongPenalty(length + 5, buffer=0).shape(one) == one
 
 
+def test_a_repair_doesnt_change_the_penalty_on_an_overlong_response() -> None:
+    one = graded(failed(), worked(), answered())
+    repaired = hindsight(one, RepairConfig()).trajectory
+    assert len(repaired) < len(one)
+    penalty = OverlongPenalty(len(one) - len(one.prompt) + 5, buffer=10)
+    assert penalty.shape(repaired).reward == penalty.shape(one).reward == pytest.approx(0.5)
+
+
 def test_mask_leaves_failed_turns_out_of_the_loss_only_where_the_advantage_is_positive() -> None:
     right = graded(failed(), worked(), answered())
     wrong = graded(failed(), worked(), answered(), reward=-1.0)
@@ -182,6 +193,33 @@ def test_one_view_is_drawn_for_each_rollout_by_seed() -> None:
     assert len(drawn[0]) == len(rollouts)
     assert 8 < drawn[0].count(View.RECOVERY) < 32
     assert all(row.weight == 1.0 for row in group_rows(rollouts, RowConfig(views=Views.ONE)).rows)
+
+
+@given(st.floats(0.1, 4), st.sampled_from(Views))
+def test_the_rows_of_a_repaired_rollout_share_its_mass_and_nothing_else_changes(mass: float, views: Views) -> None:
+    rollouts = group(rescored(collapsed()), graded(answered()), graded(answered(), reward=-1.0))
+    usual = group_rows(rollouts, RowConfig(views=views)).rows
+    made = group_rows(rollouts, RowConfig(views=views, mass=mass)).rows
+    repaired = [row.advantage or 0.0 for row in made if row.key == rollouts[0].key]
+
+    assert [same(row) for row in made] == [same(row) for row in usual]
+    assert sum(repaired) == pytest.approx(mass * (usual[0].advantage or 0.0))
+    assert len(set(repaired)) == 1
+    assert [row.advantage for row in made[len(repaired) :]] == [row.advantage for row in usual[len(repaired) :]]
+
+
+def test_two_full_views_have_a_mass_of_two() -> None:
+    rollouts = group(rescored(collapsed()), graded(answered()), graded(answered(), reward=-1.0))
+    usual, made = (group_rows(rollouts, RowConfig(views=Views.FULL, mass=mass)).rows for mass in (None, 2.0))
+
+    assert [(same(row), row.advantage) for row in made] == [(same(row), row.advantage) for row in usual]
+
+
+def same(row: TrainRow) -> tuple[object, ...]:
+    """Return all of a row but its advantage."""
+    arrays = (row.prompt_ids, row.response_ids, row.loss_mask, row.logprobs)
+    rest = (row.key, row.view, row.reward, row.weight, row.versions, row.logprob_source)
+    return (*rest, *(tuple(array.tolist()) for array in arrays))
 
 
 @pytest.mark.parametrize("views", list(Views))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import resource
 from dataclasses import replace
@@ -15,42 +16,47 @@ from cleaner_rl.train.launch import start
 from cleaner_rl.train.launch.checks import check_data, check_rows, check_settings, check_sizes
 from cleaner_rl.train.launch.cold_start import cold_start_folder, cold_start_overrides, trained_model
 from cleaner_rl.train.launch.node import node_config
-from cleaner_rl.train.launch.start import INSTALL, check, command, parts, sandbox, train
+from cleaner_rl.train.launch.start import INSTALL, check, command, name_dtype, parts, sandbox, train
 from cleaner_rl.train.recipe.load import read_recipe, to_recipe
 from cleaner_rl.train.recipe.settings import RecipeError, run_folder
 from cleaner_rl.train.recipe.stages import PassRate
 from cleaner_rl.train.verl.plan import RunPlan, agent_loops, read_plan
-from cleaner_rl.train.verl.settings import ATTENTION, LORA_RANK, MICRO_BATCH, DeviceKind
-from cleaner_sandbox import NodeConfig, RunResult, RunStatus, SessionRequest, Tier
+from cleaner_rl.train.verl.runner import session_request
+from cleaner_rl.train.verl.settings import ATTENTION, LORA_RANK, MICRO_BATCH, DeviceKind, Dtype
+from cleaner_sandbox import NodeConfig, RunResult, RunStatus, SessionRequest, Tier, build_environment
 from cleaner_sandbox.client import SandboxClient
 from tests.nodes import needs
 from tests.train.recipes import MINIMAL, ON_CPU, values
 
 
 def test_a_run_has_a_sandbox_of_its_own_with_what_programs_may_import(tmp_path: Path) -> None:
-    recipe = to_recipe(values(sandbox={"slots": 1, "packages": ["click"]}))
+    recipe = to_recipe(values(sandbox={"slots": 1, "environment": "bare"}))
 
     async def run(address: str, code: str) -> RunResult:
         async with SandboxClient([address]) as client:
             return (await client.run(code)).result
 
     with sandbox(recipe, tmp_path) as (address,):
-        offered = asyncio.run(run(address, "import click\nprint(click.style('red') != '')"))
+        offered = asyncio.run(run(address, "import json\nprint(json.loads('true'))"))
         withheld = asyncio.run(run(address, "import numpy"))
     assert (offered.status, offered.output) == (RunStatus.OK, "True\n")
     assert withheld.status is RunStatus.ERROR
 
 
-def test_a_runs_own_sandbox_has_the_bases_of_its_recipe(tmp_path: Path) -> None:
+def test_a_runs_own_sandbox_has_the_environments_of_its_recipe(tmp_path: Path) -> None:
     needs(Tier.T2)
-    (tmp_path / "bases" / "repo").mkdir(parents=True)
-    (tmp_path / "bases" / "repo" / "README").write_text("Read me.")
-    recipe = to_recipe(values(sandbox={"slots": 1, "bases": str(tmp_path / "bases")}))
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "README").write_text("Read me.")
+    for name in ("repo-1", "repo-2"):
+        build_environment(name, base=tmp_path / "source", folder=tmp_path / "built")
+    built = {"environment": f"{tmp_path}/built/repo-1", "environments": [f"{tmp_path}/built/repo-*"]}
+    recipe = to_recipe(values(sandbox={"slots": 1} | built))
+    assert session_request(recipe).environment == "repo-1"
 
     async def read(address: str) -> str:
         async with SandboxClient([address]) as client:
-            session = await client.open_session(SessionRequest(preload="bare", base="repo"))
-            return (await session.run("open('README').read()")).result.output
+            session = await client.open_session(SessionRequest(environment="repo-2"))
+            return (await session.run("import numpy\nopen('README').read()")).result.output
 
     with sandbox(recipe, tmp_path) as (address,):
         assert asyncio.run(read(address)) == "'Read me.'\n"
@@ -251,7 +257,28 @@ def test_gpus_that_are_hidden_from_a_run_on_the_cpu_do_not_end_it(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     recipe = to_recipe(values(verl=ON_CPU if kind == "cpu" else {}))
-    assert ("CUDA_VISIBLE_DEVICES" in start._inherited(recipe)) is kept
+    assert ("CUDA_VISIBLE_DEVICES" in start._variables(recipe, Path("runs"))) is kept
+
+
+def test_loggers_write_into_the_runs_folder_unless_they_have_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_DIR", "/elsewhere")
+    monkeypatch.delenv("TENSORBOARD_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    variables = start._variables(to_recipe(MINIMAL), Path("runs/mine"))
+    assert variables["TENSORBOARD_DIR"] == str(tmp_path / "runs" / "mine" / "tensorboard")
+    assert variables["WANDB_DIR"] == "/elsewhere"
+
+
+def test_a_saved_model_names_the_dtype_that_it_was_served_in(tmp_path: Path) -> None:
+    files = [tmp_path / f"global_step_{step}" / "actor" / "huggingface" / "config.json" for step in (5, 10)]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text('{"hidden_size": 8, "dtype": "bfloat16"}')
+    name_dtype(tmp_path, Dtype.FLOAT32)
+    assert [json.loads(file.read_text()) for file in files] == [{"hidden_size": 8, "dtype": "float32"}] * 2
+    assert [path.name for path in files[0].parent.iterdir()] == ["config.json"]
 
 
 def test_the_newest_whole_model_is_found(tmp_path: Path) -> None:

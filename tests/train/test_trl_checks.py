@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cleaner_rl.purify import PurifyConfig
+from cleaner_rl.purify import PurifyConfig, Views
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.trl import CleanerRollouts, TrlRefusedError
-from cleaner_rl.train.trl.checks import IGNORED, check_groups, check_method, check_trainer
+from cleaner_rl.train.trl.checks import IGNORED, check_groups, check_method, check_trainer, check_views
 
 
 def reward(**_: Any) -> list[float]:
@@ -32,13 +32,14 @@ def trainer(**changes: Any) -> SimpleNamespace:
     "changes",
     [
         {},
+        {"reward_funcs": [reward, print]},
         {"use_vllm": True},
         {"use_vllm": True, "vllm_mode": "server", "vllm_tensor_parallel_size": 2},
         {"use_vllm": True, "is_fsdp_enabled": True},
     ],
 )
 def test_an_ordinary_trainer_is_taken(changes: dict[str, Any]) -> None:
-    check_trainer(trainer(**changes), reward)
+    check_trainer(trainer(**changes))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,8 @@ def test_an_ordinary_trainer_is_taken(changes: dict[str, Any]) -> None:
     [
         ({"tools": [print]}, "tools="),
         ({"environment_factories": {"": object}}, "environment_factory="),
-        ({"reward_funcs": [reward, print]}, "reward_funcs"),
+        ({"reward_funcs": [reward, SimpleNamespace(parameters=list)]}, "reward_funcs"),
+        ({"reward_funcs": [reward, print], "multi_objective_aggregation": "normalize_then_sum"}, "normalize_then_sum"),
         ({"temperature": 0.7}, "temperature=0.7"),
         ({"top_k": 20}, "top_k=20"),
         ({"use_vllm": True, "top_p": 0.9}, "top_p=0.9"),
@@ -61,7 +63,7 @@ def test_an_ordinary_trainer_is_taken(changes: dict[str, Any]) -> None:
 )
 def test_a_trainer_that_would_train_on_something_else_is_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(TrlRefusedError) as refused:
-        check_trainer(trainer(**changes), reward)
+        check_trainer(trainer(**changes))
     assert named in str(refused.value)
 
 
@@ -81,6 +83,11 @@ def test_a_method_that_trl_has_no_place_for_is_refused(method: Method) -> None:
         check_method(method)
     with pytest.raises(TrlRefusedError, match=re.escape(method.value)):
         CleanerRollouts(object(), method=method)
+
+
+def test_a_mass_that_trl_has_no_place_for_is_refused() -> None:
+    with pytest.raises(TrlRefusedError, match="TRL computes advantages itself"):
+        check_views(PurifyConfig(views=Views.ONE, mass=2.0), Method.HINDSIGHT)
 
 
 def test_a_bound_on_log_prob_gaps_that_would_refuse_every_repair_is_refused() -> None:

@@ -54,7 +54,7 @@ def test_a_trainer_with_them_is_taken(example: Any, tmp_path: Path) -> None:
             reward_funcs=made.reward,
             peft_config=example.adapter(),
         )
-        check_trainer(trainer, made.reward)
+        check_trainer(trainer)
         prompts = [row["prompt"] for row in next(iter(trainer.get_train_dataloader()))]
         check_groups(prompts, trainer.num_generations)
         assert len(prompts) == 64

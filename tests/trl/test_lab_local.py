@@ -112,7 +112,7 @@ def recipe(world: Path, folder: Path, steps: int) -> Recipe:
         },
         "budget": {"prompt_tokens": 256, "response_tokens": 512, "turns": 4, "overlong_buffer": 0},
         "batch": {"prompts": 4, "mini_batch": 2, "rollouts": 4, "dynamic_sampling": False},
-        "sandbox": {"packages": ["kit"], "site": str(world / "site"), "cpu_seconds": 0.2, "memory_mb": 256, "slots": 2},
+        "sandbox": {"environment": str(world / "kit"), "cpu_seconds": 0.2, "memory_mb": 256, "slots": 2},
         "run": {"steps": steps, "folder": str(folder)},
         "verl": {**ON_CPU, RATE: 1e-3, MICRO_BATCH: 4, "trainer.save_freq": 1, "trainer.test_freq": 2},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def settings(folder: Path, **changes: Any) -> Any:
     return GRPOConfig(**given | changes)
 
 
-def trained(toy: Any, made: Any, config: Any, *, model: Any = None, **options: Any) -> tuple[Any, list[Any]]:
+def trained(
+    toy: Any, made: Any, config: Any, *, model: Any = None, more_rewards: Sequence[Any] = (), **options: Any
+) -> tuple[Any, list[Any]]:
     """Train a copy of the toy model; return the trainer, and each batch with the model's own log-probs of it."""
     import torch
     from transformers import PrinterCallback
@@ -79,7 +82,8 @@ def trained(toy: Any, made: Any, config: Any, *, model: Any = None, **options: A
 
     trainer = Watched(
         model=copy.deepcopy(toy_model) if model is None else model, args=config, processing_class=tokenizer,
-        train_dataset=made.dataset(tasks), rollout_func=made, reward_funcs=made.reward, **options,
+        train_dataset=made.dataset(tasks), rollout_func=made,
+        reward_funcs=[made.reward, *more_rewards], **options,
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     trainer.train()

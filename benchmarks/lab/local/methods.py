@@ -72,6 +72,9 @@ VARIANTS = {
     "any-gap-spares-failed": _rescue(
         "any gap, failed turns of wrong rollouts masked", Beyond(spares_failed=True), ANY_GAP
     ),
+    "two-views-mass-1": _hindsight("two views, mass 1", purify={**BOTH_VIEWS, "mass": 1.0}),
+    "two-views-mass-1.5": _hindsight("two views, mass 1.5", purify={**BOTH_VIEWS, "mass": 1.5}),
+    "clean-mass-2": _hindsight("clean view, mass 2", purify={**BOTH_VIEWS, "views": "clean", "mass": 2.0}),
     "two-views-one": _hindsight("one view by seed", purify={**BOTH_VIEWS, **ONE_VIEW}),
     "two-views-shared": _hindsight(
         "two views at half weight", Beyond(clean_weight=0.5, recovery_weight=0.5), purify=BOTH_VIEWS

@@ -82,7 +82,7 @@ class WorldRun:
         own: dict[str, dict[str, Any]] = {
             "budget": {"turns": world.regime.calls + 1},
             "verl": {RATE: self.rate},
-            "sandbox": {"site": str(world.folder / "site")},
+            "sandbox": {"environment": str(world.folder / "kit")},
         }
         long = LONG if world.regime.calls > 2 else {}
         return to_recipe(laid(values, SHARED, IN_PLACE.get(world.environment, {}), long, own, method.settings))

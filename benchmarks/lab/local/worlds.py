@@ -136,14 +136,18 @@ class World:
         """Make what doesn't exist yet; a cold start takes minutes and needs torch."""
         if not self.model.exists():
             made(*self.start)
-        if self.folder.exists():
-            return
+        if not self.folder.exists():
+            self._make()
+        place, regime = self.folder / library.MODULE, self.regime
+        if not place.exists():
+            if regime.per_task:
+                library.write_source(place, library.task_source(self.number))
+            else:
+                library.write(place, regime.current, hint=regime.hint)
+
+    def _make(self) -> None:
         regime, part = self.regime, self.folder.with_name(f"{self.folder.name}.part{os.getpid()}")
         part.mkdir(parents=True)
-        if regime.per_task:
-            library.write_source(part / "site", library.task_source(self.number))
-        else:
-            library.write(part / "site", regime.current, hint=regime.hint)
         shutil.copy(regime.prompt_file, part / "prompt.toml")
         training = islice(self.questions(TRAIN), self.size.tasks)
         write_verl(part / "train.parquet", [task(each, self.name) for each in training], regime.prompt, AGENT)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from cleaner_sandbox import BARE, DATA, NodeConfig, PreloadSet, RunOutcome
+from cleaner_sandbox import BARE, DATA, Environment, NodeConfig, RunOutcome
 from cleaner_sandbox.inside import wire
 from cleaner_sandbox.node.verdict import displays_of
 from cleaner_sandbox.protocol.results import RunStatus
@@ -41,7 +41,7 @@ RICH_FORMS = {
 
 @pytest.fixture(scope="module")
 def plots() -> Iterator[Driver]:
-    driver = Driver(NodeConfig(slots=1, preload=(BARE, DATA)))
+    driver = Driver(NodeConfig(slots=1, environments=(BARE, DATA)))
     yield driver
     driver.close()
 
@@ -207,8 +207,8 @@ def test_a_figure_that_can_not_be_drawn_changes_no_status(plots: Driver) -> None
 
 
 def test_matplotlib_that_is_not_preloaded_shows_figures_too() -> None:
-    late = PreloadSet("late", packages=("matplotlib",))
-    driver = Driver(NodeConfig(slots=1, preload=(late,)))
+    late = Environment("late", packages=("matplotlib",))
+    driver = Driver(NodeConfig(slots=1, environments=(late,)))
     try:
         code = "import matplotlib.pyplot as plt\nplt.figure(figsize=(3, 2))\nplt.show()\nprint(plt.get_fignums())"
         outcome = driver.outcome(code, cpu_seconds=50.0)  # it looks for fonts first
@@ -218,7 +218,7 @@ def test_matplotlib_that_is_not_preloaded_shows_figures_too() -> None:
 
 
 def test_cells_show_what_they_made_themselves(plots: Driver) -> None:
-    cells = Cells(plots, preload="data")
+    cells = Cells(plots, environment="data")
     assert cells.run("import matplotlib.pyplot as plt").run.displays == []
     assert sizes(cells.run("_ = plt.figure(figsize=(3, 2))").run) == [(300, 200)]
     assert cells.show("plt.get_fignums()") == "[]\n"
@@ -228,7 +228,7 @@ def test_cells_show_what_they_made_themselves(plots: Driver) -> None:
 
 
 def test_a_notebook_with_a_table_a_command_and_a_plot(plots: Driver) -> None:
-    cells = Cells(plots, preload="data")
+    cells = Cells(plots, environment="data")
     cells.show("!printf 'day,sales\\n1,3\\n2,5\\n3,4\\n' > sales.csv")
     table = cells.run("import pandas as pd\nsales = pd.read_csv('sales.csv')\nsales")
     assert "<td>5</td>" in table.run.displays[0]["text/html"]
@@ -253,7 +253,7 @@ def test_a_notebook_with_a_table_a_command_and_a_plot(plots: Driver) -> None:
 
 
 def test_a_cell_that_is_undone_still_shows_its_figures(plots: Driver) -> None:
-    cells = Cells(plots, preload="data")
+    cells = Cells(plots, environment="data")
     cells.show("import matplotlib.pyplot as plt")
     failed = cells.fail("_ = plt.figure(figsize=(3, 2))\n1 / 0")
     assert sizes(failed.run) == [(300, 200)]

@@ -61,7 +61,7 @@ def address() -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, _):
+        async with opened(Node(NodeConfig(slots=1, environments=(BARE,)))) as (url, _):
             served.append(url)
             ready.set()
             await over.wait()

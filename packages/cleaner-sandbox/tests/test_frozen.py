@@ -28,12 +28,20 @@ def names() -> Iterator[str]:
             yield f"{module}.{name}" + (f"({', '.join(parameters)})" if inspect.isfunction(value) else "")
 
 
+def commands(group: click.Group = sandbox, path: str = "cleaner-sandbox") -> Iterator[tuple[str, click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
 def options() -> Iterator[str]:
-    for name, command in sorted(sandbox.commands.items()):
+    for name, command in commands():
         for each in command.params:
-            assert isinstance(each, click.Option)
-            kind = "flag" if each.is_flag else each.type.name
-            yield f"cleaner-sandbox {name}  {'/'.join((*each.opts, *each.secondary_opts))}  {kind}"
+            if isinstance(each, click.Option):
+                kind = "flag" if each.is_flag else each.type.name
+                yield f"{name}  {'/'.join((*each.opts, *each.secondary_opts))}  {kind}"
 
 
 LISTS = {NAMES: names, OPTIONS: options}
@@ -44,9 +52,8 @@ def test_a_list_is_as_it_was_written_down(file: Path) -> None:
     assert file.read_text().splitlines() == list(LISTS[file]()), "if this is meant: python -m tests.test_frozen"
 
 
-@pytest.mark.parametrize("name", sandbox.commands)
-def test_a_command_explains_each_option_and_gives_an_example(name: str) -> None:
-    command = sandbox.commands[name]
+@pytest.mark.parametrize("command", dict(commands()).values(), ids=dict(commands()))
+def test_a_command_explains_each_option_and_gives_an_example(command: click.Command) -> None:
     assert "Example" in (command.help or "")
     assert [each.name for each in command.params if isinstance(each, click.Option) and not each.help] == []
 

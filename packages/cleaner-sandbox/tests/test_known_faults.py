@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cleaner_sandbox import Limits, Node, NodeConfig, RunOutcome, RunRequest, Tier
-from cleaner_sandbox.preload import BARE
+from cleaner_sandbox.environments import BARE
 from cleaner_sandbox.protocol.results import RunStatus
 from tests.conftest import Driver, needs
 
@@ -106,7 +106,7 @@ def test_x8_and_x9_a_dead_supervisor_loses_no_call() -> None:
     needs(Tier.T2)
 
     async def check() -> None:
-        async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
             call = asyncio.create_task(node.run(RunRequest("import time; time.sleep(0.5); print(1)")))
             await asyncio.sleep(0)  # the call has its slot now
             assert node.status.busy == 1
@@ -149,7 +149,7 @@ def test_x11_the_verdict_does_not_depend_on_load(t2: Driver) -> None:
     limits = Limits(cpu_seconds=1.5, wall_seconds=1.5)
 
     async def many() -> list[RunOutcome]:
-        async with Node(NodeConfig(slots=16, preload=(BARE,), tier=Tier.T2)) as node:
+        async with Node(NodeConfig(slots=16, environments=(BARE,), tier=Tier.T2)) as node:
             return await asyncio.gather(*(node.run(RunRequest(code, limits=limits)) for _ in range(32)))
 
     assert {outcome.result.status for outcome in asyncio.run(many())} == {RunStatus.OK}

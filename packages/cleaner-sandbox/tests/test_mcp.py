@@ -211,7 +211,7 @@ async def test_over_http_a_token_owns_its_sessions_and_keeps_to_its_quota(tmp_pa
 
 @asynchronous
 async def test_a_node_elsewhere_is_used_and_its_sessions_are_closed_at_the_end() -> None:
-    async with opened(Node(NodeConfig(slots=1, preload=(BARE, SCIENCE)))) as (url, app):
+    async with opened(Node(NodeConfig(slots=1, environments=(BARE, SCIENCE)))) as (url, app):
         async with over_stdio("--sandbox", url) as call:
             assert (await call("python", code="print(7)"))[2]["output"] == "7\n"
             session = await call.open()
@@ -227,7 +227,7 @@ async def test_a_node_elsewhere_is_used_and_its_sessions_are_closed_at_the_end()
 @asynchronous
 async def test_below_tier_2_only_python_runs_and_the_rest_says_why() -> None:
     tenant = Tenant("only")
-    async with Node(NodeConfig(slots=1, preload=(BARE,), tier=Tier.T1)) as node, SandboxTools(node) as tools:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), tier=Tier.T1)) as node, SandboxTools(node) as tools:
         assert (await tools.call("python", {"code": "6 * 7"}, tenant)).structured_content["output"] == "42\n"
         shell = await tools.call("bash", {"code": "ls"}, tenant)
         assert (shell.is_error, shell.structured_content["status"]) == (True, "refused")
@@ -259,7 +259,7 @@ def test_what_cannot_be_served_is_an_error_with_advice(monkeypatch: pytest.Monke
 @asynchronous
 async def test_finding_stdin_counts_against_what_waiting_calls_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner_sandbox.mcp.tools.MOST_HELD", 1_000)
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node, SandboxTools(node) as tools:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node, SandboxTools(node) as tools:
         sent = {"code": "import time; time.sleep(60)", "stdin": "x" * 900}
         first = asyncio.create_task(tools.call("python", sent, Tenant("only")))
         await until(lambda: tools.queue.running == 1)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_sandbox import BARE, Layer, Limits, Node, NodeConfig, PreloadSet, RunRequest, Tier
+from cleaner_sandbox import BARE, Environment, Layer, Limits, Node, NodeConfig, RunRequest, Tier
 from cleaner_sandbox.isolation import layout
 from cleaner_sandbox.node.node import sweep
 from cleaner_sandbox.protocol.results import RunStatus
@@ -26,7 +26,7 @@ def with_node(check: Callable[[Node], Awaitable[None]], **options: object) -> No
     needs(Tier.T2)
 
     async def main() -> None:
-        async with Node(NodeConfig(**{"slots": 1, "preload": (BARE,)} | options)) as node:  # type: ignore[arg-type]
+        async with Node(NodeConfig(**{"slots": 1, "environments": (BARE,)} | options)) as node:  # type: ignore[arg-type]
             await check(node)
 
     asyncio.run(main())
@@ -97,7 +97,7 @@ pages = [page((each << 20) + offset) for each in regions for offset in range(0, 
 print(sum(map(len, pages)) > 3 << 20, re.findall(rb"f1nd-me-[i]f-you", b"".join(pages)))
 """
     # All megabytes of memory in which anything lies that a module holds.
-    assert t2.run(code, preload="bare", memory_mb=1000).output == "True []\n"
+    assert t2.run(code, environment="bare", memory_mb=1000).output == "True []\n"
 
 
 def test_disk_and_file_limits_are_per_call(t2: Driver) -> None:
@@ -301,24 +301,24 @@ def test_no_tier_at_all_still_has_a_verdict_and_a_wall_cap() -> None:
 
 
 def test_a_set_of_ones_own() -> None:
-    own = PreloadSet("own", modules=("acme",), packages=("acme",))
+    own = Environment("own", modules=("acme",), packages=("acme",))
 
     async def check(node: Node) -> None:
         outcome = await node.run(RunRequest("import acme\nprint(acme.x)"))
-        assert (outcome.result.output, outcome.preload) == ("42\n", "own")
+        assert (outcome.result.output, outcome.environment) == ("42\n", "own")
         assert outcome.result.versions["acme"] == "3.2"
 
     # Not below /tmp: runs have a /tmp of their own.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         make_distribution(Path(folder))
-        with_node(check, preload=(BARE, dataclasses.replace(own, site=folder)))
+        with_node(check, environments=(BARE, dataclasses.replace(own, site=folder)))
 
 
 def test_packages_below_a_runs_own_folders_are_refused(tmp_path: Path) -> None:
     make_distribution(tmp_path)
     with pytest.raises(ValueError, match="packages"):
-        layout.root(PreloadSet("own", packages=("acme",), site=str(tmp_path)))
+        layout.root(Environment("own", packages=("acme",), site=str(tmp_path)))
 
 
 def make_distribution(site: Path) -> None:

@@ -158,7 +158,9 @@ def test_a_foreign_architecture_is_killed() -> None:
 def no_landlock() -> Iterator[Driver]:
     """A node of tier 1 whose runs have nothing around them but the filter, built as for landlock's first version."""
     needs(Tier.T1)
-    config = NodeConfig(slots=1, preload=(BARE,), tier=Tier.T1, min_tier=Tier.NONE, without=frozenset({Layer.LANDLOCK}))
+    config = NodeConfig(
+        slots=1, environments=(BARE,), tier=Tier.T1, min_tier=Tier.NONE, without=frozenset({Layer.LANDLOCK})
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "landlock_abi", lambda: 1)
         driver = Driver(config)

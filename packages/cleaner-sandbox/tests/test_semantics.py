@@ -203,7 +203,7 @@ def test_namespace_holds_what_a_script_has(box: Driver) -> None:
         == "['__builtins__', '__doc__', '__file__', '__loader__', '__name__', '__package__', '__spec__'] __main__\n"
     )
     for name in ("numpy", "json", "random"):
-        result = box.run(f"{name}.x", preload="science")
+        result = box.run(f"{name}.x", environment="science")
         assert result.exception is not None
         assert result.exception.type == "NameError"
 
@@ -337,7 +337,7 @@ if __name__ == "__main__":
     print(subprocess.run(["echo", "hi"], capture_output=True, text=True).stdout, end="")
     print(subprocess.run([sys.executable, "-c", "import numpy; print(numpy.eye(1))"], capture_output=True, text=True))
 """
-    result = t2.run(code, preload="science", memory_mb=1000)
+    result = t2.run(code, environment="science", memory_mb=1000)
     assert result.output.startswith("[1, 4, 9]\nhi\n")
     assert "stdout='[[1.]]\\n'" in result.output
 
@@ -507,3 +507,13 @@ def test_the_table_in_the_docs_names_these_tests() -> None:
     assert rows
     here = {name for name in globals() if name.startswith("test_")}
     assert {name for name in rows if not re.match(r"test_x\d", name)} <= here
+
+
+@pytest.mark.parametrize(("code", "status"), [("exit()", 0), ("quit(3)", 3), ("exit('why')", 1)])
+def test_finding_a_program_may_end_itself_as_in_any_interpreter(box: Driver, code: str, status: int) -> None:
+    outcome = box.outcome(f"print('before')\n{code}\nprint('after')")
+    assert (outcome.result.output, outcome.exit_code) == ("before\n", status)
+
+
+def test_finding_help_is_there(box: Driver) -> None:
+    assert "Return the number of items" in box.run("help(len)").output

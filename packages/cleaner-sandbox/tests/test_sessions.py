@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cleaner_sandbox import (
+    BARE,
     Cell,
     CellOutcome,
     Commit,
@@ -35,7 +36,9 @@ class Cells:
 
     def __init__(self, driver: Driver, **options: Any) -> None:
         self.driver = driver
-        self.session: Session = driver.wait(driver.node.open_session(SessionRequest(**{"preload": "bare"} | options)))
+        self.session: Session = driver.wait(
+            driver.node.open_session(SessionRequest(**{"environment": "bare"} | options))
+        )
 
     def run(self, code: str, **options: Any) -> CellOutcome:
         return self.driver.wait(self.session.run(Cell(code, **options)))
@@ -414,14 +417,14 @@ def test_a_dead_supervisor_is_a_lost_session_and_no_cell_runs_twice() -> None:
 
     async def check() -> None:
         async with Node(NodeConfig(slots=1, sessions=2, session_grace=0.0)) as node:
-            session = await node.open_session(SessionRequest(preload="bare"))
+            session = await node.open_session(SessionRequest(environment="bare"))
             await session.run("x = 1")
             os.kill(session.pid, signal.SIGKILL)
             with pytest.raises(SessionLostError, match="died"):
                 await session.run("x")
             assert node.status.sessions == 0
             # The oldest idle one makes room.
-            first, second, third = [await node.open_session(SessionRequest(preload="bare")) for _ in range(3)]
+            first, second, third = [await node.open_session(SessionRequest(environment="bare")) for _ in range(3)]
             with pytest.raises(SessionLostError, match="made room"):
                 await first.run("1")
             assert (await second.run("1")).result.output == (await third.run("1")).result.output == "1\n"
@@ -432,17 +435,49 @@ def test_a_dead_supervisor_is_a_lost_session_and_no_cell_runs_twice() -> None:
     asyncio.run(check())
 
 
-def test_idle_sessions_expire() -> None:
+TIMES = [
+    ({"session_idle": 0.2}, SessionRequest(environment="bare"), "idle for 0.2 s"),
+    ({}, SessionRequest(environment="bare", idle_seconds=0.2), "idle for 0.2 s"),
+    ({"session_ttl": 0.2}, SessionRequest(environment="bare", ttl_seconds=60.0), "time to live of 0.2 s"),
+    ({}, SessionRequest(environment="bare", ttl_seconds=0.2), "time to live of 0.2 s"),
+]
+
+
+@pytest.mark.parametrize(("node", "request_", "why"), TIMES)
+def test_a_session_whose_time_is_over_says_which(node: dict[str, Any], request_: SessionRequest, why: str) -> None:
     needs(Tier.T2)
 
     async def check() -> None:
-        async with Node(NodeConfig(slots=1, session_ttl=0.2)) as node:
-            session = await node.open_session(SessionRequest(preload="bare"))
+        async with Node(NodeConfig(slots=1, environments=(BARE,), **node)) as opened:
+            session = await opened.open_session(request_)
             deadline = asyncio.get_running_loop().time() + 30
             while not session.lost:
                 assert asyncio.get_running_loop().time() < deadline
                 await asyncio.sleep(0.05)
-            with pytest.raises(SessionLostError, match="idle"):
+            for asked in (session.run("1"), session.rollback(0)):
+                with pytest.raises(SessionLostError, match=why):
+                    await asked
+
+    asyncio.run(check())
+
+
+def test_a_session_that_is_never_idle_ends_after_the_cell_in_which_its_time_was_over() -> None:
+    needs(Tier.T2)
+
+    async def check() -> None:
+        async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
+            session = await node.open_session(SessionRequest(environment="bare", ttl_seconds=1.0))
+            ran = await session.run("import time; time.sleep(1.5); print('done')")
+            assert ran.result.output == "done\n"
+            with pytest.raises(SessionLostError, match="time to live of 1 s was over"):
                 await session.run("1")
 
     asyncio.run(check())
+
+
+def test_finding_a_process_that_has_ended_keeps_its_exit_code_for_the_next_cell(cells: Cells) -> None:
+    ended = "import os, subprocess\np = subprocess.Popen(['sh', '-c', 'exit 5'])\n"
+    assert cells.run(f"{ended}os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT);").not_checkpointable == ("process",)
+    cells.fail("p.wait()\n1 / 0")
+    assert cells.show("p.wait()") == "5\n"
+    assert cells.run("1;").not_checkpointable == ()

@@ -100,7 +100,7 @@ def test_home_and_path(t2: Driver) -> None:
 
 def test_python_in_the_shell_has_the_sets_packages(t2: Driver) -> None:
     outcome = bash(t2, "python3 - <<'END'\nimport numpy\nprint(numpy.arange(3).sum())\nEND", cpu_seconds=30.0)
-    assert (outcome.result.output, outcome.preload) == ("3\n", "science")
+    assert (outcome.result.output, outcome.environment) == ("3\n", "science")
 
 
 def test_system_files_are_read_only(t2: Driver) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @asynchronous
 async def test_addresses_are_called_and_none_starts_a_node_here() -> None:
-    async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, _), open_sandbox([url]) as remote:
+    async with opened(Node(NodeConfig(slots=1, environments=(BARE,)))) as (url, _), open_sandbox([url]) as remote:
         assert isinstance(remote, SandboxClient)
         await remote.require_answer()
         assert (await remote.run(RunRequest("print(6 * 7)"))).result.output == "42\n"
@@ -63,15 +62,10 @@ def test_an_address_without_a_node_can_be_found_out_at_once(monkeypatch: pytest.
         asyncio.run(attempt())
 
 
-def test_a_set_with_the_name_of_another_is_refused_before_anything_is_bound() -> None:
-    with pytest.raises(ValueError, match="there is a preload set 'bare' already"):
-        serve(NodeConfig(slots=1), port=0, sets={"bare": Path("requirements.txt")})
-
-
 def test_a_set_whose_packages_are_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "_is_installed", lambda name: name != "pandas")
     with pytest.raises(ImportError, match=r"'data' needs pandas, .*cleaner-sandbox\[data\]"):
-        serve(NodeConfig(preload=(BARE, DATA)))
+        serve(NodeConfig(environments=(BARE, DATA)))
 
 
 def test_limits_raise_maxima_and_never_lower_them() -> None:

@@ -29,7 +29,7 @@ from cleaner_sandbox.protocol.results import RunStatus
 from tests.conftest import needs
 from tests.serving import Caller, asynchronous, opened, until
 
-REQUEST = SessionRequest(preload="bare")
+REQUEST = SessionRequest(environment="bare")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +39,7 @@ def sessions() -> None:
 
 @asynchronous
 async def test_sessions_that_are_opened_at_once_are_no_more_than_the_node_may_have() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=3)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), sessions=3)) as node:
         asked = await asyncio.gather(*(node.open_session(REQUEST) for _ in range(12)), return_exceptions=True)
         assert node.status.sessions == 3
         assert [isinstance(each, Session) for each in asked].count(True) == 3
@@ -48,7 +48,7 @@ async def test_sessions_that_are_opened_at_once_are_no_more_than_the_node_may_ha
 
 @asynchronous
 async def test_a_session_that_was_used_just_now_makes_no_room_for_another_one() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), sessions=2)
+    config = NodeConfig(slots=1, environments=(BARE,), sessions=2)
     async with Node(config) as node:
         first, second = [await node.open_session(REQUEST) for _ in range(2)]
         for _ in range(3):
@@ -63,7 +63,7 @@ async def test_a_session_that_was_used_just_now_makes_no_room_for_another_one() 
 
 @asynchronous
 async def test_no_session_is_opened_into_memory_that_the_others_need() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=100)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), session_memory_mb=100)) as node:
         session = await node.open_session(REQUEST)
         await session.run("x = b'1' * (88 << 20)")
         with pytest.raises(NoRoomError):
@@ -75,7 +75,7 @@ async def test_no_session_is_opened_into_memory_that_the_others_need() -> None:
 
 @asynchronous
 async def test_a_session_whose_slot_dies_at_its_start_is_lost_and_its_place_is_free_again() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=1)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), sessions=1)) as node:
         zygote = node.pids["bare"][0]
         os.kill(zygote, signal.SIGKILL)
         os.waitid(os.P_PID, zygote, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - before the node hears of it
@@ -88,7 +88,7 @@ async def test_a_session_whose_slot_dies_at_its_start_is_lost_and_its_place_is_f
 
 @asynchronous
 async def test_what_a_session_holds_is_the_memory_of_all_its_states() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         session = await node.open_session(REQUEST)
         assert session.held_bytes < 40 << 20
         for number in range(4):
@@ -102,7 +102,7 @@ async def test_what_a_session_holds_is_the_memory_of_all_its_states() -> None:
 
 @asynchronous
 async def test_what_came_with_a_sessions_cells_counts_as_long_as_they_are_kept() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         session = await node.open_session(REQUEST)
         before = session.held_bytes
         for _ in range(4):
@@ -116,7 +116,7 @@ async def test_what_came_with_a_sessions_cells_counts_as_long_as_they_are_kept()
 
 @asynchronous
 async def test_finding_cells_are_counted_as_the_bytes_that_they_take() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         session = await node.open_session(REQUEST)
         before = session.held_bytes
         await session.run(Cell("1", stdin="x" * (5 << 20) + "\N{GRINNING FACE}"))
@@ -125,7 +125,7 @@ async def test_finding_cells_are_counted_as_the_bytes_that_they_take() -> None:
 
 @asynchronous
 async def test_finding_a_session_that_ended_holds_no_cells_and_an_idle_one_no_request() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         session = await node.open_session(REQUEST)
         await session.run(Cell("1", files={"a": bytes(5 << 20)}))
         assert session._link._unsent.obj == b""
@@ -135,7 +135,7 @@ async def test_finding_a_session_that_ended_holds_no_cells_and_an_idle_one_no_re
 
 @asynchronous
 async def test_finding_what_cells_printed_and_were_called_is_not_held() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         session = await node.open_session(replace(REQUEST, keep_chars=1 << 20))
         outcome = await session.run(Cell("print('x' * 1_000_000)", request_id="y" * 1_000_000))
         assert len(outcome.result.output) == 1_000_001
@@ -146,7 +146,7 @@ async def test_finding_what_cells_printed_and_were_called_is_not_held() -> None:
 async def test_what_a_cells_own_process_holds_counts_for_its_session() -> None:
     fork = "import os, time\nif os.fork() == 0:\n    y = b'1' * (100 << 20)\n    open('made', 'w')\n    time.sleep(60)"
     made = "while not os.path.exists('made'): time.sleep(0.01)"
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         session = await node.open_session(REQUEST)
         assert (await session.run(fork)).not_checkpointable == ("process",)
         assert (await session.run(made)).result.status is RunStatus.OK
@@ -158,7 +158,7 @@ FILL = "x = b'{}' * ({} << 20)"
 
 @asynchronous
 async def test_sessions_keep_to_their_memory_after_each_cell_and_those_idle_for_longest_make_room() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)
+    config = NodeConfig(slots=1, environments=(BARE,), session_memory_mb=200)
     async with Node(config) as node:
         idle, busy = [await node.open_session(REQUEST) for _ in range(2)]
         await idle.run(FILL.format(0, 110))
@@ -173,7 +173,7 @@ async def test_sessions_keep_to_their_memory_after_each_cell_and_those_idle_for_
 
 @asynchronous
 async def test_finding_a_cell_that_takes_the_memory_of_sessions_in_use_fails_and_no_session_is_lost() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), session_memory_mb=200)) as node:
         small, large = [await node.open_session(REQUEST) for _ in range(2)]
         await small.run(FILL.format(0, 60))
         await large.run("y = 1")
@@ -187,7 +187,7 @@ async def test_finding_a_cell_that_takes_the_memory_of_sessions_in_use_fails_and
 
 @asynchronous
 async def test_finding_hoarding_sessions_of_one_owner_can_give_back_and_go_on() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=300)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), session_memory_mb=300)) as node:
         sessions = [await node.open_session(REQUEST) for _ in range(3)]
         statuses = [(await session.run(FILL.format(0, 130))).result.status for session in sessions]
         assert statuses == [RunStatus.OK, RunStatus.OK, RunStatus.MEMORY]
@@ -198,7 +198,7 @@ async def test_finding_hoarding_sessions_of_one_owner_can_give_back_and_go_on() 
 
 @asynchronous
 async def test_finding_a_session_drops_its_own_kept_states_before_any_is_lost() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), session_memory_mb=200)) as node:
         session = await node.open_session(REQUEST)
         for number in range(6):
             assert (await session.run(FILL.format(number, 60))).committed
@@ -209,7 +209,7 @@ async def test_finding_a_session_drops_its_own_kept_states_before_any_is_lost() 
 
 @asynchronous
 async def test_finding_states_of_one_owner_end_no_session_of_another() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), session_memory_mb=200, session_grace=0.0)
+    config = NodeConfig(slots=1, environments=(BARE,), session_memory_mb=200, session_grace=0.0)
     async with Node(config) as node:
         bob = await node.open_session(REQUEST, "bob")
         await bob.run("x = 42")
@@ -237,7 +237,7 @@ async def test_finding_who_holds_little_does_not_wait_while_others_are_looked_at
         await shed(session, most)
 
     monkeypatch.setattr(Session, "shed", endless)
-    config = NodeConfig(slots=2, preload=(BARE,), session_memory_mb=80)
+    config = NodeConfig(slots=2, environments=(BARE,), session_memory_mb=80)
     async with Node(config) as node:
         hoarder = await node.open_session(REQUEST, "hoarder")
         await hoarder.run(Cell("x = bytearray(b'x') * (30 << 20)"))
@@ -262,14 +262,14 @@ async def test_finding_few_sessions_of_one_owner_are_started_at_once(monkeypatch
             now[0] -= 1
 
     monkeypatch.setattr(SessionStore, "_start", counted)
-    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=8)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), sessions=8)) as node:
         await asyncio.gather(*(node.open_session(REQUEST) for _ in range(6)))
     assert most == [STARTING]
 
 
 @asynchronous
 async def test_finding_the_places_of_one_owner_are_not_taken_by_another() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), sessions=4, session_grace=0.0)
+    config = NodeConfig(slots=1, environments=(BARE,), sessions=4, session_grace=0.0)
     async with Node(config) as node:
         bob = [await node.open_session(REQUEST, "bob") for _ in range(2)]
         alice = [await node.open_session(REQUEST, "alice") for _ in range(4)]
@@ -282,7 +282,7 @@ async def test_finding_the_places_of_one_owner_are_not_taken_by_another() -> Non
 
 @asynchronous
 async def test_finding_an_owner_without_a_session_finds_a_place_though_another_uses_all_that_it_can_get() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), sessions=4)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), sessions=4)) as node:
         alice = [await node.open_session(REQUEST, "alice", owners=2) for _ in range(3)]
         with pytest.raises(NoRoomError):
             await node.open_session(REQUEST, "alice", owners=2)
@@ -296,7 +296,7 @@ async def test_finding_an_owner_without_a_session_finds_a_place_though_another_u
 
 @asynchronous
 async def test_finding_a_state_is_rebuilt_for_no_longer_than_a_call_may_take() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), checkpoints=1, maxima=Limits(wall_seconds=0.5))
+    config = NodeConfig(slots=1, environments=(BARE,), checkpoints=1, maxima=Limits(wall_seconds=0.5))
     async with Node(config) as node:
         session = await node.open_session(REQUEST)
         for _ in range(6):
@@ -308,7 +308,7 @@ async def test_finding_a_state_is_rebuilt_for_no_longer_than_a_call_may_take() -
 
 @asynchronous
 async def test_finding_a_cell_that_leaves_more_than_a_session_may_hold_fails_and_is_undone() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), session_memory_mb=150)) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), session_memory_mb=150)) as node:
         session = await node.open_session(REQUEST)
         await session.run("x = 1")
         outcome = await session.run("print('so far')\n" + FILL.format(0, 200))
@@ -332,7 +332,7 @@ async def test_finding_a_cell_that_leaves_more_than_a_session_may_hold_fails_and
 async def test_files_that_a_session_can_not_have_are_refused_and_nothing_stays_open(
     files: dict[str, bytes], problem: str
 ) -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,), limits=Limits(disk_mb=8))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,), limits=Limits(disk_mb=8))) as node:
         with pytest.raises(ValueError, match=problem):
             await node.open_session(replace(REQUEST, files=files))
         assert node.status.sessions == 0
@@ -340,10 +340,10 @@ async def test_files_that_a_session_can_not_have_are_refused_and_nothing_stays_o
 
 @asynchronous
 async def test_finding_a_limit_on_open_files_that_no_session_can_keep_to_is_refused() -> None:
-    async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, app), Caller(url) as caller:
+    async with opened(Node(NodeConfig(slots=1, environments=(BARE,)))) as (url, app), Caller(url) as caller:
         least = LEAST_OPEN_FILES[Language.PYTHON]
         for most, status in ((1, 400), (least - 1, 400), (least, 201)):
-            asked = {"preload": "bare", "limits": {"open_files": most}, "files": {"a": "YQ=="}}
+            asked = {"environment": "bare", "limits": {"open_files": most}, "files": {"a": "YQ=="}}
             found, answer = await caller.post("/v1/sessions", asked)
             assert found == status
             assert status == 201 or "open_files" in answer["message"]
@@ -358,7 +358,7 @@ async def test_finding_a_limit_on_open_files_that_no_session_can_keep_to_is_refu
 
 @asynchronous
 async def test_finding_a_hoarding_cell_ends_no_small_session() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), sessions=4, session_memory_mb=260, session_grace=0.0)
+    config = NodeConfig(slots=1, environments=(BARE,), sessions=4, session_memory_mb=260, session_grace=0.0)
     async with Node(config) as node:
         small, *others = [await node.open_session(REQUEST) for _ in range(4)]
         await small.run("x = 1")

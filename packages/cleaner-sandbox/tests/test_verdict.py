@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner_sandbox import Layer, Limits, NodeConfig, Tier, TierError
+from cleaner_sandbox.environments import BARE, SCIENCE, choose, imports_of
 from cleaner_sandbox.isolation.tiers import choose_tier
 from cleaner_sandbox.node.verdict import read_report
-from cleaner_sandbox.preload import BARE, SCIENCE, choose, imports_of
 from cleaner_sandbox.protocol.results import RunStatus
 from tests.conftest import Driver
 from tests.profile import examples
@@ -172,7 +172,7 @@ def test_limits_above_the_maxima_are_clipped(box: Driver) -> None:
 
 
 def test_unknown_preload_sets_are_refused(box: Driver) -> None:
-    result = box.run("print(1)", preload="nothing")
+    result = box.run("print(1)", environment="nothing")
     assert result.status is RunStatus.REFUSED
     assert "bare, science" in result.explanation
 
@@ -200,8 +200,10 @@ def test_code_that_imports_what_no_set_has_gets_the_largest() -> None:
 
 
 def test_tiers_are_refused_below_the_minimum() -> None:
-    probes = {"seccomp": "ok", "landlock": "ok", "namespaces": "none here", "cgroup": "untested"}
+    probes = {"seccomp": "ok", "landlock": "ok", "namespaces": "none here", "user": "ok", "cgroup": "untested"}
     assert choose_tier(probes, None, Tier.T1) is Tier.T1
+    with pytest.raises(TierError, match=r"T1.*NONE.*it has no SETUID.*--user 10001"):
+        choose_tier(probes | {"user": "it has no SETUID"}, None, Tier.T1)
     with pytest.raises(TierError, match=r"T2.*T1.*none here"):
         choose_tier(probes, None, Tier.T2)
     with pytest.raises(ValueError, match="min_tier"):

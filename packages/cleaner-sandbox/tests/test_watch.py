@@ -353,7 +353,7 @@ def test_finding_a_short_wall_limit_is_no_short_way_to_a_fault(
 ) -> None:
     """Short processes of its own, which are too few to be estimated, keep a program waiting."""
     monkeypatch.setattr("cleaner_sandbox.inside.slot.flooded", lambda *_: False)
-    slot = SimpleNamespace(_layers={"watch"}, _holds_too_much=lambda *_: False)
+    slot = SimpleNamespace(_layers={"watch"}, _holds_too_much=lambda *_: False, _counted=None)
     tree = SimpleNamespace(look=lambda: (0.3, 0, elapsed))
     start = (0, 1.0, 0.012, 1 << 30, 1 << 20, 0)
     assert Slot._judge(cast(Slot, slot), cast(Tree, tree), start, [], elapsed) == (reason, elapsed)

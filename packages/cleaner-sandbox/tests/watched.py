@@ -16,7 +16,7 @@ class WatchedNode(Node):
     """Runs like any other."""
 
     def __init__(self, slots: int = 4, broken: Callable[[RunRequest], bool] | None = None) -> None:
-        super().__init__(NodeConfig(slots=slots, preload=(BARE,)))
+        super().__init__(NodeConfig(slots=slots, environments=(BARE,)))
         self.running = 0
         self.most_running = 0
         self.ran: list[str] = []

@@ -88,7 +88,7 @@ async def _sandbox() -> AsyncIterator[Node | PlainProcesses]:
     """The real one; where there can be none, plain processes, for these few programs of our own."""
     async with contextlib.AsyncExitStack() as stack:
         try:
-            node = await stack.enter_async_context(Node(NodeConfig(slots=1, preload=(BARE,))))
+            node = await stack.enter_async_context(Node(NodeConfig(slots=1, environments=(BARE,))))
         except (TierError, ZygoteError, OSError) as error:
             show(f"No sandbox here: {error}.")
             show("The demo uses plain processes instead, because its programs are known. `cleaner doctor` says more.\n")

@@ -32,7 +32,7 @@ def doctor(
 ) -> None:
     """Say what this machine can do, and what to do about what it can't.
 
-    Ends with 1 if something that was asked for, or is installed, doesn't work; what is only missing is no error.
+    Ends with 1 if something that was asked for, or is installed, doesn't work; missing optional parts aren't errors.
 
     \b
     Examples:

@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cleaner_rl.cli import model_options, options, serving
+from cleaner_rl.cli import eval_run, model_options, options, serving
 from cleaner_rl.cli.options import COUNT, SECONDS, SHARE
-from cleaner_rl.cli.progress import Update, progress
+from cleaner_rl.cli.progress import progress
 from cleaner_rl.cli.words import show
 from cleaner_rl.evaluate import (
     Evaluation,
     Repair,
     evaluate,
     load_plan,
-    measure,
     refuse_another_model,
     summary_text,
     unwritable,
 )
 from cleaner_rl.purify import PurifyConfig
-from cleaner_rl.rollout import RolloutBudget, open_runner
+from cleaner_rl.rollout import RolloutBudget, Sandbox, open_runner
 from cleaner_rl.tasks import load_prompt
-from cleaner_rl.trajectory import AnyTrajectory
-from cleaner_sandbox import Limits, SessionRequest, open_sandbox
+from cleaner_rl.train import RunEvaluation
+from cleaner_sandbox import Limits, Node, SessionRequest, open_sandbox
 
 REPAIRS = {"off": (Repair.OFF,), "on": (Repair.ON,), "both": (Repair.OFF, Repair.ON)}
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("eval")
-@options.tasks
-@model_options.model
+@click.option(
+    "--run",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of a training run: its plan gives model, tasks, prompt, sampling, budget, grader and sandbox. "
+    "Other options override it. Serve the model yourself (--url).",
+)
+@click.option("--step", type=COUNT, help="With --run: the checkpoint of this step. Default: the last.")
+@eval_run.optional(options.tasks)
+@eval_run.optional(model_options.model)
 @click.option(
     "--url",
     multiple=True,
@@ -100,7 +105,8 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--out", type=FOLDER, help="Folder of the report. Default: evals/ and the model's name.")
 @click.option("--cache", type=FOLDER, help="Folder where rollouts are kept. Default: trajectories/ in --out.")
 @options.as_json
-def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
+@click.pass_context
+def eval(context: click.Context, /, **chosen: Any) -> None:  # noqa: A001 - the command's name
     """Judge a model: pass@k with intervals, its tool errors and its cost, with repair off and on side by side.
 
     The figure to claim is the one with repair off. Writes results.json, report.md and report.html. A run that was
@@ -110,18 +116,20 @@ def eval(**chosen: Any) -> None:  # noqa: A001 - the command's name
     Example:
       vllm serve Qwen/Qwen3-4B --enable-prompt-tokens-details &
       cleaner eval --model Qwen/Qwen3-4B --tasks aime24,aime25,gpqa,lcb-v6 --samples 16
+      cleaner eval --run runs/saar-4b --step 200
     """
+    trained = eval_run.settings_of_run(context, chosen)
     name = chosen["name"] or chosen["model"]
     out: Path = chosen["out"] or Path("evals") / Path(name).name
     with serving.explained():
         refuse_another_model(out, name)  # before a model is connected to
-        result = asyncio.run(_evaluate(name, out, chosen))
+        result = asyncio.run(_evaluate(name, out, chosen, trained))
     show(json.dumps(result.to_json()) if chosen["as_json"] else f"{summary_text(result)} Report: {out}/report.html")
     if not any(run.problems for each in result.sets for run in each.runs.values()):
         raise click.ClickException(f"no sample could be judged: {result.faults or 'the sets are empty'}")
 
 
-async def _evaluate(name: str, out: Path, chosen: dict[str, Any]) -> Evaluation:
+async def _evaluate(name: str, out: Path, chosen: dict[str, Any], trained: RunEvaluation | None) -> Evaluation:
     prompt = load_prompt(chosen["prompt"])
     if chosen["recovery"] is None and (why := unwritable(prompt)):
         show(f"note: no failures are injected, because {why}", err=True)
@@ -136,20 +144,32 @@ async def _evaluate(name: str, out: Path, chosen: dict[str, Any]) -> Evaluation:
         limit=chosen["limit"],
     )
     connection = model_options.connection(chosen)
+    request, graders = SessionRequest(limits=Limits(cpu_seconds=chosen["tool_seconds"])), None
+    sandbox_settings: dict[str, object] = {}
+    opened: AbstractAsyncContextManager[Sandbox] = open_sandbox(**model_options.sandbox(chosen))
+    if trained is not None:
+        limits = replace(trained.request.limits or Limits(), cpu_seconds=chosen["tool_seconds"])
+        request, graders = replace(trained.request, limits=limits), trained.graders()
+        plan = replace(plan, sets={each: [*map(trained.graded, tasks)] for each, tasks in plan.sets.items()})
+        sandbox_settings = {"memory_mb": limits.memory_mb, "environment": request.environment}
+        if not chosen["sandbox"] and trained.node is not None:
+            opened = Node(trained.node)
+    count = eval_run.CallCounts()
     async with (
-        open_sandbox(**model_options.sandbox(chosen)) as sandbox,
+        opened as sandbox,
         open_runner(
             connection,
             prompt,
             sandbox,
-            request=SessionRequest(limits=Limits(cpu_seconds=chosen["tool_seconds"])),
+            request=request,
+            graders=graders,
             budget=RolloutBudget(turns=chosen["turns"], tokens=chosen["tokens"], lookahead=chosen["tokens"]),
             concurrency=chosen["concurrency"],
         ) as runner,
     ):
         model_options.show_notes(runner)
         async with progress("eval", sum(1 for _ in plan.jobs())) as update:
-            return await evaluate(
+            result = await evaluate(
                 plan,
                 runner,
                 out,
@@ -160,27 +180,11 @@ async def _evaluate(name: str, out: Path, chosen: dict[str, Any]) -> Evaluation:
                     **asdict(connection.sampling),
                     **({"template": dict(connection.template)} if connection.template else {}),
                     "tool_seconds": chosen["tool_seconds"],
+                    **sandbox_settings,
                 },
                 cache=chosen["cache"],
-                done=_counted(update),
+                done=eval_run.counted(update, count),
             )
-
-
-def _counted(update: Update) -> Callable[[AnyTrajectory, bool], None]:
-    """Counts rollouts, and says how many tokens per second are sampled and how many calls fail."""
-    begun = time.monotonic()
-    lengths = failed = sampled = done = 0
-
-    def count(trajectory: AnyTrajectory, cached: bool) -> None:
-        nonlocal lengths, failed, sampled, done
-        done += 1
-        if not cached:
-            sample = measure(trajectory)
-            lengths += sample.sampled + sample.lookahead
-            failed += sample.failed_first
-            sampled += 1
-        speed = lengths / (time.monotonic() - begun)
-        note = f"{speed:,.0f} tokens/s, {failed / sampled:.2f} failed calls each" if sampled else "from the cache"
-        update(done, note)
-
-    return count
+    if count.text:
+        show(count.text, err=True)
+    return result

@@ -29,9 +29,11 @@ def _template(named: str, prompt: Prompt) -> Check:
     from cleaner_rl.rollout.engines import tokenizer_of
 
     try:
-        chat = ChatRenderer(tokenizer_of(named), prompt.tools, in_template=prompt.in_template)
+        chat = ChatRenderer.for_prompt(tokenizer_of(named), prompt)
     except ChatError as error:
-        advice = "put another chat template beside the tokenizer as chat_template.jinja; Qwen's work as they are"
+        advice = (
+            "docs/models.md says which models work; or put another template beside the tokenizer, chat_template.jinja"
+        )
         return Check(name, State.WRONG, str(error), advice)
     if chat.notes:
         return Check(name, State.LESS, f"its chat template can be used: {'; '.join(chat.notes)}", _noted(chat.notes))

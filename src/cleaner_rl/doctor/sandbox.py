@@ -72,7 +72,7 @@ def node_here() -> Check:
 
 
 async def _node() -> Check:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         begun = time.monotonic()
         result = (await node.run(RunRequest(PROGRAM))).result
         spent = time.monotonic() - begun
@@ -81,7 +81,7 @@ async def _node() -> Check:
             return Check("sandbox", State.WRONG, said, "run `cleaner sandbox check --no-proof` and report what it says")
         said = f"a node starts here and runs a program in {spent * 1000:.0f} ms"
         try:
-            session = await node.open_session(SessionRequest(preload=BARE.name))
+            session = await node.open_session(SessionRequest(environment=BARE.name))
             await session.run(Cell("x = 1"))
             await session.close()
         except (SessionLostError, RuntimeError) as error:

@@ -27,7 +27,7 @@ from cleaner_rl.evaluate.results import Evaluation, ResultsError, read_results
 from cleaner_rl.evaluate.run import EvalPlan, EvalProgress
 from cleaner_rl.purify import PurifyConfig
 from cleaner_rl.rollout import Journal, RolloutRunner
-from cleaner_rl.tasks import Grader, RewardScale, Task, load_sets
+from cleaner_rl.tasks import AnyGrader, RewardScale, Task, load_sets
 from cleaner_rl.trajectory import AnyTrajectory, Key, StopReason, TokenSpan, Turn
 
 CONCURRENCY = 64
@@ -42,7 +42,7 @@ END = re.compile(r"<[^<>\s]{1,40}>\Z")
 
 async def regrade(
     folder: Path,
-    graders: Mapping[str, Grader],
+    graders: Mapping[str, AnyGrader],
     *,
     tasks: Sequence[str] = (),
     dry_run: bool = False,
@@ -89,7 +89,7 @@ async def regrade(
     return found
 
 
-async def _evaluation(folder: Path, graders: Mapping[str, Grader], tasks: Sequence[str], dry_run: bool) -> Regraded:
+async def _evaluation(folder: Path, graders: Mapping[str, AnyGrader], tasks: Sequence[str], dry_run: bool) -> Regraded:
     before = read_results(folder)
     plan = _plan(before, _sets(folder, tasks or before.settings.get("tasks"), _whole(before, "seed")))
     found = Regraded(folder, dry_run, before=before)
@@ -108,7 +108,7 @@ async def _evaluation(folder: Path, graders: Mapping[str, Grader], tasks: Sequen
 
 
 async def _grade_all(
-    journal: Journal, tasks: Mapping[str, Task], graders: Mapping[str, Grader], scale: RewardScale, found: Regraded
+    journal: Journal, tasks: Mapping[str, Task], graders: Mapping[str, AnyGrader], scale: RewardScale, found: Regraded
 ) -> dict[Key, AnyTrajectory]:
     """Grade what a journal holds; returned are the rollouts that changed."""
     runner: RolloutRunner[Any] = RolloutRunner(

@@ -354,7 +354,7 @@ class _Alone:
 def _repair_of(config: PurifyConfig) -> dict[str, Any]:
     """Return what decides on repairs: trainers alone ask for the rest, and it must not rename an evaluation's runs."""
     settled = replace(config, scope=config.scope_of(RepairMode.SAAR))
-    return {name: value for name, value in asdict(settled).items() if name not in ("max_logprob_gap", "views")}
+    return {name: value for name, value in asdict(settled).items() if name not in ("mass", "max_logprob_gap", "views")}
 
 
 def _late(jobs: Iterable[EvalJob], by: int) -> Iterator[EvalJob]:

@@ -105,12 +105,16 @@ class PurifyConfig:
     """Refuse a repair whose moved tokens lose more log-prob than this on average; None refuses no repair."""
     views: Views = Views.CLEAN
     """Which views of a repaired rollout are trained on; trainers ask for it."""
+    mass: float | None = None
+    """How much a right rollout counts whose failed calls were repaired in hindsight, where any other counts 1. Its rows
+    share it evenly, by their advantages. None: each of its rows counts 1, so both views count 2 together."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"attempts is {self.attempts}; a lookahead needs at least 1")
         if not isinstance(self.probability, Schedule):
             _check_probability(self.probability)
+        check_mass(self.mass)
         # A recipe file gives plain words; a misspelt one must not pass for the default.
         if self.scope is not None:
             object.__setattr__(self, "scope", PurifyScope(self.scope))
@@ -130,6 +134,12 @@ class PurifyConfig:
         schedule = self.probability
         probability = schedule.at(step) if isinstance(schedule, Schedule) else schedule
         return seeds.choice("purify") < probability * 2**63
+
+
+def check_mass(mass: float | None) -> None:
+    """Raise `ValueError` for a mass that would leave out right rollouts, or suppress them."""
+    if mass is not None and not 0 < mass < float("inf"):
+        raise ValueError(f"mass is {mass}; give a number above 0, or none for a mass of 1 per row")
 
 
 def _check_probability(probability: float) -> None:

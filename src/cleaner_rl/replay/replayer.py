@@ -127,7 +127,7 @@ class Replayer:
         limits = Limits(**kept) if kept is not None and not of_log else None
         try:
             language, told = _language(trajectory), trajectory.info.tool or {}
-            begun = told.get("base", ""), told.get("setup", "")
+            begun = told.get("environment", ""), told.get("setup", "")
             found = await replay(trajectory, partial(self._fresh, stateful, commit, of_log, limits, language, begun))
             if of_log and self._settings.session is None and found.verdict is ReplayVerdict.DIFFERENT:
                 # A log doesn't say whether its interpreter lived on from call to call.
@@ -161,14 +161,14 @@ class Replayer:
         language: Language,
         begun: tuple[str, str] = ("", ""),
     ) -> AsyncIterator[ExecuteCall]:
-        """Open a fresh environment for one replay; `begun` are the base and the setup of its session."""
+        """Open a fresh environment for one replay; `begun` are the environment and the setup of its session."""
         echo = stateful if self._settings.echo is None else self._settings.echo
         session = None
         lost = False
         if stateful:
             try:
-                base, setup = begun
-                request = SessionRequest(commit=commit, limits=limits, language=language, base=base)
+                environment, setup = begun
+                request = SessionRequest(environment or None, limits, commit=commit, language=language)
                 session = await self._sandbox.open_session(request)
                 if setup and not (await session.run(Cell(setup))).committed:
                     raise ReplayFaultError("the task's setup failed")

@@ -8,24 +8,31 @@ Tool output is plain text, whatever it says. Text that looks like an added token
 also `</tool_response>` where that is one) is split before it is encoded: no program can end its turn or open another.
 
 At the start the shapes that a rollout can have are rendered, and a template that doesn't fit is refused with what to
-change: one whose glue depends on what the model wrote, one that changes the tools' words, one that ends a turn without
-an end-of-turn token.
+change: one whose glue depends on what the model wrote, one that changes the tools' words in a way that isn't known,
+one that ends a turn without an end-of-turn token. Where a template has a form of its own for calls, they are rendered
+as structured calls, as a server renders them; the form must then be the prompt's call format (`for_prompt`).
 
-Limits: byte-level vocabularies only (Qwen, Llama 3, SmolLM, DeepSeek, GPT-2). The words of a task are trusted: they are
-rendered as the template does it, control tokens included. Where the frame around results is plain text in the
-template's own form (Qwen2.5's `<tool_response>`), a program can print text that looks like it; it stays one turn.
+The template is the tokenizer's. `family` names one of the package `renderers` instead, for a model without a template.
+
+Limits: byte-level vocabularies only (Qwen, Llama 3, GLM, gpt-oss, SmolLM, DeepSeek, GPT-2). The words of a task are
+trusted: they are rendered as the template does it, control tokens included. Where the frame around results is plain
+text in the template's own form (Qwen2.5's `<tool_response>`), a program can print text that looks like it; it stays one
+turn.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, product
+from os.path import commonprefix
 from pathlib import Path
-from typing import Any, Protocol
 
-from cleaner_rl.tasks import Message
-from cleaner_rl.tools import ToolSet
+from cleaner_rl.rollout.templates import ChatError, Tokenizer, family_template, own_template
+from cleaner_rl.tasks import Message, Prompt
+from cleaner_rl.tools import CALL_FORMATS, ToolSet, call_format
 from cleaner_rl.trajectory import Ids, TokenSpan, Vocabulary, token_span
 
 PROBE, RESULT = "cleaner7probe", "cleaner7result"
@@ -39,40 +46,38 @@ WRITTEN = (
     f"```python\nprint(1)\n```\n{PROBE}",
 )
 """What a model may have written; the glue behind it must be the same."""
+PROGRAM = f"print('a', \"b\")\n# <b> é \\ {PROBE}"
+"""An argument that every call format has to carry."""
+ENDS = frozenset(
+    [
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|call|>",
+        "<|return|>",
+        "<|observation|>",
+        "<|user|>",
+        "<end_of_turn>",
+        "<turn|>",
+    ]
+)
+"""End-of-turn tokens of models that have several, or another than the tokenizer's end-of-sequence token."""
+SHOWN: tuple[Callable[[str], str], ...] = (str, str.strip, lambda text: json.dumps(text, ensure_ascii=False)[1:-1])
+"""How templates show the words of a tool: as they are, trimmed (Qwen3.5), or as in a JSON string (Llama 3, gpt-oss),
+whose quotes belong to the frame.
+"""
+FIRST_ROUND_ONLY = "<｜tool▁outputs▁begin｜>"
+"""DeepSeek-V3's template opens its frame around results in the first round alone; here every round has the frame."""
 
 
-class ChatError(ValueError):
-    """A template or tokenizer that can't be used as it is; the message says what to change."""
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a turn with calls is given to the template."""
 
-
-class Tokenizer(Protocol):
-    """What is needed of a tokenizer: a Hugging Face one has it."""
-
-    @property
-    def eos_token_id(self) -> Any:
-        """The id of the end-of-sequence token, or None."""
-        ...
-
-    @property
-    def backend_tokenizer(self) -> Any:
-        """The fast tokenizer below it."""
-        ...
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
-        """Render messages."""
-        ...
-
-    def encode(self, text: Any, **options: Any) -> Any:
-        """Text to ids."""
-        ...
-
-    def get_vocab(self) -> dict[str, int]:
-        """All tokens."""
-        ...
-
-    def get_added_vocab(self) -> dict[str, int]:
-        """The tokens that stand for their own text."""
-        ...
+    structured: bool
+    """As calls, or else as the words that the model wrote."""
+    most: int = 3
+    """Results that are tried."""
 
 
 class ChatRenderer:
@@ -85,14 +90,16 @@ class ChatRenderer:
         *,
         in_template: bool = True,
         options: Mapping[str, object] | None = None,
+        family: str = "",
     ) -> None:
         """`options` go to the template, such as `{"enable_thinking": False}`. Raises `ChatError` if it doesn't fit.
 
-        `in_template`: whether the template tells the model of the tools; otherwise the prompt has to.
+        `in_template`: whether the template tells the model of the tools; otherwise the prompt has to. `family`: the
+        name of a template in the package `renderers`, in place of the tokenizer's own.
         """
         self.tools = tools
         self._in_template = in_template
-        self._tokenizer, self._options = tokenizer, dict(options or {})
+        self._tokenizer = tokenizer
         self.vocabulary = _vocabulary(tokenizer)
         # Runs of blanks can be added tokens too; they are text like any other.
         self._control = {token: number for token, number in tokenizer.get_added_vocab().items() if token.strip()}
@@ -102,20 +109,54 @@ class ChatRenderer:
         longest_first = "|".join(re.escape(token) for token in sorted(self._control, key=len, reverse=True))
         self._token = re.compile(f"({longest_first})")
         self._token_start = re.compile(f"(?=(?:{longest_first}))")
-        head, self._between, self._tail = self._glue()
-        ends = self._token.match(head)
-        if ends is None:
-            raise ChatError(
-                f"the template puts {head[:20]!r} behind a turn, where an end-of-turn token must stand; "
-                "give a template that ends the assistant's message with an added token such as <|im_end|>"
-            )
-        self._head = head[ends.end() :]
-        self._end = ends[0]
-        self.end_id = self._control[ends[0]]
+        self.template = (
+            family_template(family, tokenizer, options or {}, self.vocabulary)
+            if family
+            else own_template(tokenizer, options or {})
+        )
+        self.json_arguments = False
+        """Whether the template takes the arguments of a call as JSON text only."""
+        self.template_call = self._call()
+        """A call as the template has the model write it; None if it has no form for calls."""
+        self._frames: dict[tuple[str, ...], list[str]] = {}
+        self._shape, self._end = self._fit()
+        self.end_id = self._control[self._end]
         """The end-of-turn token, which the model itself gives."""
         eos = tokenizer.eos_token_id
-        self.stop_ids = (self.end_id,) if eos is None or eos == self.end_id else (self.end_id, int(eos))
-        self._check()
+        others = [] if eos is None else [int(eos)]
+        others += sorted(self._control[token] for token in ENDS & self._control.keys())
+        self.stop_ids = tuple(dict.fromkeys((self.end_id, *others)))
+        """The ids that end a turn, the end-of-turn token first."""
+        self._shown = self._check()
+
+    @classmethod
+    def for_prompt(
+        cls,
+        tokenizer: Tokenizer,
+        prompt: Prompt,
+        *,
+        options: Mapping[str, object] | None = None,
+        family: str = "",
+    ) -> ChatRenderer:
+        """Return the renderer for a prompt.
+
+        Raises `ChatError` too if the template has the model write its calls in another format than the prompt's.
+        """
+        chat = cls(tokenizer, prompt.tools, in_template=prompt.in_template, options=options, family=family)
+        if chat.template_call is not None and not chat._reads(prompt.call_format):
+            advice = "take a prompt that describes the tool itself, such as fenced"
+            if chat.template_format:
+                advice = f"write a prompt file with base = {prompt.name!r} and call_format = {chat.template_format!r}"
+            raise ChatError(
+                f"the template has the model write calls as {chat.template_call!r}, and the prompt {prompt.name!r} "
+                f"reads them in the format {prompt.call_format!r}, which finds none there: {advice}"
+            )
+        return chat
+
+    @property
+    def template_format(self) -> str | None:
+        """Return our call format that reads what the template has the model write, if there is one."""
+        return next(filter(self._reads, CALL_FORMATS.ours), None)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -123,10 +164,20 @@ class ChatRenderer:
         notes = []
         if self._in_template and not all(name in self._render(INSTRUCTED) for name in self.tools):
             notes.append("the template says nothing of the tools: the prompt must say how to call them")
-        thought = {"role": "assistant", "content": f"<think>\n{PROBE}\n</think>\n\nSo."}
-        if PROBE not in self._render([*ASKED, thought, {"role": "tool", "content": "1"}]):
+        thought = self._round(f"<think>\n{PROBE}\n</think>\n\nSo.", ("1",))
+        if not self._shape.structured and PROBE not in self._render([*ASKED, *thought]):
             notes.append(
                 "the template strips thinking from earlier turns: here the model keeps seeing its own, "
+                "behind a chat API that renders each turn again it won't"
+            )
+        if self.template_call is not None and (forgotten := self._forgotten()):
+            notes.append(
+                f"the template leaves {forgotten!r}, with which it opens a turn, out of earlier turns: here they "
+                "keep it, behind a chat API that renders each turn again they won't"
+            )
+        if FIRST_ROUND_ONLY in self._frame([next(iter(self.tools), "")])[0]:
+            notes.append(
+                "the template frames the first round of results alone: here every round has the frame, "
                 "behind a chat API that renders each turn again it won't"
             )
         return tuple(notes)
@@ -134,12 +185,15 @@ class ChatRenderer:
     def keeps(self, text: str) -> bool:
         """Return whether the template renders what a model wrote as it is, but for thinking, of which `notes` tell."""
         words = text.removesuffix(self._end)
-        rendered = self._render([*ASKED, *_round(words, "1")])
+        try:
+            rendered = self._render([*ASKED, *_said(words, "1")])
+        except ChatError:
+            return False  # it takes calls in its own structure alone, and writes them anew
         _, thought, said = words.rpartition("</think>")
         if thought:
             return said.removeprefix("\n\n") in rendered
         # In its place: a newline that a template trims off would be found in the frame around the turn.
-        before, _, behind = self._render([*ASKED, *_round(PROBE, "1")]).partition(PROBE)
+        before, _, behind = self._render([*ASKED, *_said(PROBE, "1")]).partition(PROBE)
         return rendered == f"{before}{words}{behind}"
 
     def prompt(self, messages: Sequence[Message]) -> TokenSpan:
@@ -154,14 +208,15 @@ class ChatRenderer:
         ids = [*self._ids(text), self.end_id]
         return token_span(self.vocabulary.decode(token_span("", ids).ids).text, ids)
 
-    def observation(self, turn_T: Ids, results: Sequence[str]) -> TokenSpan:
+    def observation(self, turn_T: Ids, results: Sequence[str], names: Sequence[str] = ()) -> TokenSpan:
         """Return the results of a turn's calls, framed by the template, with the opening of the next turn.
 
         `turn_T` are the ids that the model sampled. Where they lack the end-of-turn token, because the turn was cut off
-        or ended with another one, the observation begins with it.
+        or ended with another one, the observation begins with it. `names` are the tools that were called, which some
+        templates repeat; what is no tool's name is left out of it.
         """
         ids = [] if len(turn_T) and int(turn_T[-1]) == self.end_id else [self.end_id]
-        ids += self._encode(self._framed(results))
+        ids += self._encode(self._framed([self._shown(result) for result in results], names))
         span = token_span("", ids)
         return token_span(self.vocabulary.decode(span.ids).text, ids)
 
@@ -176,14 +231,23 @@ class ChatRenderer:
         """Save a copy of the tokenizer beside a run's trajectories, for tools that show their tokens."""
         self._tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
 
-    def _framed(self, results: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    def _framed(self, results: Sequence[str], names: Sequence[str] = ()) -> Iterator[tuple[str, bool]]:
         """Pieces of text, each with whether it is the template's own."""
-        yield self._head, True
-        for index, result in enumerate(results):
-            if index:
-                yield self._between, True
+        ours = next(iter(self.tools), "")
+        names = names or [ours] * len(results)
+        *before, tail = self._frame([name if name in self.tools else ours for name in names])
+        for piece, result in zip(before, results, strict=True):
+            yield piece, True
             yield result, False
-        yield self._tail, True
+        yield tail, True
+
+    def _frame(self, names: Sequence[str]) -> list[str]:
+        """What stands before each result of these tools, and behind the last one, without the end of the turn."""
+        key = tuple(names)
+        if key not in self._frames:
+            head, *others = self._cut(ASKED, WRITTEN[0], key)
+            self._frames[key] = [head.removeprefix(self._end), *others]
+        return self._frames[key]
 
     def _encode(self, pieces: Iterator[tuple[str, bool]]) -> list[int]:
         """Control tokens from the template's pieces alone; the text between two of them is encoded as one."""
@@ -210,35 +274,110 @@ class ChatRenderer:
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False)) if text else []
 
-    def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def _render(self, messages: Sequence[Mapping[str, object]], opened: bool = True) -> str:
         schemas = [tool.schema for tool in self.tools.values()]
-        rendered: str = self._tokenizer.apply_chat_template(
-            list(messages),
-            tools=(schemas or None) if self._in_template else None,
-            add_generation_prompt=True,
-            tokenize=False,
-            **self._options,
-        )
-        return rendered
+        return self.template(messages, (schemas or None) if self._in_template else None, opened)
 
-    def _glue(self) -> tuple[str, str, str]:
-        """What stands before the first result, between two, and behind the last one."""
-        head, between, tail = self._cut(ASKED, WRITTEN[0], 2)
-        later = (*ASKED, *_round(WRITTEN[1], "1"))
-        for base, written, count in product((ASKED, INSTRUCTED, later), WRITTEN, (1, 2, 3)):
-            if self._cut(base, written, count) != [head, *[between] * (count - 1), tail]:
+    def _call(self) -> str | None:
+        """A call as the template renders it."""
+        if not self.tools or not self._in_template:
+            return None
+        for self.json_arguments in (False, True):
+            try:
+                opened, rendered = self._render(ASKED), self._called()
+            except ChatError:
+                continue
+            if PROBE in rendered:
+                return rendered[len(_shared(opened, rendered)) :].strip()
+        return None
+
+    def _called(self, **thought: str) -> str:
+        """A conversation that ends with a call."""
+        call = self._structured(next(iter(self.tools)), PROGRAM)
+        turn: dict[str, object] = {"role": "assistant", "content": "", "tool_calls": [call], **thought}
+        return self._render([*ASKED, turn], opened=False)
+
+    def _forgotten(self) -> str:
+        """What the template opens a turn with and leaves out of a turn with a call, thought or not."""
+        opened = self._render(ASKED)
+        calls = (self._called(), self._called(reasoning_content="Hm."))
+        return min((opened.removeprefix(_shared(opened, each)) for each in calls), key=len)
+
+    def _reads(self, name: str) -> bool:
+        """Whether this call format finds the template's call, with all that it holds."""
+        if self.template_call is None:
+            return False
+        calls, tool = call_format(name).parse(self.template_call, self.tools).calls, next(iter(self.tools))
+        return [(each.name, each.arguments) for each in calls] == [(tool, {self._argument(tool): PROGRAM})]
+
+    def _argument(self, name: str) -> str:
+        """The argument of a tool that takes text."""
+        tool = self.tools[name]
+        named = tool.parameters.get("properties")
+        texts = [each for each in named if tool.type_of(each) == "string"] if isinstance(named, Mapping) else []
+        return tool.code_argument or next(iter(texts), "text")
+
+    def _structured(self, name: str, text: str) -> dict[str, object]:
+        arguments: object = {self._argument(name): text}
+        if self.json_arguments:
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        return {"type": "function", "id": "call_0", "function": {"name": name, "arguments": arguments}}
+
+    def _round(self, written: str, results: Sequence[str], names: Sequence[str] = ()) -> list[dict[str, object]]:
+        """A turn with calls, and their results."""
+        if not self._shape.structured:
+            return _said(written, *results)
+        names = names or [next(iter(self.tools))] * len(results)
+        content = written.partition(PROBE)[0].removesuffix("<tool_call>\n")
+        calls = [self._structured(name, PROBE) for name in names]
+        messages: list[dict[str, object]] = [{"role": "assistant", "content": content, "tool_calls": calls}]
+        for name, result in zip(names, results, strict=True):
+            messages.append({"role": "tool", "name": name, "tool_call_id": "call_0", "content": result})
+        return messages
+
+    def _fit(self) -> tuple[_Shape, str]:
+        """The first shape of turns that the template takes, and the token that ends a turn."""
+        structured = self.template_call is not None and self.template_format is not None
+        shapes = [*[_Shape(structured=True)] * structured, _Shape(structured=False)]
+        if structured and "<|call|>" in self._control:
+            shapes.append(_Shape(structured=True, most=1))  # it ends the turn, so there is never another call
+        refusal = None
+        for self._shape in shapes:
+            try:
+                return self._shape, self._glue()
+            except ChatError as error:
+                refusal = refusal or error
+        assert refusal is not None  # there is at least one shape
+        raise refusal
+
+    def _glue(self) -> str:
+        """The token that ends a turn, after it was seen that the glue is the same behind whatever was written."""
+        name = (next(iter(self.tools), ""),)
+        head, *_ = alone = self._cut(ASKED, WRITTEN[0], name)
+        ends = self._token.match(head)
+        if ends is None:
+            raise ChatError(
+                f"the template puts {head[:20]!r} behind a turn, where an end-of-turn token must stand; "
+                "give a template that ends the assistant's message with an added token such as <|im_end|>"
+            )
+        between = self._cut(ASKED, WRITTEN[0], name * 2)[1] if self._shape.most > 1 else ""
+        later: Sequence[Mapping[str, object]] = [*ASKED, *self._round(WRITTEN[1], ("1",))]
+        bases: list[Sequence[Mapping[str, object]]] = [ASKED, INSTRUCTED]
+        bases += [] if FIRST_ROUND_ONLY in head else [later]
+        for base, written, count in product(bases, WRITTEN, range(1, self._shape.most + 1)):
+            if self._cut(base, written, name * count) != [head, *[between] * (count - 1), alone[-1]]:
                 raise ChatError(
                     "the template's glue depends on what stands before it, so a history can't grow by it: behind "
                     f"{written!r}, with {count} tool results, it is not what it is behind {WRITTEN[0]!r}. Give a "
                     "template that looks only at roles in what it puts behind an assistant's message"
                 )
-        return head, between, tail
+        return ends[0]
 
-    def _cut(self, base: Sequence[Mapping[str, str]], written: str, count: int) -> list[str]:
-        """The glue behind a turn with so many results, in pieces."""
-        marks = [f"{RESULT}{index}" for index in range(count)]
-        rendered = self._render([*base, *_round(written, *marks)])
-        _, found, glue = rendered.rpartition(written[written.index(PROBE) :])
+    def _cut(self, base: Sequence[Mapping[str, object]], written: str, names: Sequence[str]) -> list[str]:
+        """The glue behind a turn with calls of these tools, in pieces, from the end of the turn."""
+        marks = [f"{RESULT}{index}" for index in range(len(names))]
+        rendered = self._render([*base, *self._round(written, marks, names)])
+        _, found, glue = rendered.rpartition(PROBE if self._shape.structured else written[written.index(PROBE) :])
         pieces = []
         for mark in marks:
             piece, met, glue = glue.partition(mark)
@@ -246,31 +385,48 @@ class ChatRenderer:
             pieces.append(piece)
         if not found:
             raise ChatError(
-                f"the template doesn't show the words of an assistant's turn {written!r} and of {count} results of the "
-                "role 'tool' behind it, each once and in order; give a template that does"
+                f"the template doesn't show the words of an assistant's turn {written!r} and of {len(names)} results "
+                "of the role 'tool' behind it, each once and in order; give a template that does"
             )
+        if self._shape.structured:
+            # The model closes its call itself. The rest begins with the first token that can end a turn.
+            eos = {token for token, number in self._control.items() if number == self._tokenizer.eos_token_id}
+            ends = (each.start() for each in self._token.finditer(pieces[0]) if each[0] in ENDS | eos)
+            pieces[0] = pieces[0][next(ends, len(pieces[0])) :]
         return [*pieces, glue]
 
-    def _check(self) -> None:
-        """Whether the template takes results as they are, and the tokenizer splits the glue as it would in place."""
-        for result in ("", "1", "Done.", f' {PROBE}\n"é" \\ <b>\n', "a\n\n\nb"):
-            rendered = self._render([*ASKED, *_round(WRITTEN[0], result)])
-            glue = "".join(text for text, _ in self._framed([result]))
-            if not rendered.endswith(glue):
-                raise ChatError(
-                    f"the template changes the words of a tool: it doesn't show {result!r} as it is; "
-                    "give a template that puts the content of the role 'tool' down without trimming or escaping it"
-                )
-            ids = self._encode(self._framed([result]))
-            if self._ids(rendered)[-len(ids) :] != ids:
+    def _check(self) -> Callable[[str], str]:
+        """How the template shows results, after it was seen that the tokenizer splits the glue as it would in place."""
+        results = ("", "1", "Done.", f' {PROBE}\n"é" \\ <b>\n', "a\n\n\nb")
+        ends = {result: self._render([*ASKED, *self._round(WRITTEN[0], (result,))]) for result in results}
+        for shown in SHOWN:
+            pieces = {result: [*self._framed([shown(result)])] for result in results}
+            if all(ends[result].endswith("".join(text for text, _ in pieces[result])) for result in results):
+                break
+        else:
+            raise ChatError(
+                f"the template changes the words of a tool: it doesn't show {results[3]!r} as it is, trimmed or as a "
+                "JSON string; give a template that puts the content of the role 'tool' down without changing it"
+            )
+        for result in results:
+            ids = self._encode(iter(pieces[result]))
+            if self._ids(ends[result])[-len(ids) :] != ids:
+                glue = "".join(text for text, _ in pieces[result])
                 raise ChatError(
                     f"the tokenizer splits {glue!r} in another way when other text stands before it, so ids can't be "
                     "appended; its added tokens must not take blanks beside them (lstrip, rstrip)"
                 )
+        return shown
 
 
-def _round(written: str, *results: str) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": written}, *({"role": "tool", "content": result} for result in results)]
+def _said(written: str, *results: str) -> list[dict[str, object]]:
+    said = (("assistant", written), *(("tool", result) for result in results))
+    return [{"role": role, "content": content} for role, content in said]
+
+
+def _shared(one: str, other: str) -> str:
+    """What both texts begin with, up to a token."""
+    return commonprefix([one, other]).removesuffix("<")  # noqa: RUF071 - of letters, not of paths
 
 
 def _vocabulary(tokenizer: Tokenizer) -> Vocabulary:

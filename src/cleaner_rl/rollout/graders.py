@@ -1,12 +1,13 @@
-"""The graders that come with the package, with the sandbox behind the one that runs programs; and those of others."""
+"""The graders that come with the package, a sandbox behind the one that runs programs; those of others; and yours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from cleaner_rl.rollout.rewards import TERMS, load_function
 from cleaner_rl.rollout.sandbox_results import tool_result
 from cleaner_rl.rollout.tool_env import Sandbox
-from cleaner_rl.tasks import GRADERS, ChoiceGrader, CodeGrader, CodeRun, Grader, MathGrader, MathPool, StateGrader
+from cleaner_rl.tasks import GRADERS, AnyGrader, ChoiceGrader, CodeGrader, CodeRun, MathGrader, MathPool, StateGrader
 from cleaner_rl.tools import ToolResult
 from cleaner_sandbox.protocol import Limits, RunRequest
 
@@ -14,18 +15,21 @@ MEMORY_MB = 2048
 """That a program may hold while it is graded: more than a tool call, because contests allow about as much."""
 
 
-class Graders(Mapping[str, Grader]):
-    """By the names that tasks call them. A plug-in is loaded by the first task that needs it: a broken one harms no
-    other."""
+class Graders(Mapping[str, AnyGrader]):
+    """By the names that tasks and weights call them, `FILE.py:FUNCTION` too. A plug-in is loaded by the first task that
+    needs it: a broken one harms no other."""
 
-    def __init__(self, ours: Mapping[str, Grader]) -> None:
+    def __init__(self, ours: Mapping[str, AnyGrader]) -> None:
         self._made = dict(ours)
 
-    def __getitem__(self, name: str) -> Grader:
+    def __getitem__(self, name: str) -> AnyGrader:
         if name not in self._made:
-            if name not in GRADERS.others():
+            if ":" in name:
+                self._made[name] = load_function(name)
+            elif name not in GRADERS.others():
                 raise KeyError(name)
-            self._made[name] = GRADERS.load(name)
+            else:
+                self._made[name] = GRADERS.load(name)
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -35,19 +39,21 @@ class Graders(Mapping[str, Grader]):
         return sum(1 for _ in self)
 
 
-def standard_graders(sandbox: Sandbox, pool: MathPool) -> Graders:
-    """Return our graders and those of other installed packages."""
+def standard_graders(sandbox: Sandbox, pool: MathPool | None, more: Mapping[str, AnyGrader] | None = None) -> Graders:
+    """Return our graders, those of other installed packages, and `more` of your own; `math` needs a pool."""
 
     async def execute(run: CodeRun) -> ToolResult:
         return tool_result((await sandbox.run(_request(run))).result)
 
-    ours: dict[str, Grader] = {
-        "math": MathGrader(pool),
+    ours: dict[str, AnyGrader] = {
+        **TERMS,
         "choice": ChoiceGrader(),
         "code": CodeGrader(execute),
         "state": StateGrader(),
     }
-    return Graders(ours)
+    if pool is not None:
+        ours["math"] = MathGrader(pool)
+    return Graders({**ours, **(more or {})})
 
 
 def _request(run: CodeRun) -> RunRequest:

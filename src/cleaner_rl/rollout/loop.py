@@ -176,7 +176,7 @@ async def rollout(
         tool={
             "kind": prompt.tool_kind,
             "options": dict(prompt.tool_options),
-            **{name: value for name in ("base", "setup") if (value := getattr(task, name))},
+            **{name: value for name in ("environment", "setup") if (value := getattr(task, name))},
         },
         messages=[{"role": each.role, "content": each.content} for each in messages],
         tools=[tool.schema for tool in prompt.tools.values()],

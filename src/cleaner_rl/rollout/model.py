@@ -13,8 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from cleaner_rl.purify import Draft, Gate, SampleRequest, Score, gap_gate, refuse_wide_gaps, rescore
-from cleaner_rl.rollout.chat_renderer import ChatRenderer, Tokenizer
+from cleaner_rl.rollout.chat_renderer import ChatRenderer
 from cleaner_rl.rollout.engine import Engine, EngineFaultError, Finish, Sampling
+from cleaner_rl.rollout.templates import Tokenizer
 from cleaner_rl.tasks import Message, Prompt
 from cleaner_rl.tools import CallFormat, ToolSet, call_format
 from cleaner_rl.trajectory import Ids, Key, S, Scores, TokenSpan, Trajectory, Turn, read_tokens
@@ -100,12 +101,14 @@ class TokenModel:
         window: int,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         template: Mapping[str, object] | None = None,
+        renderer: str = "",
     ) -> TokenModel:
         """Return the model for a prompt: its tools in the tokenizer's chat template, its calls in the prompt's format.
 
-        `template`: options of the chat template, such as `{"enable_thinking": False}`.
+        `template`: options of the chat template, such as `{"enable_thinking": False}`. `renderer`: a template of the
+        package `renderers`, in place of the tokenizer's own.
         """
-        chat = ChatRenderer(tokenizer, prompt.tools, in_template=prompt.in_template, options=template)
+        chat = ChatRenderer.for_prompt(tokenizer, prompt, options=template, family=renderer)
         return cls(engine, chat, call_format(prompt.call_format), window=window, sampling=sampling)
 
     def served_by(self, engine: Engine, sampling: Sampling, window: int) -> TokenModel:
@@ -135,7 +138,7 @@ class TokenModel:
 
     def observe(self, turn: Turn[TokenSpan], results: Sequence[str]) -> TokenSpan:
         """Return the results, framed by the template; a turn that lacks its end-of-turn token gets it here."""
-        return self.chat.observation(_sampled(turn), results)
+        return self.chat.observation(_sampled(turn), results, [call.name for call in turn.calls])
 
     def answer(self, turn: Turn[TokenSpan]) -> str:
         """Return the text of the turn without its end-of-turn token."""

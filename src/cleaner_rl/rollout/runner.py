@@ -27,10 +27,11 @@ from cleaner_rl.rollout.rescue import (
     rescue_purifier,
     rescue_start,
 )
+from cleaner_rl.rollout.rewards import ANSWER_ALONE, check_weights
 from cleaner_rl.rollout.settings import Purifier, RolloutBudget
 from cleaner_rl.rollout.tool_env import Sandbox, ToolEnv, prepared_for
 from cleaner_rl.rollout.tool_plugins import tool_env_of
-from cleaner_rl.tasks import Grader, MathPool, Prompt, RewardScale, Task, check_gradable, load_prompt
+from cleaner_rl.tasks import AnyGrader, MathPool, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.trajectory import Key, S, Seeds, StopReason, Trajectory
 from cleaner_sandbox.protocol import SessionRequest
 
@@ -62,7 +63,7 @@ class RolloutRunner(Generic[S]):
     model: Model[S]
     tool_env: ToolEnv
     prompt: Prompt
-    graders: Mapping[str, Grader]
+    graders: Mapping[str, AnyGrader]
     budget: RolloutBudget = field(default_factory=RolloutBudget)
     purifier: Purifier | None = None
     """How rollouts are purified; None: they stay as they were sampled."""
@@ -75,6 +76,11 @@ class RolloutRunner(Generic[S]):
     """Rollouts that run at the same time."""
     rescue: RescueConfig | None = None
     """How groups are rescued in which every rollout is wrong; None: not at all."""
+    weights: Mapping[str, float] = field(default_factory=lambda: ANSWER_ALONE)
+    """Weight of each grader in the reward; `answer` is the grader that the task names."""
+
+    def __post_init__(self) -> None:
+        check_weights(self.weights, self.graders)
 
     async def run(
         self, tasks: Iterable[Task], samples: int = 1, *, run: str = "rollout", step: int = 0
@@ -135,7 +141,7 @@ class RolloutRunner(Generic[S]):
             )
         except RescueEndedError:
             return RescueTry(model.allowance.spent)
-        made = await grade_rollout(made, task, model=self.model, graders=self.graders, scale=self.scale)
+        made = await self._graded(task, made)
         right = made.usable and made.success
         return RescueTry(model.allowance.spent, marked(made, start, model.allowance) if right else None)
 
@@ -173,7 +179,7 @@ class RolloutRunner(Generic[S]):
             return trajectory
         seeds, purifier = self._of(trajectory.key)
         sampled = replace(trajectory, info=replace(trajectory.info, fault=""))
-        graded = await grade_rollout(sampled, task, model=self.model, graders=self.graders, scale=self.scale)
+        graded = await self._graded(task, sampled)
 
         async def purify() -> Trajectory[S]:
             tool_env = prepared_for(task, self.tool_env)
@@ -183,6 +189,11 @@ class RolloutRunner(Generic[S]):
         if done.stop_reason is StopReason.FAULT:
             return replace(sampled, info=replace(sampled.info, fault=done.info.fault))
         return done
+
+    async def _graded(self, task: Task, trajectory: Trajectory[S]) -> Trajectory[S]:
+        return await grade_rollout(
+            trajectory, task, model=self.model, graders=self.graders, scale=self.scale, weights=self.weights
+        )
 
     def _of(self, key: Key) -> tuple[Seeds, Purifier | None]:
         """The seeds of a rollout, and how it is purified."""
@@ -207,7 +218,8 @@ async def open_runner(
     sandbox: Sandbox,
     *,
     request: SessionRequest = SessionRequest(),  # noqa: B008 - frozen
-    graders: Mapping[str, Grader] | None = None,
+    graders: Mapping[str, AnyGrader] | None = None,
+    weights: Mapping[str, float] = ANSWER_ALONE,
     budget: RolloutBudget = RolloutBudget(),  # noqa: B008 - frozen
     purifier: Purifier | None = None,
     scale: RewardScale = RewardScale.SIGNED,
@@ -223,10 +235,12 @@ async def open_runner(
         prompt: A prompt, or the name or file of one.
         sandbox: Where programs run: a `Node`, a `SandboxClient`, or what `sandbox.open_sandbox` gives.
         request: What is asked of the sandbox for each call or session, such as limits.
-        graders: Graders by name; default: those that are installed.
+        graders: Graders of your own and plain functions, by name, beside those that are installed.
+        weights: Weight of each grader in the reward, such as `{"answer": 1.0, "failed_calls": 0.1, "mine": 0.5}`;
+            `answer` is the grader that the task names, and all of the reward by default.
         budget: The most that one rollout may use.
         purifier: How rollouts are purified; None: not at all.
-        scale: Rewards of -1 and 1, or of 0 and 1.
+        scale: Rewards of -1 and 1, or of 0 and 1, for grades without a score.
         seed: Seed of all random choices.
         retries: How often a rollout is sampled again after a fault of the engine or a tool.
         concurrency: Rollouts that run at the same time.
@@ -259,13 +273,17 @@ async def open_runner(
         if rescue is not None or (purifier is not None and purifier.rescore):
             # Refused at once where it would be refused later.
             model.gate(Key(), None if purifier is None else purifier.config.max_logprob_gap)
-        if graders is None:
-            graders = standard_graders(sandbox, stack.enter_context(MathPool()))
+        try:
+            pool = stack.enter_context(MathPool())
+        except ImportError:
+            if graders is None:
+                raise
+            pool = None
         yield RolloutRunner(
             model,
             tool_env_of(found, sandbox, request),
             found,
-            graders,
+            standard_graders(sandbox, pool, graders),
             budget,
             purifier,
             scale,
@@ -273,6 +291,7 @@ async def open_runner(
             retries,
             concurrency,
             rescue,
+            weights,
         )
 
 

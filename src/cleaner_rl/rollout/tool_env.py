@@ -80,12 +80,14 @@ class ToolEnv(Protocol):
 
 
 def prepared_for(task: Task, tool_env: ToolEnv) -> ToolEnv:
-    """Return the tools of a task: those of all tasks, with its own base and setup."""
-    if not task.base and not task.setup and not task.check:
+    """Return the tools of a task: those of all tasks, with its own environment and setup."""
+    if not task.environment and not task.setup and not task.check:
         return tool_env
     if not isinstance(tool_env, SessionToolEnv):
-        raise ValueError(f"task '{task.id}' has a base, a setup or a check: the prompt must have a session's tool")
-    return tool_env.begun_with(task.base, task.setup)
+        raise ValueError(
+            f"task '{task.id}' has an environment, a setup or a check: the prompt must have a session's tool"
+        )
+    return tool_env.begun_with(task.environment, task.setup)
 
 
 class Session(Protocol):
@@ -167,9 +169,10 @@ class SessionToolEnv:
         self._sandbox, self._request, self._setup = sandbox, request, setup
         self.limits = request.limits
 
-    def begun_with(self, base: str, setup: str) -> SessionToolEnv:
-        """Return the same with another base and setup."""
-        return SessionToolEnv(self._sandbox, replace(self._request, base=base), setup)
+    def begun_with(self, environment: str, setup: str) -> SessionToolEnv:
+        """Return the same with another setup, and with another environment if one is named."""
+        request = replace(self._request, environment=environment or self._request.environment)
+        return SessionToolEnv(self._sandbox, request, setup)
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[ToolSession]:  # noqa: ARG002 - every session begins alike

@@ -5,7 +5,7 @@
 - `prompts`: what is said around a task, as TOML.
 - `grading`: right, wrong, or a fault of the grader's own; mathematics, choices, programs.
 
-Limits: rewards are for outcomes alone. sympy and math-verify are loaded by the first grade that needs algebra, in
+Limits: sympy and math-verify are loaded by the first grade that needs algebra, in
 processes of their own; nothing here imports them.
 """
 
@@ -22,6 +22,7 @@ from cleaner_rl.tasks.datasets import (
 )
 from cleaner_rl.tasks.grading import (
     GRADERS,
+    AnyGrader,
     Case,
     Cases,
     ChoiceGrader,
@@ -32,9 +33,11 @@ from cleaner_rl.tasks.grading import (
     MathGrader,
     MathPool,
     Outcome,
+    RewardFunction,
     RewardScale,
     StateGrader,
     UngradableError,
+    WrongGradeError,
     boxed,
     check_gradable,
     grade,
@@ -45,6 +48,7 @@ from cleaner_rl.tasks.task import Message, Task
 
 __all__ = [
     "GRADERS",
+    "AnyGrader",
     "Case",
     "Cases",
     "ChoiceGrader",
@@ -58,11 +62,13 @@ __all__ = [
     "Message",
     "Outcome",
     "Prompt",
+    "RewardFunction",
     "RewardScale",
     "StateGrader",
     "Task",
     "ToolKind",
     "UngradableError",
+    "WrongGradeError",
     "boxed",
     "check_gradable",
     "dataset_names",

@@ -54,9 +54,9 @@ class Task:
         return "\n\n".join(message.content for message in self.prompt if message.role == "user")
 
     @property
-    def base(self) -> str:
-        """Return the name of the sandbox's base that the rollout's session begins with; empty if there is none."""
-        return str(self.extra.get("base", ""))
+    def environment(self) -> str:
+        """Return the name of the sandbox's environment that the rollout's session has; empty if it names none."""
+        return str(self.extra.get("environment", ""))
 
     @property
     def setup(self) -> str:
@@ -67,6 +67,12 @@ class Task:
     def check(self) -> str:
         """Return the program that runs in the rollout's session after the answer; empty if there is none."""
         return str(self.extra.get("check", ""))
+
+    @property
+    def threshold(self) -> float | None:
+        """Return the score from which on the task is solved; None: the grader says whether it is."""
+        value = self.extra.get("threshold")
+        return float(value) if isinstance(value, int | float) else None
 
     def to_json(self) -> dict[str, object]:
         """Return the task as JSON values."""

@@ -168,7 +168,7 @@ def _kind_of_arguments(name: str, arguments: Mapping[str, object]) -> CallKind:
     ):
         return CallKind.PYTHON
     command = arguments.get("command")
-    if isinstance(command, list) and command and command[0] in SHELLS:
+    if isinstance(command, list) and command and _is_text(command) and command[0] in SHELLS:
         return CallKind.SHELL
     if isinstance(command, str) and not name.startswith("mcp__") and arguments.keys() <= COMMAND_ARGUMENTS:
         return CallKind.SHELL

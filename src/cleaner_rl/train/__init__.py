@@ -16,6 +16,7 @@ Limits: GRPO-style training of text models. docs/verification.md says what ran o
 loads no engine; the modules that verl's processes load do.
 """
 
+from cleaner_rl.train.launch.evaluation import RunEvaluation, run_evaluation
 from cleaner_rl.train.launch.start import TrainingFailedError, check, train
 from cleaner_rl.train.preflight import Verdict, run_preflight
 from cleaner_rl.train.recipe.enums import Method
@@ -27,12 +28,14 @@ __all__ = [
     "Method",
     "Recipe",
     "RecipeError",
+    "RunEvaluation",
     "TrainingFailedError",
     "Verdict",
     "as_arguments",
     "check",
     "part_folders",
     "read_recipe",
+    "run_evaluation",
     "run_folder",
     "run_preflight",
     "to_recipe",

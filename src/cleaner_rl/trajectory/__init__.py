@@ -23,7 +23,7 @@ from cleaner_rl.trajectory.info import RolloutInfo
 from cleaner_rl.trajectory.reading import read_text, read_tokens
 from cleaner_rl.trajectory.seeds import Seeds
 from cleaner_rl.trajectory.spans import Floats, Ids, S, Scores, TextSpan, TokenSpan, token_span
-from cleaner_rl.trajectory.tallies import Tally, failures_repaired, first_attempt_tally, residual_tally
+from cleaner_rl.trajectory.tallies import Tally, before_repairs, failures_repaired, first_attempt_tally, residual_tally
 from cleaner_rl.trajectory.trajectory import AnyTrajectory, Key, Owner, Phase, Placed, StopReason, Trajectory
 from cleaner_rl.trajectory.turns import Edit, RepairKind, RepairMode, Turn
 from cleaner_rl.trajectory.vocabulary import Vocabulary
@@ -50,6 +50,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Vocabulary",
+    "before_repairs",
     "cut_before_repairs",
     "encode",
     "failures_repaired",

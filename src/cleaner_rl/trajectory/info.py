@@ -36,6 +36,8 @@ class RolloutInfo:
     """The answer that the grader found."""
     grade: str = ""
     """Why the grader decided as it did."""
+    terms: Mapping[str, float] | None = None
+    """The terms of the reward by grader, before they are weighted; None if the answer's is the reward."""
     replay: str = ""
     """The verdict of a replay of the calls."""
     sampled: int | None = None
@@ -84,7 +86,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("seconds", "overlong"), (int, float)),
     **dict.fromkeys(("lookahead", "sampled"), (int,)),
     **dict.fromkeys(("stateful",), (bool,)),
-    **dict.fromkeys(("limits", "tool", "verdict", "rescued", "log"), (dict,)),
+    **dict.fromkeys(("limits", "tool", "terms", "verdict", "rescued", "log"), (dict,)),
     **dict.fromkeys(("messages", "tools"), (list,)),
     **dict.fromkeys(("fault", "checked", "answer", "grade", "replay", "session", "injected", "asked"), (str,)),
 }

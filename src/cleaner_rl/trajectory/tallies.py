@@ -9,12 +9,13 @@ Limits: a call that was never run, and one under which the infrastructure broke,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast
 
 from cleaner_rl.tools import ToolResult
-from cleaner_rl.trajectory.spans import TextSpan, TokenSpan
-from cleaner_rl.trajectory.trajectory import AnyTrajectory
+from cleaner_rl.trajectory.edits import without_rescoring
+from cleaner_rl.trajectory.spans import S, TextSpan, TokenSpan
+from cleaner_rl.trajectory.trajectory import AnyTrajectory, Trajectory
 from cleaner_rl.trajectory.turns import Turn
 
 AnyTurn: TypeAlias = Turn[TextSpan] | Turn[TokenSpan]
@@ -48,6 +49,15 @@ def failures_repaired(trajectory: AnyTrajectory) -> Iterator[bool]:
     for turn in trajectory.turns:
         repaired = turn.edit is not None and turn.edit.commits
         yield from (repaired for each in first_attempts(turn) if each.failed)
+
+
+def before_repairs(trajectory: Trajectory[S]) -> Trajectory[S]:
+    """Return the turns of the rollout itself: a failure in the place of its repair, and no attempt of a lookahead.
+
+    It is the same for a rollout and for every repair of it. After SAAR it is no sequence that the model has seen.
+    """
+    turns = [each for turn in cast("AnyTrajectory", trajectory).turns for each in first_attempts(turn)]
+    return without_rescoring(replace(trajectory, turns=cast("tuple[Turn[S], ...]", tuple(turns))))
 
 
 def first_attempts(turn: AnyTurn) -> Iterator[AnyTurn]:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from verl.utils.tracking import Tracking
 
 import cleaner_rl.train.verl.compat as hooks
 from cleaner_rl.train import as_arguments, read_recipe
 from cleaner_rl.train.launch.start import parts
+from cleaner_rl.train.launch.verl_checks import LOGGERS
 from cleaner_rl.train.verl.source import definition, parameters
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
@@ -71,3 +73,7 @@ def test_settings_that_dont_go_together_are_named(capsys: pytest.CaptureFixture[
     )
     assert "actor_rollout_ref.ref.log_prob_micro_batch_size" in problem
     assert not capsys.readouterr().out
+
+
+def test_the_loggers_that_a_recipe_may_name_are_verls() -> None:
+    assert set(LOGGERS) == set(Tracking.supported_backend)

@@ -5,6 +5,7 @@ A cut of `recipes/tiny-cpu.yaml`, by `cleaner train` itself, in the smallest wor
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,7 +81,8 @@ def test_a_run_trains_on_exact_clean_trajectories(world: Path, method: str, requ
     assert far.moved_as_sampled > 1_000 * far.clean
 
     assert [line["step"] for line in metrics(run)] == list(range(1, STEPS + 1))
-    assert (run / "checkpoints" / f"global_step_{STEPS}" / "actor" / "huggingface").is_dir()
+    saved = run / "checkpoints" / f"global_step_{STEPS}" / "actor" / "huggingface"
+    assert json.loads((saved / "config.json").read_text())["dtype"] == "float32"
 
 
 def test_a_preflight_finds_nothing_against_this_run(saar: Path) -> None:

@@ -17,20 +17,20 @@ A run is *ok* if and only if its own process exits with code 0 within its limits
 itself is a description, never a verdict.
 
 Limits: nodes run on Linux. `serve` and the client need the extra `cleaner-sandbox[http]`, `serve_mcp` needs
-`cleaner-sandbox[mcp]`, the preload set `science` needs `cleaner-sandbox[science]`; the rest needs click and pyseccomp.
+`cleaner-sandbox[mcp]`, the environment `science` needs `cleaner-sandbox[science]`; the rest needs click and pyseccomp.
 """
 
+from cleaner_sandbox.environments import BARE, DATA, SCIENCE, Environment
 from cleaner_sandbox.isolation.throwaway import throwaway_command
 from cleaner_sandbox.isolation.tiers import REMEDIES, Layer, Tier, TierError, choose_tier, remedy
+from cleaner_sandbox.node.built import build_environment, built_environments, environments_folder, find_environments
 from cleaner_sandbox.node.config import NodeConfig, NodeStatus, sessions_held
 from cleaner_sandbox.node.node import Node
 from cleaner_sandbox.node.preview import OutputPreview
 from cleaner_sandbox.node.probes import probe
-from cleaner_sandbox.node.requirements import RequirementsError, install_set, set_folder
 from cleaner_sandbox.node.sessions import Session
 from cleaner_sandbox.node.zygotes import ZygoteError
 from cleaner_sandbox.on_ray import start_on_ray, stop_on_ray
-from cleaner_sandbox.preload import BARE, DATA, SCIENCE, PreloadSet
 from cleaner_sandbox.processes import descendants, ended_by_signals
 from cleaner_sandbox.protocol import (
     Cell,
@@ -61,6 +61,7 @@ __all__ = [
     "Cell",
     "CellOutcome",
     "Commit",
+    "Environment",
     "FileList",
     "Language",
     "Layer",
@@ -71,8 +72,6 @@ __all__ = [
     "OutputPreview",
     "OutputStream",
     "OutputText",
-    "PreloadSet",
-    "RequirementsError",
     "RollbackDeclinedError",
     "RunException",
     "RunOutcome",
@@ -88,17 +87,19 @@ __all__ = [
     "TierError",
     "ZygoteError",
     "__version__",
+    "build_environment",
+    "built_environments",
     "choose_tier",
     "descendants",
     "ended_by_signals",
-    "install_set",
+    "environments_folder",
+    "find_environments",
     "open_sandbox",
     "probe",
     "remedy",
     "serve",
     "serve_mcp",
     "sessions_held",
-    "set_folder",
     "start_on_ray",
     "stop_on_ray",
     "throwaway_command",

@@ -6,19 +6,18 @@ loads no HTTP library.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cleaner_sandbox.environments import DATA
 from cleaner_sandbox.isolation.tiers import TierError
 from cleaner_sandbox.node.config import NodeConfig
 from cleaner_sandbox.node.node import Node
-from cleaner_sandbox.node.requirements import install_set, set_folder
 from cleaner_sandbox.node.zygotes import ZygoteError
-from cleaner_sandbox.preload import DATA, PreloadSet
 from cleaner_sandbox.protocol.requests import SandboxUnavailableError
 
 if TYPE_CHECKING:
@@ -90,8 +89,6 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8089,
     token_file: Path | None = None,
-    sets: Mapping[str, Path] | None = None,
-    sets_in: Path | None = None,
     most_waiting: int = 65_536,
     log_code: bool = False,
     drain_seconds: int = 30,
@@ -106,14 +103,12 @@ def serve(
         host: Address to bind to. One that other machines reach needs a `token_file`.
         port: Port to bind to; 0 is a free one.
         token_file: TOML file of tokens and their quotas (docs/sandbox-http.md); None: everybody may call.
-        sets: More preload sets, each from a requirements file; installed once, with this interpreter's pip.
-        sets_in: Where those sets are installed; None: `set_folder()`.
         most_waiting: Calls that may wait; more are answered 429.
         log_code: Whether the programs themselves are logged.
         drain_seconds: How long runs may go on after the signal.
 
     Raises:
-        ValueError: The address needs a token file, or a set can't be installed (`RequirementsError`).
+        ValueError: The address needs a token file.
         OSError: The address can't be bound to.
         ImportError: The extra `cleaner-sandbox[http]` is not installed.
 
@@ -125,11 +120,10 @@ def serve(
     from cleaner_sandbox.service.supervisor import ServiceConfig, Supervisor, bind
 
     node = node or NodeConfig()
-    if DATA in node.preload:
+    if DATA in node.environments:
         _require_extra(f"the set '{DATA.name}'", DATA_NEEDS, "data")
-    more = _installed(sets or {}, sets_in or set_folder(), {each.name for each in node.preload})
     config = ServiceConfig(
-        replace(node, preload=(*node.preload, *more)),
+        node,
         most_waiting=most_waiting,
         token_file=None if token_file is None else str(token_file.resolve()),
         host=host,
@@ -194,10 +188,3 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:
         return False
-
-
-def _installed(sets: Mapping[str, Path], folder: Path, taken: set[str]) -> list[PreloadSet]:
-    for name in sets:
-        if name in taken:
-            raise ValueError(f"there is a preload set '{name}' already; give yours another name")
-    return [install_set(name, requirements, folder) for name, requirements in sets.items()]

@@ -94,7 +94,7 @@ async def test_a_session_keeps_state_goes_back_and_carries_files() -> None:
 
 @asynchronous
 async def test_a_file_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), limits=Limits(disk_mb=8))
+    config = NodeConfig(slots=1, environments=(BARE,), limits=Limits(disk_mb=8))
     async with Node(config) as node, served(node) as (url, _), SandboxClient(url) as sandbox:
         with pytest.raises(ValueError, match="disk limit"):
             await sandbox.open_session(SessionRequest("bare", files={"big": bytes(9 << 20)}))
@@ -121,7 +121,7 @@ async def test_what_can_not_be_sent_as_it_is_is_never_sent_as_something_else() -
 
 @asynchronous
 async def test_finding_a_rollback_waits_for_a_slot_and_ends_with_its_caller() -> None:
-    config = NodeConfig(slots=1, preload=(BARE,), checkpoints=1)
+    config = NodeConfig(slots=1, environments=(BARE,), checkpoints=1)
     async with Node(config) as node, served(node) as (url, app), SandboxClient(url) as sandbox:
         session = await sandbox.open_session(SessionRequest("bare"))
         for _ in range(4):
@@ -252,13 +252,13 @@ async def test_sessions_that_are_asked_for_at_once_all_count_for_the_quota(tmp_p
     tokens = tmp_path / "tokens.toml"
     tokens.write_text('[tokens.a]\ntoken = "aaaaaaaaaaaaaaaa"\nsessions = 2\n')
     async with opened(Node(CONFIG), tokens) as (url, app), Caller(url, "aaaaaaaaaaaaaaaa") as caller:
-        answers = await asyncio.gather(*(caller.post("/v1/sessions", {"preload": "bare"}) for _ in range(6)))
+        answers = await asyncio.gather(*(caller.post("/v1/sessions", {"environment": "bare"}) for _ in range(6)))
         assert sorted(status for status, _ in answers) == [201, 201, 429, 429, 429, 429]
         for _, answer in answers:
             if "session" in answer:
                 await (await caller.http.delete(f"/v1/sessions/{answer['session']}")).read()
         for _ in range(3):  # what was refused took no share of the quota
-            assert (await caller.post("/v1/sessions", {"preload": "absent"}))[0] == 400
+            assert (await caller.post("/v1/sessions", {"environment": "absent"}))[0] == 400
         assert app.tenants.find(b"Bearer aaaaaaaaaaaaaaaa").sessions == set()  # type: ignore[union-attr]  # it is there
 
 
@@ -277,7 +277,7 @@ async def test_a_session_whose_opener_left_before_the_answer_is_closed() -> None
     async with RecordingNode(CONFIG) as node, served(node) as (url, app):
         node.may_open.clear()
         async with Caller(url) as caller:
-            asking = asyncio.create_task(caller.post("/v1/sessions", {"preload": "bare"}))
+            asking = asyncio.create_task(caller.post("/v1/sessions", {"environment": "bare"}))
             await until(lambda: node.opening == 1)
             asking.cancel()
         async with Caller(url) as caller:  # its answer comes after the node has heard that the other one left
@@ -298,7 +298,7 @@ async def test_finding_session_quota_a_run_of_cells_is_a_session_of_its_token(tm
         served(node, tokens) as (url, _),
         Caller(url, "aaaaaaaaaaaaaaaa") as caller,
     ):
-        _, opened_one = await caller.post("/v1/sessions", {"preload": "bare"})
+        _, opened_one = await caller.post("/v1/sessions", {"environment": "bare"})
         status, beyond = await caller.post("/run_jupyter", {"cells": ["print(7)"]})
         assert (status, beyond["status"]) == (200, "SandboxError")
         assert "more sessions" in beyond["message"]
@@ -306,10 +306,10 @@ async def test_finding_session_quota_a_run_of_cells_is_a_session_of_its_token(tm
         node.may_open.clear()
         within = asyncio.create_task(caller.post("/run_jupyter", {"cells": ["print(7)"]}))
         await until(lambda: node.opening == 1)
-        assert (await caller.post("/v1/sessions", {"preload": "bare"}))[0] == 429
+        assert (await caller.post("/v1/sessions", {"environment": "bare"}))[0] == 429
         node.may_open.set()
         assert (await within)[1]["cells"][0]["stdout"] == "7\n"
-        assert (await caller.post("/v1/sessions", {"preload": "bare"}))[0] == 201
+        assert (await caller.post("/v1/sessions", {"environment": "bare"}))[0] == 201
         node.last_session.end("its time ran out")  # nobody has to come back for it
         assert (await caller.post("/run_jupyter", {"cells": ["print(7)"]}))[1]["status"] == "Success"
 
@@ -355,7 +355,7 @@ async def test_finding_answers_that_are_not_read_count_as_the_bytes_that_are_hel
         body = {"calls": [{"code": code, "keep_chars": 1_000_000}]}
     async with opened(Node(CONFIG)) as (url, app), Caller(url) as caller:
         if path == "session":
-            _, session = await caller.post("/v1/sessions", {"preload": "bare", "keep_chars": 1_000_000})
+            _, session = await caller.post("/v1/sessions", {"environment": "bare", "keep_chars": 1_000_000})
             path = f"/v1/sessions/{session['session']}/run"
         with socket.socket() as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -454,7 +454,7 @@ async def test_a_token_lists_its_own_sessions_and_can_take_them_up_again(tmp_pat
         mine = {info.id: info for info in await ann.list_sessions()}
         assert set(mine) == {first.id, second.id}
         info = mine[first.id]
-        assert (info.language, info.preload, info.checkpoint, info.busy) == (Language.PYTHON, "science", 1, False)
+        assert (info.language, info.environment, info.checkpoint, info.busy) == (Language.PYTHON, "science", 1, False)
         assert info.node == url
         assert info.held_bytes > 0
         assert mine[second.id].language is Language.BASH

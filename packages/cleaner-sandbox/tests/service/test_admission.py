@@ -86,7 +86,7 @@ raise SystemExit(server.main(sys.argv[1:]))
 @pytest.mark.parametrize(("host", "event"), [("0.0.0.0", "unusable"), ("127.0.0.1", "unbounded")])
 def test_a_node_whose_bounds_do_not_hold_serves_this_machine_alone(host: str, event: str) -> None:
     with socket.create_server((host, 0)) as listening:
-        settings = to_text(ServiceConfig(NodeConfig(slots=1, preload=(BARE,))))
+        settings = to_text(ServiceConfig(NodeConfig(slots=1, environments=(BARE,))))
         command = [sys.executable, "-c", UNHELD, str(listening.fileno()), settings]
         with subprocess.Popen(command, pass_fds=[listening.fileno()], stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None

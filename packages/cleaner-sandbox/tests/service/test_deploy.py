@@ -39,6 +39,31 @@ def test_the_container_takes_its_arguments_and_no_privilege() -> None:
     assert "runtimeClassName" not in pod, "an ordinary pod starts everywhere; gVisor has no landlock"
 
 
+def test_finding_the_rights_of_tier_2_are_the_same_wherever_they_are_named() -> None:
+    node = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]["node"]
+    pod = yaml.safe_load((FOLDER / "t2" / "deployment.yaml").read_text())["spec"]["template"]["spec"]
+    (patched,), (plain,) = pod["containers"], manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    text = (ROOT / "deploy" / "README.md").read_text()
+    assert patched["securityContext"]["capabilities"] == {"drop": node["cap_drop"], "add": node["cap_add"]}
+    assert set(re.findall(r"--cap-add (\w+)", text)) == set(node["cap_add"])
+    assert (
+        re.findall(r"--user (\S+)", text) == [node["user"].split(":")[0]] == [str(pod["securityContext"]["runAsUser"])]
+    )
+    assert (patched["name"], pod["hostUsers"], patched["securityContext"]["procMount"]) == ("node", False, "Unmasked")
+    assert set(patched["args"]) ^ set(plain["args"]) == {"--min-tier=T1", "--min-tier=T2"}
+    with serve.make_context("serve", [each for each in node["command"] if "--token-file" not in each]) as context:
+        drain = context.params["drain_seconds"]
+        assert context.params["min_tier"] == "T2"
+    assert int(node["stop_grace_period"].removesuffix("s")) > drain
+    assert {int(seconds) > drain for seconds in re.findall(r"--stop-timeout (\d+)", text)} == {True}
+
+
+def test_what_the_image_is_built_from_is_not_ignored() -> None:
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "Containerfile").read_text(), re.MULTILINE)
+    assert sorted(kept) == sorted(word for line in copied for word in line.split())
+
+
 def test_probes_ask_for_paths_that_need_no_token_and_liveness_survives_draining() -> None:
     (node,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert node["readinessProbe"]["httpGet"]["path"] == "/healthz"

@@ -21,7 +21,7 @@ class Json:
 
 @asynchronous
 async def test_the_clients_carry_displays() -> None:
-    async with Node(NodeConfig(slots=2, preload=(BARE,))) as node, served(node) as (url, _):
+    async with Node(NodeConfig(slots=2, environments=(BARE,))) as node, served(node) as (url, _):
         async with SandboxClient(url) as sandbox:
             programs = [SHOW % 3, SHOW % LARGE, "print(1)", SHOW % (2 * LARGE)]
             outcomes = dict([each async for each in sandbox.run_many(programs)])
@@ -30,7 +30,7 @@ async def test_the_clients_carry_displays() -> None:
             assert outcomes[3].displays_left_out == {"text/html": 1}
             unwanted = await sandbox.run(RunRequest(SHOW % 3, keep_displays=False))
             assert unwanted.displays == []
-            session = await sandbox.open_session(SessionRequest(preload="bare"))
+            session = await sandbox.open_session(SessionRequest(environment="bare"))
             cell = await session.run(SHOW % LARGE + "; 1 / 0")
             assert (cell.committed, [len(each["text/html"]) for each in cell.run.displays]) == (False, [LARGE])
             assert (await session.run(Cell(SHOW % 3, keep_displays=False))).run.displays == []
@@ -45,7 +45,7 @@ async def test_the_clients_carry_displays() -> None:
 
 @asynchronous
 async def test_an_outcome_without_displays_has_no_word_of_them() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node, served(node) as (url, _), Caller(url) as caller:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node, served(node) as (url, _), Caller(url) as caller:
         _, outcome = await caller.post("/v1/run", {"code": "print(1)"})
         assert not [name for name in outcome if "display" in name]
         _, outcome = await caller.post("/v1/run", {"code": SHOW % 2})
@@ -75,7 +75,7 @@ DEEP = "x = []\nfor _ in range(900): x = [x]\nimport json; display({'application
 
 @asynchronous
 async def test_finding_a_display_that_python_can_not_decode_leaves_the_answer_decodable() -> None:
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node, served(node) as (url, _), Caller(url) as caller:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node, served(node) as (url, _), Caller(url) as caller:
         _, answer = await caller.post(
             "/run_jupyter", {"cells": [BIG, DEEP, "display({'application/json': [1]}, raw=True)"]}
         )

@@ -46,7 +46,7 @@ async def test_run_takes_files_limits_binary_input_and_a_seed() -> None:
         assert (await run(same, seed=1))["output"] == (await run(same, seed=1))["output"]
         error = await run("\nraise ValueError('no')")
         assert (error["exception"]["type"], error["exception"]["line"]) == ("ValueError", 2)
-        assert (await run("print(1)", preload="absent"))["status"] == "refused"
+        assert (await run("print(1)", environment="absent"))["status"] == "refused"
         long = await run("print('x' * 99_999)")
         assert (len(long["output"]), long["output_length"]) == (65_536, 100_000)
         whole = await run("print('x' * 99_999)", keep_chars=100_000)

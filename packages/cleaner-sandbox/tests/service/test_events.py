@@ -111,8 +111,8 @@ async def test_a_request_that_is_refused_is_answered_as_usual() -> None:
 @asynchronous
 async def test_cells_have_events_too_and_a_session_that_is_lost_is_a_problem() -> None:
     needs(Tier.T2)
-    async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, app), Caller(url) as caller:
-        _, session = await caller.post("/v1/sessions", {"preload": "bare"})
+    async with opened(Node(NodeConfig(slots=1, environments=(BARE,)))) as (url, app), Caller(url) as caller:
+        _, session = await caller.post("/v1/sessions", {"environment": "bare"})
         path = f"/v1/sessions/{session['session']}/run"
         seen = [event async for event in streamed(caller, path, {"code": SHORT.removesuffix("1 / 0")})]
         name, outcome = seen[-1]
@@ -134,7 +134,7 @@ async def test_a_preview_is_read_while_a_cell_or_a_program_runs_and_leaves_nothi
     needs(Tier.T2)
     code = ENDLESS if language is Language.PYTHON else "echo begun; echo ééé >&2; while :; do :; done"
     texts = [OutputText(OutputStream.STDOUT, "begun\n"), OutputText(OutputStream.STDERR, "ééé\n")]
-    async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+    async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         session = await node.open_session(SessionRequest("bare", language=language))
         for in_session in (False, True):
             preview = OutputPreview()

@@ -73,7 +73,7 @@ async def test_calls_sessions_and_streams_pass(tmp_path: Path) -> None:
     needs(Tier.T2)
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(f'[tokens.me]\ntoken = "{TOKEN}"\n')
-    async with opened(Node(NodeConfig(slots=2, preload=(BARE,))), tokens) as (url, _):
+    async with opened(Node(NodeConfig(slots=2, environments=(BARE,))), tokens) as (url, _):
         # Without TLS: a client reads which certificates it trusts when its process starts.
         with nginx(tmp_path, int(url.rpartition(":")[2]), **{" ssl;": ";"}) as port:
             await until(lambda: answers(port))
@@ -90,7 +90,7 @@ async def test_calls_sessions_and_streams_pass(tmp_path: Path) -> None:
 
 @asynchronous
 async def test_what_is_too_large_or_not_for_everybody_ends_at_the_proxy(tmp_path: Path) -> None:
-    async with opened(Node(NodeConfig(slots=1, preload=(BARE,)))) as (url, _):
+    async with opened(Node(NodeConfig(slots=1, environments=(BARE,)))) as (url, _):
         closed = {"allow 127.0.0.1;": ""}
         with nginx(tmp_path, int(url.rpartition(":")[2]), **closed) as port:
             await until(lambda: answers(port))

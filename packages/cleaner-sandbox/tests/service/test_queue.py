@@ -246,7 +246,7 @@ async def test_bodies_that_arrive_together_are_bounded_too() -> None:
         await until(lambda: app._arrivals.bytes.held == 0)
 
 
-@pytest.mark.parametrize("large", ["code", "stdin", "preload"])
+@pytest.mark.parametrize("large", ["code", "stdin", "environment"])
 @asynchronous
 async def test_whatever_makes_a_request_large_counts_until_it_is_answered(large: str) -> None:
     node = WatchedNode(slots=1)
@@ -358,11 +358,11 @@ async def test_finding_a_pool_that_is_shut_down_in_a_later_cell_stops_nobody(tmp
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(TWO)
     async with (
-        opened(Node(NodeConfig(slots=1, preload=(BARE,))), tokens) as (url, app),
+        opened(Node(NodeConfig(slots=1, environments=(BARE,))), tokens) as (url, app),
         Caller(url, "alice-token-0000") as alice,
         Caller(url, "bobby-token-0000") as bob,
     ):
-        _, session = await alice.post("/v1/sessions", {"preload": "bare"})
+        _, session = await alice.post("/v1/sessions", {"environment": "bare"})
         for _ in range(6):
             for code in (POOL, "pool.shutdown()", "del pool"):
                 _, outcome = await alice.post(f"/v1/sessions/{session['session']}/run", {"code": code})

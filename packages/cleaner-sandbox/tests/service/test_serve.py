@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pytest
 
-from cleaner_sandbox import Tier
+from cleaner_sandbox import Tier, build_environment
 from cleaner_sandbox.inside import kernel
 from cleaner_sandbox.processes import descendants
 from cleaner_sandbox.service.server import NICE
@@ -102,12 +102,13 @@ def test_a_node_with_a_token_file_answers_only_who_has_a_token_and_logs_code_if_
     assert "0123456789abcdef" not in line
 
 
-def test_finding_a_node_starts_with_bases_and_its_sessions_begin_with_them(tmp_path: Path) -> None:
+def test_finding_a_node_starts_with_environments_and_its_sessions_begin_with_their_files(tmp_path: Path) -> None:
     needs(Tier.T2)
-    (tmp_path / "repo").mkdir()
-    (tmp_path / "repo" / "README").write_text("Read me.")
-    with serving("--bases", str(tmp_path)) as (_, url, _):
-        opened = call(url, {"preload": "bare", "base": "repo"}, path="/v1/sessions")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "README").write_text("Read me.")
+    build_environment("repo", base=tmp_path / "source", folder=tmp_path / "built")
+    with serving("--env", f"{tmp_path}/built/repo") as (_, url, _):
+        opened = call(url, {"environment": "repo"}, path="/v1/sessions")
         shown = call(url, {"code": "open('README').read()"}, path=f"/v1/sessions/{opened['session']}/run")
     assert shown["output"] == "'Read me.'\n"
 
@@ -199,9 +200,9 @@ def test_settings_that_can_not_be_used_end_the_server_with_the_reason(settings: 
 
 
 BROKEN_SET = """
-from cleaner_sandbox import NodeConfig, PreloadSet
+from cleaner_sandbox import NodeConfig, Environment
 from cleaner_sandbox.service import ServiceConfig, Supervisor, bind
-config = ServiceConfig(NodeConfig(slots=1, preload=(PreloadSet("broken", modules=("no_such_module",)),)))
+config = ServiceConfig(NodeConfig(slots=1, environments=(Environment("broken", modules=("no_such_module",)),)))
 raise SystemExit(Supervisor(bind("127.0.0.1", 0, tokens=False), config).run())
 """
 

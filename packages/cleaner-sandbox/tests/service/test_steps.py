@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner_sandbox import BARE, SCIENCE, OutputPreview, RunOutcome, RunRequest, preload
+from cleaner_sandbox import BARE, SCIENCE, OutputPreview, RunOutcome, RunRequest, environments
 from cleaner_sandbox.node import files, verdict
 from cleaner_sandbox.protocol.requests import input_problem
 from cleaner_sandbox.protocol.results import RunStatus
@@ -260,16 +260,16 @@ def test_finding_event_loop_only_the_head_of_a_long_program_is_searched_for_impo
 
         return searching
 
-    monkeypatch.setattr(preload, "imports_of", watched(preload.imports_of))
-    monkeypatch.setattr(preload, "mentioned", watched(preload.mentioned))
+    monkeypatch.setattr(environments, "imports_of", watched(environments.imports_of))
+    monkeypatch.setattr(environments, "mentioned", watched(environments.mentioned))
     padding = "import os\n" * 100_000
-    assert preload.choose(padding, (BARE, SCIENCE)) is BARE
-    assert preload.choose(f"{padding}import numpy", (BARE, SCIENCE)) is SCIENCE
-    assert preload.choose(f"import numpy\n{padding}", (BARE, SCIENCE)) is SCIENCE
-    split = "#" * (preload.SCANNED_CHARS - 10) + "\nimport numpy"
-    assert preload.choose(split, (BARE, SCIENCE)) is SCIENCE
-    assert max(searched) <= preload.SCANNED_CHARS
-    assert preload.choose(" " * (preload.SEARCHED_CHARS + 1), (BARE, SCIENCE)) is SCIENCE
+    assert environments.choose(padding, (BARE, SCIENCE)) is BARE
+    assert environments.choose(f"{padding}import numpy", (BARE, SCIENCE)) is SCIENCE
+    assert environments.choose(f"import numpy\n{padding}", (BARE, SCIENCE)) is SCIENCE
+    split = "#" * (environments.SCANNED_CHARS - 10) + "\nimport numpy"
+    assert environments.choose(split, (BARE, SCIENCE)) is SCIENCE
+    assert max(searched) <= environments.SCANNED_CHARS
+    assert environments.choose(" " * (environments.SEARCHED_CHARS + 1), (BARE, SCIENCE)) is SCIENCE
 
 
 @pytest.mark.parametrize("ends", ["caller leaves", "drain"])

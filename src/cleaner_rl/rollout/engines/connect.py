@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cleaner_rl.rollout.balance import Dispatcher, EvenConfig, EvenScheduler, Replica
-from cleaner_rl.rollout.chat_renderer import ChatError
 from cleaner_rl.rollout.engine import Connection, Engine, EngineFaultError, EngineKind
 from cleaner_rl.rollout.engines.endpoint import ChatModel
 from cleaner_rl.rollout.engines.http import Address
 from cleaner_rl.rollout.engines.sglang import SglangEngine
 from cleaner_rl.rollout.engines.vllm import VllmEngine
 from cleaner_rl.rollout.model import Model, TokenModel
+from cleaner_rl.rollout.templates import ChatError
 from cleaner_rl.tasks import Prompt
 from cleaner_rl.tools import NO_CALLS
 

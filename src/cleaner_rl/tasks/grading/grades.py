@@ -8,10 +8,10 @@ answer that a grader can't finish because of its size, depth or cost is wrong, n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from cleaner_rl.tasks.task import Task
 
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class RewardScale(StrEnum):
-    """The rewards of wrong and right answers."""
+    """The rewards of wrong and right answers whose grade has no score."""
 
     SIGNED = "signed"
     """{-1, 1}: the CLEANER recipes."""
@@ -54,22 +54,36 @@ class Grade:
     """One verdict per test case up to the first wrong one, if the answer is a program."""
     task_fault: bool = False
     """Whether a fault is the task's, such as a reference that can't be read: grading again can't change it."""
+    score: float | None = None
+    """The reward, for graders that know more than right and wrong; None: the reward of the outcome, by the scale."""
 
     def reward(self, scale: RewardScale = RewardScale.SIGNED) -> float | None:
         """Return the reward; None for a fault, which is neither right nor wrong."""
         if self.outcome is Outcome.FAULT:
             return None
+        if self.score is not None:
+            return self.score
         if self.outcome is Outcome.RIGHT:
             return 1.0
         return -1.0 if RewardScale(scale) is RewardScale.SIGNED else 0.0
 
 
+@runtime_checkable
 class Grader(Protocol):
     """Grades the answer in a model's final turn."""
 
     async def grade(self, task: Task, text: str) -> Grade:
         """Return the grade of `text`. It raises nothing because of the answer: what can't be graded is a fault."""
         ...
+
+
+RewardFunction: TypeAlias = Callable[[Task, str, Any], float | Grade | Awaitable[float | Grade]]
+"""A plain function as a grader: of a task, the answer, and the rollout before any repair (a `Trajectory`)."""
+AnyGrader: TypeAlias = Grader | RewardFunction
+
+
+class WrongGradeError(TypeError):
+    """A grader returned neither a grade nor a finite number: an error of the setup, which ends a run at once."""
 
 
 @dataclass(frozen=True, slots=True)

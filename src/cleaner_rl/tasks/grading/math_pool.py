@@ -69,7 +69,7 @@ class MathVerdict:
 class MathPool:
     """Compares answers in up to `workers` verifier processes, and one more for questions that are asked again."""
 
-    def __init__(self, workers: int = 2, seconds: float = 5.0) -> None:
+    def __init__(self, workers: int = 2, seconds: float = 2.0) -> None:
         if workers < 1 or not seconds > 0:
             raise ValueError(f"workers={workers}, seconds={seconds}: take at least one worker and a time above 0")
         if not available():

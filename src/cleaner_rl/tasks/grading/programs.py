@@ -125,7 +125,8 @@ class CodeGrader:
             return CaseVerdict(Outcome.FAULT, f"The executor raised {type(error).__name__}.")
         if result is None:
             return CaseVerdict(Outcome.FAULT, f"The executor answered nothing for {self._patience:g} s.")
-        return _judge(case, result, marker)
+        # In a thread: an output of many lines takes seconds to compare, and the event loop has others to serve.
+        return await asyncio.to_thread(_judge, case, result, marker)
 
     async def _answer(self, run: CodeRun) -> ToolResult | None:
         """Return the executor's answer; None if it has given none, to any case, for as long as `patience`."""

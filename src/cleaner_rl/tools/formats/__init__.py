@@ -15,7 +15,11 @@ CALL_FORMATS: Plugins[CallFormat] = Plugins(
     what="call format",
     ours={
         "fenced": "cleaner_rl.tools.formats.fenced:FencedFormat",
-        "hermes": "cleaner_rl.tools.formats.hermes:HermesFormat",
+        "hermes": "cleaner_rl.tools.formats.json_calls:hermes",
+        "deepseek": "cleaner_rl.tools.formats.json_calls:deepseek",
+        "glm": "cleaner_rl.tools.formats.glm:GlmFormat",
+        "harmony": "cleaner_rl.tools.formats.json_calls:harmony",
+        "llama": "cleaner_rl.tools.formats.json_calls:llama",
         "xml": "cleaner_rl.tools.formats.xml:XmlFormat",
     },
     needs=("parse",),

@@ -55,8 +55,8 @@ def _read(
     values: dict[str, str] = {}
     while parameter := PARAMETER.match(text, position):
         position = parameter.end()
-        value_end = _first_from(position, value_ends, len(text))
-        if value_end == len(text) or _first_from(position, next_calls, len(text)) < value_end:
+        value_end = first_from(position, value_ends, len(text))
+        if value_end == len(text) or first_from(position, next_calls, len(text)) < value_end:
             problem = f"The parameter '{parameter['name']}' has no closing {VALUE_CLOSE}: {EXAMPLE}."
             end = _unclosed_end(text, position)
             return ToolCall(name, {}, _strip_line_breaks(text[position:end]), start, end, problem)
@@ -75,14 +75,14 @@ def _read(
         end = outer_end.end()
     if not is_unicode(text[start:end]):
         return ToolCall(name, {}, "", start, end, NOT_UNICODE)
-    arguments, problem_with_type = _typed(values, tools.get(name))
+    arguments, problem_with_type = typed(values, tools.get(name))
     if problem_with_type:
         return ToolCall(name, values, "", start, end, problem_with_type)
     return tools.read(name, arguments, start, end)
 
 
-def _typed(values: Mapping[str, str], spec: ToolSpec | None) -> tuple[dict[str, object], str | None]:
-    """Values by the schema's types: text stays as it is, everything else is JSON."""
+def typed(values: Mapping[str, str], spec: ToolSpec | None) -> tuple[dict[str, object], str | None]:
+    """Return the values by the types of the schema, text as it is and everything else as JSON, or what is wrong."""
     arguments: dict[str, object] = {}
     for name, value in values.items():
         kind = spec.type_of(name) if spec else None
@@ -96,7 +96,8 @@ def _typed(values: Mapping[str, str], spec: ToolSpec | None) -> tuple[dict[str, 
     return ({}, TOO_DEEP) if is_too_deep(arguments) else (arguments, None)
 
 
-def _first_from(position: int, places: Sequence[int], otherwise: int) -> int:
+def first_from(position: int, places: Sequence[int], otherwise: int) -> int:
+    """Return the first of these places from a position on."""
     index = bisect_left(places, position)
     return places[index] if index < len(places) else otherwise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,20 +11,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from cleaner_rl.tasks import (
+    AnyGrader,
     MathPool,
     Message,
     Task,
     UngradableError,
+    WrongGradeError,
     check_gradable,
+    grade,
     load_prompt,
     read_verl,
 )
 from cleaner_rl.train.launch.cold_start import cold_start_folder, demonstrations
 from cleaner_rl.train.launch.resume import check_folder
+from cleaner_rl.train.launch.verl_checks import (
+    PARALLEL,
+    check_heads,
+    check_loggers,
+    check_sequences,
+    is_dynamic,
+    sequence_parallel,
+)
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError, run_folder
 from cleaner_rl.train.recipe.stages import stage_recipe
 from cleaner_rl.train.rows import GraftLogprobs
+from cleaner_rl.train.verl.custom_reward import CUSTOM, custom_graders, graded_by, has_custom_reward
+from cleaner_rl.train.verl.custom_reward import KEY as CUSTOM_KEY
 from cleaner_rl.train.verl.overrides import number, overrides
 from cleaner_rl.train.verl.settings import (
     ACTOR,
@@ -40,6 +54,7 @@ from cleaner_rl.train.verl.settings import (
     devices_of,
     template_of,
 )
+from cleaner_rl.trajectory import Trajectory, Turn, token_span
 
 if TYPE_CHECKING:
     from cleaner_rl.rollout import ChatRenderer, Sandbox
@@ -55,7 +70,9 @@ def check_settings(recipe: Recipe) -> None:
     check_method(recipe)
     check_exactness(recipe)
     check_engine(recipe)
+    check_sequences(recipe)
     check_sizes(recipe)
+    check_loggers(recipe)
     check_backend(recipe)
     check_lora(recipe)
     check_sandbox(recipe)
@@ -193,16 +210,18 @@ def check_sandbox(recipe: Recipe) -> None:
 
 def check_sizes(recipe: Recipe) -> None:
     """Raise `RecipeError` if the devices can't share a mini-batch evenly."""
-    devices, batch = devices_of(recipe), recipe.batch
-    ranks, micro = devices.count, devices.micro_batch
+    devices, batch, settings = devices_of(recipe), recipe.batch, overrides(recipe, run_folder(recipe))
+    parallel = sequence_parallel(settings)
+    ranks, micro = devices.count // parallel, 1 if is_dynamic(settings) else devices.micro_batch
     rows = batch.mini_batch * recipe.rows
     twice = "2 x " if recipe.purify.views.two_rows else ""
     one_more = " + 1 for rescue.rows=join" if recipe.rows % batch.rollouts else ""
     if rows % (ranks * micro):
+        shared = f" / verl.{PARALLEL[0]}" if parallel > 1 else ""
+        times = f" times verl.{MICRO_BATCH}" if micro > 1 else ""
         raise RecipeError(
             f"a mini-batch has {rows} sequences, which {ranks} devices can't compute {micro} at a time: "
-            f"batch.mini_batch x ({twice}batch.rollouts{one_more}) must be a multiple of the devices times "
-            f"verl.{MICRO_BATCH}"
+            f"batch.mini_batch x ({twice}batch.rollouts{one_more}) must be a multiple of the devices{shared}{times}"
         )
 
 
@@ -257,15 +276,41 @@ def check_rows(recipe: Recipe) -> None:
 
 
 def check_tasks(recipe: Recipe) -> None:
-    """Raise `RecipeError` if a task can't be graded: each of its rollouts would be a fault."""
-    from cleaner_rl.rollout import standard_graders
+    """Raise `RecipeError` if a task can't be graded, or a weighted grader can't: each rollout would be a fault."""
+    from cleaner_rl.rollout import check_weights, standard_graders
 
-    try:
-        with MathPool() as pool:
-            # Nothing is graded here, so the graders need no sandbox.
-            check_gradable(read_tasks(recipe), standard_graders(cast("Sandbox", None), pool))
-    except UngradableError as error:
-        raise RecipeError(f"{error}\nCorrect these tasks in tasks.train and tasks.held_out, or remove them") from None
+    with MathPool() as pool:
+        try:
+            # Nothing but functions is asked here, so the graders need no sandbox.
+            graders = standard_graders(cast("Sandbox", None), pool, custom_graders(recipe, _NoTokenizer()))
+            check_weights(recipe.tasks.graders, graders)
+        except (ValueError, ImportError, OSError) as error:
+            raise RecipeError(f"tasks.graders or verl.{CUSTOM_KEY} can't be used: {error}") from None
+        try:
+            check_gradable((graded_by(recipe, task) for task in read_tasks(recipe)), graders)
+        except UngradableError as error:
+            raise RecipeError(
+                f"{error}\nCorrect these tasks in tasks.train and tasks.held_out, or remove them"
+            ) from None
+        if (task := next(read_tasks(recipe), None)) is not None:
+            names = [CUSTOM] * has_custom_reward(recipe) + [name for name in recipe.tasks.graders if ":" in name]
+            asyncio.run(_try_functions(task, names, graders))
+
+
+async def _try_functions(task: Task, names: Sequence[str], graders: Mapping[str, AnyGrader]) -> None:
+    """Raise `RecipeError` if a function returns no grade for an empty rollout; one that raises then is left alone."""
+    empty = Trajectory(token_span("", ()), (Turn(token_span("", ())),))
+    for name in names:
+        try:
+            await grade(task, "", graders, name=name, rollout=empty, attempts=1)
+        except WrongGradeError as error:
+            raise RecipeError(f"{error}; it was asked about an empty rollout") from None
+
+
+class _NoTokenizer:
+    def decode(self, *_: object, **__: object) -> str:
+        """Return the text of an empty rollout."""
+        return ""
 
 
 def read_tasks(recipe: Recipe) -> Iterator[Task]:
@@ -294,7 +339,7 @@ def check_template(recipe: Recipe, folder: Path) -> ChatRenderer:
         raise RecipeError(_not_loaded("tokenizer", recipe.model.path, error)) from None
     prompt = load_prompt(recipe.prompt)
     try:
-        chat = ChatRenderer(tokenizer, prompt.tools, in_template=prompt.in_template, options=template_of(recipe))
+        chat = ChatRenderer.for_prompt(tokenizer, prompt, options=template_of(recipe), family=recipe.model.renderer)
     except ChatError as error:
         raise RecipeError(f"the chat template of {recipe.model.path} can't be used: {error}") from None
     folder.mkdir(parents=True, exist_ok=True)
@@ -364,6 +409,7 @@ def check_model(recipe: Recipe, config: Mapping[str, Any]) -> None:
             f"verl.{KEYS['tensor_parallel']} is {parallel}, which doesn't divide the {heads} attention heads of "
             f"{recipe.model.path}"
         )
+    check_heads(recipe, config)
     positions = config.get("max_position_embeddings")
     for part in [stage_recipe(recipe, stage, "", []) for stage in recipe.stages] or [recipe]:
         settings = overrides(part, run_folder(recipe))

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
 from cleaner_rl.train.recipe.settings import SandboxSettings
-from cleaner_sandbox import BARE, SCIENCE, Limits, NodeConfig, PreloadSet, serve, sessions_held
+from cleaner_sandbox import BARE, SCIENCE, Environment, Limits, NodeConfig, find_environments, serve, sessions_held
 
 
 def node_config(settings: SandboxSettings, sessions: int = 0) -> NodeConfig:
     """Return a node's configuration by a recipe, with the wanted sessions or as many as its open files allow."""
     limits = Limits(cpu_seconds=settings.cpu_seconds, memory_mb=settings.memory_mb)
-    own = PreloadSet("own", tuple(settings.packages), tuple(settings.packages), settings.site or None)
     config = NodeConfig(
         slots=settings.slots or NodeConfig().slots,
-        preload=(BARE, own if settings.packages else SCIENCE),
+        environments=_environments(settings),
         limits=limits,
-        bases=Path(settings.bases) if settings.bases else None,
     )
     maxima = replace(
         config.maxima,
@@ -28,6 +25,13 @@ def node_config(settings: SandboxSettings, sessions: int = 0) -> NodeConfig:
         memory_mb=max(config.maxima.memory_mb, limits.memory_mb),
     )
     return replace(config, maxima=maxima, sessions=max(config.sessions, min(sessions, sessions_held(config))))
+
+
+def _environments(settings: SandboxSettings) -> tuple[Environment, ...]:
+    found = find_environments([settings.environment, *settings.environments])
+    # Those that have files alone need the packages of another one.
+    usual = (BARE, SCIENCE) if all(each.only_files for each in found) else (BARE,)
+    return tuple(dict.fromkeys((*usual, *found)))
 
 
 def main(settings: str, port: str = "0", sessions: str = "0") -> int:

@@ -50,7 +50,7 @@ from cleaner_rl.train.recipe.settings import Recipe, RecipeError, part_folders, 
 from cleaner_rl.train.recipe.stages import filtered, pass_rates, stage_recipe
 from cleaner_rl.train.verl.overrides import FLASH, as_arguments, attention, environment, number, overrides
 from cleaner_rl.train.verl.plan import RunPlan, lost_file
-from cleaner_rl.train.verl.settings import ATTENTION, DeviceKind, devices_of
+from cleaner_rl.train.verl.settings import ATTENTION, DeviceKind, Dtype, devices_of
 from cleaner_rl.trajectory.store import BusyError, only_writer
 from cleaner_sandbox import ended_by_signals
 
@@ -238,7 +238,24 @@ def _train_once(recipe: Recipe, folder: Path, tell: Tell, evaluated: Callable[[]
     with sandbox(recipe, folder) as addresses:
         RunPlan(recipe, tuple(addresses), folder).write()
         watch = Watch(Path(file_logger(folder)), tell, evaluated, _steps(recipe))
-        _run(command(recipe, folder), recipe, folder, watch, lambda: next_start(folder))
+        try:
+            _run(command(recipe, folder), recipe, folder, watch, lambda: next_start(folder))
+        finally:
+            name_dtype(folder / "checkpoints", devices_of(recipe).dtype)
+
+
+def name_dtype(checkpoints: Path, dtype: Dtype) -> None:
+    """Write into the configuration of each saved model the dtype in which the run's engine served it.
+
+    verl always writes bfloat16 there, and engines believe it: a model of a run in float32 would score otherwise.
+    """
+    for file in checkpoints.glob("global_step_*/actor/huggingface/config.json"):
+        config = json.loads(file.read_text(encoding="utf-8"))
+        named = {**config, **{key: dtype.value for key in ("dtype", "torch_dtype") if key in config}}
+        if named != config:
+            beside = file.with_suffix(".tmp")
+            beside.write_text(json.dumps(named, indent=2) + "\n", encoding="utf-8")
+            beside.replace(file)
 
 
 def _train_stages(recipe: Recipe, tell: Tell, evaluated: Callable[[], str | None]) -> None:
@@ -337,24 +354,29 @@ def _address(node: subprocess.Popen[bytes], log: Path) -> str:
     raise RecipeError(f"the sandbox node didn't start; read {log}")
 
 
-def _inherited(recipe: Recipe) -> dict[str, str]:
-    """Return the variables of this process that verl's processes get."""
+def _variables(recipe: Recipe, folder: Path) -> dict[str, str]:
+    """Return the variables of verl's processes; its loggers write into the run's folder unless they have a place."""
     # For Ray, a rank on the CPU is a GPU. It would not start if this variable hid all GPUs, as people set it on a CPU.
     hidden = {"CUDA_VISIBLE_DEVICES"} if devices_of(recipe).kind is DeviceKind.CPU else set()
-    return {name: value for name, value in os.environ.items() if name not in hidden}
+    place = folder.absolute()  # Ray's workers have folders of their own
+    return {
+        "TENSORBOARD_DIR": str(place / "tensorboard"),
+        "WANDB_DIR": str(place),
+        "TRACKIO_DIR": str(place / "trackio"),
+        "SWANLAB_LOG_DIR": str(place / "swanlab"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{place / 'mlflow.db'}",
+        **{name: value for name, value in os.environ.items() if name not in hidden},
+        **environment(recipe),
+        FILE_LOGGER: file_logger(folder),
+        **UNBUFFERED,
+    }
 
 
 def _run(arguments: list[str], recipe: Recipe, folder: Path, watch: Watch, next_start: Callable[[], str]) -> None:
     """Run a program of verl's to its end; `next_start` says what the same command would do next."""
     # Ray's sockets need a short path, and its files must not outlive the run.
     temporary = tempfile.mkdtemp(prefix="ray")
-    variables = {
-        **_inherited(recipe),
-        **environment(recipe),
-        FILE_LOGGER: file_logger(folder),
-        RAY_FOLDER: temporary,
-        **UNBUFFERED,
-    }
+    variables = {**_variables(recipe, folder), RAY_FOLDER: temporary}
     lost_file(folder).unlink(missing_ok=True)
     log = folder / f"verl-{_start_number(folder)}.log"
     watch.tell(f"Starting verl; its output is in {log}.")

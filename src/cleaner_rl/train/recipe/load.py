@@ -27,7 +27,7 @@ PLACES = {
     "model": ("path",),
     "tasks": ("train", "held_out", "prompt"),
     "cold_start": ("data.train_files",),
-    "sandbox": ("site", "token_file"),
+    "sandbox": ("token_file",),
 }
 """The settings that may name files or folders."""
 

@@ -38,6 +38,9 @@ MOVED: Mapping[str, str] = {
     "device.router": "run.router",
     "device.offload": f"{_A}.actor.fsdp_config.param_offload",
     "device.memory_share": f"{_A}.rollout.gpu_memory_utilization",
+    "sandbox.packages": "sandbox.environment",
+    "sandbox.site": "sandbox.environment",
+    "sandbox.bases": "sandbox.environments",
     "run.epochs": "verl.trainer.total_epochs",
     "run.save_every": "verl.trainer.save_freq",
     "run.keep_checkpoints": "verl.trainer.max_actor_ckpt_to_keep",
@@ -57,6 +60,9 @@ MOVED: Mapping[str, str] = {
 """The present name of each."""
 VALUES: Mapping[str, str] = {
     "device.kind": "cpu; leave it out on GPUs",
+    "sandbox.packages": "the name or path of what cleaner-sandbox env build makes",
+    "sandbox.site": "the name or path of what cleaner-sandbox env build makes",
+    "sandbox.bases": "names, patterns or paths of what cleaner-sandbox env build --base makes",
     "run.save_every": "-1 to save none",
     "run.keep_checkpoints": "null to keep all",
     "update.correction": "null for none",

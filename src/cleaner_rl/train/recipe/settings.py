@@ -42,6 +42,8 @@ class ModelSettings:
 
     path: str
     """A folder in Hugging Face format, or a name on the hub."""
+    renderer: str = ""
+    """A template of the package `renderers`, such as `qwen3.5`, for a model without a chat template; empty: its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class TaskSettings:
     prompt: str = "stateless"
     """The prompt that describes the tool: a name or a TOML file (`cleaner_rl.tasks.load_prompt`)."""
     reward: RewardScale = RewardScale.SIGNED
+    graders: dict[str, float] = field(default_factory=lambda: {"answer": 1.0})
+    """Weight of each grader in the reward. `answer` is the task's own; others are `format`, `failed_calls` (a penalty
+    on each), installed graders, and functions by `FILE.py:FUNCTION`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,8 @@ class PurifySettings:
     graft_logprobs: GraftLogprobs = GraftLogprobs.RESCORED
     views: Views = Views.CLEAN
     """Which view of a right rollout that hindsight repaired is trained on: `clean`, both (`full`), or `one` by seed."""
+    mass: float | None = None
+    """How much such a rollout counts, where any other counts 1; its rows share it. None: each row counts 1."""
 
     def config(self) -> PurifyConfig:
         """Return the settings as the purifier takes them."""
@@ -136,6 +143,7 @@ class PurifySettings:
             skip_last_turn=self.skip_last_turn,
             max_logprob_gap=self.max_logprob_gap,
             views=self.views,
+            mass=self.mass,
         )
 
     def rest(self) -> PurifyConfig | None:
@@ -195,12 +203,10 @@ class SandboxSettings:
     """URLs, `dns://name:port` or `ray:`; empty: the run starts its own node."""
     slots: Count = 0
     """Slots of the run's own node; 0: two per core."""
-    packages: list[str] = field(default_factory=list)
-    """Packages that programs may import on the run's own node, preloaded; empty: NumPy and SymPy."""
-    site: str = ""
-    """The folder that `packages` are installed in; empty: this environment."""
-    bases: str = ""
-    """Folder of the bases that tasks name (`extra["base"]`), for the run's own node."""
+    environment: str = "science"
+    """Environment of the calls of tasks that name none: its name, or its path for the run's own node."""
+    environments: list[str] = field(default_factory=list)
+    """More environments of the run's own node, which tasks name (`extra["environment"]`): names, patterns or paths."""
     token_file: str = ""
     """A file that holds one token and nothing else, for nodes by address."""
     cpu_seconds: PositiveFloat = 10.0
@@ -314,6 +320,7 @@ class Recipe:
             mask_failed=self.method.masks,
             logprobs=purify.graft_logprobs,
             views=purify.views,
+            mass=purify.mass,
             rescue_rows=rescue.rows,
             rescue_advantage=rescue.advantage,
         )
@@ -334,6 +341,8 @@ class Recipe:
                 f"purify.views is {views}, which needs repairs in hindsight, but the method is {self.method}: "
                 "set purify.views=clean"
             )
+        if self.purify.mass is not None and not self.method.hindsight:
+            return f"purify.mass weighs repairs in hindsight, and the method {self.method} makes none: leave it out"
         if views is Views.CLEAN and self.method.two_views:
             return f"purify.views is clean, but the method is {self.method}: take method hindsight, or full or one"
         return ""

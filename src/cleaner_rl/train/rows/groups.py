@@ -32,6 +32,8 @@ class RowConfig:
     """Which log-prob a token has that an edit moved."""
     views: Views = Views.CLEAN
     """Which views of a repaired rollout become rows, if its advantage is positive."""
+    mass: float | None = None
+    """How much a repaired rollout counts, if its advantage is positive; see `PurifyConfig.mass`."""
     rescue_rows: RescueRows = RescueRows.JOIN
     """Whose place the row of a rescued rollout takes."""
     rescue_advantage: RescueAdvantage = RescueAdvantage.GROUP
@@ -99,16 +101,18 @@ def compared_rows(trajectory: Graded, row: TrainRow, advantage: float, config: R
     `row` is what `to_row` made of it. A rollout that is worse than its group has its clean view alone: there is nothing
     in it to imitate.
     """
-    clean = _compared(trajectory, row, advantage, config.mask_failed)
-    raw = recovery_view(trajectory) if config.views is not Views.CLEAN and advantage > 0 else None
+    raw = recovery_view(trajectory) if advantage > 0 else None
     if raw is None:
+        return [_compared(trajectory, row, advantage, config.mask_failed)]
+    # The loss is linear in a positive advantage, so this is a weight that every trainer knows.
+    share = 1.0 if config.mass is None else config.mass / (2 if config.views.two_rows else 1)
+    clean = _compared(trajectory, row, share * advantage, config.mask_failed)
+    if config.views is Views.CLEAN or (config.views is Views.ONE and not draws_recovery(config.seed, trajectory.key)):
         return [clean]
     shown = to_row(raw, config.logprobs)
     assert shown is not None
-    recovery = replace(_compared(raw, shown, advantage, mask_failed=True), view=View.RECOVERY)
-    if config.views is Views.ONE:
-        return [recovery if draws_recovery(config.seed, trajectory.key) else clean]
-    return [clean, recovery]
+    recovery = replace(_compared(raw, shown, share * advantage, mask_failed=True), view=View.RECOVERY)
+    return [recovery] if config.views is Views.ONE else [clean, recovery]
 
 
 def _compared(trajectory: Graded, row: TrainRow, advantage: float, mask_failed: bool) -> TrainRow:

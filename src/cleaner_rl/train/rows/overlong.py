@@ -1,10 +1,10 @@
-"""Applies DAPO's soft penalty on overlong responses."""
+"""Applies DAPO's soft penalty on overlong responses, as long as they were before repairs in hindsight."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cleaner_rl.trajectory import TokenSpan, Trajectory
+from cleaner_rl.trajectory import TokenSpan, Trajectory, without_hindsight
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class OverlongPenalty:
 
         Call it once per trajectory, before its group is compared; `info.overlong` says what was taken off.
         """
-        beyond = len(trajectory) - len(trajectory.prompt) - (self.response_tokens - self.buffer)
+        response = len(without_hindsight(trajectory)) - len(trajectory.prompt)
+        beyond = response - (self.response_tokens - self.buffer)
         if self.buffer == 0 or beyond <= 0 or trajectory.reward is None:
             return trajectory
         penalty = self.penalty * beyond / self.buffer

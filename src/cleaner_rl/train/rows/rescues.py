@@ -34,7 +34,7 @@ class RescueAdvantage(StrEnum):
     GROUP = "group"
     """Those of any group: the rescue is reinforced, and the wrong rollouts are suppressed."""
     CAPPED = "capped"
-    """The same, but the rescue has 1 at most."""
+    """The same, but its advantage is capped at 1."""
     RESCUE_ONLY = "rescue_only"
     """The rescue has that of any group, and the wrong rollouts have 0: nothing is suppressed."""
 

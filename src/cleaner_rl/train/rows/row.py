@@ -74,7 +74,7 @@ class TrainRow:
     versions: tuple[int, int]
     """The oldest and the newest weights that sampled or scored it; 0 if the engine doesn't number them."""
     advantage: float | None = None
-    """The rollout's advantage in its group; None until the group is compared."""
+    """The rollout's advantage in its group, times the row's share of `RowConfig.mass`; None until it is compared."""
     weight: float = 1.0
     """Weight of each of its tokens in the loss, numerator and denominator. A rollout counts once in its group's mean
     and deviation, however many rows it gives."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cleaner_rl.purify import PurifyConfig, Views
@@ -48,7 +48,7 @@ def check_method(method: Method) -> None:
 def check_views(config: PurifyConfig, method: Method) -> None:
     """Raise `TrlRefusedError` for views that give a rollout more than one row, or that the method has not.
 
-    And for a bound on log-prob gaps that would refuse every repair.
+    And for a mass of theirs, and for a bound on log-prob gaps that would refuse every repair.
     """
     views, max_logprob_gap = config.views, config.max_logprob_gap
     if views.two_rows:
@@ -57,13 +57,15 @@ def check_views(config: PurifyConfig, method: Method) -> None:
         )
     if views is Views.ONE and not method.hindsight:
         raise TrlRefusedError(f"views='one' needs repairs in hindsight, and method={method.value!r} makes none")
+    if config.mass is not None:
+        raise TrlRefusedError("TRL computes advantages itself, so every rollout counts 1: leave mass out")
     if max_logprob_gap is not None and max_logprob_gap <= 0:
         raise TrlRefusedError(f"max_logprob_gap is {max_logprob_gap}; give a positive number, or leave it out")
 
 
-def check_trainer(trainer: Any, reward: Callable[..., Any]) -> None:
+def check_trainer(trainer: Any) -> None:
     """Raise `TrlRefusedError` if the trainer would change, split or ignore what rollouts give it."""
-    checks = [_tools(trainer), _rewards(trainer, reward), _sampling(trainer), _ignored(trainer), _engine(trainer)]
+    checks = [_tools(trainer), _rewards(trainer), _sampling(trainer), _ignored(trainer), _engine(trainer)]
     problems = [problem for found in checks for problem in found]
     if problems:
         raise TrlRefusedError("; ".join(problems))
@@ -90,13 +92,19 @@ def _tools(trainer: Any) -> list[str]:
     ]
 
 
-def _rewards(trainer: Any, reward: Callable[..., Any]) -> list[str]:
-    if list(trainer.reward_funcs) == [reward]:
-        return []
-    return [
-        "reward_funcs must be [rollouts.reward] alone: another function would reward rollouts that broke, and "
-        "its rewards would be unknown to RoC and to mask. Write a grader for it (docs/extend.md)"
+def _rewards(trainer: Any) -> list[str]:
+    problems = [
+        "reward_funcs has a model, and rollouts are rewarded before TRL renders them: write a function that calls it"
+        for each in trainer.reward_funcs
+        if hasattr(each, "parameters")
     ]
+    aggregation = getattr(trainer, "multi_objective_aggregation", "sum_then_normalize")
+    if len(trainer.reward_funcs) > 1 and aggregation != "sum_then_normalize":
+        problems.append(
+            f"multi_objective_aggregation={aggregation!r} compares rollouts by another sum than RoC and mask do: leave "
+            "it out"
+        )
+    return problems
 
 
 def _sampling(trainer: Any) -> list[str]:

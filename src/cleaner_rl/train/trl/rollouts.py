@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -17,6 +18,8 @@ from typing import Any, Self, TypeVar
 from cleaner_rl.purify import PurifyConfig
 from cleaner_rl.resample import PlainConfig, RocConfig
 from cleaner_rl.rollout import (
+    ANSWER,
+    ANSWER_ALONE,
     Engine,
     Purifier,
     RescueConfig,
@@ -28,7 +31,7 @@ from cleaner_rl.rollout import (
     TokenModel,
     open_runner,
 )
-from cleaner_rl.tasks import Grader, Prompt, RewardScale, Task, check_gradable, load_prompt
+from cleaner_rl.tasks import AnyGrader, Prompt, RewardScale, Task, check_gradable, load_prompt
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.train.recipe.enums import Method
 from cleaner_rl.train.recipe.settings import RocSettings
@@ -37,20 +40,22 @@ from cleaner_rl.train.rows import Exclusion, Graded, RescueRows, RowConfig, Trai
 from cleaner_rl.train.rows.row import row_or_exclusion
 from cleaner_rl.train.rows.verdicts import with_verdicts
 from cleaner_rl.train.trl.checks import TrlRefusedError, check_groups, check_method, check_trainer, check_views
+from cleaner_rl.train.trl.rewards import grader_of
 from cleaner_rl.train.trl.serving import Source, source_of
 from cleaner_rl.trajectory import Key, Phase, RepairMode, TokenSpan
 from cleaner_sandbox import SessionRequest, open_sandbox
 
 T = TypeVar("T")
 REWARD = "cleaner_reward"
-"""The column in which rewards reach the reward function."""
+"""The column in which rewards reach the reward function; behind it, how those of the trainer's own functions begin."""
 OpenSandbox = Callable[[], AbstractAsyncContextManager[Sandbox]]
 
 
 class CleanerRollouts:
     """Samples, repairs, grades and selects rollouts for TRL's `GRPOTrainer`.
 
-    It is the trainer's `rollout_func`, its `reward` is the one reward function, and its `dataset` makes the data sets.
+    It is the trainer's `rollout_func`, its `reward` is a reward function, and its `dataset` makes the data sets. Other
+    reward functions of the trainer are asked about each rollout before it is repaired.
     During evaluation nothing is repaired, masked or selected. A rollout that broke gets no reward and an empty loss
     mask, so it is in no mean and no deviation. Use it as a context manager, which ends its sandbox.
 
@@ -78,7 +83,8 @@ class CleanerRollouts:
         budget: RolloutBudget | None = None,
         sandbox: OpenSandbox = open_sandbox,
         request: SessionRequest | None = None,
-        graders: Mapping[str, Grader] | None = None,
+        graders: Mapping[str, AnyGrader] | None = None,
+        weights: Mapping[str, float] = ANSWER_ALONE,
         scale: RewardScale = RewardScale.SIGNED,
         template: Mapping[str, object] | None = None,
         name: str = "trl",
@@ -101,8 +107,9 @@ class CleanerRollouts:
             sandbox: Opens the sandbox, for instance `lambda: open_sandbox(["http://host:8089"])`; by default a node is
                 started on this machine.
             request: What is asked of the sandbox for each call or session, such as limits.
-            graders: Graders by name; None: those that are installed.
-            scale: Rewards of -1 and 1, or of 0 and 1.
+            graders: Graders of your own and plain functions, by name, beside those that are installed.
+            weights: Weight of each grader in `reward`, such as `{"answer": 1.0, "failed_calls": 0.1}`.
+            scale: Rewards of -1 and 1, or of 0 and 1, for grades without a score.
             template: Options of the chat template, such as `{"enable_thinking": False}`.
             name: Name of the run in its store.
             folder: Folder for the store and the metrics, for `cleaner view`; None: nothing is written.
@@ -120,7 +127,10 @@ class CleanerRollouts:
         self._prompt = prompt if isinstance(prompt, Prompt) else load_prompt(prompt)
         self._roc = RocSettings() if roc is None else roc
         self._budget = RolloutBudget() if budget is None else budget
-        self._sandbox, self._graders, self._scale = sandbox, graders, scale
+        self._sandbox, self._scale = sandbox, scale
+        self._graders, self._weights = dict(graders or {}), weights
+        self._in_sum: dict[str, float] | None = None
+        """The weights of all graders in the trainer's sum, its own functions included; None before the first batch."""
         self._request = SessionRequest() if request is None else request
         self._tokenizer, self._template = tokenizer, template
         self._name, self._seed, self._max_fault_share = name, seed, max_fault_share
@@ -128,6 +138,7 @@ class CleanerRollouts:
         self._tasks: dict[str, Task] = {}
         self._drawn: Counter[tuple[Phase, int, str]] = Counter()
         self._figures: dict[str, float] = {}
+        self._terms: dict[Key, Mapping[str, float]] = {}
         self._runner: RolloutRunner[TokenSpan] | None = None
         self._stack = AsyncExitStack()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -144,7 +155,7 @@ class CleanerRollouts:
 
         rows = []
         for task in tasks:
-            messages = [{"role": each.role, "content": each.content} for each in self._prompt.messages(task)]
+            messages = self._messages(task)
             known = self._tasks.setdefault(_key(messages), task)
             if known != task:
                 raise TrlRefusedError(f"tasks '{known.id}' and '{task.id}' have the same prompt; leave one of them out")
@@ -153,7 +164,8 @@ class CleanerRollouts:
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the rows of a batch of prompts, as TRL's `rollout_func`."""
-        check_trainer(trainer, self.reward)
+        check_trainer(trainer)
+        self._take_functions(trainer)
         training = bool(trainer.model.training)
         generations = trainer.num_generations if training else trainer.num_generations_eval
         check_groups(prompts, generations)
@@ -166,15 +178,11 @@ class CleanerRollouts:
             rows = source.drive(self._start(self._batch(tasks, generations, source, step, training)))
         finally:
             model.train(training)
-        return _columns(rows)
+        return {**_columns(rows), **self._rewards(rows)}
 
-    def reward(self, *, log_metric: Callable[[str, float], None] | None = None, **columns: Any) -> list[float | None]:
+    def reward(self, **columns: Any) -> list[float | None]:
         """Return the rewards of the rows, as TRL's reward function; None for a rollout that broke."""
-        if log_metric is not None:
-            for name, value in self._figures.items():
-                log_metric(f"cleaner/{name}", value)
-        rewards: list[float | None] = columns[REWARD]
-        return rewards
+        return self._read(REWARD, **columns)
 
     def __enter__(self) -> Self:
         return self
@@ -202,6 +210,44 @@ class CleanerRollouts:
             self._thread = threading.Thread(target=self._loop.run_forever, name="cleaner-rollouts", daemon=True)
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _take_functions(self, trainer: Any) -> None:
+        """Make the trainer's own reward functions graders, and let the trainer read what they said of raw rollouts."""
+        if self._in_sum is not None:
+            return
+        self._in_sum = {}
+        given = list(zip(trainer.reward_funcs, trainer.reward_func_names, trainer.reward_weights.tolist(), strict=True))
+        for place, (function, name, weight) in enumerate(given):
+            if function == self.reward:
+                self._in_sum |= {each: weight * own for each, own in self._weights.items()}
+                continue
+            column = f"{REWARD}/{place}/{name}"
+            self._graders[column] = grader_of(function, self._tokenizer, self._messages, trainer)
+            self._in_sum[column] = weight
+            trainer.reward_funcs[place] = partial(self._read, column)
+
+    def _rewards(self, rows: Sequence[TrainRow | list[int]]) -> dict[str, list[float | None]]:
+        """Return the column of `reward`, and of each function of the trainer; None for a rollout that broke."""
+        terms = [self._terms[row.key] if isinstance(row, TrainRow) else None for row in rows]
+        own = [
+            None if each is None else sum(weight * each.get(name, 0.0) for name, weight in self._weights.items())
+            for each in terms
+        ]
+        theirs = [name for name in self._in_sum or () if name.startswith(REWARD)]
+        return {REWARD: own, **{name: [None if each is None else each[name] for each in terms] for name in theirs}}
+
+    def _read(
+        self, column: str, *, log_metric: Callable[[str, float], None] | None = None, **columns: Any
+    ) -> list[float | None]:
+        """Return a column of rewards, as a reward function of TRL's, and log the figures of the batch."""
+        if log_metric is not None:
+            for name, value in self._figures.items():
+                log_metric(f"cleaner/{name}", value)
+        rewards: list[float | None] = columns[column]
+        return rewards
+
+    def _messages(self, task: Task) -> list[dict[str, str]]:
+        return [{"role": each.role, "content": each.content} for each in self._prompt.messages(task)]
 
     def _task(self, messages: Any) -> Task:
         task = self._tasks.get(_key(messages))
@@ -232,6 +278,7 @@ class CleanerRollouts:
             faults += broke
             rows += [*kept, *[group[0].prompt.ids.tolist()] * (generations - len(kept))]
         rescues = [rescue for _, rescue in groups if rescue is not None]
+        self._terms = {each.key: each.info.terms or {ANSWER: each.reward or 0.0} for each in stored}
         self._figures = step_figures(stored, rescues, faults, training)
         self._record.write(stored)
         if training:
@@ -279,7 +326,13 @@ class CleanerRollouts:
         served = TokenModel.for_prompt(engine, self._tokenizer, self._prompt, window=window, template=self._template)
         sandbox = await self._stack.enter_async_context(self._sandbox())
         opened = open_runner(
-            served, self._prompt, sandbox, request=self._request, graders=self._graders, scale=self._scale
+            served,
+            self._prompt,
+            sandbox,
+            request=self._request,
+            graders=self._graders,
+            weights=self._in_sum or self._weights,
+            scale=self._scale,
         )
         runner: RolloutRunner[TokenSpan] = await self._stack.enter_async_context(opened)
         check_gradable(list(self._tasks.values()), runner.graders)
@@ -317,9 +370,7 @@ def _key(messages: Iterable[Mapping[str, Any]]) -> str:
 
 def _columns(rows: Sequence[TrainRow | list[int]]) -> dict[str, list[Any]]:
     """Return rows as TRL takes them; a prompt alone gets a response of one token that is in no loss."""
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask", REWARD)
-    }
+    columns: dict[str, list[Any]] = {name: [] for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask")}
     for row in rows:
         if isinstance(row, TrainRow):
             values = [
@@ -327,10 +378,9 @@ def _columns(rows: Sequence[TrainRow | list[int]]) -> dict[str, list[Any]]:
                 row.response_ids.tolist(),
                 row.logprobs.tolist(),
                 row.loss_mask.astype(int).tolist(),
-                row.reward,
             ]
         else:
-            values = [row, row[-1:], [0.0], [0], None]
+            values = [row, row[-1:], [0.0], [0]]
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
     return columns

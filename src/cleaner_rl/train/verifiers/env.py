@@ -73,6 +73,8 @@ class CleanerEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     """Settings of GRPO-RoC, which keeps `rollouts` of `roc.sample` rollouts."""
     views: Views = Views.CLEAN
     """Which view of a right rollout that hindsight repaired is trained on: `clean`, or `one` of the two, by seed."""
+    mass: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """How much such a rollout counts, where any other counts 1. None: 1 as well."""
     max_logprob_gap: float | None = Field(None, gt=0)
     """Refuse a repair whose moved tokens lose more log-prob than this on average; None refuses no repair."""
     scope: PurifyScope = PurifyScope.SUCCESSFUL
@@ -253,7 +255,13 @@ class CleanerEnv(vf.Env[CleanerEnvConfig]):  # type: ignore[misc]
             config = RocConfig(
                 keep, settings.min_positive, settings.min_negative, settings.positives, settings.quality_of
             )
-        chosen = RowConfig(config, self.config.seed, mask_failed=self.config.method.masks, views=self.config.views)
+        chosen = RowConfig(
+            config,
+            self.config.seed,
+            mask_failed=self.config.method.masks,
+            views=self.config.views,
+            mass=self.config.mass,
+        )
         return group_rows(group, chosen), config
 
 

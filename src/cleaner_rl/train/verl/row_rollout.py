@@ -12,6 +12,7 @@ from cleaner_rl.rollout import Engine, RescueTry, RolloutRunner, Sampling
 from cleaner_rl.tasks import Task, from_verl
 from cleaner_rl.train.recipe.settings import Recipe
 from cleaner_rl.train.rows import Graded
+from cleaner_rl.train.verl.custom_reward import graded_by
 from cleaner_rl.train.verl.runner import for_phase
 from cleaner_rl.trajectory import Key, Phase, TokenSpan
 
@@ -64,7 +65,9 @@ def _task_and_runner(
     phase = Phase(row[PHASE])
     # A later look at a task draws anew; an evaluation draws alike at every step.
     drawn = (int(row["global_steps"]), int(row[ROUND])) if phase is Phase.TRAINING else ()
-    return from_verl(row), for_phase(shared, recipe, engine, phase, drawn, _sampling(sampling), window)
+    return graded_by(recipe, from_verl(row)), for_phase(
+        shared, recipe, engine, phase, drawn, _sampling(sampling), window
+    )
 
 
 def _sampling(parameters: Mapping[str, Any]) -> Sampling:

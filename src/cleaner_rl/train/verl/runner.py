@@ -28,6 +28,7 @@ from cleaner_rl.rollout import (
 from cleaner_rl.tasks import MathPool, load_prompt
 from cleaner_rl.tools import derive_seed
 from cleaner_rl.train.recipe.settings import Recipe
+from cleaner_rl.train.verl.custom_reward import custom_graders
 from cleaner_rl.train.verl.plan import RunPlan
 from cleaner_rl.train.verl.settings import template_of
 from cleaner_rl.trajectory import Phase, RepairMode, TokenSpan
@@ -60,15 +61,23 @@ def runner_of(recipe: Recipe, tokenizer: Any, engine: Engine, sandbox: Any) -> R
     prompt = load_prompt(recipe.prompt)
     request = session_request(recipe)
     return RolloutRunner(
-        TokenModel.for_prompt(engine, tokenizer, prompt, window=recipe.window, template=template_of(recipe)),
+        TokenModel.for_prompt(
+            engine,
+            tokenizer,
+            prompt,
+            window=recipe.window,
+            template=template_of(recipe),
+            renderer=recipe.model.renderer,
+        ),
         tool_env_of(prompt, sandbox, request),
         prompt,
-        standard_graders(sandbox, MathPool()),
+        standard_graders(sandbox, MathPool(), custom_graders(recipe, tokenizer)),
         budget_of(recipe, Phase.TRAINING),
         purifier_of(recipe, Phase.TRAINING),
         recipe.tasks.reward,
         recipe.seed,
         retries=0,
+        weights=recipe.tasks.graders,
     )
 
 
@@ -96,7 +105,7 @@ def for_phase(
 def session_request(recipe: Recipe) -> SessionRequest:
     """Return the session, or the limits of a single run, that a recipe's calls have."""
     limits = Limits(cpu_seconds=recipe.sandbox.cpu_seconds, memory_mb=recipe.sandbox.memory_mb)
-    return SessionRequest("own" if recipe.sandbox.packages else "science", limits)
+    return SessionRequest(Path(recipe.sandbox.environment).name, limits)
 
 
 def budget_of(recipe: Recipe, phase: Phase) -> RolloutBudget:

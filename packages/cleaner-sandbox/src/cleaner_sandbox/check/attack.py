@@ -122,7 +122,7 @@ class Attack:
     files: Mapping[str, bytes] = field(default_factory=dict)
     fetch: tuple[str, ...] = ()
     seed: int = 0
-    preload: str | None = None
+    environment: str | None = None
     echo: bool = False
     cancel_after: float | None = None
     """Seconds after which the caller closes the connection; there is no status then."""

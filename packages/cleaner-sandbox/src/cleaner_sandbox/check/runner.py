@@ -146,7 +146,7 @@ class AttackRunner:
             code=fill(attack.program if attack.raw else attack.prelude + attack.program, values),
             stdin=attack.stdin,
             limits=attack.limits,
-            preload=attack.preload,
+            environment=attack.environment,
             echo_last_expression=attack.echo,
             seed=attack.seed,
             files={fill(path, values): data for path, data in attack.files.items()},
@@ -179,7 +179,7 @@ class AttackRunner:
 
     async def _in_session(self, attack: Attack, request: RunRequest, values: dict[str, str]) -> RunOutcome:
         """The request as the last cell of a session, while another caller's is open."""
-        wanted = SessionRequest(preload="bare", limits=attack.limits, language=attack.language)
+        wanted = SessionRequest(environment="bare", limits=attack.limits, language=attack.language)
         async with contextlib.AsyncExitStack() as stack:
             if attack.before is not None:
                 other = await self._target.open_session(wanted)

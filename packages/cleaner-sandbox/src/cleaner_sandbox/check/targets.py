@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from cleaner_sandbox import BARE, SCIENCE, Layer, Node, NodeConfig, PreloadSet, Tier
+from cleaner_sandbox import BARE, SCIENCE, Environment, Layer, Node, NodeConfig, Tier
 from cleaner_sandbox.check.honeypots import Honeypots
 from cleaner_sandbox.check.runner import AttackRunner
 
@@ -16,7 +16,7 @@ async def node_runners(
     tier: Tier | None,
     slots: Sequence[int],
     without: frozenset[Layer] = frozenset(),
-    preload: Sequence[PreloadSet] = (BARE, SCIENCE),
+    environments: Sequence[Environment] = (BARE, SCIENCE),
 ) -> AsyncIterator[tuple[Tier, list[AttackRunner]]]:
     """Start nodes with these numbers of slots; yields the tier that they run at, and a runner of attacks for each."""
     async with contextlib.AsyncExitStack() as stack:
@@ -28,7 +28,7 @@ async def node_runners(
         for number in slots:
             config = NodeConfig(
                 slots=number,
-                preload=tuple(preload),
+                environments=tuple(environments),
                 tier=tier,
                 min_tier=least,
                 without=without,

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cleaner_sandbox.cli.check import check
+from cleaner_sandbox.cli.env import env
 from cleaner_sandbox.cli.mcp import mcp
 from cleaner_sandbox.cli.ray import down, up
 from cleaner_sandbox.cli.serve import serve
@@ -33,5 +34,5 @@ def sandbox() -> None:
     """Run model-written Python and bash: serve nodes, and attack them."""
 
 
-for command in (check, down, mcp, serve, up):
+for command in (check, down, env, mcp, serve, up):
     sandbox.add_command(command)

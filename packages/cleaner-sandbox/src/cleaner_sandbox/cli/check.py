@@ -15,7 +15,7 @@ from cleaner_sandbox.cli.words import show
 
 
 @click.command()
-@click.option("--tier", type=click.Choice(["T1", "T2"]), help="Default: the highest that works here.")
+@click.option("--tier", type=click.Choice(["T1", "T2", "T3"]), help="Default: the highest that works here, without T3.")
 @options.sandbox
 @options.sandbox_token
 @click.option("--only", metavar="PATTERN", default="*", help="Attacks whose name matches, such as 'net_*'.")

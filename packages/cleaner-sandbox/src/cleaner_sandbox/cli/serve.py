@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from cleaner_sandbox import DATA, Limits, NodeConfig, Tier
+from cleaner_sandbox import Limits, NodeConfig, Tier, find_environments
 from cleaner_sandbox import serve as serve_node
-from cleaner_sandbox import set_folder as default_set_folder
 from cleaner_sandbox.cli.options import COUNT, PORT, SECONDS
 from cleaner_sandbox.cli.words import said
 
@@ -38,19 +37,12 @@ TIERS = {f"T{tier.value}": tier for tier in Tier if tier is not Tier.NONE}
     help="Tokens and their quotas (TOML); needed to bind to an address that other machines reach.",
 )
 @click.option(
-    "--set",
-    "sets",
-    metavar="NAME=FILE",
+    "--env",
+    "environments",
+    metavar="NAME",
     multiple=True,
-    help="One more preload set, from a requirements file; installed once, with this interpreter's pip. "
-    "`data` without a file: pandas and matplotlib, of the extra cleaner-sandbox[data].",
-)
-@click.option(
-    "--set-folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=default_set_folder(),
-    show_default=True,
-    help="Where sets are installed.",
+    help="Also offer this environment: `data` (pandas and matplotlib, of the extra cleaner-sandbox[data]), or what "
+    "`cleaner-sandbox env build` has made, by name, pattern or path.",
 )
 @click.option(
     "--cpu-seconds",
@@ -81,9 +73,18 @@ TIERS = {f"T{tier.value}": tier for tier in Tier if tier is not Tier.NONE}
     help="Memory of all sessions together; above it, those idle for longest are closed.",
 )
 @click.option(
-    "--bases",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of bases: folders and tar files that sessions can begin with.",
+    "--session-idle-seconds",
+    type=SECONDS,
+    default=NodeConfig().session_idle,
+    show_default=True,
+    help="Most seconds that a session may be idle.",
+)
+@click.option(
+    "--session-ttl-seconds",
+    type=SECONDS,
+    default=NodeConfig().session_ttl,
+    show_default=True,
+    help="Most seconds that a session may be open, idle or not.",
 )
 @click.option(
     "--queue", type=COUNT, default=65_536, show_default=True, help="Calls that may wait; more are answered 429."
@@ -102,13 +103,13 @@ def serve(
     slots: int,
     min_tier: str,
     token_file: Path | None,
-    sets: tuple[str, ...],
-    set_folder: Path,
+    environments: tuple[str, ...],
     cpu_seconds: float,
     memory_mb: int,
     sessions: int,
     session_memory_mb: int,
-    bases: Path | None,
+    session_idle_seconds: float,
+    session_ttl_seconds: float,
     queue: int,
     drain_seconds: int,
     log_code: bool,
@@ -119,23 +120,26 @@ def serve(
     Example:
       cleaner-sandbox serve --slots 32 &
       curl -s --retry 9 --retry-connrefused localhost:8089/v1/run -d '{"code": "print(1 + 1)"}'
-      cleaner-sandbox serve --set data                      # programs that import pandas or matplotlib find it loaded
-      cleaner-sandbox serve --set web=requirements.txt      # and what you list yourself
+      cleaner-sandbox serve --env data                      # programs that import pandas or matplotlib find it loaded
+      cleaner-sandbox serve --env web --env 'repo-*'        # what `cleaner-sandbox env build` has made
 
     The first line says the tier and what the node can hold (also at /healthz); then comes one JSON line per call.
     """
     limits = Limits(cpu_seconds=cpu_seconds, memory_mb=memory_mb)
-    files = _files(sets)
-    preload = NodeConfig().preload
+    try:
+        found = find_environments(environments)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--env") from None
     node = NodeConfig(
         slots=slots,
-        preload=(*preload, DATA) if DATA.name in sets else preload,
+        environments=tuple(dict.fromkeys((*NodeConfig().environments, *found))),
         min_tier=TIERS[min_tier],
         limits=limits,
         maxima=NodeConfig().maxima.raised(limits),  # defaults that the operator raised are meant
         sessions=sessions,
         session_memory_mb=session_memory_mb,
-        bases=bases,
+        session_idle=session_idle_seconds,
+        session_ttl=session_ttl_seconds,
     )
     try:
         code = serve_node(
@@ -143,8 +147,6 @@ def serve(
             host=host,
             port=port,
             token_file=token_file,
-            sets=files,
-            sets_in=set_folder,
             most_waiting=queue,
             log_code=log_code,
             drain_seconds=drain_seconds,
@@ -152,18 +154,3 @@ def serve(
     except (ImportError, OSError, ValueError) as error:
         raise click.ClickException(said(error)) from None
     raise SystemExit(code)
-
-
-def _files(sets: tuple[str, ...]) -> dict[str, Path]:
-    """The requirements files that were given as NAME=FILE."""
-    found: dict[str, Path] = {}
-    ours = {each.name for each in NodeConfig().preload} | ({DATA.name} & {*sets})
-    for text in sets:
-        if text == DATA.name:
-            continue
-        name, equals, file = text.partition("=")
-        if not equals or name in found or name in ours:
-            wrong = f"there is a set '{name}' already" if equals else "it takes a name and a requirements file"
-            raise click.BadParameter(f"{text}: {wrong}, such as --set web=requirements.txt", param_hint="--set")
-        found[name] = Path(file)
-    return found

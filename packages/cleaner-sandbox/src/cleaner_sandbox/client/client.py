@@ -239,7 +239,7 @@ class SandboxClient:
         """Open a stateful interpreter on one of the nodes, where it stays.
 
         Raises `SessionLostError` if none can now, `ValueError` if none ever could: its files don't fit, or the nodes
-        have no such preload set.
+        have no such environment.
         """
         return await open_session(self._http, self._nodes, request or SessionRequest(), self._patience)
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from cleaner_sandbox.inside import state, wire
 from cleaner_sandbox.inside.account import Account
 from cleaner_sandbox.inside.layers import Layers
-from cleaner_sandbox.inside.proc import ENDLESS, Opened, Proc
+from cleaner_sandbox.inside.proc import ENDLESS, Opened, Proc, ended
 from cleaner_sandbox.inside.states import (
     DYING_SECONDS,
     MOMENT,
@@ -67,7 +67,7 @@ class KeptStates:
         self._most: int = settings["checkpoints"] + 2
         """The first, the current one, and the checkpoints between them."""
         bound = [os.fsencode(path) + b"/" for path, kind in settings["layout"] if kind == "bind"]
-        self._read_only = (b"/etc/", os.fsencode(settings["base_folder"]) + b"/", *bound)
+        self._read_only = (b"/etc/", os.fsencode(settings["files_folder"]) + b"/", *bound)
         self._fork_first, self._exceeds, self._give_up = fork_first, exceeds, give_up
         self.all: list[State] = []
 
@@ -205,7 +205,7 @@ class KeptStates:
             found.add("signal")
         if len(self._proc.names(f"{pid}/task")) > 1:
             found.add("thread")
-        if any(not self._proc.dead(other) for other in self.tree(self.all).pids()):
+        if any(self._is_left(other, new) for other in self.tree(self.all).pids()):
             found.add("process")
         maps = self._proc.maps(pid)
         if maps is None or shared_mapping(maps, self._read_only):
@@ -217,6 +217,14 @@ class KeptStates:
         if any(b"\nlock:" in self._proc.read(f"{pid}/fdinfo/{each}") for each in self._proc.names(f"{pid}/fd")):
             found.add("lock")
         new.obstacles = sum(1 << wire.OBSTACLES.index(name) for name in found)
+
+    def _is_left(self, pid: str, new: State) -> bool:
+        """Whether a process goes on, or has ended and is a child of a state, which alone can ask for its exit code."""
+        try:
+            fields = self._proc.stat(pid)
+        except OSError:  # it ended while we looked
+            return False
+        return not ended(fields) or int(fields[1]) == new.pid
 
     def require_unchanged(self, checkpoint: State) -> None:
         """Raise `BrokenStateError` if a checkpoint isn't what it was when its cell ended; count what it took since.

@@ -74,6 +74,7 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
     """Give up everything that a run must not have."""
     layers: frozenset[str] = settings["layers"]
     leave_session()
+    os.nice(settings["nice"])
     uid = settings["run_uid"]
     if "mount" in layers:
         for path in settings["folders"]:
@@ -84,7 +85,7 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # or the supervisor may not look at its memory
-    elif "seccomp" in layers:
+    elif "seccomp" in layers and not settings["own_user"]:
         kernel.drop_capabilities()
     if "cgroup" in layers:
         be_killed_first(settings["proc"])
@@ -94,6 +95,8 @@ def shut_in(settings: dict[str, Any], files: list[int]) -> None:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if "landlock" in layers:
         settings["landlock"].enter()
+    if settings["approvals"] is not None:
+        settings["approvals"].ask()
     # The slot keeps these above what they become here, so none is overwritten before it is copied.
     for target, descriptor in enumerate(files):
         os.dup2(descriptor, target)
@@ -118,7 +121,9 @@ def prepare(
     give_stdin(0, stdin)  # not the program's doing, so not within its limits
     if "rlimits" in settings["layers"]:
         cpu_seconds, memory, disk, processes, open_files = limits
+        most = [] if settings["asked"] else [(resource.RLIMIT_NPROC, processes)]  # or the kernel counts neighbours, too
         for kind, value in (
+            *most,
             # The kernel counts whole ticks here, which on a busy machine come to more than the time that was used. So
             # the supervisor, which counts that, has to be first; this is for when it gets no CPU itself.
             (resource.RLIMIT_CPU, 2 * int(cpu_seconds) + 2),
@@ -126,7 +131,6 @@ def prepare(
             # Shared mappings count only here; so do the address ranges that threads reserve and don't use.
             (resource.RLIMIT_AS, settings["base_size"] + memory + 512 * MEGABYTE),
             (resource.RLIMIT_FSIZE, disk),
-            (resource.RLIMIT_NPROC, processes),
             (resource.RLIMIT_NOFILE, open_files),
             (resource.RLIMIT_SIGPENDING, 4 * processes),  # timers count as pending signals
         ):

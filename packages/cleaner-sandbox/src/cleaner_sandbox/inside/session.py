@@ -95,13 +95,13 @@ class SessionSlot(Slot):
     def serve(self) -> NoReturn:
         """Start the first state, then run cells and go back as the node asks."""
         settings = self._settings
+        self._counted = None  # the states share the cgroup, and each has limits of its own
         run.leave_session()  # it works for its session alone, also while nobody waits for that
         # A fork copies what is written since page by page anyway, and `Taken` counts pages by faults.
         kernel.prctl(kernel.PR_SET_THP_DISABLE, 1)
         self._limit_for_good()
         size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes']}"
-        given = settings["base_folder"] if settings["base"] else None
-        files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc, given)
+        files = Layers(settings["layers_folder"], self._box, settings["run_uid"] or 0, size, self._proc, self._given)
         self._proc.names_in_folder = settings["inodes"]
         settings["folders"] = ()  # they are in the first layer
         settings["filter"] = settings.get("session_filter")

@@ -24,7 +24,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cleaner_sandbox.inside import kernel, run, wire
-from cleaner_sandbox.inside.layers import empty_folder
+from cleaner_sandbox.inside.approvals import Approvals
+from cleaner_sandbox.inside.counted import Counted
+from cleaner_sandbox.inside.layers import Layers, empty_folder
 from cleaner_sandbox.inside.proc import BLOCK, Proc
 from cleaner_sandbox.inside.watch import Tree
 
@@ -48,6 +50,10 @@ class Slot:
 
     def __init__(self, settings: dict[str, Any], control: socket.socket, requests: socket.socket, proc: int) -> None:
         self._settings = settings
+        self._counted: Counted | None = settings.get("counted")
+        """What the kernel counts, at tier 3. Without it, what runs use is seen in `/proc`."""
+        self._spent, self._held, self._killed = 0.0, 0, 0
+        """What it said before the run."""
         self._layers: frozenset[str] = settings["layers"]
         self._control = control
         self._requests = high(requests.detach())
@@ -61,6 +67,11 @@ class Slot:
         settings["folders"] = self._folders = tuple(f"{self._box}/{name}" for name in ("work", "tmp", "shm"))
         settings["main"] = run.main_module()
         run.stay_in_session()
+        self._approvals: Approvals | None = None
+        if settings["asked"]:
+            self._approvals = Approvals(settings["asked"], settings["asking_filter"], self._box)
+        settings["approvals"] = self._approvals
+        self._questions = -1
         self._last_pid = -1
         if "pid" in self._layers:
             self._last_pid = os.open("sys/kernel/ns_last_pid", os.O_RDWR, dir_fd=proc)
@@ -72,7 +83,10 @@ class Slot:
         if "landlock" in self._layers:
             rules = [*settings["readable"], (above, kernel.LANDLOCK_ALL)]
             settings["landlock"] = kernel.Landlock(settings["landlock_abi"], rules)
-        sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes'] + 8}"
+        self._given: str | None = settings["files_folder"] if settings.get("files") else None
+        """What the working folder begins with."""
+        self._own_inodes = 8 if self._given is None else 32  # that the folder itself has
+        sizes = f"size={settings['disk_bytes']},nr_inodes={settings['inodes'] + self._own_inodes}"
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
         # Not the run's own: it could put something else in the place of its folders, which we open by name.
         self._mount = kernel.Mount("box", self._box, "tmpfs", flags, f"mode=755,{sizes}")
@@ -91,10 +105,16 @@ class Slot:
         socket.send_fds(self._control, [bytes([wire.KIND_HELLO])], [os.pidfd_open(os.getpid())])
         while True:
             # This loop runs between all runs, and every page it touches is copied once more: hence few and plain steps.
+            if self._counted is not None and self._counted.tells_held:
+                self._held = self._counted.held()
             stdin, stdout, stderr, report = files = [os.memfd_create(name, SEALABLE) for name in FILES]
+            if self._approvals is not None:
+                self._approvals.begin()
             pid = self._fork(run.main, [*files, self._requests])
             pidfd = os.pidfd_open(pid)
             self._poll.register(pidfd, select.POLLIN)
+            if self._approvals is not None:
+                self._questions = self._approvals.hear()
             start = self._wait_for_start(pidfd)
             if start[5] & wire.OUTPUT_FILES:
                 socket.send_fds(self._control, [bytes([wire.KIND_OUTPUT])], [stdout, stderr])
@@ -111,10 +131,12 @@ class Slot:
                 rights = THREE.pack(stdout, stderr, report)
                 self._control.sendmsg([done], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             self._poll.unregister(pidfd)
-            if any(unread):
-                os._exit(0)  # or the next run would take it for its own request
+            if any(unread) or self._given is not None:
+                os._exit(0)  # the next run would take what is unread for its own request; one with files is the last
             for descriptor in (stdin, stdout, stderr, report, pidfd):
                 os.close(descriptor)
+            if self._approvals is not None:
+                os.close(self._questions)
             self._clear_box()
             self._make_box()
 
@@ -155,8 +177,14 @@ class Slot:
             os._exit(1)
 
     def _make_box(self) -> None:
-        """An empty working folder."""
-        if "mount" in self._layers:
+        """A working folder, empty or with what it begins with."""
+        if self._given is not None:
+            settings = self._settings
+            size = f"size={settings['disk_bytes']},nr_inodes={settings['inodes'] + self._own_inodes}"
+            owner = settings["run_uid"] or 0
+            Layers(settings["layers_folder"], self._box, owner, size, self._proc, self._given).push()
+            settings["folders"] = ()  # they are in the layer
+        elif "mount" in self._layers:
             self._mount.mount()
         else:
             os.chmod(self._box, 0o755)
@@ -192,15 +220,17 @@ class Slot:
     def _resize_box(self, disk: int, inodes: int) -> None:
         if "mount" in self._layers:
             flags = kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_NODEV
-            own = 8  # inodes that the folder itself has
-            kernel.mount("box", self._box, None, flags, f"size={disk},nr_inodes={inodes + own}")
+            place = self._box if self._given is None else self._settings["layers_folder"]
+            kernel.mount("box", place, None, flags, f"size={disk},nr_inodes={inodes + self._own_inodes}")
 
     def _watch(self, pid: int, pidfd: int, start: tuple[Any, ...], files: list[int]) -> bytes:
         """Wait for the run's end, or bring it about; says which."""
         began = time.monotonic()
         reason, tree, waited = wire.EXITED, None, 0.0
+        if self._counted is not None:
+            self._spent, self._killed = self._counted.cpu_seconds(), self._counted.killed()
         while reason == wire.EXITED:
-            events = self._poll.poll(LOOK_EVERY)
+            events = self._poll.poll(LOOK_EVERY) if self._approvals is None else self._answer(self._approvals, start[6])
             if events:
                 if events[0][0] == pidfd or len(events) > 1:
                     break
@@ -212,16 +242,37 @@ class Slot:
             reason, waited = self._judge(tree, start, files, time.monotonic() - began)
         wall = time.monotonic() - began
         status, cpu, peak = self._end(pid)
+        if self._counted is not None:
+            cpu = max(cpu, self._counted.cpu_seconds() - self._spent)  # with those that nobody waited for
         if reason == wire.EXITED and cpu > start[1]:
             reason = wire.CPU  # whether we happened to look or not
         return wire.DONE.pack(wire.KIND_DONE, reason, status, cpu, wall, waited, peak)
 
+    def _answer(self, approvals: Approvals, most_threads: int) -> list[tuple[int, int]]:
+        """Answer what the run asks until it is time to look at it, or something else happens."""
+        until = time.monotonic() + LOOK_EVERY / 1000
+        self._poll.register(self._questions, select.POLLIN)
+        try:
+            while True:
+                events = dict(self._poll.poll(max(0.0, 1000 * (until - time.monotonic()))))
+                asked = events.pop(self._questions, 0)
+                if asked & select.POLLIN:
+                    approvals.answer(most_threads)
+                # With nobody left to ask, the run's end is about to be told.
+                if events or time.monotonic() >= until:
+                    return list(events.items())
+        finally:
+            self._poll.unregister(self._questions)
+
     def _judge(self, tree: Tree, start: tuple[Any, ...], files: list[int], elapsed: float) -> tuple[int, float]:
         """Which limit a living run has hit, if any."""
-        _, cpu_limit, wall_limit, memory_limit, output_limit, _ = start
+        _, cpu_limit, wall_limit, memory_limit, output_limit, *_ = start
         if "watch" not in self._layers:
             return (wire.WALL if elapsed > wall_limit else wire.EXITED), 0.0
-        cpu, held, waited = tree.look()
+        counted = self._counted
+        cpu, held, waited = tree.look() if counted is None or not counted.tells_held else (0.0, 0, tree.waits())
+        if counted is not None:
+            cpu = counted.cpu_seconds() - self._spent
         if cpu > cpu_limit:
             return wire.CPU, waited
         if elapsed - waited > wall_limit:
@@ -229,7 +280,13 @@ class Slot:
         if elapsed > wire.starved_after(wall_limit):
             # Who waits while its own others run is not kept waiting by the machine.
             return (wire.STARVED if 4 * cpu < elapsed else wire.WALL), waited
-        if self._holds_too_much(tree, held, memory_limit):
+        if counted is not None and counted.killed() > self._killed:
+            return wire.MEMORY, waited
+        if counted is not None and counted.tells_held:
+            too_much = counted.held() - self._held - self._in_files(files) > memory_limit
+        else:
+            too_much = self._holds_too_much(tree, held, memory_limit)
+        if too_much:
             return wire.MEMORY, waited
         return (wire.OUTPUT if flooded(files, output_limit) else wire.EXITED), waited
 
@@ -239,6 +296,11 @@ class Slot:
         # The interpreter's own memory is shared with every fork of the zygote, so it hardly counts in an exact look.
         base: int = self._settings["base_held"]
         return left < 0 or (held > left + base and tree.held_lately() > left)
+
+    def _in_files(self, files: list[int]) -> int:
+        """Bytes of the run's folder and outputs, which have limits of their own."""
+        box = os.statvfs(self._box)
+        return (box.f_blocks - box.f_bfree) * box.f_frsize + sum(os.fstat(each).st_blocks for each in files) * BLOCK
 
     @property
     def _in_sockets(self) -> int:

@@ -104,6 +104,16 @@ class Tree:
         self._reported = max(self._reported, cpu)
         return self._reported, held, waited
 
+    def waits(self) -> float:
+        """Seconds spent runnable but waiting, where the kernel counts the rest."""
+        times: dict[str, tuple[int, int]] = {}
+        states: dict[str, bytes] = {}
+        for pid in self.pids():
+            with contextlib.suppress(OSError):  # it ended while we looked
+                states[pid] = self._proc.stat(pid)[0]
+                times.update(self._proc.threads(pid))
+        return self._count_waiting(times, states)
+
     def _look(self) -> tuple[float, float, int, float]:
         held, with_children, new_ones = 0, 0.0, 0.0
         times: dict[str, tuple[int, int]] = {}

@@ -11,8 +11,9 @@ import os
 import struct
 from typing import Any
 
-START = struct.Struct("=BddQQB")
-"""Node to slot: kind, CPU seconds, wall seconds, memory bytes, output bytes, what to hand over (bits, see `FOLDER`)."""
+START = struct.Struct("=BddQQBQ")
+"""Node to slot: kind, CPU seconds, wall seconds, memory bytes, output bytes, what to hand over (bits, see `FOLDER`),
+most threads of a run that may have no processes."""
 DISK = struct.Struct("=BQQ")
 """Node to slot, before a start and answered by its first byte: kind, bytes and inodes of the run's folder."""
 DONE = struct.Struct("=BBidddQ")

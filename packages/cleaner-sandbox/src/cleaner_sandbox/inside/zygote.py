@@ -15,12 +15,14 @@ import marshal
 import os
 import shutil
 import signal
+import site
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from cleaner_sandbox.inside import display, kernel, pages, report, run, wire
+from cleaner_sandbox.inside.counted import Counted
 from cleaner_sandbox.inside.session import SessionSlot
 from cleaner_sandbox.inside.slot import Slot
 
@@ -32,7 +34,8 @@ tokenize traceback types typing uuid warnings weakref
 """
 """What programs import most. Every one costs each fork a little, so what is rare isn't here."""
 
-
+MOST_FILES = 2 + 7
+"""That come with a message: two sockets, and at tier 3 those of a cgroup."""
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -44,11 +47,12 @@ def main(channel: int) -> NoReturn:
     try:
         preload(settings["modules"], settings["paths"], settings["warm_up"])
         if "mount" in settings["layers"]:
-            shown = {settings["base_folder"]: functools.partial(bind, settings["bases"])} if settings["bases"] else {}
+            folders = settings["files_folders"].items()
+            shown = {place: functools.partial(bind, folder) for place, folder in folders}
             build_root(settings, settings["root"], bind, shown)
         settings.update(measure(), versions=versions(settings["report_versions"]))
         if "seccomp" in settings["layers"]:
-            names = ("supervisor_filter", "filter", "session_filter")
+            names = ("supervisor_filter", "filter", "session_filter", "asking_filter")
             settings |= {name: kernel.Program(code) for name, code in zip(names, settings["filters"], strict=True)}
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -58,16 +62,17 @@ def main(channel: int) -> NoReturn:
     control.sendall(wire.pack({"versions": settings["versions"]}))
     while True:
         try:
-            message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, 2)
+            message, descriptors, _, _ = socket.recv_fds(control, wire.CHUNK, MOST_FILES)
         except ConnectionError:
             message = b""
         if not message:
             os._exit(0)
         if kernel.fork() == 0:
             control.close()
-            calls, requests = (socket.socket(fileno=descriptor) for descriptor in descriptors)
-            index, session = marshal.loads(message)
-            become_slot(settings | (session or {}), index, calls, requests, Slot if session is None else SessionSlot)
+            calls, requests = (socket.socket(fileno=descriptor) for descriptor in descriptors[:2])
+            settings["counted"] = Counted(descriptors[2:]) if descriptors[2:] else None
+            index, session, more = marshal.loads(message)
+            become_slot(settings | more, index, calls, requests, SessionSlot if session else Slot)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -104,6 +109,8 @@ def preload(modules: list[str], paths: list[str], warm_up: str) -> None:
     sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
     sys.path += paths
     display.install()
+    site.setquit()  # `exit` and `help`, which an interpreter that begins with `-S` lacks and programs use
+    site.sethelper()
     for name in (*COMMON.split(), *modules):
         importlib.import_module(name)
     exec(warm_up, {"__name__": "warm_up"})
@@ -160,15 +167,17 @@ def become_slot(
         os.environ["TMPDIR"] = f"{settings['box']}/tmp"  # where runs see the whole file system, /tmp isn't theirs
         folder = os.path.dirname(settings["box"])
         os.makedirs(folder, exist_ok=True)
-        if "user" in layers:
+        if "user" in layers or settings["own_user"]:
             os.chown(folder, supervisor_uid, supervisor_uid)
+        if settings["own_user"]:
+            kernel.become(supervisor_uid)
     else:
         shown = {}
-        if settings.get("base"):
+        if settings.get("files"):
             owner = namespace_of(supervisor_uid + 1)
-            tree = kernel.mapped_tree(f"{settings['base_folder']}/{settings['base']}", owner)
+            tree = kernel.mapped_tree(settings["files"], owner)
             os.close(owner)
-            shown = {settings["base_folder"]: functools.partial(attached, tree)}
+            shown = {settings["files_folder"]: functools.partial(attached, tree)}
         build_root(settings, settings["layers_folder"], functools.partial(own_files, settings["box"]), shown)
     flags = sum(flag for layer, flag in NAMESPACES.items() if layer in layers)
     if "user" in layers:

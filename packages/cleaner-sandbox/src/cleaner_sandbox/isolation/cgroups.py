@@ -1,8 +1,8 @@
-"""Tier 3: cgroups per slot, which bound memory and processes in the kernel, the kernel's own memory included.
+"""Tier 3: a cgroup per slot, which bounds memory and processes, the kernel's own memory included, and counts CPU time.
 
-Both versions are spoken. In version 2 all controllers are in one folder, in version 1 each has a tree of its own. Of
-version 2 the tests cover only what is written where; version 1 they try on a kernel. A node uses this tier only if it
-is asked to.
+Both versions are spoken. In version 2 all controllers are in one folder, in version 1 each has a tree of its own. The
+tests try the version of their machine on its kernel; `benchmarks/sandbox_qemu.py` tries version 2. A node uses this
+tier only if it is asked to: in version 2 all processes of its own cgroup have to move to one below.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ import asyncio
 import contextlib
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+
+from cleaner_sandbox.inside.counted import oom_kills
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 NEEDED = ("memory", "pids")
+"""Controllers; in version 1 CPU time has one of its own, `cpuacct`."""
+LEAF = "cleaner_node"
+"""Of the cgroup, in version 2, that the node's own processes are in."""
 PREFIX = "cleaner-"
 """Of nodes' cgroups; the node's process follows. Those of its slots are in it."""
 REMOVE_SECONDS = 10.0
@@ -26,15 +32,15 @@ makes its own by writing to them."""
 
 
 class Cgroup:
-    """A cgroup with a memory and a pids controller."""
+    """A cgroup with what bounds memory and processes and counts CPU time."""
 
-    def __init__(self, memory: Path, pids: Path) -> None:
-        self._memory, self._pids = memory, pids
+    def __init__(self, memory: Path, pids: Path, cpu: Path) -> None:
+        self._memory, self._pids, self._cpu = memory, pids, cpu
         self._unified = memory == pids
 
     def child(self, name: str) -> Cgroup:
         """The one of this name below it, made if there is none."""
-        made = Cgroup(self._memory / name, self._pids / name)
+        made = Cgroup(self._memory / name, self._pids / name, self._cpu / name)
         for folder in made._folders:
             folder.mkdir(exist_ok=True)
         return made
@@ -52,11 +58,19 @@ class Cgroup:
                 if not Path(f"/proc/{pid}").exists():
                     _remove(left)
         if self._unified:
-            self.child("node").add(os.getpid())
+            self._clear()
         self.hand_out()
         made = self.child(f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}")
         made.hand_out()
         return made
+
+    def _clear(self) -> None:
+        """Move its processes to one below it: this one, and those beside it, such as the one that started a service."""
+        doors = self._memory / LEAF / "cgroup.procs"
+        doors.parent.mkdir(exist_ok=True)
+        for pid in (self._memory / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):  # it ended
+                doors.write_text(pid)
 
     def bound(self, memory_bytes: int, processes: int) -> None:
         """Set how much memory and how many processes it may hold."""
@@ -68,21 +82,21 @@ class Cgroup:
                 (self._memory / "memory.swappiness").write_text("0")
         (self._pids / "pids.max").write_text(str(processes))
 
-    def add(self, pid: int) -> None:
-        """Put a process in, with its children; what it forks from then on is in by itself."""
-        for folder in self._folders:
-            (folder / "cgroup.procs").write_text(str(pid))
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                (folder / "cgroup.procs").write_text(child)
+    @contextlib.contextmanager
+    def files(self) -> Iterator[list[int]]:
+        """Descriptors for `inside.counted`: CPU time, memory, what it is made of, what ran out; then for entering."""
+        used, held = ("cpu.stat", "memory.current") if self._unified else ("cpuacct.usage", "memory.usage_in_bytes")
+        read = [self._cpu / used, self._memory / held, self._memory / "memory.stat", self._events]
+        with contextlib.ExitStack() as stack:
+            opened = [os.open(path, os.O_RDONLY) for path in read]
+            opened += [os.open(folder / "cgroup.procs", os.O_WRONLY) for folder in self._folders]
+            for descriptor in opened:
+                stack.callback(os.close, descriptor)
+            yield opened
 
     def oom_kills(self) -> int:
         """How often the kernel has killed anything in it because memory ran out."""
-        file = self._memory / ("memory.events" if self._unified else "memory.oom_control")
-        with contextlib.suppress(OSError):
-            for line in file.read_text().splitlines():
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
-        return 0
+        return oom_kills(self._events.read_bytes())
 
     async def remove(self) -> None:
         """Take it away with those below it, once their last processes have ended."""
@@ -102,7 +116,11 @@ class Cgroup:
 
     @property
     def _folders(self) -> tuple[Path, ...]:
-        return (self._memory,) if self._unified else (self._memory, self._pids)
+        return (self._memory,) if self._unified else (self._memory, self._pids, self._cpu)
+
+    @property
+    def _events(self) -> Path:
+        return self._memory / ("memory.events" if self._unified else "memory.oom_control")
 
 
 def own_cgroup(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Cgroup | str:
@@ -113,11 +131,13 @@ def own_cgroup(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Cgroup | str
         return "the kernel has no cgroups"
     paths = {name: path.lstrip("/") for _, names, path in lines for name in names.split(",")}
     unified = root / paths.get("", "")
+    if unified.name == LEAF:  # where another node of this process has moved it
+        unified = unified.parent
     if _holds(unified / "cgroup.controllers"):
-        return Cgroup(unified, unified)
-    if all(name in paths and (root / name).is_dir() for name in NEEDED):
-        memory, pids = (root / name / paths[name] for name in NEEDED)
-        return Cgroup(memory, pids)
+        return Cgroup(unified, unified, unified)
+    trees = (*NEEDED, "cpuacct")
+    if all(name in paths and (root / name).is_dir() for name in trees):
+        return Cgroup(*(root / name / paths[name] for name in trees))
     return f"the node's own cgroup lacks the controllers {' and '.join(NEEDED)}"
 
 
@@ -142,11 +162,15 @@ def _remove(folder: Path) -> bool:
 class SlotCgroup:
     """The cgroup of one slot, bounded anew for each run that has other limits than the last."""
 
-    def __init__(self, parent: Cgroup, index: int, supervisor: int) -> None:
+    def __init__(self, parent: Cgroup, index: int) -> None:
         self._cgroup = parent.child(str(index))
-        self._cgroup.add(supervisor)
         self._bounds = (0, 0)
         self._kills = self._cgroup.oom_kills()
+
+    @property
+    def files(self) -> contextlib.AbstractContextManager[list[int]]:
+        """What its supervisor enters it by, and reads."""
+        return self._cgroup.files()
 
     def bound(self, memory_bytes: int, processes: int) -> None:
         """Set what the next run may hold, beside its supervisor."""

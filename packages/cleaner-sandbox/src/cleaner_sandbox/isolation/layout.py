@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
-from cleaner_sandbox.preload import PreloadSet
+from cleaner_sandbox.environments import Environment
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
@@ -30,10 +30,10 @@ def interpreter() -> str:
     return os.path.realpath(sys.executable)
 
 
-def packages(preload: PreloadSet) -> list[str]:
+def packages(environment: Environment) -> list[str]:
     """Files and folders of a set's distributions and of all that they depend on."""
-    search = [preload.site] if preload.site is not None else sys.path
-    waiting, seen = [_normal(name) for name in preload.packages], set[str]()
+    search = [environment.site] if environment.site is not None else sys.path
+    waiting, seen = [normal_name(name) for name in environment.packages], set[str]()
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -49,7 +49,7 @@ def packages(preload: PreloadSet) -> list[str]:
             if top not in ("..", "__pycache__"):
                 found.add(str(Path(str(distribution.locate_file(top)))))
         needed = [each for each in distribution.requires or () if "extra ==" not in each]
-        waiting += [_normal(re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0]) for each in needed]
+        waiting += [normal_name(re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0]) for each in needed]
     return sorted(path for path in found if os.path.exists(path))
 
 
@@ -58,7 +58,7 @@ def search_path(paths: Iterable[str]) -> list[str]:
     return sorted({os.path.dirname(path) for path in paths})
 
 
-def root(preload: PreloadSet) -> list[tuple[str, str]]:
+def root(environment: Environment) -> list[tuple[str, str]]:
     """What a run's root holds, in the order of making it: (path, "bind", "link", "cover" or "device")."""
     prefix = os.path.realpath(sys.base_prefix)
     covers = [path for path in _site_folders(prefix) if os.path.isdir(path)]
@@ -71,18 +71,18 @@ def root(preload: PreloadSet) -> list[tuple[str, str]]:
     if not prefix.startswith("/usr"):
         entries.append((prefix, "bind"))
     entries += [(path, "cover") for path in covers]
-    own = packages(preload)
+    own = packages(environment)
     if hidden := [path for path in own if path.startswith(OWN_FOLDERS)]:
         raise ValueError(f"runs have folders of their own where {hidden[0]} lies; install the packages elsewhere")
     entries += [(path, "bind") for path in (*SYSTEM_FILES, *own) if os.path.exists(path)]
     return entries + [(path, "device") for path in DEVICES]
 
 
-def readable(preload: PreloadSet) -> list[str]:
+def readable(environment: Environment) -> list[str]:
     """What a run may read where it sees the whole file system (tier 1)."""
     folders = [path for path in SYSTEM if path != "/usr"] + ["/usr/lib", "/usr/lib64", "/usr/share", "/usr/bin"]
     stdlib = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sysconfig.get_config_var("LIBDIR")]
-    every = [*folders, *stdlib, *SYSTEM_FILES, *packages(preload)]
+    every = [*folders, *stdlib, *SYSTEM_FILES, *packages(environment)]
     return sorted({os.path.realpath(path) for path in every if path and os.path.exists(path)})
 
 
@@ -93,5 +93,6 @@ def _site_folders(prefix: str) -> list[str]:
     return folders if prefix.startswith("/usr/local") else [*folders, "/usr/local"]
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """Return the name of a distribution as all spellings of it are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()

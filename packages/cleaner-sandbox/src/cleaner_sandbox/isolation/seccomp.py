@@ -57,6 +57,10 @@ UNIX_SOCKET_CALLS = ("bind", "listen", "accept", "accept4", "connect", "sendto")
 SIGNAL_CALLS = ("kill", "tgkill", "rt_sigqueueinfo")
 """Those on the list that name another process to signal, all of them first."""
 
+ASKED_CALLS = ("clone", "chmod", "fchmod", "fchmodat", "utimensat")
+OLD_TIMES_CALLS = ("utime", "utimes", "futimesat")
+"""What `utimensat` has replaced in every C library."""
+
 CLONE_VM, CLONE_FS, CLONE_FILES = 0x00000100, 0x00000200, 0x00000400
 CLONE_VFORK, CLONE_PARENT, CLONE_THREAD = 0x00004000, 0x00008000, 0x00010000
 CLONE_NAMESPACES = 0x7E020000
@@ -71,12 +75,13 @@ ADVICE = (*range(20), *range(22, 25), 102, 103)
 REFUSED_ADVICE = (20, 21, 25)
 _SUPERVISORS = """
 mount umount2 chown fchown fchownat landlock_restrict_self capset memfd_create pidfd_open
-pidfd_send_signal sendmsg
+pidfd_send_signal sendmsg seccomp setpriority
 """
 SUPERVISOR_PRCTLS = (1, 4, 22)
 """Death with the parent, whether others may look at its memory, seccomp."""
 IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS and TIOCGWINSZ (`isatty`), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
+SUPERVISOR_IOCTLS = (kernel.SECCOMP_RECEIVE, kernel.SECCOMP_SEND)
 PRCTLS = (15, 16, 3, 23, 0x53564D41)
 """Names of threads, reading two flags, naming a mapping."""
 FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 1030, 1032, 1033, 1034)
@@ -172,6 +177,8 @@ def build(processes: bool, supervisor: bool = False) -> bytes:
     program.add_rule(pyseccomp.ERRNO(errno.EPERM), "fcntl", argument(1, equal, F_SETPIPE_SZ))
     for option in SOCKET_OPTIONS:
         program.add_rule(allow, "setsockopt", argument(2, masked, 0xFFFFFFFF, option))
+    for request in SUPERVISOR_IOCTLS if supervisor else ():
+        program.add_rule(allow, "ioctl", argument(1, equal, request))
     for option in PRCTLS + (SUPERVISOR_PRCTLS if supervisor else ()):
         program.add_rule(allow, "prctl", argument(0, equal, option))
     # Only about itself: where supervisor and run have the same uid, the kernel would let it reach the supervisor.
@@ -194,6 +201,8 @@ def take_back(processes: bool, session: bool = False) -> bytes:
         program.add_rule(pyseccomp.ERRNO(errno.EPERM) if name in _OWNERS.split() else refuse, name)
     for option in SUPERVISOR_PRCTLS:
         program.add_rule(refuse, "prctl", argument(0, equal, option))
+    for request in SUPERVISOR_IOCTLS:
+        program.add_rule(refuse, "ioctl", argument(1, equal, request))
     program.add_rule(refuse, "prlimit64", argument(0, unequal, 0))
     program.add_rule(pyseccomp.ERRNO(0), "setsid")
     if session:
@@ -205,6 +214,18 @@ def take_back(processes: bool, session: bool = False) -> bytes:
         program.add_rule(forbid, "fcntl", argument(1, masked, 0xFFFFFFFF, F_ADD_SEALS))
     if not processes:
         _refuse_processes(program)
+    return _exported(program)
+
+
+def ask() -> bytes:
+    """What asks the supervisor, in runs of tier 1: see `inside.approvals`."""
+    import pyseccomp
+
+    program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    for name in ASKED_CALLS:
+        program.add_rule(pyseccomp.NOTIFY, name)
+    for name in OLD_TIMES_CALLS:
+        program.add_rule(pyseccomp.ERRNO(errno.ENOSYS), name)
     return _exported(program)
 
 
@@ -229,12 +250,12 @@ def _exported(program: Any) -> bytes:
         return file.read()
 
 
-def signal_calls() -> tuple[int, ...]:
-    """Numbers of `SIGNAL_CALLS` on this machine."""
+def numbers(calls: tuple[str, ...]) -> tuple[int, ...]:
+    """Numbers of system calls on this machine."""
     import pyseccomp
 
     arch = pyseccomp.system_arch()
-    return tuple(pyseccomp.resolve_syscall(arch, name) for name in SIGNAL_CALLS)
+    return tuple(pyseccomp.resolve_syscall(arch, name) for name in calls)
 
 
 def problem() -> str | None:

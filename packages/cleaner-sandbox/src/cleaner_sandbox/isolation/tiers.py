@@ -62,8 +62,10 @@ REMEDIES: Mapping[str, str] = {
     "landlock": "use Linux 5.13 or later with landlock enabled (`cat /sys/kernel/security/lsm` lists it), "
     "in a container with a seccomp profile that allows it",
     "namespaces": "for T2 run as root where user namespaces are allowed: `sysctl user.max_user_namespaces` above 0; in "
-    "Docker --cap-add SYS_ADMIN, and --security-opt with each of seccomp, apparmor and systempaths=unconfined. "
-    "T1 is enough for code that isn't hostile",
+    "containers --user 0, --cap-add SYS_ADMIN, SETUID and SETGID, and --security-opt systempaths=unconfined; in Docker "
+    "also apparmor=unconfined and a seccomp profile with pivot_root. T1 is enough for code that isn't hostile",
+    "user": "for T1 start the node as a user that isn't root (in containers --user 10001), or leave its root the "
+    "capabilities CHOWN, DAC_OVERRIDE, KILL, SETGID and SETUID",
     "cgroup": "for T3 let the node write to a cgroup of its own, as root",
 }
 """What to do about each probe that isn't ok."""
@@ -79,7 +81,10 @@ def choose_tier(probes: Mapping[str, str], wanted: Tier | None, least: Tier) -> 
     """Return the tier to run at: the wanted one, or the highest that works. Raises `TierError` if there is none."""
     highest = Tier.NONE
     if probes["seccomp"] == probes["landlock"] == "ok":
-        highest = Tier.T2 if probes["namespaces"] == "ok" else Tier.T1
+        if probes["namespaces"] == "ok":
+            highest = Tier.T2
+        elif probes["user"] == "ok":
+            highest = Tier.T1
     if highest is Tier.T2 and Tier.T3 in (wanted, least) and probes["cgroup"] == "ok":
         highest = Tier.T3  # only if it is asked for: in version 2 the node has to move to a cgroup of its own
     tier = highest if wanted is None else wanted

@@ -14,12 +14,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from cleaner_sandbox.environments import Environment, choose, listed
 from cleaner_sandbox.inside import shell, wire
 from cleaner_sandbox.inside.layers import remove_folder
-from cleaner_sandbox.isolation import cgroups
+from cleaner_sandbox.isolation import cgroups, ids
 from cleaner_sandbox.isolation.tiers import REMEDIES, Layer, Tier, TierError, choose_tier
-from cleaner_sandbox.node.bases import Bases
-from cleaner_sandbox.node.config import BASES, FOLDER_PREFIX, NodeConfig, NodeStatus, zygote_settings
+from cleaner_sandbox.node.config import (
+    FOLDER_PREFIX,
+    NodeConfig,
+    NodeStatus,
+    ids_held,
+    interpreters,
+    numbers_held,
+    require_kernel,
+    shown_at,
+    usual,
+    zygote_settings,
+)
 from cleaner_sandbox.node.files import NOTHING, fetched
 from cleaner_sandbox.node.pool import Pool
 from cleaner_sandbox.node.preview import OutputPreview
@@ -27,8 +38,7 @@ from cleaner_sandbox.node.probes import probe
 from cleaner_sandbox.node.sessions import Session
 from cleaner_sandbox.node.store import SessionStore
 from cleaner_sandbox.node.verdict import RunExit, displays_of, result_of
-from cleaner_sandbox.node.zygotes import SlotDiedError
-from cleaner_sandbox.preload import SCIENCE, choose
+from cleaner_sandbox.node.zygotes import SlotDiedError, close_all
 from cleaner_sandbox.protocol.limits import Limits
 from cleaner_sandbox.protocol.requests import (
     Language,
@@ -40,6 +50,9 @@ from cleaner_sandbox.protocol.requests import (
     input_problem,
 )
 from cleaner_sandbox.protocol.results import RunResult, RunStatus
+
+CHECK_LIMITS = Limits(cpu_seconds=0.1, wall_seconds=0.1)
+"""Of a program that does nothing."""
 
 
 class Terms(NamedTuple):
@@ -64,7 +77,7 @@ class Node:
         >>> import asyncio
         >>> from cleaner_sandbox import BARE, Node, NodeConfig, RunRequest
         >>> async def main() -> str:
-        ...     async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        ...     async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         ...         return (await node.run(RunRequest("print(6 * 7)"))).result.output
         >>> asyncio.run(main())
         '42\\n'
@@ -75,11 +88,12 @@ class Node:
         self._pools: dict[str, Pool] = {}
         self._free = asyncio.Semaphore(self.config.slots)
         self._tier = Tier.NONE
+        self._uids: tuple[int, int] | None = None
         self._probes: dict[str, str] = {}
         self._folder = ""
         self._cgroup: cgroups.Cgroup | None = None
         self._sessions = SessionStore(self.config)
-        self._bases: Bases | None = None
+        self._environments = {each.name: each for each in self.config.environments}
         self._terms = functools.lru_cache(maxsize=256)(self._terms_of)
         self._waiting = self._busy = self._runs = self._faults = 0
 
@@ -89,17 +103,18 @@ class Node:
         Raises `TierError` below `min_tier`, `ZygoteError` if a set's modules can't be loaded or a slot doesn't start.
         """
         config = self.config
-        self._probes = probe()
+        self._probes = probe(config)
         self._tier = choose_tier(self._probes, config.tier, config.min_tier)
+        require_kernel(config)
+        if self._tier is not Tier.NONE and os.geteuid() == 0 and (first := ids.first_id(ids_held(config))) is not None:
+            self._uids = first, first + ids_held(config) - 1
         sweep()
         self._folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
         os.chmod(self._folder, 0o711)
-        if config.bases is not None:
-            self._bases = Bases(config.bases, Path(self._folder) / BASES)
-        indices = deque(range(config.slots * len(config.preload) + config.sessions + 64))
+        indices = deque(range(numbers_held(config)))
         if Layer.CGROUP in self._layers and isinstance(own := cgroups.own_cgroup(), cgroups.Cgroup):
             self._cgroup = own.for_node()
-        for each in config.preload:
+        for each in interpreters(config):
             settings = zygote_settings(config, self._layers, each, self._folder)
             self._pools[each.name] = Pool(each.name, settings, config.slots, indices, self._cgroup)
         try:
@@ -129,10 +144,22 @@ class Node:
         outcome = self._refusal(request)
         if outcome is None:
             terms = self._terms(request.limits or self.config.limits)
-            outcome = await self._run(request, terms, self._pool_for(request), preview)
+            outcome = await self._run(request, terms, self._environment_for(request), preview)
         self._runs += 1
         self._faults += outcome.result.status is RunStatus.FAULT
         return outcome
+
+    async def stuck(self) -> list[str]:
+        """Run a program in an idle slot of each environment; return those whose slot did not answer it in time.
+
+        Such a slot is replaced. It doesn't matter how the program ends, so a machine that is merely busy isn't stuck.
+        """
+        terms = self._terms(CHECK_LIMITS)
+        start = wire.START.pack(wire.KIND_START, *terms.sizes, 0, terms.limits.processes)
+        payload = _payload(RunRequest(""), terms)
+        pools = self._pools.values()
+        answers = await asyncio.gather(*(pool.answers(start, payload, terms.patience) for pool in pools))
+        return [pool.name for pool, answered in zip(pools, answers, strict=True) if not answered]
 
     @property
     def status(self) -> NodeStatus:
@@ -142,6 +169,7 @@ class Node:
             tier=self._tier,
             probes=self._probes,
             versions={pool.name: pool.versions for pool in pools},
+            uids=self._uids,
             slots=self.config.slots,
             busy=self._busy,
             waiting=self._waiting,
@@ -154,7 +182,7 @@ class Node:
 
     @property
     def pids(self) -> Mapping[str, tuple[int, tuple[int, ...]]]:
-        """Return per preload set the zygote's process and the slots' supervisors: for operators and fault injection."""
+        """Return per environment the zygote's process and the slots' supervisors: for operators and fault injection."""
         return {name: pool.pids for name, pool in self._pools.items()}
 
     async def open_session(self, request: SessionRequest | None = None, owner: str = "", owners: int = 1) -> Session:
@@ -171,21 +199,14 @@ class Node:
                 "sessions need tier 2, whose namespaces roll back files and processes, and this node runs at "
                 f"{self._tier.name}. To get it: {REMEDIES['namespaces']}"
             )
-        usual = SCIENCE.name if SCIENCE.name in self._pools else next(iter(self._pools))
-        pool = self._pools.get(usual if request.preload is None else request.preload)
-        if pool is None:
-            raise ValueError(f"there is no preload set '{request.preload}'; available: {', '.join(self._pools)}")
+        name = usual(self.config).name if request.environment is None else request.environment
+        environment = self._environments.get(name)
+        if environment is None:
+            raise ValueError(f"there is no environment '{name}'; available: {listed([*self._environments])}")
         if request.language is Language.BASH and (lacking := self._no_shell) is not None:
             raise ValueError(f"this node can't run bash: {lacking}")
-        return await self._sessions.open(request, pool, owner, owners, await self._base(request.base))
-
-    async def _base(self, name: str) -> str:
-        """Return the name of the copy that a session's base has; empty if it wants none."""
-        if not name:
-            return ""
-        if self._bases is None:
-            raise ValueError(f"this node has no bases, so no '{name}'; start it with a folder of them (--bases)")
-        return await self._bases.copied(name)
+        files = shown_at(self.config, environment)
+        return await self._sessions.open(request, self._pool(environment), name, files, owner, owners)
 
     def session(self, session_id: str) -> Session:
         """Return an open session. Raises `SessionLostError`, with the reason where it is still known."""
@@ -202,23 +223,35 @@ class Node:
             return f"its programs need tier 2, to start processes, and the node runs at {self._tier.name}"
         return None if os.path.exists(shell.BASH) else f"the machine has no {shell.BASH}"
 
-    def _pool_for(self, request: RunRequest) -> Pool:
-        name = request.preload
-        return self._pools[choose(request.code, self.config.preload).name if name is None else name]
+    def _environment_for(self, request: RunRequest) -> Environment:
+        if request.environment is not None:
+            return self._environments[request.environment]
+        return choose(request.code, [each for each in self.config.environments if each.files is None])
+
+    def _pool(self, environment: Environment) -> Pool:
+        return self._pools[(usual(self.config) if environment.only_files else environment).name]
 
     def _refusal(self, request: RunRequest) -> RunOutcome | None:
         """The answer to a request that asks for what the node doesn't give; None if it is fine."""
         problem = input_problem(request) or code_problem(request.code, request.language)
         if request.language is Language.BASH and (lacking := self._no_shell) is not None:
             problem = f"This node can't run bash: {lacking}."
-        if request.preload is not None and request.preload not in self._pools:
-            problem = f"There is no preload set '{request.preload}'. Available: {', '.join(self._pools)}."
+        if request.environment is not None:
+            problem = self._lacking(request.environment) or problem
         terms = self._terms(request.limits or self.config.limits)
         if request.files and sum(map(len, request.files.values())) > terms.limits.disk_mb << 20:
             problem = "The files are larger than the run's disk limit."
         if problem is None:
             return None
         return RunOutcome(RunResult(RunStatus.REFUSED, explanation=problem), request_id=request.request_id)
+
+    def _lacking(self, name: str) -> str | None:
+        """Why no run can have an environment; None if one can."""
+        if name not in self._environments:
+            return f"There is no environment '{name}'. Available: {listed([*self._environments])}."
+        if self._environments[name].files is not None and Layer.MOUNT not in self._layers:
+            return f"The environment '{name}' has files, which need tier 2, and the node runs at {self._tier.name}."
+        return None
 
     def _terms_of(self, limits: Limits) -> Terms:
         """What limits mean for a run here; computed once for each that callers use."""
@@ -235,9 +268,12 @@ class Node:
             patience=wire.patience(limits.wall_seconds),
         )
 
-    async def _run(self, request: RunRequest, terms: Terms, pool: Pool, preview: OutputPreview | None) -> RunOutcome:
+    async def _run(
+        self, request: RunRequest, terms: Terms, environment: Environment, preview: OutputPreview | None
+    ) -> RunOutcome:
+        pool, shown = self._pool(environment), shown_at(self.config, environment)
         hand_over = (wire.FOLDER if request.fetch else 0) | (wire.OUTPUT_FILES if preview is not None else 0)
-        start = wire.START.pack(wire.KIND_START, *terms.sizes, hand_over)
+        start = wire.START.pack(wire.KIND_START, *terms.sizes, hand_over, terms.limits.processes)
         printing = None if preview is None else preview.taker(terms.limits.output_bytes, self._keep_chars(request))
         payload = _payload(request, terms)
         for attempt in (1, 2):
@@ -248,7 +284,7 @@ class Node:
                 self._waiting -= 1
             self._busy += 1
             try:
-                slot = await pool.take()
+                slot = await (pool.take_with(shown) if shown else pool.take())
                 try:
                     if slot.cgroup is not None:
                         slot.cgroup.bound(terms.held_bytes, terms.limits.processes)
@@ -257,13 +293,12 @@ class Node:
                     finally:
                         if preview is not None:
                             preview.close()
-                    if slot.cgroup is not None and slot.cgroup.ran_out() and run_exit.signal == signal.SIGKILL:
-                        run_exit = run_exit._replace(reason=wire.MEMORY)
                     try:
+                        if slot.cgroup is not None and slot.cgroup.ran_out() and run_exit.signal == signal.SIGKILL:
+                            run_exit = run_exit._replace(reason=wire.MEMORY)
                         return await self._outcome(request, terms, pool, run_exit, files, attempt)
                     finally:
-                        for descriptor in files:
-                            os.close(descriptor)
+                        close_all(files)
                         if request.fetch:
                             slot.release_folder()
                 finally:
@@ -274,7 +309,7 @@ class Node:
                 self._busy -= 1
                 self._free.release()
         result = RunResult(RunStatus.FAULT, explanation="The sandbox lost the run twice.")
-        return RunOutcome(result, preload=pool.name, request_id=request.request_id, attempts=2)
+        return RunOutcome(result, environment=environment.name, request_id=request.request_id, attempts=2)
 
     def _keep_chars(self, request: RunRequest) -> int:
         return self.config.keep_chars if request.keep_chars is None else request.keep_chars
@@ -293,7 +328,7 @@ class Node:
             run_exit.peak_bytes / (1 << 20),
             run_exit.exit_code,
             run_exit.signal,
-            pool.name,
+            request.environment or pool.name,
             request.request_id,
             attempt,
             found.left_out,

@@ -1,4 +1,4 @@
-"""The slots of one preload set, kept at their number whatever dies."""
+"""The slots of one environment, kept at their number whatever dies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from cleaner_sandbox.isolation.cgroups import Cgroup, SlotCgroup
 from cleaner_sandbox.node.links import SessionLink
-from cleaner_sandbox.node.zygotes import Slot, SlotDiedError, Zygote, ZygoteError
+from cleaner_sandbox.node.zygotes import START_SECONDS, Slot, SlotDiedError, SlotKind, Zygote, ZygoteError, close_all
 
 RETRY_SECONDS = 0.5
 CLOSE_SECONDS = 10.0
@@ -33,6 +33,7 @@ class Pool:
         self._idle: deque[Slot] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._slots: set[Slot] = set()
+        self._used_once: set[Slot] = set()
         self._zygote = Zygote(settings, self._zygote_died)
         self._tasks: set[asyncio.Task[None]] = set()
         self._replacing: asyncio.Task[None] | None = None
@@ -56,7 +57,7 @@ class Pool:
         slots = [self._fork() for _ in range(self._size)]
         for slot in slots:
             try:
-                await self._started(slot)
+                await slot.started
             except asyncio.CancelledError:
                 raise ZygoteError("a slot ended while it set up its isolation") from None
         self._idle.extend(slots)
@@ -68,33 +69,72 @@ class Pool:
             self._waiting.append(turn)
             try:
                 await turn
-            except asyncio.CancelledError:
-                if not turn.cancelled():  # it was this one's turn, and the slot is still there for the next
-                    self._wake_next()
+            except BaseException:
+                if not turn.cancel() and not turn.cancelled():
+                    self._wake_next()  # it was this one's turn, and the slot is still there for the next
                 raise
         return self._idle.popleft()
 
+    async def take_with(self, files: str) -> Slot:
+        """A slot of one run alone, whose working folder begins with files. Raises `SlotDiedError` if none starts."""
+
+        def died(slot: Slot) -> None:
+            self._used_once.discard(slot)
+            self.free(slot.index)
+
+        slot = self._forked(died, Slot, {"files": files})
+        self._used_once.add(slot)
+        try:
+            await asyncio.wait([slot.started], timeout=START_SECONDS)
+            if not slot.started.done() or slot.started.cancelled():
+                raise SlotDiedError
+        except BaseException:
+            slot.kill()
+            raise
+        return slot
+
     def give(self, slot: Slot) -> None:
         """Bring a slot back. A dead one has been replaced already."""
-        if slot.alive:
+        if slot in self._used_once:
+            slot.kill()
+        elif slot.alive:
             self._offer(slot)
+
+    async def answers(self, start: bytes, request: bytes, seconds: float) -> bool:
+        """Run a program in an idle slot, and say whether it was answered; a slot that doesn't answer is replaced.
+
+        Slots that are at work have their own time limits. Where none is left, one may take `seconds` to come back.
+        """
+        if self._slots and not self._idle:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                slot = await self.take()
+                try:
+                    _, files = await slot.run(start, request, seconds)
+                    close_all(files)
+                finally:
+                    self.give(slot)
+        except (SlotDiedError, TimeoutError):
+            return False
+        return True
 
     async def close(self) -> None:
         """Kill everything, and wait until the supervisors are gone."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
-        ends = [end for slot in list(self._slots) if (end := slot.end()) >= 0]
+        ends = [end for slot in [*self._slots, *self._used_once] if (end := slot.end()) >= 0]
         await asyncio.gather(*(_gone(pidfd) for pidfd in ends))
         self._zygote.kill()
 
     def fork_session(self, died: Callable[[Slot], None], options: dict[str, Any]) -> SessionLink:
         """A slot for a session, which isn't one of the pool's. Raises `SlotDiedError` if there is no zygote now."""
-        link = self._zygote.fork(self._indices[0], died, SessionLink, options)
-        self._indices.popleft()
-        memory, disk, processes, _ = options["session_limits"]
-        states = 1 + options["checkpoints"]
-        link.started.add_done_callback(lambda _: self._confine(link, states * memory + disk, states + processes))
+        link = self._forked(died, SessionLink, options)
+        if link.cgroup is not None:
+            memory, disk, processes, _ = options["session_limits"]
+            states = 1 + options["checkpoints"]
+            link.cgroup.bound(states * memory + disk, states + processes)
         return link
 
     def free(self, index: int) -> None:
@@ -113,21 +153,24 @@ class Pool:
                 return
 
     def _fork(self) -> Slot:
-        slot = self._zygote.fork(self._indices[0], self._slot_died, Slot)
-        self._indices.popleft()
+        slot = self._forked(self._slot_died, Slot)
         self._slots.add(slot)
         return slot
 
-    async def _started(self, slot: Slot) -> None:
-        await slot.started
-        self._confine(slot)
-
-    def _confine(self, slot: Slot, memory: int | None = None, processes: int = 0) -> None:
-        """Give a slot a cgroup of its own, if the tier has any; a run's bounds come with the run."""
-        if self._cgroup is not None and slot.alive:
-            slot.cgroup = SlotCgroup(self._cgroup, slot.index, slot.pid)
-            if memory is not None:
-                slot.cgroup.bound(memory, processes)
+    def _forked(
+        self, died: Callable[[Slot], None], kind: type[SlotKind], more: dict[str, Any] | None = None
+    ) -> SlotKind:
+        """A slot with a number of its own, and a cgroup if the tier has any; a run's bounds come with the run."""
+        index = self._indices[0]
+        if self._cgroup is None:
+            slot = self._zygote.fork(index, died, kind, more)
+        else:
+            cgroup = SlotCgroup(self._cgroup, index)
+            with cgroup.files as files:
+                slot = self._zygote.fork(index, died, kind, more, files)
+            slot.cgroup = cgroup
+        self._indices.popleft()
+        return slot
 
     def _slot_died(self, slot: Slot) -> None:
         self._slots.discard(slot)
@@ -156,8 +199,8 @@ class Pool:
         while len(self._slots) < self._size:
             try:
                 slot = self._fork()
-                await self._started(slot)
-            except (SlotDiedError, OSError, asyncio.CancelledError):
+                await slot.started
+            except (Exception, asyncio.CancelledError):  # whatever it was: without this task there is no slot any more
                 if self._closing:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
@@ -170,7 +213,8 @@ class Pool:
             zygote = Zygote(self._settings, self._zygote_died)
             try:
                 await zygote.start()
-            except (ZygoteError, OSError, TimeoutError):
+            except Exception:
+                zygote.kill()
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._zygote = zygote

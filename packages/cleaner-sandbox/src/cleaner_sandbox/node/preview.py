@@ -31,7 +31,7 @@ class OutputPreview:
         >>> from cleaner_sandbox import BARE, Node, NodeConfig, OutputPreview, RunRequest
         >>> async def main() -> str:
         ...     preview = OutputPreview()
-        ...     async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        ...     async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
         ...         running = asyncio.create_task(node.run(RunRequest("print('begun')\\nwhile True: pass"), preview))
         ...         while not (texts := preview.read()):
         ...             await asyncio.sleep(0.01)

@@ -8,10 +8,11 @@ same again, the rollback is declined and the session is lost, because nobody cou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cleaner_sandbox.inside import kernel, wire
@@ -37,7 +38,7 @@ from cleaner_sandbox.protocol.requests import (
 )
 from cleaner_sandbox.protocol.results import RunResult, RunStatus
 
-CANCELLED = "a cell was cancelled"
+CANCELLED = "a call was cancelled"
 GIVEN_UP = "what its program left could not be ended in time"
 TOO_LARGE = "The program was stopped: what it left is more than its session may hold of the node's memory."
 
@@ -51,12 +52,14 @@ RULES = {Commit.ON_SUCCESS: wire.ON_SUCCESS, Commit.ALWAYS: wire.ALWAYS, Commit.
 class Terms:
     """What a node's configuration means for a session."""
 
-    preload: str
+    environment: str
     versions: Mapping[str, str]
     limits: Limits
     maxima: Limits
     keep_chars: int
     fetch_bytes: int
+    idle_seconds: float
+    ttl_seconds: float
 
 
 class Session:
@@ -68,8 +71,8 @@ class Session:
         >>> import asyncio
         >>> from cleaner_sandbox import BARE, Node, NodeConfig, SessionRequest
         >>> async def main() -> tuple[str, str]:
-        ...     async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
-        ...         session = await node.open_session(SessionRequest(preload="bare"))
+        ...     async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
+        ...         session = await node.open_session(SessionRequest(environment="bare"))
         ...         before = (await session.run("x = 1")).checkpoint
         ...         changed = await session.run("x = 2; print(x)")
         ...         await session.rollback(before)
@@ -110,7 +113,7 @@ class Session:
         """Whether the last cell found no interpreter to run in."""
         self.lost = ""
         """Why there is no session any more."""
-        self.used = time.monotonic()
+        self.used = self._opened = time.monotonic()
         self.rebuild_seconds = 0.0
         """Wall time of all cells that were run again."""
 
@@ -138,8 +141,21 @@ class Session:
     def info(self) -> SessionInfo:
         """Return its description for its owner."""
         idle = time.monotonic() - self.used
-        language, preload = self._request.language, self._terms.preload
-        return SessionInfo(self.id, language, preload, self.checkpoint, self.busy, round(idle, 3), self.held_bytes)
+        language, environment = self._request.language, self._terms.environment
+        return SessionInfo(self.id, language, environment, self.checkpoint, self.busy, round(idle, 3), self.held_bytes)
+
+    @property
+    def due(self) -> float:
+        """Return when its time is over, by the monotonic clock."""
+        return min(self.used + self._terms.idle_seconds, self._opened + self._terms.ttl_seconds)
+
+    def expire(self) -> None:
+        """End it if its time is over, and say which time that was."""
+        now = time.monotonic()
+        if now >= self._opened + self._terms.ttl_seconds:
+            self.end(f"its time to live of {self._terms.ttl_seconds:g} s was over (ttl_seconds)")
+        elif now >= self.due:
+            self.end(f"it was idle for {self._terms.idle_seconds:g} s, the most it may be (idle_seconds)")
 
     async def run(self, cell: Cell | str, preview: OutputPreview | None = None) -> CellOutcome:
         """Run a cell. Raises `SessionLostError` if the state is gone; a cell is never run twice on its own.
@@ -147,24 +163,38 @@ class Session:
         A `preview` can be read while the cell runs.
         """
         async with self.turn:
-            outcome = await self._run(Cell(cell) if isinstance(cell, str) else cell, preview=preview)
-            try:
+            with self._whole():
+                outcome = await self._run(Cell(cell) if isinstance(cell, str) else cell, preview=preview)
                 if outcome.committed and not await self._ran(self):
                     return await self._undo(outcome)
-            except asyncio.CancelledError:
-                self.end(CANCELLED)
-                raise
-            return outcome
+                return outcome
 
     async def list_files(self) -> FileList:
         """List the files below the working folder. Raises `SessionLostError` if the session is gone."""
         async with self.turn:
-            lists: list[FileList] = []
-            for _ in range(2):  # the first one may find that the last cell broke the interpreter, and undo that cell
-                await self._run(Cell("", commit=Commit.NEVER), lists)
-                if lists:
-                    return lists[0]
-            raise self._end("its files could not be listed")
+            with self._whole():
+                lists: list[FileList] = []
+                for _ in range(
+                    2
+                ):  # the first one may find that the last cell broke the interpreter, and undo that cell
+                    await self._run(Cell("", commit=Commit.NEVER), lists)
+                    if lists:
+                        return lists[0]
+                raise self._end("its files could not be listed")
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """End the session if a call is given up, or fails, on its way: nobody knows what state it would be in."""
+        try:
+            yield
+        except (SessionLostError, RollbackDeclinedError):
+            raise
+        except asyncio.CancelledError:
+            self.end(CANCELLED)
+            raise
+        except BaseException:
+            self.end("the node failed to finish a call")
+            raise
 
     async def _undo(self, outcome: CellOutcome) -> CellOutcome:
         """Make a cell one that failed, because no session may hold what it left."""
@@ -185,7 +215,7 @@ class Session:
         problem = input_problem(cell) or code_problem(cell.code, self._request.language)
         if problem is not None:
             refusal = RunResult(RunStatus.REFUSED, explanation=problem)
-            run = RunOutcome(refusal, preload=self._terms.preload, request_id=cell.request_id)
+            run = RunOutcome(refusal, environment=self._terms.environment, request_id=cell.request_id)
             return CellOutcome(run, False, self.checkpoint, self._status.obstacles)
         wanted = self.checkpoint
         outcome = await self._cell(cell, RULES[cell.commit or self._request.commit], lists, preview)
@@ -216,11 +246,8 @@ class Session:
             target = self.checkpoint - 1 if checkpoint is None else checkpoint
             if not 0 <= target <= self.checkpoint:
                 raise RollbackDeclinedError(f"there is no checkpoint {target}; the session is at {self.checkpoint}")
-            try:
+            with self._whole():
                 await self._go_back(target)
-            except asyncio.CancelledError:
-                self.end("a rollback was cancelled")
-                raise
             return self.checkpoint
 
     async def _go_back(self, target: int) -> None:
@@ -292,9 +319,6 @@ class Session:
             )
         except SlotDiedError:
             raise self._end("its supervisor died") from None
-        except asyncio.CancelledError:
-            self.end(CANCELLED)
-            raise
         finally:
             if preview is not None:
                 preview.close()
@@ -310,14 +334,12 @@ class Session:
                 found = await fetched(files[3], cell.fetch, terms.fetch_bytes)
                 if lists is not None:
                     lists.append(await listed(files[3]))
-        except BaseException as error:  # the supervisor has gone on, and nobody knows to where
-            cancelled = isinstance(error, asyncio.CancelledError)
-            self.end("a cell was cancelled" if cancelled else "the answer to a cell could not be read")
-            raise
         finally:
-            for output in files[:3]:
-                kernel.empty_for_good(output)  # the program may have kept it, and nobody counts what is in it
-            close_all(files)
+            try:
+                for output in files[:3]:
+                    kernel.empty_for_good(output)  # the program may have kept it, and nobody counts what is in it
+            finally:
+                close_all(files)
         self.used = time.monotonic()
         self._broken = run_exit.reason == wire.BROKEN
         run = RunOutcome(
@@ -328,7 +350,7 @@ class Session:
             run_exit.peak_bytes / (1 << 20),
             run_exit.exit_code,
             run_exit.signal,
-            terms.preload,
+            terms.environment,
             cell.request_id,
             files_left_out=found.left_out,
             displays=displays,
@@ -358,6 +380,7 @@ class Session:
                 raise RollbackDeclinedError(f"the session is lost: {self.lost}")
 
     def _require(self) -> None:
+        self.expire()
         if self.lost:
             raise SessionLostError(f"session lost: {self.lost}")
 

@@ -38,6 +38,10 @@ class NoRoomError(SessionLostError):
     """All sessions of a node are in use; there will be room again."""
 
 
+LOOK_SECONDS = 0.1
+"""Least time between looks at whose time is over: one that is busy then is looked at again."""
+
+
 class SessionStore:
     """All open sessions, and why the latest closed ones were closed."""
 
@@ -55,8 +59,10 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, request: SessionRequest, pool: Pool, owner: str, owners: int = 1, base: str = "") -> Session:
-        """Open one in a slot of its own, for one of so many owners, on the copy of its base.
+    async def open(
+        self, request: SessionRequest, pool: Pool, environment: str, files: str, owner: str, owners: int = 1
+    ) -> Session:
+        """Open one in a slot of its own, for one of so many owners, with what its working folder begins with.
 
         Raises `SessionLostError` if its slot dies, `NoRoomError` if all sessions are in use and none can make room,
         `ValueError` if its files can't be put into it, or no interpreter can keep to its limits.
@@ -72,13 +78,17 @@ class SessionStore:
         self._opening[owner] += 1
         try:
             async with self._starting.setdefault(owner, asyncio.Semaphore(STARTING)):
-                session = await self._start(request, pool, owner, base)
+                session = await self._start(request, pool, environment, files, owner)
         except SlotDiedError:
             raise SessionLostError("session lost: its supervisor died before it had begun; open a new one") from None
         finally:
             self._opening[owner] -= 1
         if request.files:
-            await _put(session, request.files)
+            try:
+                await _put(session, request.files)
+            except BaseException:
+                session.end("its files could not be put into it")
+                raise
         return session
 
     def get(self, session_id: str) -> Session:
@@ -95,10 +105,12 @@ class SessionStore:
         for session in list(self._sessions.values()):
             session.end("the node ended")
 
-    async def _start(self, request: SessionRequest, pool: Pool, owner: str, base: str) -> Session:
+    async def _start(self, request: SessionRequest, pool: Pool, environment: str, files: str, owner: str) -> Session:
         config, limits = self._config, self._limits(request)
         keep_chars = config.keep_chars if request.keep_chars is None else request.keep_chars
-        terms = Terms(pool.name, pool.versions, limits, config.maxima, keep_chars, config.fetch_bytes)
+        idle = min(request.idle_seconds or config.session_idle, config.session_idle)
+        ttl = min(request.ttl_seconds or config.session_ttl, config.session_ttl)
+        terms = Terms(environment, pool.versions, limits, config.maxima, keep_chars, config.fetch_bytes, idle, ttl)
         session: Session | None = None
 
         def died(link: Slot) -> None:
@@ -106,15 +118,15 @@ class SessionStore:
             if session is not None:
                 session.supervisor_died()
 
-        link = pool.fork_session(died, {**self._settings(request, limits), "base": base})
+        link = pool.fork_session(died, {**self._settings(request, limits), "files": files})
         try:
             status = await link.first()
+            session = Session(link, request, terms, status, self._keep_to_memory, self._closed, owner)
+            self._sessions[session.id] = session
+            self._expire()
         except BaseException:
             link.kill()
             raise
-        session = Session(link, request, terms, status, self._keep_to_memory, self._closed, owner)
-        self._sessions[session.id] = session
-        self._expire()
         return session
 
     def _limits(self, request: SessionRequest) -> Limits:
@@ -230,26 +242,24 @@ class SessionStore:
         return held.total() >= self._config.sessions or not has_room(self._config.sessions, held, owner, owners)
 
     def _expire(self) -> None:
-        """Close what was idle for too long, and look again when the next one may be due."""
+        """Close those whose time is over, and look again when the next one may be due."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
-        now = time.monotonic()
         for session in list(self._sessions.values()):
-            if not session.busy and now - session.used >= self._config.session_ttl:
-                session.end("it was idle for too long")
+            if not session.busy:
+                session.expire()
         if self._sessions:
-            oldest = min(session.used for session in self._sessions.values())
-            wait = max(oldest + self._config.session_ttl - now, self._config.session_ttl / 10)
+            due = min(session.due for session in self._sessions.values())
+            wait = max(due - time.monotonic(), LOOK_SECONDS)
             self._expiry = asyncio.get_running_loop().call_later(wait, self._expire)
 
 
 async def _put(session: Session, files: Mapping[str, bytes]) -> None:
-    """Put files into a session that is new; one that can't have them is ended."""
+    """Put files into a session that is new. Raises `ValueError` if it can't have them."""
     result = (await session.run(Cell("", files=files, commit=Commit.ON_SUCCESS))).result
     if result.status is RunStatus.OK:
         return
-    session.end("its files could not be put into it")
     why = result.explanation if result.exception is None else result.exception.message
     if result.status is RunStatus.FAULT:
         raise SessionLostError(f"session lost: {why}")

@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,11 +120,10 @@ class Slot:
             if self.alive and (self._unsent or self._unread()):
                 self.kill()
             return ended
-        except (BrokenPipeError, ConnectionResetError, BlockingIOError) as error:
+        except BaseException as error:  # whatever it was, nobody knows any more what the supervisor waits for
             self._give_up()
-            raise SlotDiedError from error
-        except asyncio.CancelledError:
-            self._give_up()
+            if isinstance(error, OSError):
+                raise SlotDiedError from error
             raise
         finally:
             watchdog.cancel()
@@ -173,6 +172,14 @@ class Slot:
             message, descriptors, _, _ = socket.recv_fds(self._control, 64, 8)
         except OSError:
             message, descriptors = b"", []
+        try:
+            self._read(message, descriptors)
+        except BaseException:  # what it said is lost, and whoever waits for it would wait for long
+            close_all(descriptors)
+            self.kill()
+            raise
+
+    def _read(self, message: bytes, descriptors: list[int]) -> None:
         if not message:
             self.kill()
         elif message[0] == wire.KIND_HELLO:
@@ -186,8 +193,8 @@ class Slot:
         elif message[0] == wire.KIND_OUTPUT and self._printing is not None:
             self._printing(descriptors)
         else:
-            close_all(descriptors)
             self._heard(message)
+            close_all(descriptors)
 
     def _writable(self) -> None:
         try:
@@ -253,24 +260,35 @@ class Zygote:
         loop.add_reader(ours.fileno(), self._readable)
 
     def fork(
-        self, index: int, died: Callable[[Slot], None], kind: type[SlotKind], session: dict[str, Any] | None = None
+        self,
+        index: int,
+        died: Callable[[Slot], None],
+        kind: type[SlotKind],
+        more: dict[str, Any] | None = None,
+        cgroup: Sequence[int] = (),
     ) -> SlotKind:
-        """Ask for a slot, or for a session's. Raises `SlotDiedError` if the zygote is gone."""
+        """Ask for a slot, or for a session's, with more settings, in a cgroup if its files are given.
+
+        Raises `SlotDiedError` if the zygote is gone.
+        """
         if self._channel is None:
             raise SlotDiedError
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         requests, their_requests = socket.socketpair()
-        control.setblocking(False)
-        requests.setblocking(False)
         with their_control, their_requests:
             try:
-                message = marshal.dumps((index, session))
-                socket.send_fds(self._channel, [message], [their_control.fileno(), their_requests.fileno()])
-            except OSError as error:
+                control.setblocking(False)
+                requests.setblocking(False)
+                message = marshal.dumps((index, kind is not Slot, more or {}))
+                sockets = their_control.fileno(), their_requests.fileno()
+                socket.send_fds(self._channel, [message], [*sockets, *cgroup])
+                return kind(index, control, requests, died)
+            except BaseException as error:
                 control.close()
                 requests.close()
-                raise SlotDiedError from error
-        return kind(index, control, requests, died)
+                if isinstance(error, OSError):
+                    raise SlotDiedError from error
+                raise
 
     def kill(self) -> None:
         """End the interpreter; its slots live on until they are killed."""

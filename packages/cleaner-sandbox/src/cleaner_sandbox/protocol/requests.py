@@ -61,8 +61,8 @@ class RunRequest:
     """None: `input()` raises `EOFError`."""
     limits: Limits | None = None
     """None: the node's defaults."""
-    preload: str | None = None
-    """Name of a preload set; None: the smallest set that has what the code imports."""
+    environment: str | None = None
+    """Name of an environment; None: the smallest set that has what the code imports."""
     echo_last_expression: bool = False
     """Print the value of the program's last statement if that is an expression, as a notebook does; Python only."""
     seed: int = 0
@@ -96,7 +96,7 @@ class RunOutcome:
     exit_code: int | None = None
     """None if the run's process died by a signal, or never started."""
     signal: int | None = None
-    preload: str = ""
+    environment: str = ""
     request_id: str = ""
     attempts: int = 1
     """How often the call may have been run: 2 if a supervisor died and it was run again on a fresh slot; from a client,
@@ -150,8 +150,8 @@ class Cell:
 class SessionRequest:
     """Asks for a session to be opened."""
 
-    preload: str | None = None
-    """Name of a preload set; None: `science` if the node has it, else its first."""
+    environment: str | None = None
+    """Name of an environment; None: `science` if the node has it, else its first."""
     limits: Limits | None = None
     """For each cell; CPU and wall time count per cell, memory and files over the session."""
     seed: int = 0
@@ -161,8 +161,10 @@ class SessionRequest:
     """Of each cell's stdout and stderr, as for `RunRequest`."""
     language: Language = Language.PYTHON
     """Of all its cells."""
-    base: str = ""
-    """Name of the base that its working folder begins with (see `NodeConfig.bases`); empty: it begins empty."""
+    idle_seconds: float | None = None
+    """Most seconds that it may be idle before it is closed; None, and at most: what the node allows."""
+    ttl_seconds: float | None = None
+    """Most seconds that it may be open, idle or not; None, and at most: what the node allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ class SessionInfo:
 
     id: str
     language: Language
-    preload: str
+    environment: str
     checkpoint: int
     busy: bool
     idle_seconds: float

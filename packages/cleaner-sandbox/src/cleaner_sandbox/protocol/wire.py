@@ -83,7 +83,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
     stdin: str | None = None
     stdin_base64: bytes | None = None
     limits: LimitsAsked | None = None
-    preload: str | None = None
+    environment: str | None = None
     echo_last_expression: bool = False
     seed: int = 0
     files: dict[str, bytes] = {}
@@ -105,7 +105,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
             stdin=text,
             stdin_base64=request.stdin if isinstance(request.stdin, bytes) else None,
             limits=None if request.limits is None else LimitsAsked(**asdict(request.limits)),
-            preload=request.preload,
+            environment=request.environment,
             echo_last_expression=request.echo_last_expression,
             seed=request.seed,
             files=dict(request.files),
@@ -122,7 +122,7 @@ class RunCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc
             code=self.code,
             stdin=self.stdin if self.stdin_base64 is None else self.stdin_base64,
             limits=None if self.limits is None else self.limits.over(defaults),
-            preload=self.preload,
+            environment=self.environment,
             echo_last_expression=self.echo_last_expression,
             seed=self.seed,
             files=self.files,
@@ -145,28 +145,29 @@ class BatchCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class SessionCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A session to open: the body of `POST /v1/sessions`."""
 
-    preload: str | None = None
+    environment: str | None = None
     limits: LimitsAsked | None = None
     seed: int = 0
     commit: Commit = Commit.ON_SUCCESS
     files: dict[str, bytes] = {}
     keep_chars: KeepChars | None = None
     language: Language = Language.PYTHON
-    base: str = ""
+    idle_seconds: Seconds | None = None
+    ttl_seconds: Seconds | None = None
 
     @classmethod
     def of(cls, request: SessionRequest) -> SessionCall:
         """The call for a request."""
         limits = None if request.limits is None else LimitsAsked(**asdict(request.limits))
         files = dict(request.files)
-        asked = (request.preload, limits, request.seed, request.commit, files, request.keep_chars)
-        return cls(*asked, request.language, request.base)
+        asked = (request.environment, limits, request.seed, request.commit, files, request.keep_chars)
+        return cls(*asked, request.language, request.idle_seconds, request.ttl_seconds)
 
     def request(self, defaults: Limits) -> SessionRequest:
         """The request for a node with these default limits."""
         limits = None if self.limits is None else self.limits.over(defaults)
-        asked = (self.preload, limits, self.seed, self.commit, self.files, self.keep_chars)
-        return SessionRequest(*asked, self.language, self.base)
+        asked = (self.environment, limits, self.seed, self.commit, self.files, self.keep_chars)
+        return SessionRequest(*asked, self.language, self.idle_seconds, self.ttl_seconds)
 
 
 class SessionOpened(msgspec.Struct):
@@ -259,7 +260,7 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
     peak_memory_mb: Measured = 0.0
     exit_code: int | None = None
     signal: int | None = None
-    preload: str = ""
+    environment: str = ""
     attempts: Amount = 1
     displays: list[Mapping[str, str]] = []
     displays_left_out: Mapping[str, Count] = {}
@@ -300,7 +301,7 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
             peak_memory_mb=outcome.peak_memory_mb,
             exit_code=outcome.exit_code,
             signal=outcome.signal,
-            preload=outcome.preload,
+            environment=outcome.environment,
             attempts=outcome.attempts,
             displays=list(outcome.displays),
             displays_left_out=outcome.displays_left_out,
@@ -341,7 +342,7 @@ class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
             peak_memory_mb=self.peak_memory_mb,
             exit_code=self.exit_code,
             signal=self.signal,
-            preload=self.preload,
+            environment=self.environment,
             request_id=self.id,
             attempts=self.attempts,
             displays=self.displays,

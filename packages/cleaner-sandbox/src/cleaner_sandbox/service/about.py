@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from cleaner_sandbox.service.http import JSON, LINES, Exchange
 from cleaner_sandbox.service.tenants import Tenant
 from cleaner_sandbox.version import __version__
 
+CHECK_SECONDS = 10.0
+"""Between two checks of the slots, however often somebody asks."""
 METRICS_SECONDS = 1.0
 """For which the metrics' text is kept: to make it takes milliseconds, in which nobody else is served."""
 
@@ -23,11 +26,15 @@ class Health(msgspec.Struct):
     """What a node says of itself at `/healthz`."""
 
     status: str
-    """`ok`, or `draining` (then the HTTP status is 503)."""
+    """`ok`, `draining` or `stuck` (with the last two the HTTP status is 503)."""
+    stuck: list[str]
+    """What does not answer: `queue`, or the names of environments."""
     version: str
     tier: int
     probes: Mapping[str, str]
     versions: Mapping[str, Mapping[str, str]]
+    uids: tuple[int, int] | None
+    """First and last user id of runs and their supervisors; null: they have the node's own, which isn't root's."""
     slots: int
     running: int
     waiting: int
@@ -60,16 +67,21 @@ class About:
         self._document: bytes | None = None
         self._metrics = b""
         self._measured = -METRICS_SECONDS
+        self._checking: asyncio.Task[None] | None = None
+        self._checked = -CHECK_SECONDS
+        self._stuck: list[str] = []
 
     def now(self) -> Health:
         """Return what the node says of itself now."""
         status, queue = self._app.node.status, self._app.queue
         return Health(
-            status="draining" if queue.draining else "ok",
+            status="draining" if queue.draining else "stuck" if self._stuck else "ok",
             version=__version__,
+            stuck=self._stuck,
             tier=int(status.tier),
             probes=status.probes,
             versions=status.versions,
+            uids=status.uids,
             slots=status.slots,
             running=queue.running,
             waiting=queue.waiting,
@@ -84,8 +96,23 @@ class About:
         )
 
     async def health(self, exchange: Exchange, _: Tenant) -> None:
-        """Answer 200, or 503 while draining, so that a load balancer sends nothing more."""
-        await exchange.reply(encode(self.now()), status=503 if self._app.queue.draining else 200)
+        """Answer 200, or 503 while draining or stuck, so that a load balancer sends nothing more.
+
+        The slots are checked meanwhile, and the answer says what the check before found: a probe waits for nobody.
+        """
+        if self._checking is None and time.monotonic() - self._checked >= CHECK_SECONDS:
+            self._checking = asyncio.create_task(self._check())
+        health = self.now()
+        await exchange.reply(encode(health), status=200 if health.status == "ok" else 503)
+
+    async def _check(self) -> None:
+        try:
+            tasks = self._app.queue.tasks
+            ended = {task for task in tasks if task.done()}
+            sets = await self._app.node.stuck()
+            self._stuck = ["queue", *sets] if ended & tasks else sets  # a call ended, and still has its slot
+        finally:
+            self._checked, self._checking = time.monotonic(), None
 
     async def metrics(self, exchange: Exchange, _: Tenant) -> None:
         """Answer in Prometheus' text form."""

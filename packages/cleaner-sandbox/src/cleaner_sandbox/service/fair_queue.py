@@ -50,7 +50,8 @@ class Queue:
         """That wait."""
         self.held = Shares(most_bytes, tenants)
         """Bytes of requests that are being answered, and of results that are not read yet."""
-        self.running = 0
+        self.tasks: set[asyncio.Task[Any]] = set()
+        """Of calls that run."""
         self.draining = False
         self._turns: deque[Tenant] = deque()
         """Tenants with waiting requests."""
@@ -88,6 +89,11 @@ class Queue:
         return self.calls.held
 
     @property
+    def running(self) -> int:
+        """Calls that run."""
+        return len(self.tasks)
+
+    @property
     def bytes(self) -> int:
         """Bytes of requests and of results that are not read yet."""
         return self.held.held
@@ -111,16 +117,16 @@ class Queue:
         self.calls.take(request.tenant.name, -calls)
         self._requests[request.tenant].pop(request, None)
 
-    def started(self, tenant: Tenant) -> None:
+    def started(self, tenant: Tenant, task: asyncio.Task[Any]) -> None:
         """A call goes from waiting to running."""
         self.calls.take(tenant.name, -1)
-        self.running += 1
+        self.tasks.add(task)
         tenant.running += 1
 
-    def ended(self, tenant: Tenant, seconds: float) -> None:
+    def ended(self, tenant: Tenant, task: asyncio.Task[Any], seconds: float) -> None:
         """A run is over; its slot is free."""
         self._seconds += 0.05 * (seconds - self._seconds)
-        self.running -= 1
+        self.tasks.remove(task)
         tenant.running -= 1
         self.pump()
 
@@ -182,9 +188,9 @@ class PendingRequest(Generic[T]):
         size_of: Callable[[T], int],
         in_order: bool = False,
     ) -> None:
-        queue.check(tenant, calls, size)
         self.tenant, self.size, self.waiting = tenant, size, calls
-        self._queue, self._execute, self._unrun, self._finished = queue, execute, unrun, finished
+        self._queue, self._gone_later, self._execute = queue, gone, execute
+        self._unrun, self._finished, self._within, self._start_within = unrun, finished, within, start_within
         self._size_of, self._in_order = size_of, in_order
         self._next = 0
         self._left = calls
@@ -202,16 +208,8 @@ class PendingRequest(Generic[T]):
         self._stopped: str | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
         self._gone = False
-        self._watcher = asyncio.get_running_loop().create_task(self._watch(gone))
-        queue.join(self)
-        for seconds, expire in ((within, self.stop), (start_within, self.answer_waiting)):
-            if seconds is None:
-                continue
-            if seconds <= 0:
-                expire(EXPIRED)
-            else:
-                self._deadlines.append(asyncio.get_running_loop().call_later(seconds, expire, EXPIRED))
-        queue.pump()
+        self._error: Exception | None = None
+        """Why a result could not be made: then the whole request fails."""
 
     @property
     def may_start(self) -> bool:
@@ -226,43 +224,48 @@ class PendingRequest(Generic[T]):
     def start(self) -> None:
         """Start the next call; the queue calls this when it has a slot."""
         index = self._next
-        self._next += 1
-        self.waiting -= 1
-        self._queue.started(self.tenant)
         task = asyncio.get_running_loop().create_task(self._execute(index))
         self._running[index] = task
+        self._next += 1
+        self.waiting -= 1
+        self._queue.started(self.tenant, task)
         # A callback, not a wrapper: the body of a task that is cancelled before its first step never runs.
         task.add_done_callback(functools.partial(self._over, index, time.monotonic()))
 
     def _over(self, index: int, begun: float, task: asyncio.Task[T]) -> None:
         del self._running[index]
         if task.cancelled():
-            result = self._unran(index, self._stopped or BROKEN)
+            self._end(index, self._stopped or BROKEN, begun - self._joined)
         elif (error := task.exception()) is not None:
             logger.error("a call could not be run", exc_info=error)
-            result = self._unran(index, BROKEN)
+            self._end(index, BROKEN, begun - self._joined)
         else:
-            result = task.result()
-        self._end(index, result, begun - self._joined)
-        self._queue.ended(self.tenant, time.monotonic() - begun)
+            self._end(index, task, begun - self._joined)
+        self._queue.ended(self.tenant, task, time.monotonic() - begun)
 
-    def _unran(self, index: int, reason: str) -> T | None:
-        return None if reason == GONE else self._unrun(index, reason)
-
-    def _end(self, index: int, result: T | None, waited: float) -> None:
+    def _end(self, index: int, ended: asyncio.Task[T] | str, waited: float) -> None:
+        """Note the end of a call: what ran it, or why nothing did. Raises nothing, so that its slot comes back."""
         self._left -= 1
         if self._left == 0:
             for deadline in self._deadlines:
                 deadline.cancel()
+        result: T | None = None
+        size = 0
+        try:
+            if ended != GONE:
+                result = self._unrun(index, ended) if isinstance(ended, str) else ended.result()
+                size = self._size_of(result)
+        except Exception as error:
+            logger.exception("the result of a call could not be made")
+            result, self._error = None, error
         try:
             self._finished(index, result, waited)
-        except Exception:  # whoever counts calls may fail: this one still has its answer, and gives back its slot
+        except Exception:  # whoever counts calls may fail: this one still has its answer
             logger.exception("the end of a call could not be recorded")
         if result is not None and not self._gone:
-            size = self._size_of(result)
             self._results[index] = result, size
             self._hold(size)
-            self._rouse()
+        self._rouse()
 
     def _hold(self, size: int) -> None:
         """Count bytes of results as held, or, below zero, as not held any more."""
@@ -294,24 +297,27 @@ class PendingRequest(Generic[T]):
 
     def _answer(self, indices: range, reason: str, waited: float) -> None:
         for index in indices[:AT_ONCE]:
-            self._end(index, self._unran(index, reason), waited)
+            self._end(index, reason, waited)
         if rest := indices[AT_ONCE:]:
             asyncio.get_running_loop().call_soon(self._answer, rest, reason, waited)
 
     async def next(self) -> list[tuple[int, T]]:
         """Some results that have come since the last time, each with the index of its call; empty: that was all.
 
-        Those of the last time count as read. Raises `GoneError` when the caller has left.
+        Those of the last time count as read. Raises `GoneError` when the caller has left, and whatever kept a result
+        from being made.
         """
         given, self._given_bytes = self._given_bytes, 0
         self._hold(-given)
         if given:
             await asyncio.sleep(0)  # to send doesn't wait where the caller reads
-        while not (ready := self._take()) and self._left and not self._gone:
+        while not (ready := self._take()) and self._left and not self._gone and self._error is None:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
         if self._gone:
             raise GoneError
+        if self._error is not None:
+            raise self._error
         return ready
 
     def _take(self) -> list[tuple[int, T]]:
@@ -326,13 +332,26 @@ class PendingRequest(Generic[T]):
             self._given_bytes += size
         return ready
 
-    async def _watch(self, gone: Callable[[], Coroutine[object, object, None]]) -> None:
-        await gone()
+    async def _watch(self) -> None:
+        await self._gone_later()
         self._gone = True
         self.stop(GONE)
         self._rouse()
 
     def __enter__(self) -> Self:
+        """Join the queue. Raises the `HttpError` with which it is turned away, if it is."""
+        self._queue.check(self.tenant, self.waiting, self.size)
+        loop = asyncio.get_running_loop()
+        self._watcher = loop.create_task(self._watch())
+        self._queue.join(self)
+        for seconds, expire in ((self._within, self.stop), (self._start_within, self.answer_waiting)):
+            if seconds is None:
+                continue
+            if seconds <= 0:
+                expire(EXPIRED)
+            else:
+                self._deadlines.append(loop.call_later(seconds, expire, EXPIRED))
+        self._queue.pump()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from cleaner_sandbox.environments import choose
 from cleaner_sandbox.isolation.tiers import TierError
-from cleaner_sandbox.preload import choose
 from cleaner_sandbox.protocol.requests import Cell, Commit, Language, SessionLostError, SessionRequest
 from cleaner_sandbox.protocol.results import RunStatus
 from cleaner_sandbox.protocol.wire import BROKEN, EXPLANATIONS, LimitsAsked, Outcome, RunCall, encode
@@ -229,7 +229,7 @@ class Fusion:
             session = await self._app.node.open_session(
                 SessionRequest(
                     # Not the smallest: what the files import is not looked at.
-                    preload=choose("\n".join(asked.cells), config.preload[1:] or config.preload).name,
+                    environment=choose("\n".join(asked.cells), config.environments[1:] or config.environments).name,
                     limits=replace(defaults, memory_mb=memory),
                     commit=Commit.ALWAYS,
                     files=files,

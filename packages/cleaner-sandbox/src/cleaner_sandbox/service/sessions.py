@@ -117,11 +117,14 @@ class Sessions:
                 leaving.cancel()
             held = self._held[session.id] = Held(session, tenant)
             tenant.sessions.add(session)
-        if left:  # nobody will ever hear its name
+        try:
+            if left:
+                raise GoneError
+            await exchange.reply(encode(SessionOpened(session.id)), status=201)
+        except BaseException:  # nobody will ever hear its name
             self._forget(held)
             await session.close()
-            raise GoneError
-        await exchange.reply(encode(SessionOpened(session.id)), status=201)
+            raise
 
     async def run(self, exchange: Exchange, tenant: Tenant) -> None:
         """Run a cell."""

@@ -184,7 +184,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("seed_huge", AttackClass.INPUT_OUTPUT, "import numpy\nnumpy.random.rand()", _DECLINED, seed=2**70),
     Attack("limits_huge", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, limits=_HUGE),
     Attack("limits_tiny", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, limits=Limits(1e-9, 1e-9, 1, 1, 1, 1, 1, 1)),
-    Attack("preload_unknown", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, preload="../no/such"),
+    Attack("environment_unknown", AttackClass.INPUT_OUTPUT, "pass", _DECLINED, environment="../no/such"),
     Attack(
         "multiprocessing",
         AttackClass.INPUT_OUTPUT,

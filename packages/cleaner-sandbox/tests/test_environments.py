@@ -1,4 +1,4 @@
-"""Which preload set a program gets."""
+"""Which environment a program gets."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from cleaner_sandbox import BARE, DATA, SCIENCE, Node, NodeConfig, PreloadSet, Tier, preload
-from cleaner_sandbox.preload import choose
+from cleaner_sandbox import BARE, DATA, SCIENCE, Environment, Node, NodeConfig, Tier, environments
+from cleaner_sandbox.environments import choose
 from tests.conftest import Driver, needs
 
-WEB = PreloadSet("web", packages=("requests",))
+WEB = Environment("web", packages=("requests",))
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,17 @@ def test_a_program_that_names_no_module_gets_the_smallest_set(code: str) -> None
         ("import math", BARE),
     ],
 )
-def test_tables_and_plots_have_a_set_of_their_own(code: str, chosen: PreloadSet) -> None:
+def test_tables_and_plots_have_a_set_of_their_own(code: str, chosen: Environment) -> None:
     assert choose(code, (BARE, SCIENCE, DATA)) is chosen
 
 
 def test_the_set_for_data_has_its_libraries_loaded() -> None:
     pytest.importorskip("pandas")
-    driver = Driver(NodeConfig(slots=1, preload=(BARE, SCIENCE, DATA)))
+    driver = Driver(NodeConfig(slots=1, environments=(BARE, SCIENCE, DATA)))
     try:
         code = "import sys\nprint({'pandas', 'matplotlib.pyplot'} <= {*sys.modules}, 'sympy' in sys.modules)"
-        outcome = driver.outcome(code, preload="data")
-        assert (outcome.preload, outcome.result.output) == ("data", "True False\n")
+        outcome = driver.outcome(code, environment="data")
+        assert (outcome.environment, outcome.result.output) == ("data", "True False\n")
         code = "import pandas, sympy\nprint(pandas.Series([1, 2]).sum(), sympy.Integer(3))"
         assert driver.run(code).output == "3 3\n"
         assert set(driver.node.status.versions["data"]) >= {"pandas", "matplotlib", "numpy"}
@@ -71,17 +71,17 @@ def test_a_module_that_no_set_has_is_left_to_the_largest() -> None:
 
 
 def test_science_is_preloaded_only_where_its_extra_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert NodeConfig().preload == (BARE, SCIENCE)
-    monkeypatch.setattr(preload, "find_spec", lambda name: None if name == "sympy" else name)
-    assert NodeConfig().preload == (BARE,)
+    assert NodeConfig().environments == (BARE, SCIENCE)
+    monkeypatch.setattr(environments, "find_spec", lambda name: None if name == "sympy" else name)
+    assert NodeConfig().environments == (BARE,)
 
 
 def test_a_session_that_names_no_set_gets_one_that_the_node_has() -> None:
     needs(Tier.T2)
 
     async def opened() -> str:
-        async with Node(NodeConfig(slots=1, preload=(BARE,))) as node:
+        async with Node(NodeConfig(slots=1, environments=(BARE,))) as node:
             session = await node.open_session()
-            return (await session.run("6 * 7")).run.preload
+            return (await session.run("6 * 7")).run.environment
 
     assert asyncio.run(opened()) == "bare"

@@ -1,4 +1,4 @@
-"""Named sets of modules that interpreters load ahead, and the choice of one by what a program imports."""
+"""What programs find: packages, some of them loaded ahead, and files; and the choice of one by what is imported."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from importlib.util import find_spec
 
 
 @dataclass(frozen=True, slots=True)
-class PreloadSet:
-    """Names the modules that an interpreter has loaded before a call comes."""
+class Environment:
+    """Says what a program finds: packages, some of which are imported before a call comes, and files.
+
+    `BARE`, `SCIENCE` and `DATA` are ready; `build_environment` makes others.
+    """
 
     name: str
     modules: tuple[str, ...] = ()
@@ -25,6 +28,13 @@ class PreloadSet:
     """What else can be imported, for the choice of a set: packages aren't always called what their modules are."""
     warm_up: str = ""
     """A program that the interpreter runs once, so that what libraries load and compute late is there too."""
+    files: str | None = None
+    """Folder whose subfolder `work` is what working folders begin with; None: they begin empty."""
+
+    @property
+    def only_files(self) -> bool:
+        """Return whether it has no packages of its own: programs then have those of the node's usual environment."""
+        return self.files is not None and self.site is None
 
     def has(self, imported: set[str]) -> bool:
         """Return whether the set offers all of these top-level modules."""
@@ -32,14 +42,14 @@ class PreloadSet:
 
 
 @functools.cache
-def offered(sets: tuple[PreloadSet, ...]) -> frozenset[str]:
+def offered(sets: tuple[Environment, ...]) -> frozenset[str]:
     """The top-level modules that any of these sets has."""
     names = (name for each in sets for name in (*each.modules, *each.packages, *each.offers))
     return frozenset(name.partition(".")[0] for name in names)
 
 
-BARE = PreloadSet("bare")
-SCIENCE = PreloadSet(
+BARE = Environment("bare")
+SCIENCE = Environment(
     "science",
     modules=("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy", "mpmath"),
     packages=("numpy", "sympy", "mpmath"),
@@ -51,7 +61,7 @@ sympy.solve(x**2 - 2, x), sympy.solve([x + y - 3, x - y - 1], [x, y]), sympy.int
 sympy.simplify((x**2 - 1) / (x - 1)), sympy.factor(x**4 - 1), sympy.Matrix([[1, 2], [3, 4]]).inv(), sympy.pi.evalf(30)
 """,
 )
-DATA = PreloadSet(
+DATA = Environment(
     "data",
     modules=("numpy", "numpy.random", "pandas", "matplotlib", "matplotlib.pyplot"),
     packages=("numpy", "pandas", "matplotlib", "sympy", "mpmath"),
@@ -70,9 +80,18 @@ pyplot.close("all")
 sympy loaded ahead."""
 
 
-def installed_sets() -> tuple[PreloadSet, ...]:
+def usual_environments() -> tuple[Environment, ...]:
     """Return what a node preloads by default: `science` only where its extra is installed."""
     return (BARE, SCIENCE) if all(find_spec(name) for name in SCIENCE.packages) else (BARE,)
+
+
+SHOWN = 8
+"""Names that an error lists."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as an error shows them: the first, and how many more there are."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 SCANNED_CHARS = 32_768
@@ -98,13 +117,13 @@ def imports_of(code: str) -> set[str]:
     return found - sys.stdlib_module_names
 
 
-def mentioned(code: str, sets: Sequence[PreloadSet]) -> set[str]:
+def mentioned(code: str, sets: Sequence[Environment]) -> set[str]:
     """What the sets offer and the text names, wherever: modules are also imported by functions and in strings."""
     found = {name for name in offered(tuple(sets)) if name in code and re.search(rf"\b{re.escape(name)}\b", code)}
     return found - sys.stdlib_module_names
 
 
-def choose(code: str, sets: Sequence[PreloadSet]) -> PreloadSet:
+def choose(code: str, sets: Sequence[Environment]) -> Environment:
     """The first set that has all that the program may import; or else, that it does; the last, the largest, if none.
 
     A module that is named and not imported only costs the larger set. Behind the first `SCANNED_CHARS` of a program, a
