@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cleaner_rl.rollout.graders import standard_graders
 from cleaner_rl.tasks import Case, CodeGrader, MathPool, Outcome
 from cleaner_sandbox import BARE, Node, NodeConfig
 from tests.nodes import asynchronous
+from tests.profile import examples
 from tests.tasks.builders import code_task, fenced
 
 LINES = 200_000
@@ -82,3 +86,66 @@ async def test_finding_whatever_a_wrong_program_does_its_grade_is_wrong(program:
         grader._seconds = 0.2
         grade = await grader.grade(problem, fenced(program))
     assert grade.outcome is Outcome.WRONG, grade.reason
+
+
+ACTS = (
+    *WRONG.values(),
+    "print(input())",
+    "print('x' * 3_000_000, flush=True)",
+    "import sys\nsys.stderr.write('fault' * 1_000_000)",
+    "import os\nos.close(0), os.close(1), os.close(2)",
+    "import os\nfor fd in range(256):\n    try:\n        os.write(fd, b'\\0' * 100)\n    except OSError:\n        pass",
+    "import os\nos._exit(0)",
+    "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
+    "import signal\nfor n in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):\n    signal.signal(n, signal.SIG_IGN)",
+    "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1, 1))",
+    "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))",
+    "import sys\nsys.setrecursionlimit(10**9)\ndef f():\n    f()\nf()",
+    "import threading, time\nfor _ in range(50):\n    threading.Thread(target=time.sleep, args=(10**6,)).start()",
+    "import atexit, time\natexit.register(time.sleep, 10**6)",
+    "import socket\nsocket.create_server(('127.0.0.1', 0)).accept()",
+    "held = bytes(10**12)",
+    "held = [bytes(1 << 20) for _ in range(1 << 14)]",
+    "held = b'x' * (1_500 << 20)",
+    "open('large', 'wb').write(bytes(300 << 20))",
+    "import os, shutil\nos.chmod('.', 0)\nshutil.rmtree('/', ignore_errors=True)",
+    "import builtins\nbuiltins.print = builtins.input = None",
+    "import sys\nsys.stdout = sys.stdin = None",
+    "raise SystemExit('The infrastructure had a fault.')",
+    "1 +",
+)
+"""What a program does that wants no grade, one of these after another, in children and in threads too."""
+PLACES = {
+    "itself": "exec({act!r})",
+    "a child": "import os\nif not os.fork():\n    exec({act!r})",
+    "a child that is waited for": "import os\nif not os.fork():\n    exec({act!r})\nelse:\n    os.wait()",
+    "a thread": "import threading\nthreading.Thread(target=lambda: exec({act!r}, {{}})).start()",
+    "at its end": "import atexit\natexit.register(lambda: exec({act!r}, {{}}))",
+    "some cases": "import sys\ntext = sys.stdin.readline()\nprint(text)\nif text > '3':\n    exec({act!r})",
+}
+
+
+@pytest.mark.timeout(900)
+def test_an_answer_cannot_turn_itself_into_a_fault() -> None:
+    problem = code_task(*(Case(f"{number}\n", f"{number}") for number in range(1, 5)))
+    steps = st.tuples(st.sampled_from(sorted(PLACES)), st.sampled_from(ACTS))
+
+    with asyncio.Runner() as runner:
+        node = runner.run(Node(NodeConfig(slots=1, environments=(BARE,))).__aenter__())
+        grader = code_grader(node)
+        grader._seconds = 0.2
+
+        @settings(max_examples=examples(200))
+        @given(st.lists(steps, min_size=1, max_size=3), st.booleans())
+        def check(taken: list[tuple[str, str]], answers: bool) -> None:
+            program = "\n".join(PLACES[place].format(act=act) for place, act in taken)
+            program += "\nprint(input())" * answers
+            grade = runner.run(grader.grade(problem, fenced(program)))
+            assert grade.outcome in (Outcome.RIGHT, Outcome.WRONG), grade.reason
+
+        try:
+            check()
+            honest = runner.run(grader.grade(problem, fenced("print(input())")))
+        finally:
+            runner.run(node.__aexit__(None, None, None))
+    assert honest.outcome is Outcome.RIGHT

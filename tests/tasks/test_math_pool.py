@@ -17,7 +17,8 @@ from cleaner_rl.tasks import MathGrader, MathPool, Outcome, grade
 from cleaner_rl.tasks.grading import math_pool
 from tests.tasks.builders import task
 
-HANGS = "\\boxed{9^{9^{9^9}}}"
+COSTLY = "(1+\\sqrt{2})^{10^9}"
+HANGS = f"\\boxed{{{COSTLY}}}"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,28 @@ def test_an_answer_that_the_verifier_cannot_finish_is_wrong(hasty: MathPool) -> 
     assert hasty.asked_again == before[0] + 1, "the same comparison was paid for twice"
 
 
+@pytest.mark.parametrize("truth", ["\\frac{1}{3}", "9^{9^{9}}+3", "9^{9^{9^{8}}}", "x^{2}+1"])
+def test_finding_powers_of_powers_are_compared_as_they_are_written(pool: MathPool, truth: str) -> None:
+    before = (pool.asked_again, pool.killed)
+    for answer in (
+        *("9^{9^{9}}", "9^{9^{9}}+2", "2-9^{9^{9}}", "9^{9^{9^{9}}}", "9^{9^{9}+1}", "\\sqrt{2}^{9^{9}}"),
+        *(
+            "\\sqrt{9^{9^{9}}}",
+            "\\sin(9^{9^{9}})",
+            "\\log(10^{10^{10}})",
+            "(\\frac{3}{2})^{9^{9}}",
+            "0.5^{9^{9^{9}}}",
+            "e^{9^{9^{9}}}",
+        ),
+        *("(1+9^{9^{9}})^{9^{9^{9}}}", "x^{9^{9^{9}}}", "(9^{9^{9}})!", "\\binom{9^{9^{9}}}{3}"),
+    ):
+        assert pool.ask([truth], answer).equal is False, answer
+        assert pool.ask([answer], answer).equal is True, answer
+    assert pool.ask(["9^{9^{9}}+2"], "2+9^{9^{9}}").equal is True
+    assert pool.ask(["\\frac{1}{2}"], "9^{9^{9}}-9^{9^{9}}+\\frac{1}{2}").equal is True
+    assert (pool.asked_again, pool.killed) == before
+
+
 def test_more_time_alone_settles_what_is_only_slow(pool: MathPool, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(worker: object, truths: object, answer: str, seconds: float) -> math_pool.MathVerdict:
         if seconds < 60 * math_pool.MORE_TIME:
@@ -57,7 +80,7 @@ def test_more_time_alone_settles_what_is_only_slow(pool: MathPool, monkeypatch: 
 
 
 def test_a_reference_that_the_verifier_cannot_finish_is_the_tasks_fault(hasty: MathPool) -> None:
-    judged = asyncio.run(grade(task(truth="9^{9^{9}}+2"), "\\boxed{1/3}", {"math": MathGrader(hasty)}))
+    judged = asyncio.run(grade(task(truth=COSTLY), "\\boxed{1/3}", {"math": MathGrader(hasty)}))
     assert judged.outcome is Outcome.FAULT
     assert judged.task_fault
     assert "own reference" in judged.reason
@@ -122,7 +145,7 @@ def test_g1_the_deadline_is_the_graders_own_and_waiting_for_a_process_is_not_par
 
 def test_g3_a_hanging_answer_is_stopped_from_another_thread(hasty: MathPool) -> None:
     heard: list[math_pool.MathVerdict] = []
-    thread = threading.Thread(target=lambda: heard.append(hasty.ask(["1"], "9^{9^{9^8}}")))
+    thread = threading.Thread(target=lambda: heard.append(hasty.ask(["1"], "(2+\\sqrt{2})^{10^9}")))
     thread.start()
     thread.join(100)
     assert [verdict.equal for verdict in heard] == [False], heard
@@ -133,7 +156,7 @@ def test_g3_an_event_loop_in_another_thread_goes_on_while_an_answer_hangs(hasty:
 
     async def main() -> Outcome:
         nonlocal ticks
-        grading = asyncio.create_task(MathGrader(hasty).grade(task(truth="1/3"), "\\boxed{9^{9^{9^7}}}"))
+        grading = asyncio.create_task(MathGrader(hasty).grade(task(truth="1/3"), "\\boxed{(3+\\sqrt{2})^{10^9}}"))
         while not grading.done():
             ticks += 1
             await asyncio.sleep(0.01)
@@ -152,7 +175,7 @@ def test_g3_a_verifier_whose_parent_is_gone_ends_by_itself() -> None:
     assert worker.stdin
     assert worker.stdout
     assert b"ready" in worker.stdout.readline()
-    worker.stdin.write(b'{"truths": ["1"], "answer": "9^{9^{9^9}}", "seconds": 0.3}\n')
+    worker.stdin.write(b'{"truths": ["1"], "answer": "(1+\\\\sqrt{2})^{10^9}", "seconds": 0.3}\n')
     worker.stdin.close()
     assert worker.wait(timeout=60) == -signal.SIGPROF
     worker.stdout.close()

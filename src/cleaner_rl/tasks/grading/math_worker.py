@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 import math_verify.grader
@@ -29,7 +30,7 @@ EXACT = sympy.Rational(1, 10**40)
 """Between two exact values, which are computed to `PLACES` digits."""
 PLACES = 50
 LARGEST_BITS = 1 << 24
-"""Of an integer that a power is computed to. A larger one stays a power, which compares fast: 3^{3^{27}}."""
+"""Of a number that a power is computed to. A larger one stays a power, which compares fast: 3^{3^{27}}."""
 
 
 def main() -> None:
@@ -120,7 +121,7 @@ def _equal(truth: list[object], given: list[object]) -> bool:
 
 def _parse(answer: str) -> list[object]:
     found: list[object] = parse(f"\\boxed{{{answer}}}", LATEX, parsing_timeout=None, raise_on_error=False)
-    return [_with_imaginary_unit(each) for each in found]
+    return [_with_large_powers(_with_imaginary_unit(each)) for each in found]
 
 
 def _with_imaginary_unit(expression: object) -> object:
@@ -131,16 +132,57 @@ def _with_imaginary_unit(expression: object) -> object:
     return expression.xreplace(units) if units else expression
 
 
-def _bounded_power(base: sympy.Integer, exponent: sympy.Basic) -> sympy.Basic | None:
-    """The power of an integer; None, which leaves it as it is written, if it has too many digits to write out."""
-    if isinstance(exponent, sympy.Integer) and int(base).bit_length() * abs(int(exponent)) > LARGEST_BITS:
-        return None
-    power: sympy.Basic | None = _power(base, exponent)
-    return power
+def _with_large_powers(expression: object) -> object:
+    """The same, in which powers that the parser left as they are written are marked if they are large."""
+    if not isinstance(expression, sympy.Basic):
+        return expression
+    return expression.replace(lambda each: isinstance(each, sympy.Pow) and _is_large(each), lambda each: each.doit())
 
 
-_power = sympy.Integer._eval_power
-sympy.Integer._eval_power = _bounded_power
+def _is_large(power: sympy.Pow) -> bool:
+    return not power.free_symbols and isinstance(power.doit(), _LargePower)
+
+
+class _LargePower(sympy.Function):  # type: ignore[misc]
+    """A power of a number with too many digits to write out.
+
+    It is no `Pow`: sympy takes one of two numbers for a power that it has yet to compute, and tries for ever.
+    """
+
+    nargs = 2
+
+    def _eval_is_integer(self) -> bool | None:
+        base, exponent = self.args
+        whole: bool | None = base.is_integer and exponent.is_integer and exponent.is_nonnegative
+        return whole
+
+    def _eval_is_positive(self) -> bool | None:
+        positive: bool | None = self.args[0].is_positive or self.args[1].is_even
+        return positive
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
+
+    def _eval_evalf(self, prec: int) -> None:
+        """None: it has no value to compute with. Of a sine of one, sympy would want billions of digits."""
+
+
+def _bounded(power: Callable[[sympy.Rational, sympy.Expr], sympy.Expr | None]) -> Callable[..., sympy.Expr | None]:
+    """The same way to compute a number's powers, but for those with too many digits to write out."""
+
+    def bounded(base: sympy.Rational, exponent: sympy.Expr) -> sympy.Expr | None:
+        if base.is_positive or exponent.is_integer:
+            bits = max(abs(base.p), base.q).bit_length()
+            size = abs(int(exponent)) if isinstance(exponent, sympy.Rational) else 0
+            if bits * size > LARGEST_BITS or (exponent.is_extended_real and exponent.has(_LargePower)):
+                return _LargePower(base, exponent)
+        return power(base, exponent)
+
+    return bounded
+
+
+sympy.Integer._eval_power = _bounded(sympy.Integer._eval_power)
+sympy.Rational._eval_power = _bounded(sympy.Rational._eval_power)
 
 
 def _say(answers: TextIO, value: dict[str, object]) -> None:
