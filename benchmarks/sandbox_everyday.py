@@ -16,6 +16,9 @@ handlers and files, or all that bash says of itself. It must be the one of the s
 - `rollback_differs`: digests that differ in each of two tries, though two sessions without the failed cells agree.
 - `unrepeatable`: sessions that could not go on, because a cell failed in a state that can't be kept and their cells
   showed something else when they were run again: random numbers of a thread, a clock.
+
+All sessions take hours. They are run in an order that mixes the logs, `--sessions N` of them at a time, and with
+`--save FILE` the command goes on after those in FILE and adds to their figures; so it can also be stopped at any time.
 """
 
 from __future__ import annotations
@@ -23,17 +26,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import sys
 import tarfile
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Awaitable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from benchmarks.record import save
+from benchmarks import record
 from benchmarks.sandbox_nodes import NodeProcess
 from cleaner_rl.logs import LogSettings, purify
 from cleaner_rl.tools import CallKind
@@ -56,6 +59,9 @@ T = TypeVar("T")
 LANGUAGES = {CallKind.PYTHON: Language.PYTHON, CallKind.SHELL: Language.BASH}
 LIMITS = Limits(cpu_seconds=3.0, wall_seconds=5.0)
 ANSWER_SECONDS = 60.0
+FIGURES = ("sessions", "calls", "unanswered", "faults", "lost_slots", "rollback_differs")
+PART = 40
+"""Sessions whose figures are saved together; each part has a node of its own."""
 KEPT = 20
 """Problems that are shown in full."""
 DIGESTS = {
@@ -293,9 +299,8 @@ async def _lost_slots(sandbox: SandboxClient, node: NodeProcess) -> int:
     return int(health["slot_deaths"] + health["running"] + wrong)
 
 
-async def measure(found: Sequence[Script], together: int) -> dict[str, object]:
-    """Run all sessions on one node, so many at a time."""
-    began = time.monotonic()
+async def measure(found: Sequence[Script], together: int) -> dict[str, Any]:
+    """Run sessions on a node of their own, so many at a time."""
     with NodeProcess(slots=together, options=("--sessions", str(4 * together))) as node:
         async with SandboxClient(node.url) as sandbox:
             everyday = Everyday(sandbox)
@@ -308,41 +313,59 @@ async def measure(found: Sequence[Script], together: int) -> dict[str, object]:
             await asyncio.gather(*(work() for _ in range(together)))
             counts = everyday.counts
             counts["lost_slots"] = await _lost_slots(sandbox, node)
-            tier = node.health()["tier"]
     logged = Counter[str]()
     for script in found:
         logged[script.language] += len(script.cells)
-    names = ("sessions", "calls", "unanswered", "faults", "lost_slots", "rollback_differs")
     return {
-        **{name: counts[name] for name in names},
-        "compared": counts["compared"],
-        "varies": counts["varies"],
-        "no_digest": counts["no_digest"],
-        "unrepeatable": counts["unrepeatable"],
-        "logged": dict(logged),
-        "statuses": dict(everyday.statuses),
-        "tier": tier,
-        "seconds": round(time.monotonic() - began, 1),
+        **{name: counts[name] for name in (*FIGURES, "compared", "varies", "no_digest", "unrepeatable")},
+        "logged": logged,
+        "statuses": everyday.statuses,
         "problems": everyday.problems,
     }
+
+
+def joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The figures of two parts together."""
+    counted = {name: dict(Counter(one[name]) + Counter(other[name])) for name in ("logged", "statuses")}
+    numbers = {name: one[name] + number for name, number in other.items() if isinstance(number, int)}
+    return {**numbers, **counted, "problems": (one["problems"] + other["problems"])[:KEPT]}
+
+
+def saved(file: Path | None, settings: dict[str, object]) -> dict[str, Any] | None:
+    """The figures in a file, to be added to. Raises `SystemExit` if they are of another commit or order."""
+    if file is None or not file.exists():
+        return None
+    kept = json.loads(file.read_text())
+    if (kept["commit"], kept["settings"]) != (record.commit(), settings):
+        sys.exit(f"{file} is of commit {kept['commit']} with {kept['settings']}: save to another file, or delete it")
+    figures: dict[str, Any] = kept["figures"]
+    return figures
 
 
 def main() -> None:
     """Run, and print one JSON object; exits with 1 if anything was lost or differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("logs", type=Path, help="folder with the logs")
-    parser.add_argument("--every", type=int, default=1, help="run every n-th session only")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="the first session of those")
+    parser.add_argument("--sessions", type=int, help="run so many sessions, not all")
     parser.add_argument("--together", type=int, default=4, help="sessions at the same time")
     parser.add_argument("--json", action="store_true", help="on one line")
-    parser.add_argument("--save", type=Path, help="also write the figures to this file, with commit and machine")
+    parser.add_argument("--save", type=Path, help="keep the figures in this file, with commit and machine; go on there")
     options = parser.parse_args()
-    found = scripts(options.logs)[options.first :: options.every]
-    figures = asyncio.run(measure(found, options.together))
-    if options.save:
-        save(options.save, figures, {"every": options.every, "together": options.together})
+    found = scripts(options.logs)
+    random.Random(0).shuffle(found)
+    settings: dict[str, object] = {"logs": options.logs.name, "found": len(found), "together": options.together}
+    figures = saved(options.save, settings)
+    begin = 0 if figures is None else figures["sessions"]
+    end = len(found) if options.sessions is None else min(len(found), begin + options.sessions)
+    for at in range(begin, end, PART):
+        part = asyncio.run(measure(found[at : min(end, at + PART)], options.together))
+        figures = part if figures is None else joined(figures, part)
+        if options.save:
+            record.save(options.save, figures, settings)
+    if figures is None:
+        parser.error("there is no session to run")
     print(json.dumps(figures, indent=None if options.json else 2))
-    sys.exit(any(figures[name] for name in ("unanswered", "faults", "lost_slots", "rollback_differs")))
+    sys.exit(any(figures[name] for name in FIGURES[2:]))
 
 
 if __name__ == "__main__":
