@@ -54,8 +54,8 @@ class PlainRollouts:
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the columns of a batch."""
+        from cleaner_rl.rollout.engines import TransformersEngine
         from cleaner_rl.tools import derive_seed
-        from cleaner_rl.train.trl.engine import TransformersEngine
 
         trainer.model.eval()
         seed = derive_seed(SEED, "training", trainer.state.global_step)

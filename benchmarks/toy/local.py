@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cleaner_rl.train.trl.engine import TransformersEngine
+from cleaner_rl.rollout.engines import TransformersEngine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

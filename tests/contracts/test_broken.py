@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cleaner_rl.contracts.call_formats import CallFormatContract
+from cleaner_rl.contracts.engines import EngineContract
 from cleaner_rl.contracts.graders import GraderContract
 from cleaner_rl.contracts.log_adapters import LogAdapterContract
 from cleaner_rl.contracts.repair_rules import Case as RepairCase
@@ -22,13 +24,16 @@ from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs.formats.codex import CodexFormat
 from cleaner_rl.logs.formats.openai import OpenAIFormat
 from cleaner_rl.logs.warrant import FailedCall, ToolRules, Unwarranted
+from cleaner_rl.rollout import Completion, EngineFaultError, Finish
 from cleaner_rl.tasks import Grade, Outcome, Task
-from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format
+from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format, derive_seed
+from cleaner_rl.trajectory import Scores
 from tests.contracts.test_ours import TestHermes as Hermes
 from tests.contracts.test_ours import TestRows as Rows
 from tests.logs.agents import AGENTS
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED
+from tests.rollout.scripted import logprobs_of
 from tests.tasks.builders import task
 
 
@@ -450,6 +455,126 @@ def test_the_register_itself_is_whole() -> None:
     assert not any(fails(Registers(Register), name) for name in _tests(ToolContract))
 
 
+# Engines: one that draws each token by its prompt and its seed, with one thing broken.
+
+
+class Draws:
+    """Ten tokens, each with its own log-prob after all before it."""
+
+    longest = 100
+
+    async def sample(
+        self, prompt: Any, *, max_tokens: int, seed: int, sampling: Any, stop_ids: Any, request: str
+    ) -> Completion:
+        if len(prompt) > self.longest:
+            raise EngineFaultError("the prompt is too long")
+        await asyncio.sleep(0)
+        ids: list[int] = []
+        while len(ids) < max_tokens and not (ids and ids[-1] in stop_ids):
+            ids.append(derive_seed(seed, *map(int, prompt), *ids) % 10)
+        found = np.array(ids, np.int32)
+        finish = Finish.STOP if ids[-1] in stop_ids else Finish.LENGTH
+        return Completion(found, logprobs_of(prompt, found), finish)
+
+    async def score(self, prefix: Any, suffix: Any, *, request: str) -> Scores:
+        return Scores(logprobs_of(prefix, suffix))
+
+
+class OneMore(Draws):
+    async def sample(self, prompt: Any, *, max_tokens: int, **others: Any) -> Completion:
+        return await super().sample(prompt, max_tokens=max_tokens + 1, **others)
+
+
+class NoLogprobs(Draws):
+    async def sample(self, *arguments: Any, **others: Any) -> Completion:
+        return replace(await super().sample(*arguments, **others), logprobs_T=None)
+
+
+class DropsStop(Draws):
+    async def sample(self, *arguments: Any, **others: Any) -> Completion:
+        found = await super().sample(*arguments, **others)
+        return replace(found, ids_T=found.ids_T[:-1]) if found.finish is Finish.STOP else found
+
+
+class NeverStops(Draws):
+    async def sample(self, *arguments: Any, stop_ids: Any, **others: Any) -> Completion:
+        return await super().sample(*arguments, stop_ids=(), **others)
+
+
+class NoSeed(Draws):
+    async def sample(self, *arguments: Any, seed: int, **others: Any) -> Completion:
+        return await super().sample(*arguments, seed=next(COUNT), **others)
+
+
+class OneSeed(Draws):
+    async def sample(self, *arguments: Any, seed: int, **others: Any) -> Completion:
+        return await super().sample(*arguments, seed=1, **others)
+
+
+class ScoresElsewhere(Draws):
+    async def score(self, prefix: Any, suffix: Any, *, request: str) -> Scores:
+        return await super().score(prefix[1:], suffix, request=request)
+
+
+class Mixes(Draws):
+    """Requests that come together are answered after the last one's prompt."""
+
+    last: Any = None
+
+    async def sample(self, prompt: Any, **others: Any) -> Completion:
+        self.last = prompt
+        await asyncio.sleep(0)
+        return await super().sample(self.last, **others)
+
+
+class Deaf(Draws):
+    async def sample(self, *arguments: Any, **others: Any) -> Completion:
+        try:
+            return await super().sample(*arguments, **others)
+        except asyncio.CancelledError:
+            return await super().sample(*arguments, **others)
+
+
+class TooShort(Draws):
+    """It cuts prompts that are too long."""
+
+    async def sample(self, prompt: Any, **others: Any) -> Completion:
+        return await super().sample(prompt[-self.longest :], **others)
+
+
+ENGINES: dict[str, tuple[type[Draws], str]] = {
+    "one more": (OneMore, "and_no_more"),
+    "no log-probs": (NoLogprobs, "and_no_more"),
+    "drops the stop token": (DropsStop, "stop_token_ends"),
+    "never stops": (NeverStops, "stop_token_ends"),
+    "no seed": (NoSeed, "a_seed_decides"),
+    "one seed": (OneSeed, "a_seed_decides"),
+    "scores elsewhere": (ScoresElsewhere, "scores_are_the_logprobs"),
+    "mixes": (Mixes, "keep_to_their_own"),
+    "deaf": (Deaf, "that_is_cancelled"),
+    "too short": (TooShort, "cannot_do"),
+}
+
+
+class Engines(EngineContract):
+    prompts, too_long = ((1, 2, 3), (4, 5), (6,)), range(101)
+
+    def __init__(self, kind: type[Draws]) -> None:
+        self.kind = kind
+
+    def make(self) -> Any:
+        return self.kind()
+
+
+@pytest.mark.parametrize("broken", ENGINES)
+def test_a_broken_engine(broken: str) -> None:
+    assert fails(Engines(ENGINES[broken][0]), ENGINES[broken][1])
+
+
+def test_the_engine_that_draws_is_whole() -> None:
+    assert not any(fails(Engines(Draws), name) for name in _tests(EngineContract))
+
+
 # Trainers: our rows, with one thing broken.
 
 Group = Sequence[Rollout]
@@ -502,6 +627,7 @@ CONTRACTS: list[tuple[type, Mapping[str, tuple[Any, str]]]] = [
     (GraderContract, GRADED),
     (LogAdapterContract, ADAPTERS),
     (ToolContract, TOOLS),
+    (EngineContract, ENGINES),
     (TrainerContract, TRAINERS),
 ]
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from click import ClickException, Context
 from click.testing import CliRunner, Result
 
 from cleaner_rl.cli import main
+from cleaner_rl.cli.eval_run import settings_of_run
 from cleaner_rl.evaluate import Repair, compare, read_results
 from cleaner_rl.evaluate.report import write_report
 from cleaner_rl.tasks import load_prompt, write_verl
@@ -332,3 +334,36 @@ def test_a_runs_checkpoint_is_judged_in_the_sandbox_that_it_was_trained_in(
     assert missing.exit_code == 1
     assert "steps [3] (--step)" in missing.output
     assert "Missing option '--model'" in CliRunner().invoke(main, ["eval", *options]).output
+
+
+def test_a_runs_sandbox_is_sent_the_runs_token_and_no_other_is(problems: Path, tmp_path: Path) -> None:
+    token, node = tmp_path / "token", "http://nodes:8089"
+    token.write_text("secret\n")
+    folder = tmp_path / "runs" / "mine"
+    recipe = to_recipe(
+        {
+            "name": "mine",
+            "method": "grpo",
+            "model": {"path": "some/model"},
+            "tasks": {"train": [str(problems)], "held_out": [str(problems)]},
+            "sandbox": {"addresses": [node], "token_file": str(token)},
+        }
+    )
+    RunPlan(recipe, (), folder).write()
+    (folder / "checkpoints" / "global_step_3" / "actor" / "huggingface").mkdir(parents=True)
+    (folder / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("3")
+
+    def taken(*more: str) -> tuple[object, object]:
+        command = main.get_command(Context(main), "eval")
+        assert command is not None
+        context = command.make_context("eval", ["--run", str(folder), *more])
+        settings_of_run(context, context.params)
+        return list(context.params["sandbox"]), context.params["sandbox_token"]
+
+    assert taken() == ([node], "secret")
+    assert taken("--sandbox", "http://mine:1") == (["http://mine:1"], None)
+    assert taken("--sandbox-token", "other") == ([node], "other")
+    token.write_text("two words")
+    assert taken("--sandbox-token", "other") == ([node], "other")
+    with pytest.raises(ClickException, match="must hold one token"):
+        taken()

@@ -251,5 +251,5 @@ def test_whatever_a_template_raises_is_a_refusal_and_never_a_traceback(template:
 
 def test_a_family_of_renderers_needs_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "renderers", None)
-    with pytest.raises(ChatError, match=r"cleaner-rl\[renderers\]"):
+    with pytest.raises(ChatError, match=r"pip install 'renderers>=0\.1\.12'"):
         ChatRenderer(tokens_of("xml"), TOOLS, family="qwen3.5")

@@ -179,6 +179,33 @@ async def test_s2_a_fault_under_an_attempt_ends_it_too() -> None:
     assert trajectory.info.fault
 
 
+@pytest.mark.parametrize("place", ["sampling", "scoring"])
+@asynchronous
+async def test_whatever_an_engine_raises_ends_its_rollout_as_a_fault(place: str) -> None:
+    class OutOfMemory(ScriptedEngine):
+        async def score(self, prefix_T: Any, suffix_T: Any, *, request: str) -> Any:
+            raise MemoryError("scoring 9,000 tokens")
+
+    replies: list[Reply] = [call("error"), call("fine"), "C."] if place == "scoring" else [MemoryError("no blocks")]
+    done = await rolled(OutOfMemory(replies), purifier=SAAR)
+    assert done.stop_reason is StopReason.FAULT
+    said = "scoring 9,000 tokens" if place == "scoring" else "no blocks"
+    assert done.info.fault == f"the engine raised MemoryError: {said}"
+
+
+@asynchronous
+async def test_more_tokens_than_asked_for_are_refused() -> None:
+    class Generous(ScriptedEngine):
+        async def sample(self, prompt_T: Any, *, max_tokens: int, **others: Any) -> Any:
+            return await super().sample(prompt_T, max_tokens=max_tokens + 1, **others)
+
+    replies = ["A long answer, of more words than there is room for."]
+    done = await rolled(Generous(replies), budget=RolloutBudget(tokens=4))
+    assert done.stop_reason is StopReason.FAULT
+    assert done.info.fault == "the engine returned 5 tokens where at most 4 were asked for"
+    assert done.turns == ()
+
+
 @asynchronous
 async def test_an_engine_that_breaks_is_a_fault_and_what_came_before_is_kept() -> None:
     engine = ScriptedEngine([call("fine"), EngineFaultError("no replica answers")])

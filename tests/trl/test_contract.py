@@ -1,4 +1,4 @@
-"""The adapter to TRL passes the contract of adapters to trainers, on TRL's own batch."""
+"""The adapter to TRL passes the contract of adapters to trainers, on TRL's own batch; our engine that of engines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cleaner_rl.contracts.engines import EngineContract
 from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
+from cleaner_rl.rollout import Engine
 from tests.trl.tiny import scored
 
 
@@ -35,3 +37,18 @@ class TestTrl(TrainerContract):
 
 
 COLUMNS = ("completion_ids", "tool_mask", "sampling_per_token_logps")
+
+
+@pytest.mark.timeout(300)
+class TestTransformersEngine(EngineContract):
+    prompts, too_long, tolerance = ((1, 2, 3), (4, 5), (6, 7, 8, 9)), [1] * 100, 1e-5
+
+    def make(self) -> Engine:
+        import torch
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        from cleaner_rl.rollout.engines import TransformersEngine
+
+        torch.manual_seed(0)
+        config = GPT2Config(vocab_size=256, n_embd=16, n_layer=1, n_head=1, n_positions=64)
+        return TransformersEngine(GPT2LMHeadModel(config).eval())

@@ -12,8 +12,9 @@ import click
 from click.core import ParameterSource
 
 from cleaner_rl.cli.progress import Update
+from cleaner_rl.cli.words import said
 from cleaner_rl.evaluate import measure
-from cleaner_rl.train import RecipeError, RunEvaluation, run_evaluation
+from cleaner_rl.train import RunEvaluation, run_evaluation
 from cleaner_rl.trajectory import AnyTrajectory, Trajectory, before_repairs
 
 NEARLY_ALL = 0.9
@@ -35,14 +36,15 @@ def settings_of_run(context: click.Context, chosen: dict[str, Any]) -> RunEvalua
     """Return the run that is evaluated, and take what its plan says where no option says otherwise."""
     found = None
     if chosen["run"] is not None:
+        default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+        free = {name for name in chosen if context.get_parameter_source(name) in default}
         try:
             found = run_evaluation(chosen["run"], chosen["step"])
-        except RecipeError as error:
-            raise click.ClickException(str(error)) from None
-        default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-        chosen |= {
-            name: value for name, value in found.options().items() if context.get_parameter_source(name) in default
-        }
+            chosen |= {name: value for name, value in found.options().items() if name in free}
+            if {"sandbox", "sandbox_token"} <= free:
+                chosen["sandbox_token"] = found.sandbox_token()
+        except (OSError, ValueError) as error:
+            raise click.ClickException(said(error)) from None
     for option, value in {"--model": chosen["model"], "--tasks": chosen["sets"]}.items():
         if not value:
             raise click.UsageError(f"Missing option '{option}'{'; the run has no held-out tasks' * bool(found)}.")

@@ -6,11 +6,11 @@
         def make(self): return Brackets()
         def write(self, tool, code): return f"[[{tool}]]{code}[[/]]"
 
-- `call_formats` · `repair_rules` · `graders` · `log_adapters` · `tools` · `trainers`: a
+- `call_formats` · `repair_rules` · `graders` · `log_adapters` · `tools` · `engines` · `trainers`: a
   contract each.
 
-pytest collects the subclass; nothing here imports it. Our own formats, rules, graders, tools and
-adapters to trainers pass the same contracts in our tests. A message says what is wrong with the plug-in.
+pytest collects the subclass; nothing here imports it. Our own formats, rules, graders, tools,
+engines and adapters to trainers pass the same contracts in our tests. A message says what is wrong with the plug-in.
 
 Limits: a contract checks what every plug-in of its kind must do. That yours reads your
 data right, only your own tests know.

@@ -121,14 +121,19 @@ class TokenModel:
 
     async def sample(self, request: SampleRequest[TokenSpan]) -> Draft[TokenSpan]:
         """Sample one turn; its ids are those that the engine returned, and are never rendered again."""
-        completion = await self.engine.sample(
-            request.context.ids(),
-            max_tokens=request.max_length,
-            seed=request.seed,
-            sampling=self.sampling,
-            stop_ids=self.chat.stop_ids,
-            request=str(request.context.key),
-        )
+        with _faults():
+            completion = await self.engine.sample(
+                request.context.ids(),
+                max_tokens=request.max_length,
+                seed=request.seed,
+                sampling=self.sampling,
+                stop_ids=self.chat.stop_ids,
+                request=str(request.context.key),
+            )
+        if len(completion.ids_T) > request.max_length:
+            raise EngineFaultError(
+                f"the engine returned {len(completion.ids_T)} tokens where at most {request.max_length} were asked for"
+            )
         scores = None if completion.logprobs_T is None else Scores(completion.logprobs_T, completion.version)
         return Draft(self._read(TokenSpan("", completion.ids_T, scores)), complete=completion.finish is Finish.STOP)
 
@@ -175,9 +180,21 @@ class TokenModel:
             )
 
         async def score(prefix_T: Ids, suffix_T: Ids) -> Scores:
-            return await self.engine.score(prefix_T, suffix_T, request=str(key))
+            with _faults():
+                return await self.engine.score(prefix_T, suffix_T, request=str(key))
 
         return score
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Whatever an engine raises ends one rollout, as a fault, and not all of them."""
+    try:
+        yield
+    except EngineFaultError:
+        raise
+    except Exception as error:
+        raise EngineFaultError(f"the engine raised {type(error).__name__}: {error}") from error
 
 
 @contextmanager

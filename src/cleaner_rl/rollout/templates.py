@@ -77,7 +77,7 @@ def family_template(
     except ImportError as error:
         raise ChatError(
             f"model.renderer is {family!r}, and the package renderers can't be imported ({error}): "
-            "pip install 'cleaner-rl[renderers]'"
+            "pip install 'renderers>=0.1.12'"
         ) from error
     try:
         renderer = create_renderer(tokenizer, config_from_name(family), chat_template_kwargs=dict(options) or None)

@@ -42,9 +42,9 @@ _TABLE: dict[str, dict[str, Fraction]] = {
         "year yr": _F(31_557_600),
     },
     "volume": {
-        "ml mL milliliter millilitre": _F(1, 1000),
-        "l L liter litre": _F(1),
-        "gallon": _F(3_785_412, 1_000_000),
+        "ml mL milliliter millilitre": _F(1, 1_000_000),
+        "l L liter litre": _F(1, 1000),
+        "gallon": _F(3_785_412, 1_000_000_000),
     },
     "dollar": {"dollar usd USD": _F(1), "cent": _F(1, 100)},
     "euro": {"euro eur EUR": _F(1)},
@@ -67,7 +67,7 @@ _TABLE: dict[str, dict[str, Fraction]] = {
     "resistance": {"ohm Ω": _F(1)},
     "frequency": {"Hz hertz": _F(1), "kHz": _F(1000), "MHz": _F(1_000_000), "GHz": _F(1_000_000_000)},
     "amount": {"mol mole": _F(1), "mmol": _F(1, 1000)},
-    "concentration": {"M": _F(1)},
+    "concentration": {"M": _F(1000)},
     "speed": {"mph": _F(44_704, 100_000)},
     "count": {
         "unit": _F(1),
@@ -96,8 +96,14 @@ _TABLE: dict[str, dict[str, Fraction]] = {
         "pair": _F(1),
     },
 }
+_DERIVED = {
+    "volume": {"length": 3},
+    "concentration": {"amount": 1, "length": -3},
+    "speed": {"length": 1, "time": -1},
+}
+"""What is written in other units too: `60 mph` and `60 miles per hour`, `2 M` and `2 mol/L`, `1 L` and `1000 cm^3`."""
 UNITS = {
-    name: (f"{dimension}:{names}" if dimension == "count" else dimension, factor)
+    name: ({f"count:{names}": 1} if dimension == "count" else _DERIVED.get(dimension, {dimension: 1}), factor)
     for dimension, rows in _TABLE.items()
     for names, factor in rows.items()
     for name in names.split()
@@ -172,12 +178,13 @@ def _unit(text: str, alone: bool) -> Unit | None:
         if match is None or known is None or (alone and len(match["name"]) == 1 and match["name"].isalpha()):
             return None
         power = sign * int(match["power"] or {"s": 2, "c": 3}.get((match["word"] or " ")[0], 1))
-        dimension[known[0]] = dimension.get(known[0], 0) + power
+        for name, exponent in known[0].items():
+            dimension[name] = dimension.get(name, 0) + power * exponent
         factor *= known[1] ** power
-    return Unit(tuple(sorted(dimension.items())), factor)
+    return Unit(tuple(sorted((name, power) for name, power in dimension.items() if power)), factor)
 
 
-def _known(name: str) -> tuple[str, Fraction] | None:
+def _known(name: str) -> tuple[dict[str, int], Fraction] | None:
     for spelt in (name, name.rstrip("."), name.lower()):
         for each in (spelt, spelt.removesuffix("s")):
             # In lower case only words: 'M' and 'm', 'N' and 'n' are not the same.

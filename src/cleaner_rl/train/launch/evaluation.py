@@ -12,7 +12,7 @@ from cleaner_rl.train.recipe.settings import Recipe, RecipeError
 from cleaner_rl.train.verl.custom_reward import custom_graders, graded_by, has_custom_reward
 from cleaner_rl.train.verl.overrides import number, overrides
 from cleaner_rl.train.verl.plan import plan_file, read_plan
-from cleaner_rl.train.verl.runner import budget_of, session_request
+from cleaner_rl.train.verl.runner import budget_of, read_token, session_request
 from cleaner_rl.train.verl.settings import ROLLOUT, template_of
 from cleaner_rl.trajectory import Phase
 from cleaner_sandbox import NodeConfig
@@ -46,6 +46,10 @@ class RunEvaluation:
         from cleaner_rl.train.launch.node import node_config
 
         return None if self.recipe.sandbox.addresses else node_config(self.recipe.sandbox)
+
+    def sandbox_token(self) -> str | None:
+        """Return the token of the run's sandbox, which is for its addresses and no others."""
+        return read_token(self.recipe.sandbox.token_file)
 
     def graders(self) -> dict[str, AnyGrader]:
         """Return the recipe's own reward function, if it has one."""

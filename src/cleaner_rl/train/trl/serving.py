@@ -11,9 +11,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from cleaner_rl.rollout import Engine
-from cleaner_rl.rollout.engines import Address, VllmEngine
+from cleaner_rl.rollout.engines import Address, TransformersEngine, VllmEngine
 from cleaner_rl.train.trl.colocated import ColocatedEngine
-from cleaner_rl.train.trl.engine import TransformersEngine
 
 T = TypeVar("T")
 

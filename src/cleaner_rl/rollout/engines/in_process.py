@@ -1,4 +1,4 @@
-"""Serves the model that a trainer holds in this process to rollouts, with transformers alone.
+"""Serves the model that a training loop holds in this process to rollouts, with transformers alone.
 
 Requests that wait are sampled as one batch, in a thread; those that come meanwhile are the next batch.
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cleaner_rl.rollout import Completion, EngineFaultError, Finish, Sampling
+from cleaner_rl.rollout.engine import Completion, EngineFaultError, Finish, Sampling
 from cleaner_rl.trajectory import Floats, Ids, Scores
 
 LARGEST = 64
@@ -24,7 +24,7 @@ LARGEST = 64
 
 @dataclass(eq=False)
 class _Request:
-    prompt_T: Ids  # noqa: N815 - the shape is part of the name
+    prompt_T: Ids
     most: int
     seed: int
     stop_ids: tuple[int, ...]
@@ -42,7 +42,19 @@ class _Request:
 
 
 class TransformersEngine:
-    """Samples from a causal language model of transformers, and scores with it."""
+    """Samples from a causal language model of transformers, and scores with it.
+
+    Examples:
+        >>> from cleaner_rl.rollout import TokenModel, open_runner
+        >>> from cleaner_rl.rollout.engines import TransformersEngine
+        >>> from cleaner_rl.tasks import load_prompt
+        >>> from cleaner_sandbox import open_sandbox
+        >>> async def rewards(model, tokenizer, tasks) -> list[float | None]:
+        ...     prompt = load_prompt("stateless")
+        ...     served = TokenModel.for_prompt(TransformersEngine(model.eval()), tokenizer, prompt, window=8_192)
+        ...     async with open_sandbox() as sandbox, open_runner(served, prompt, sandbox) as runner:
+        ...         return [trajectory.reward async for trajectory in runner.run(tasks, samples=8)]
+    """
 
     def __init__(self, model: Any, version: int | None = None) -> None:
         """`model` is used as it is, so put it into evaluation mode first; `version` numbers its weights."""
@@ -52,7 +64,7 @@ class TransformersEngine:
 
     async def sample(
         self,
-        prompt_T: Ids,  # noqa: N803
+        prompt_T: Ids,
         *,
         max_tokens: int,
         seed: int,
@@ -69,7 +81,7 @@ class TransformersEngine:
             self._working = asyncio.create_task(self._work())
         return await asked.answer
 
-    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: N803, ARG002
+    async def score(self, prefix_T: Ids, suffix_T: Ids, *, request: str) -> Scores:  # noqa: ARG002
         """Return the log-probs of a suffix, by a forward pass over everything."""
         return Scores(await asyncio.to_thread(self._score, prefix_T, suffix_T), self._version)
 
@@ -78,10 +90,11 @@ class TransformersEngine:
             batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
             try:
                 await asyncio.to_thread(self._draw, batch)
-            except RuntimeError as error:  # out of memory, most of the time
+            except Exception as error:  # out of memory, most of the time
+                said = f"the model could not sample: {type(error).__name__}: {error}"
                 for each in batch:
                     if not each.answer.done():
-                        each.answer.set_exception(EngineFaultError(f"the model could not sample: {error}"))
+                        each.answer.set_exception(EngineFaultError(said))
                 continue
             for each in batch:
                 if not each.answer.done():  # whoever asked may have gone
@@ -92,8 +105,8 @@ class TransformersEngine:
 
         device = self._model.device
         longest = max(len(each.prompt_T) for each in batch)
-        ids_BT = torch.zeros(len(batch), longest, dtype=torch.long, device=device)  # noqa: N806
-        mask_BT = torch.zeros(len(batch), longest, dtype=torch.long, device=device)  # noqa: N806
+        ids_BT = torch.zeros(len(batch), longest, dtype=torch.long, device=device)
+        mask_BT = torch.zeros(len(batch), longest, dtype=torch.long, device=device)
         for row, each in enumerate(batch):
             ids_BT[row, longest - len(each.prompt_T) :] = torch.from_numpy(each.prompt_T.astype(np.int64))
             mask_BT[row, longest - len(each.prompt_T) :] = 1
@@ -111,10 +124,10 @@ class TransformersEngine:
                     logits_to_keep=1,
                 )
                 cache = out.past_key_values
-                logprobs_BV = out.logits[:, -1].float().log_softmax(-1).cpu()  # noqa: N806
+                logprobs_BV = out.logits[:, -1].float().log_softmax(-1).cpu()
                 # The least of independent exponential times, each at its token's rate, falls on a token by its odds.
                 times = torch.stack([torch.empty(logprobs_BV.shape[1]).exponential_(generator=g) for g in generators])
-                drawn_B = (logprobs_BV - times.log()).argmax(-1)  # noqa: N806
+                drawn_B = (logprobs_BV - times.log()).argmax(-1)
                 for row, each in enumerate(batch):
                     each.ids.append(int(drawn_B[row]))
                     each.logprobs.append(float(logprobs_BV[row, drawn_B[row]]))
@@ -122,15 +135,15 @@ class TransformersEngine:
                 if len(left) < len(batch):
                     cache.batch_select_indices(left.to(device))
                     batch, generators = [batch[row] for row in left], [generators[row] for row in left]
-                ids_BT = drawn_B[left, None].to(device)  # noqa: N806
+                ids_BT = drawn_B[left, None].to(device)
                 ones = torch.ones(len(left), 1, dtype=torch.long, device=device)
-                mask_BT = torch.cat([mask_BT[left.to(device)], ones], 1)  # noqa: N806
+                mask_BT = torch.cat([mask_BT[left.to(device)], ones], 1)
                 places = places[left.to(device), -1:] + 1
 
-    def _score(self, prefix_T: Ids, suffix_T: Ids) -> Floats:  # noqa: N803
+    def _score(self, prefix_T: Ids, suffix_T: Ids) -> Floats:
         import torch
 
-        ids_T = torch.from_numpy(np.concatenate([prefix_T, suffix_T]).astype(np.int64)).to(self._model.device)  # noqa: N806
+        ids_T = torch.from_numpy(np.concatenate([prefix_T, suffix_T]).astype(np.int64)).to(self._model.device)
         with torch.inference_mode():
             logits = self._model(input_ids=ids_T[None], logits_to_keep=len(suffix_T) + 1).logits[0, :-1]
             logprobs = logits.float().log_softmax(-1)
