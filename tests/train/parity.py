@@ -50,14 +50,14 @@ def rows(groups: Sequence[Sequence[Graded]]) -> list[TrainRow]:
     return [row for group in groups for row in group_rows(group, RowConfig(mask_failed=True)).rows]
 
 
-def tiny_model() -> Any:
+def tiny_model(vocabulary: int = VOCABULARY) -> Any:
     """A GPT-2 of a few thousand parameters in float64, without dropout."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(3)
     off = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    config = GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=1, n_head=2, n_positions=512, **off)
+    config = GPT2Config(vocab_size=vocabulary, n_embd=32, n_layer=1, n_head=2, n_positions=512, **off)
     return GPT2LMHeadModel(config).double()
 
 

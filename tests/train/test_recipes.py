@@ -19,6 +19,7 @@ from cleaner_rl.train.verl.settings import devices_of
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(FOLDER.glob("*.yaml"))
+COMPOSED = json.loads((Path(__file__).parent / "composed.json").read_text())
 
 
 @pytest.fixture(autouse=True)
@@ -38,19 +39,18 @@ def test_a_recipe_reads_and_becomes_settings(file: Path) -> None:
     assert json.loads(shown.stdout) == json.loads(json.dumps(parts(recipe)))
 
 
-@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [each for each in RECIPES if each.stem in COMPOSED], ids=lambda file: file.stem)
 def test_a_recipe_gives_verl_what_it_did_when_its_settings_had_names_of_ours(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`composed.json` was written then: what all parts of all runs have, and what each part has of its own."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    kept = json.loads((Path(__file__).parent / "composed.json").read_text())
     recipe = read_recipe(file, ["run.folder=/runs"])
     found: dict[str, Any] = {**parts(recipe), "environment": environment(recipe)}
     if COLD_START in found:
         del found[COLD_START]["trainer.default_local_dir"]  # its name is a hash of the settings
-    for part, own in kept[file.stem].items():
-        shared = {} if part in (COLD_START, "environment") else kept["all"]
+    for part, own in COMPOSED[file.stem].items():
+        shared = {} if part in (COLD_START, "environment") else COMPOSED["all"]
         assert json.loads(json.dumps(found.pop(part))) == {**shared, **own}
     assert not found
 
@@ -86,6 +86,14 @@ def test_hindsight_differs_in_the_method_and_in_leaving_failed_rollouts_raw() ->
 def test_two_views_differ_in_the_method_alone() -> None:
     ours = read_recipe(FOLDER / "two-views-4b.yaml", ["method=saar"])
     assert replace(ours, name="saar-4b") == read_recipe(FOLDER / "saar-4b.yaml")
+
+
+@pytest.mark.parametrize("card", ["24gb", "80gb"])
+def test_a_recipe_for_one_card_has_the_recommended_method(card: str) -> None:
+    ours, whole = (read_recipe(FOLDER / f"{name}.yaml") for name in (f"two-views-4b-{card}", "two-views-4b"))
+    assert devices_of(ours).count == 1
+    assert (ours.method, ours.model, ours.tasks) == (whole.method, whole.model, whole.tasks)
+    assert (ours.purify, ours.rescue) == (whole.purify, whole.rescue)
 
 
 def test_the_papers_figures_are_the_recipes() -> None:

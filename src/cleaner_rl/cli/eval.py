@@ -145,13 +145,11 @@ async def _evaluate(name: str, out: Path, chosen: dict[str, Any], trained: RunEv
     )
     connection = model_options.connection(chosen)
     request, graders = SessionRequest(limits=Limits(cpu_seconds=chosen["tool_seconds"])), None
-    sandbox_settings: dict[str, object] = {}
     opened: AbstractAsyncContextManager[Sandbox] = open_sandbox(**model_options.sandbox(chosen))
     if trained is not None:
         limits = replace(trained.request.limits or Limits(), cpu_seconds=chosen["tool_seconds"])
         request, graders = replace(trained.request, limits=limits), trained.graders()
         plan = replace(plan, sets={each: [*map(trained.graded, tasks)] for each, tasks in plan.sets.items()})
-        sandbox_settings = {"memory_mb": limits.memory_mb, "environment": request.environment}
         if not chosen["sandbox"] and trained.node is not None:
             opened = Node(trained.node)
     count = eval_run.CallCounts()
@@ -180,7 +178,9 @@ async def _evaluate(name: str, out: Path, chosen: dict[str, Any], trained: RunEv
                     **asdict(connection.sampling),
                     **({"template": dict(connection.template)} if connection.template else {}),
                     "tool_seconds": chosen["tool_seconds"],
-                    **sandbox_settings,
+                    "memory_mb": (request.limits or Limits()).memory_mb,
+                    "environment": request.environment,
+                    **({"grader": trained.reward_function} if trained is not None and graders else {}),
                 },
                 cache=chosen["cache"],
                 done=eval_run.counted(update, count),

@@ -77,6 +77,7 @@ def check_settings(recipe: Recipe) -> None:
     check_lora(recipe)
     check_sandbox(recipe)
     check_prompt(recipe)
+    check_graders(recipe)
     check_folder(recipe)
     if (config := config_at_hand(recipe.model.path)) is not None:
         check_model(recipe, config)
@@ -196,6 +197,19 @@ def check_prompt(recipe: Recipe) -> None:
         load_prompt(recipe.prompt)
     except (OSError, ValueError, LookupError) as error:
         raise RecipeError(f"tasks.prompt is '{recipe.prompt}', which can't be read: {error}") from None
+
+
+def check_graders(recipe: Recipe) -> None:
+    """Raise `RecipeError` for a weight that no grader has; functions in files are loaded when a run starts."""
+    from cleaner_rl.rollout import check_weights, standard_graders
+
+    named = {name: weight for name, weight in recipe.tasks.graders.items() if ":" not in name}
+    # Only names are compared: what makes these two is loaded when a run starts.
+    later = dict.fromkeys(["math", *[CUSTOM] * has_custom_reward(recipe)], cast("AnyGrader", None))
+    try:
+        check_weights(named, standard_graders(cast("Sandbox", None), None, later))
+    except ValueError as error:
+        raise RecipeError(f"tasks.graders can't be used: {error}") from None
 
 
 def check_sandbox(recipe: Recipe) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cleaner_rl.tasks import AnyGrader, Task
 from cleaner_rl.train.launch.rewind import checkpointed
 from cleaner_rl.train.recipe.settings import Recipe, RecipeError
-from cleaner_rl.train.verl.custom_reward import custom_graders, graded_by, has_custom_reward
+from cleaner_rl.train.verl.custom_reward import custom_graders, custom_name, graded_by, has_custom_reward
 from cleaner_rl.train.verl.overrides import number, overrides
 from cleaner_rl.train.verl.plan import plan_file, read_plan
 from cleaner_rl.train.verl.runner import budget_of, read_token, session_request
@@ -50,6 +50,11 @@ class RunEvaluation:
     def sandbox_token(self) -> str | None:
         """Return the token of the run's sandbox, which is for its addresses and no others."""
         return read_token(self.recipe.sandbox.token_file)
+
+    @property
+    def reward_function(self) -> str:
+        """Return the file and the name of the recipe's own reward function."""
+        return custom_name(self.recipe)
 
     def graders(self) -> dict[str, AnyGrader]:
         """Return the recipe's own reward function, if it has one."""

@@ -25,6 +25,13 @@ def has_custom_reward(recipe: Recipe) -> bool:
     return bool(own_settings(recipe).get(f"{KEY}.path"))
 
 
+def custom_name(recipe: Recipe) -> str:
+    """Return the recipe's reward function as `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
+    own = own_settings(recipe)
+    path = str(own[f"{KEY}.path"]).removeprefix("pkg://")
+    return f"{path}:{own.get(f'{KEY}.name', 'compute_score')}"
+
+
 def graded_by(recipe: Recipe, task: Task) -> Task:
     """Return the task with the grader that a recipe gives it."""
     return replace(task, grader=CUSTOM) if has_custom_reward(recipe) else task
@@ -35,8 +42,7 @@ def custom_graders(recipe: Recipe, tokenizer: Any = None) -> dict[str, RewardFun
     if not has_custom_reward(recipe):
         return {}
     own = own_settings(recipe)
-    path = str(own[f"{KEY}.path"]).removeprefix("pkg://")
-    function: Any = load_function(f"{path}:{own.get(f'{KEY}.name', 'compute_score')}")
+    function: Any = load_function(custom_name(recipe))
     prefix = f"{KEY}.reward_kwargs."
     options = {key.removeprefix(prefix): value for key, value in own.items() if key.startswith(prefix)}
 
