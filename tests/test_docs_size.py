@@ -11,8 +11,8 @@ def test_words_and_shared_runs_are_counted_without_comments(tmp_path: Path) -> N
     both = "one two three four five six seven eight nine ten"
     pages = {
         "README.md": f"# A\n<!-- not a word -->\n{both} eleven\n",
-        "docs/one.md": f"B. {both.title()}, eleven; twelve",
-        "docs/deep/two.md": "nothing that another page says",
+        "docs/index.md": f"B. {both.title()}, eleven; twelve",
+        "docs/methods/mask.md": "nothing that another page says",
         "packages/cleaner-sandbox/README.md": "# C",
         "src/note.md": "not documentation",
     }
@@ -24,18 +24,18 @@ def test_words_and_shared_runs_are_counted_without_comments(tmp_path: Path) -> N
         "words": 13 + 13 + 5 + 2,
         "pages": {
             "README.md": 13,
-            "docs/deep/two.md": 5,
-            "docs/one.md": 13,
+            "docs/index.md": 13,
+            "docs/methods/mask.md": 5,
             "packages/cleaner-sandbox/README.md": 2,
         },
         "shared": 2,
-        "shared_by": {"README.md and docs/one.md": 2},
+        "shared_by": {"README.md and docs/index.md": 2},
     }
-    most = {"README.md": 12, docs_size.UNLISTED: 5, "docs/one.md": 13, "total": 32, "shared": 1}
+    most = {"README.md": 12, docs_size.UNLISTED: 5, "docs/index.md": 13, "total": 32, "shared": 1}
     assert docs_size.over(found, most) == [
         "README.md: 13 words of 12",
         "total: 33 words of 32",
-        "shared: 2 runs of 10 words, of 1: ['README.md and docs/one.md']",
+        "shared: 2 runs of 10 words, of 1: ['README.md and docs/index.md']",
     ]
 
 

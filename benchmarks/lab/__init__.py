@@ -6,9 +6,9 @@
 - `recovery`: the same failed first calls for all models, and how often they recover.
 - `larger_budget`: the same models with more turns than they were trained with.
 - `results`: one JSON file per run · `summary`: curves, targets and ranges over seeds.
-- `plots`, `tables`, `page`: the figures and tables of `docs/lab.md`.
+- `plots`, `tables`, `page`: the figures and tables of `docs/results/archive.md`.
 
-`python -m benchmarks.lab --help`. Results: `docs/lab.md`.
+`python -m benchmarks.lab --help`. Results: `docs/results/archive.md`.
 
 Limits: a model of 0.5 million parameters in an environment of twenty operations. It shows the direction of a method's
 effect and which of its parts matter, not the size of the effect on a large model.

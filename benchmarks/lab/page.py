@@ -24,15 +24,12 @@ from benchmarks.lab.summary import Spread, Summary, spread, summaries
 from benchmarks.lab.tables import course, percent, points_apart, ranged, table, worst
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "lab.md"
-METHOD_PAGES = {
-    "dapo": (BASELINE,),
-    "saar": ("saar",),
-    "hindsight": ("hindsight", "hindsight-successes"),
-    "grpo-roc": ("roc", "saar-roc"),
-}
-"""The methods whose figures each method's page shows, beside the baseline's."""
-PAGES = (PAGE, *(DOCS / "methods" / f"{name}.md" for name in METHOD_PAGES))
+PAGE = DOCS / "results" / "archive.md"
+TABLES = DOCS.parent / "benchmarks" / "results" / "lab" / "tables.md"
+"""All tables with all columns, which are too many for the documentation."""
+PAGES = (PAGE, TABLES)
+IMAGES = "../../../docs/images"
+"""The plots, as the page of tables sees them."""
 CURVE, LARGER_BUDGET = "lab-curve.svg", "lab-larger-budget.svg"
 CHANGED = {
     "ablations": (BASELINE, "hindsight-successes", "hindsight"),
@@ -74,7 +71,8 @@ def blocks(results: Sequence[Result]) -> dict[str, str]:
         "cost": cost(results, DRIFT),
         "smollm2-cost": cost(results, REAL),
         "not-run": not_run(results),
-        **{f"method-{name}": method_results(results, methods) for name, methods in METHOD_PAGES.items()},
+        "methods": all_methods(results),
+        "one-change": one_change(results),
     }
     return {name: f"{text}\n" for name, text in parts.items()}
 
@@ -119,7 +117,7 @@ def headline(results: Sequence[Result]) -> str:
         ends = (f"{METHODS[each.method].label} {ranged(each.accuracy, percent)}" for each in unhinted.values())
         lines.append(
             f"- **No hint.** Where an error doesn't name the right function, final accuracy is {', '.join(ends)} "
-            "([fewer seeds](#drift-without-a-hint))."
+            "(fewer seeds)."
         )
     real = {each.run.method: summary.curve(each, "accuracy") for each in _real(results)}
     if BASELINE in real and best.method in real:
@@ -202,7 +200,7 @@ def larger_budget(results: Sequence[Result]) -> str:
         "out of turns",
         "worst difference at equal tokens (worst seed)",
     ]
-    return f"{table(head, rows)}\n\n![Curves with a larger turn budget](images/{LARGER_BUDGET})" if rows else NOTHING
+    return f"{table(head, rows)}\n\n![Curves with a larger turn budget]({IMAGES}/{LARGER_BUDGET})" if rows else NOTHING
 
 
 def _ends(results: Sequence[Result], method: str, figure: str) -> Spread:
@@ -251,7 +249,7 @@ def ablations(results: Sequence[Result], name: str) -> str:
         return NOTHING
     asked = "\n".join(f"- *{METHODS[each.method].label}*: {METHODS[each.method].asks}" for each in asking)
     rows = [*(found[method] for method in CHANGED[name] if method in found), *asking]
-    return f"{asked}\n\n{_tables(rows)}\n\n![Curves of these ablations](images/lab-{name}.svg)"
+    return f"{asked}\n\n{_tables(rows)}\n\n![Curves of these ablations]({IMAGES}/lab-{name}.svg)"
 
 
 def _asking(name: str) -> list[str]:
@@ -353,16 +351,28 @@ def cost(results: Sequence[Result], regime: str) -> str:
     return table(head, rows)
 
 
-def method_results(results: Sequence[Result], methods: Sequence[str]) -> str:
-    """Return a method's results in the two environments that all methods run in."""
-    parts = []
-    for regime in (DRIFT, SLIPS):
-        rows = [each for each in summaries(results, regime) if each.method in (BASELINE, *methods)]
-        if any(each.method in methods for each in rows):
-            parts.append(f"In {regime}:\n\n{table(RESULTS, map(_results, rows))}")
-    if not parts:
-        return NOTHING
-    return "\n\n".join([*parts, f"![Curves of all methods in drift](../images/{CURVE})"])
+def all_methods(results: Sequence[Result]) -> str:
+    """Return accuracy and failed calls of every method, in the two environments that all of them run in."""
+    by_regime = [{each.method: each for each in summaries(results, regime)} for regime in (DRIFT, SLIPS)]
+    rows = [
+        [method.label, *(cell for found in by_regime for cell in _accuracy_and_errors(found.get(method.name)))]
+        for method in REQUIRED
+        if any(method.name in found for found in by_regime)
+    ]
+    head = ["method", *(f"*{regime}*: {what}" for regime in (DRIFT, SLIPS) for what in ("accuracy", "failed calls"))]
+    return table(head, rows) if rows else NOTHING
+
+
+def _accuracy_and_errors(found: Summary | None) -> list[str]:
+    return [ranged(found.accuracy, percent), ranged(found.errors)] if found else ["", ""]
+
+
+def one_change(results: Sequence[Result]) -> str:
+    """Return accuracy and failed calls of the methods and of every ablation, with the seed that all of them have."""
+    rows = [
+        [METHODS[each.method].label, *_accuracy_and_errors(each)] for each in summaries(_first_seed(results), DRIFT)
+    ]
+    return table(["variant", "accuracy", "failed calls"], rows) if rows else NOTHING
 
 
 def not_run(results: Sequence[Result]) -> str:
@@ -413,7 +423,7 @@ SPEED = [
 
 def _required(results: Sequence[Result], regime: str) -> str:
     rows = [each for each in summaries(results, regime) if METHODS[each.method].required or regime != DRIFT]
-    return f"{_tables(rows)}\n\n![Curves of {regime}](images/lab-{regime}.svg)" if rows else NOTHING
+    return f"{_tables(rows)}\n\n![Curves of {regime}]({IMAGES}/lab-{regime}.svg)" if rows else NOTHING
 
 
 def _real(results: Sequence[Result]) -> list[Result]:

@@ -9,5 +9,5 @@
 - `local`: an engine that serves the model in this process.
 - `measure`: accuracy, failed first calls and corrections per try, by kind of mistake.
 
-`python -m benchmarks.toy --help` makes and serves. `docs/toy.md` describes it.
+`python -m benchmarks.toy --help` makes and serves. `docs/results/archive.md` describes it.
 """

@@ -302,8 +302,8 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     write_pages([page], Lines(here, on_verl, longer, seeds), PLAN, tmp_path)
 
     text = page.read_text(encoding="utf-8")
-    assert "| *drift* | 0.0 | 50.0; 0.10 | 80.0; +30.0 (+29.4 to +30.6); 0.10 | 80.5; +30.5" in text
-    assert "; 0.10 | 10 | hindsight on successes: holds |" in text
+    assert "| *drift* | 50.0 | 80.0 | 80.5 | +30.5 (" in text
+    assert ") | 10 | hindsight on successes: holds |" in text
     assert "| *drift* | hindsight on successes | +0.5 (+0.2 to +0.8): holds |" in text
     assert "| GRPO | 75.0 / 50.0 (2) |" in text
     assert "| *drift* | 101 | two views + rescue | 80.0 % / 0.10 | 70.0 % / 0.20 |" in text
