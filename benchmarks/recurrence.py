@@ -41,6 +41,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from benchmarks.record import save
 from benchmarks.recurrence_scores import LIMITS, NATS, scorer
+from benchmarks.votes import Change, Votes
 from cleaner_rl.evaluate.bootstrap import Figure, estimates
 from cleaner_rl.logs import LogSettings, log_of, purify
 from cleaner_rl.purify.similarity import similarity
@@ -64,13 +65,6 @@ logic; `other aim`: nothing, because the correction does something else than the
 """
 
 
-class Change(NamedTuple):
-    """Something that a correction did differently: where, and what it is now."""
-
-    place: Hashable
-    now: Hashable
-
-
 class Correction(NamedTuple):
     """A working turn, the failed ones right before it, and the history before these."""
 
@@ -91,34 +85,6 @@ class Logs:
     """Calls and failed calls by source."""
     corrections: dict[Hashable, Correction] = field(default_factory=dict)
     failed: set[Where] = field(default_factory=set)
-
-
-class Votes:
-    """Holds the distinct (task, change) pairs of corrections, by place."""
-
-    def __init__(self, seen: Iterable[tuple[int, Sequence[Change]]]) -> None:
-        self.at: dict[Hashable, set[tuple[int, Hashable]]] = defaultdict(set)
-        for task, changes in seen:
-            for change in changes:
-                self.at[change.place].add((task, change.now))
-        pairs = ((task, Change(place, now)) for place, votes in self.at.items() for task, now in votes)
-        told = [k / n for n, k in (self.others(*pair) for pair in pairs) if n]
-        self.agreement = sum(told) / len(told) if told else None
-        self.prior = (sum(told) + 3.5) / (len(told) + 5)
-
-    def others(self, task: int, change: Change) -> tuple[int, int]:
-        """Return how many votes other tasks have at a place, and how many of them agree."""
-        votes = [now for other, now in self.at[change.place] if other != task]
-        return len(votes), votes.count(change.now)
-
-    def kappa(self, task: int, change: Change) -> float:
-        """Return how much the other tasks speak for a change."""
-        n, k = self.others(task, change)
-        return (k + 2 * self.prior) / (n + 2)
-
-    def opens(self, task: int, changes: Sequence[Change]) -> bool:
-        """Return whether the gate opens, so that the clean view of a correction would be trained on."""
-        return not changes or sum(self.kappa(task, each) for each in changes) / len(changes) >= 0.5
 
 
 def recurrence(seen: Sequence[tuple[int, Sequence[Change]]]) -> dict[str, Any]:

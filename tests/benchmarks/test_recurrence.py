@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.recurrence import Change, Votes, read_logs, recurrence, tasks_of, text_changes, unpacked
+from benchmarks.recurrence import read_logs, recurrence, tasks_of, text_changes, unpacked
+from benchmarks.votes import Change, Votes
 
 HERE, THERE = "here", "there"
 SEEN = [

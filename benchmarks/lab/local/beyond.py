@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
+
+
+@dataclass(frozen=True, slots=True)
+class GateConfig:
+    """Which repairs are trained on, by what other tasks say of them; the others are undone, as those above a bound."""
+
+    bound: float | None = None
+    """A repair whose gap is at most this passes, whatever others say. None: none passes by its gap."""
+    prior: float | None = None
+    """Prior of `Votes.kappa`; None is the estimated one. At 0 the votes of two other tasks are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +32,11 @@ class Beyond:
     """The recovery view has its failed turns in the loss, as GRPO has them."""
     importance: float = 0.0
     """Exponent of the weight that `graft_logprobs: sampled` gives a moved token; 0 is `rescored`."""
+    gate: GateConfig | None = None
+    """Judges repairs after all groups of a step are sampled; the recipe then has no bound on gaps."""
+    most_positive: float = inf
+    """Rows with a positive advantage are scaled so that they have at most this many tokens for one of the others."""
+    own_cost: bool = False
+    """Failed turns are in the loss at their own cost (`costs`), in right rollouts and in wrong ones."""
+    drops_void: bool = False
+    """Rollouts with a turn that has neither a call nor an answer are not trained on (SimpleTIR)."""

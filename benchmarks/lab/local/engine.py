@@ -103,6 +103,7 @@ class TinyEngine:
         self._net, self._version, self._ready = Net(model, dtype), version, ready
         self._largest = max(1, min(LARGEST, MOST_CACHED // self._net.cache(1, 512).numel()))
         self.sampled, self.scored = 0, 0
+        self._likely: dict[bytes, Ids] = {}
         self._read: dict[str, _Read] = {}
         self._waiting: list[_Request] = []
         self._working: asyncio.Task[None] | None = None
@@ -131,6 +132,17 @@ class TinyEngine:
         """Return the log-probs of a suffix."""
         self.scored += len(suffix_T)
         return Scores(await asyncio.to_thread(self._score, prefix_T, suffix_T), self._version)
+
+    def likely(self, ids_T: Ids) -> Ids:  # noqa: N803
+        """Return the most likely token at each place of ids that were scored, up to where they were scored; else 0.
+
+        Entry `t` is for the token `t`, given all before it.
+        """
+        for end in range(len(ids_T), 0, -1):
+            found = self._likely.get(ids_T[:end].tobytes())
+            if found is not None:
+                return np.pad(found, (0, len(ids_T) - end))
+        raise KeyError("no beginning of these ids was scored")
 
     async def _work(self) -> None:
         while self._waiting:
@@ -217,6 +229,8 @@ class TinyEngine:
         with torch.inference_mode():
             hidden = self._net(ids_T[None], torch.tensor([0]), self._net.cache(1, len(ids_T)))[0]
             logprobs = self._net.logits(hidden[len(prefix_T) - 1 : -1]).log_softmax(-1)
+            likely = logprobs.argmax(-1).numpy().astype(np.int32)
+        self._likely[ids_T.numpy().astype(np.int32).tobytes()] = np.pad(likely, (len(prefix_T), 0))
         scores: Floats = logprobs.gather(1, ids_T[-len(suffix_T) :, None])[:, 0].numpy()
         return scores
 

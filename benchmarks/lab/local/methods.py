@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.lab.local.beyond import Beyond
+from benchmarks.lab.local.beyond import Beyond, GateConfig
 from benchmarks.lab.methods import ROC
 from benchmarks.lab.recipes import laid
 
@@ -24,6 +24,8 @@ class Method:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of the recipe that override those that all methods share."""
     beyond: Beyond = field(default_factory=Beyond)
+    longer: Mapping[str, float] = field(default_factory=dict)
+    """By environment: by how much it has more steps than the others."""
 
 
 def _hindsight(label: str, beyond: Beyond = Beyond(), **settings: Mapping[str, Any]) -> Method:  # noqa: B008 - frozen
@@ -89,4 +91,39 @@ VARIANTS = {
     "rescue-only": _rescue("wrong ones not suppressed", advantage="rescue_only"),
 }
 """In development worlds."""
-METHODS = COMPARED | OTHERS | VARIANTS
+GATE, GATE_OR_BOUND = GateConfig(), GateConfig(bound=0.3, prior=0.0)
+"""The gate as written, and one that is as strict as the bound where no two other tasks agree."""
+OWN_COST = Beyond(own_cost=True)
+LONGER = {"drift": 1.4, "drift-guess": 1.3, "starved": 2.4}
+"""What two views take beside GRPO in the kept runs: of tokens in the loss and of CPU time the larger; else the same."""
+EQUAL = {
+    "gate": _hindsight("two views, gate", Beyond(gate=GATE), purify=ANY_GAP),
+    "gate-or-bound": _hindsight("two views, gate or bound", Beyond(gate=GATE_OR_BOUND), purify=ANY_GAP),
+    "gate-or-bound-mass-1": _hindsight(
+        "two views, gate or bound, mass 1", Beyond(gate=GATE_OR_BOUND), purify={**ANY_GAP, "mass": 1.0}
+    ),
+    "gate-or-bound-mass-1.5": _hindsight(
+        "two views, gate or bound, mass 1.5", Beyond(gate=GATE_OR_BOUND), purify={**ANY_GAP, "mass": 1.5}
+    ),
+    "gate-or-bound-own-cost": _hindsight(
+        "two views, gate or bound, failed turns at their own cost",
+        Beyond(gate=GATE_OR_BOUND, own_cost=True),
+        purify=ANY_GAP,
+    ),
+    "two-views-balanced": _hindsight(
+        "two views, as many positive tokens as negative", Beyond(most_positive=1.0), purify=BOTH_VIEWS
+    ),
+    "grpo-own-cost": Method("GRPO, failed turns at their own cost", "grpo", beyond=OWN_COST),
+    "grpo-longer": Method("GRPO, more steps", "grpo", longer=LONGER),
+    "grpo-no-void": Method("GRPO without void turns", "grpo", beyond=Beyond(drops_void=True)),
+    **{
+        f"grpo-penalty-{each}": Method(
+            f"GRPO, {each} off per failed call",
+            "grpo",
+            {"tasks": {"graders": {"answer": 1.0, "failed_calls": each}}},
+        )
+        for each in (0.1, 0.25, 0.5)
+    },
+}
+"""At equal compute, in development worlds."""
+METHODS = COMPARED | OTHERS | VARIANTS | EQUAL

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.environments import lab_folder
 from benchmarks.lab.local.methods import METHODS
@@ -27,6 +27,9 @@ from cleaner_rl.train import Recipe, to_recipe, to_values
 from cleaner_rl.train.recipe.settings import run_folder
 from cleaner_rl.trajectory import Key, Phase, TokenSpan, Trajectory
 from cleaner_sandbox import RunOutcome
+
+if TYPE_CHECKING:
+    from benchmarks.lab.local.trainer import StepCost
 
 LONG: Mapping[str, Any] = {"budget": {"response_tokens": 640, "lookahead_tokens": 640}}
 """For environments with more than two calls a task."""
@@ -63,6 +66,11 @@ class WorldRun:
         seed = "" if self.other_seed is None else f"-seed-{self.seed}"
         return f"{self.world.name}-{self.method}-{self.rate:.1e}{seed}"
 
+    @property
+    def steps(self) -> int:
+        """Number of its steps."""
+        return round(self.world.size.steps * METHODS[self.method].longer.get(self.world.environment, 1.0))
+
     def recipe(self, steps: int = 0) -> Recipe:
         """Return its recipe; with another number of steps, for a trial."""
         world, method, size = self.world, METHODS[self.method], self.world.size
@@ -76,7 +84,7 @@ class WorldRun:
                 "held_out": [str(world.folder / "curve.parquet")],
                 "prompt": str(world.folder / "prompt.toml"),
             },
-            "run": {"steps": steps or size.steps, "folder": str(lab_folder() / "worlds")},
+            "run": {"steps": steps or self.steps, "folder": str(lab_folder() / "worlds")},
             "verl": {"trainer.save_freq": size.save_every, "trainer.test_freq": size.evaluate_every},
         }
         own: dict[str, dict[str, Any]] = {
@@ -114,8 +122,22 @@ def finished(run: WorldRun, say: Callable[[str], None], steps: int = 0) -> dict[
         "calls": sum(each.calls for each in costs),
         "cpu_seconds": round(sum(each.cpu_seconds for each in costs), 1),
     }
-    found = record(run, trainer.folder, trainer.step, figures, spent)
+    found = record(run, trainer.folder, trainer.step, figures | {"updates": _updates(trainer.costs)}, spent)
     shutil.rmtree(trainer.folder)
+    return found
+
+
+def _updates(costs: Mapping[int, StepCost]) -> dict[str, list[float]]:
+    """What the updates of each step were made of, as lists over the steps."""
+    steps = [costs[step] for step in sorted(costs)]
+    found: dict[str, list[float]] = {
+        "entropy": [round(each.updates.entropy / max(1, each.updates.tokens), 4) for each in steps],
+        "clip_share": [round(each.updates.clipped / max(1, each.updates.tokens), 5) for each in steps],
+        "positive_tokens": [round(each.updates.positive) for each in steps],
+        "negative_tokens": [round(each.updates.negative) for each in steps],
+    }
+    if any(each.judged for each in steps):
+        found["gate_open"] = [round(each.opened / max(1, each.judged), 3) for each in steps]
     return found
 
 

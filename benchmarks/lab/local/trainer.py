@@ -17,8 +17,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
@@ -27,7 +28,9 @@ import numpy as np
 import torch
 
 from benchmarks.lab.local.beyond import Beyond
+from benchmarks.lab.local.costs import Values, at_own_cost, token_advantages
 from benchmarks.lab.local.engine import TinyEngine
+from benchmarks.lab.local.gate import Gate
 from benchmarks.lab.local.programs import RememberingSandbox
 from benchmarks.lab.recipes import RATE
 from cleaner_rl.rollout import RolloutRunner, Sampling
@@ -51,7 +54,7 @@ from cleaner_rl.train.rows import (
 from cleaner_rl.train.verl.overrides import number, overrides
 from cleaner_rl.train.verl.runner import for_phase, runner_of
 from cleaner_rl.train.verl.settings import ACTOR
-from cleaner_rl.trajectory import Key, Phase, TokenSpan
+from cleaner_rl.trajectory import Key, Phase, TokenSpan, without_hindsight
 from cleaner_sandbox import Node, RunOutcome
 
 WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
@@ -85,6 +88,27 @@ class StepCost:
     calls: int
     cpu_seconds: float
     """Of this process; programs in the sandbox have their own."""
+    updates: UpdateFigures
+    """Over the step's updates."""
+    judged: int = 0
+    """Repairs that a gate judged."""
+    opened: int = 0
+    """Those of them that passed."""
+
+
+@dataclass(slots=True)
+class UpdateFigures:
+    """What the updates of a step were made of; tokens are weighted, and of rows with an advantage."""
+
+    positive: float = 0.0
+    """N₊: tokens whose advantage is above 0."""
+    negative: float = 0.0
+    """N₋: tokens whose advantage is below 0."""
+    clipped: int = 0
+    """Tokens without a gradient, because their ratio is beyond a bound."""
+    tokens: int = 0
+    entropy: float = 0.0
+    """Sum over the tokens, in nats."""
 
 
 class LocalTrainer:
@@ -118,10 +142,16 @@ class LocalTrainer:
         self._record = StepRecord(self.folder, recipe.step_config())
         self._tasks = shuffled([*chain(*map(read_verl, recipe.tasks.train))], recipe.seed)
         self._drawn = 0
+        self._gate = None if beyond.gate is None else Gate(beyond.gate)
+        self._values = Values()
+        self._updates = UpdateFigures()
         if self.step:
             saved = torch.load(last / "trainer.pt", weights_only=False)
             self.optimizer.load_state_dict(saved["optimizer"])
             self.costs = saved["costs"]
+            self._values = saved["values"]
+            if self._gate is not None:
+                self._gate.seen = saved["votes"]
             for _ in range(saved["drawn"]):
                 self._next_task()
 
@@ -142,6 +172,7 @@ class LocalTrainer:
                 groups = await self._sampled(runner)
                 if self._decays:
                     self.optimizer.param_groups[0]["lr"] = self._rate * decayed(self.step, run.steps)
+                self._updates = UpdateFigures()
                 for part in parts(groups, self.recipe.batch.prompts // self.recipe.batch.mini_batch):
                     self.update(part)
                 figures = self._record.finish(self.step, "train")
@@ -151,6 +182,9 @@ class LocalTrainer:
                     trained=sum(int(row.loss_mask.sum()) for group in groups for row in group.rows if row.advantage),
                     calls=sandbox.asked - asked,
                     cpu_seconds=time.process_time() - begun,
+                    updates=self._updates,
+                    judged=0 if self._gate is None else self._gate.judged,
+                    opened=0 if self._gate is None else self._gate.opened,
                 )
                 self.costs[self.step] = cost
                 told = f"reward {figures['cleaner/reward']:+.2f}, accuracy {figures['cleaner/accuracy']:.1%}"
@@ -169,21 +203,28 @@ class LocalTrainer:
         batch = self.recipe.batch
         config = replace(self.recipe.row_config(), dynamic_sampling=batch.dynamic_sampling)
         shared = self._for_phase(runner, Phase.TRAINING)
-        groups: list[RowGroup] = []
-        while len(groups) < batch.prompts:
-            wanted = [self._next_task() for _ in range(batch.prompts - len(groups))]
-            for drawn in await asyncio.gather(*[self._group(shared, task) for task in wanted]):
+        kept: list[tuple[list[Graded], RowGroup]] = []
+        while len(kept) < batch.prompts:
+            wanted = [self._next_task() for _ in range(batch.prompts - len(kept))]
+            sampled: list[list[Graded]] = await asyncio.gather(*[self._group(shared, task) for task in wanted])
+            if self._gate is not None:
+                sampled = await self._gate.passed(sampled, partial(self._engine.score, request=""), self._engine.likely)
+            for drawn in sampled:
                 made = group_rows(drawn, config)
                 if self.beyond != Beyond():
                     made = replace(made, rows=tuple(beyond_recipes(made.rows, drawn, self.beyond)))
                 self._record.left_out(sum(why is Exclusion.LEFT_OUT for why in made.excluded.values()))
                 if made.selection.refill is None:
                     self._record.selected(drawn, made, config.group, made.faults)
-                    groups.append(made)
+                    kept.append((drawn, made))
                 else:
                     self._record.evicted(made.selection.refill.value, drawn, made.faults)
             self._record.check()
-        return groups
+        groups = [made for _, made in kept]
+        if self.beyond.own_cost:
+            costed = at_own_cost(kept, self._values)
+            groups = [replace(made, rows=rows) for made, rows in zip(groups, costed, strict=True)]
+        return balanced(groups, self.beyond.most_positive)
 
     def _next_task(self) -> Task:
         self._drawn += 1
@@ -224,8 +265,8 @@ class LocalTrainer:
             rows = [with_equal_rows(row) for row in rows]
         total = sum(row.weight * float(row.loss_mask.sum()) for row in rows)
         self.optimizer.zero_grad()
-        for some in batches([row for row in rows if row.advantage]):
-            (clipped_loss(self.model, some, self._clips, self._dtype) / total).backward()
+        for some in batches([row for row in rows if token_advantages(row).any()]):
+            (clipped_loss(self.model, some, self._clips, self._dtype, self._updates) / total).backward()
         torch.nn.utils.clip_grad_norm_(self.trained, CLIP_NORM)
         self.optimizer.step()
 
@@ -234,6 +275,7 @@ class LocalTrainer:
         self.model.save_pretrained(folder / "actor" / "huggingface")
         self.tokenizer.save_pretrained(folder / "actor" / "huggingface")
         saved = {"optimizer": self.optimizer.state_dict(), "drawn": self._drawn, "costs": self.costs}
+        saved |= {"values": self._values, "votes": None if self._gate is None else self._gate.seen}
         torch.save(saved, folder / "trainer.pt")
         # Last, so that a run that is killed while it saves goes on from the checkpoint before.
         (folder.parent / "latest_checkpointed_iteration.txt").write_text(str(self.step))
@@ -276,9 +318,13 @@ def trained(model: Any, frozen: int) -> list[torch.nn.Parameter]:
 
 
 def clipped_loss(
-    model: Any, rows: Sequence[TrainRow], clips: Clips, dtype: torch.dtype = torch.float32
+    model: Any,
+    rows: Sequence[TrainRow],
+    clips: Clips,
+    dtype: torch.dtype = torch.float32,
+    figures: UpdateFigures | None = None,
 ) -> torch.Tensor:
-    """Return the sum over tokens of the clipped loss, each with its row's weight."""
+    """Return the sum over tokens of the clipped loss, each with its row's weight; and add to the figures."""
     longest = max(len(row.prompt_ids) + len(row.response_ids) for row in rows)
     ids_BT = torch.zeros(len(rows), longest, dtype=torch.long)  # noqa: N806 - the shape is part of the name
     counts_BT = torch.zeros(len(rows), longest, dtype=torch.bool)  # noqa: N806
@@ -291,15 +337,43 @@ def clipped_loss(
     # Padding stands at the end, where nothing that counts looks: no mask. The vocabulary is looked at where it counts.
     with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
         hidden = model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state[:, :-1][counted]
-    new = model.get_output_embeddings()(hidden).log_softmax(-1).gather(-1, ids_BT[:, 1:][counted][:, None])[:, 0]
+    every = model.get_output_embeddings()(hidden).log_softmax(-1)
+    new = every.gather(-1, ids_BT[:, 1:][counted][:, None])[:, 0]
     lengths = torch.tensor([int(row.loss_mask.sum()) for row in rows])
     old = torch.cat([torch.from_numpy(row.logprobs[row.loss_mask]) for row in rows])
-    advantage = torch.tensor([row.advantage for row in rows], dtype=new.dtype).repeat_interleave(lengths)
+    advantage = torch.cat([torch.from_numpy(token_advantages(row)) for row in rows]).to(new.dtype)
     weight = torch.tensor([row.weight for row in rows], dtype=new.dtype).repeat_interleave(lengths)
     ratio = (new - old).exp()
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - clips.low, 1 + clips.high) * advantage)
     gain = torch.where(advantage < 0, torch.maximum(gain, clips.most * advantage), gain)
+    if figures is not None:
+        with torch.no_grad():
+            high, low = ratio > 1 + clips.high, (ratio < 1 - clips.low) | (ratio > clips.most)
+            figures.positive += float(weight[advantage > 0].sum())
+            figures.negative += float(weight[advantage < 0].sum())
+            figures.clipped += int((((advantage > 0) & high) | ((advantage < 0) & low)).sum())
+            figures.tokens += len(new)
+            figures.entropy -= float((every.exp() * every).sum())
     return -(weight * gain).sum()
+
+
+def balanced(groups: Sequence[RowGroup], most: float) -> list[RowGroup]:
+    """Return groups whose rows with a positive advantage count at most so much for each token of the others.
+
+    They are scaled by min(1, most · N₋ / N₊), with the tokens in the loss of all groups.
+    """
+    if most == inf:
+        return list(groups)
+    rows = [row for group in groups for row in group.rows if row.advantage]
+    tokens = {True: 0.0, False: 0.0}
+    for row in rows:
+        tokens[(row.advantage or 0.0) > 0] += row.weight * int(row.loss_mask.sum())
+    share = min(1.0, most * tokens[False] / tokens[True]) if tokens[True] else 1.0
+
+    def scaled(row: TrainRow) -> TrainRow:
+        return replace(row, advantage=share * row.advantage) if row.advantage and row.advantage > 0 else row
+
+    return [replace(group, rows=tuple(map(scaled, group.rows))) for group in groups]
 
 
 def beyond_recipes(rows: Sequence[TrainRow], group: Sequence[Graded], beyond: Beyond) -> Iterator[TrainRow]:
@@ -308,6 +382,8 @@ def beyond_recipes(rows: Sequence[TrainRow], group: Sequence[Graded], beyond: Be
     two_views = {row.key for row in rows if row.view is View.RECOVERY}
     for row in rows:
         rollout, prompt = rollouts[row.key], len(row.prompt_ids)
+        if beyond.drops_void and is_void(rollout):
+            continue
         if row.view is View.RECOVERY:
             raw = recovery_view(rollout)
             assert raw is not None
@@ -320,6 +396,12 @@ def beyond_recipes(rows: Sequence[TrainRow], group: Sequence[Graded], beyond: Be
         sampled = rollout.behaviour_logprobs()[prompt:]
         old = row.logprobs + np.where(mask, beyond.importance * (sampled - row.logprobs), 0.0).astype(np.float32)
         yield replace(row, weight=weight, loss_mask=mask, logprobs=old)
+
+
+def is_void(rollout: Graded) -> bool:
+    """Return whether a turn before the last has no call, or the last has neither a call nor an answer."""
+    turns = without_hindsight(rollout).turns
+    return any(not turn.calls for turn in turns[:-1]) or (not turns[-1].calls and rollout.info.answer is None)
 
 
 def with_equal_rows(row: TrainRow) -> TrainRow:
