@@ -21,11 +21,21 @@ from benchmarks.lab.local.methods import METHODS as LOCAL
 from benchmarks.lab.local.page import PAGES as WORLD_PAGES
 from benchmarks.lab.local.page import Lines
 from benchmarks.lab.local.page import write_pages as write_world_pages
-from benchmarks.lab.local.queue import ON_VERL, Queue
+from benchmarks.lab.local.preregistered import judged, read_second_plan
+from benchmarks.lab.local.queue import ON_VERL, SECOND, Queue
 from benchmarks.lab.local.queue import RESULTS as WORLDS
 from benchmarks.lab.local.queue import read as read_lines
 from benchmarks.lab.local.runs import WorldRun
-from benchmarks.lab.local.worlds import COLD_STARTS, DEVELOPMENT, ENVIRONMENTS, FRESH, FRESH_REAL, World, keep
+from benchmarks.lab.local.worlds import (
+    COLD_STARTS,
+    DEVELOPMENT,
+    ENVIRONMENTS,
+    FRESH,
+    FRESH_REAL,
+    PREREGISTERED,
+    World,
+    keep,
+)
 from benchmarks.lab.methods import METHODS
 from benchmarks.lab.order import order
 from benchmarks.lab.page import DOCS, PAGES, write_pages
@@ -92,10 +102,10 @@ def run(
 @main.command()
 @click.option(
     "--stage",
-    type=click.Choice(["development", "fresh"]),
+    type=click.Choice(["development", "fresh", "preregistered"]),
     default="development",
     show_default=True,
-    help="Development worlds are for what is chosen; fresh ones are run once, as the plan says.",
+    help="Development worlds are for what is chosen; the others are run once, as the first or the second plan says.",
 )
 @click.option(
     "--backend",
@@ -148,32 +158,45 @@ def run_worlds(
     Examples:
       python -m benchmarks.lab run-worlds --jobs 2 --minutes 120
       python -m benchmarks.lab run-worlds --stage fresh --jobs 2
+      python -m benchmarks.lab run-worlds --stage preregistered --minutes 600
       python -m benchmarks.lab run-worlds --stage fresh --backend verl --regime drift --world 101 --method grpo
       python -m benchmarks.lab run-worlds --regime drift --world 1 --method grpo --steps 3 --results trial
     """
     on_verl, trial = backend == "verl", results not in (None, WORLDS, ON_VERL)
     if (steps or seeds) and not trial:
         raise click.UsageError("with --steps or --seed, give --results another folder")
-    plan = read_plan()
-    numbers = worlds or (FRESH if stage == "fresh" else DEVELOPMENT)
-    if stage == "fresh" and (rates or set(numbers) - set(FRESH)):
-        raise click.UsageError("fresh worlds are run as the plan says: without --rate, and with their own numbers")
+    plan, second = read_plan(), read_second_plan()
+    of_stage = {"development": DEVELOPMENT, "fresh": FRESH, "preregistered": PREREGISTERED}[stage]
+    numbers = worlds or of_stage
+    if stage != "development" and (rates or set(numbers) - set(of_stage)):
+        raise click.UsageError(f"{stage} worlds are run as the plan says: without --rate, and with their own numbers")
     if stage == "fresh" and not plan.comparators:
         raise click.UsageError("the plan names no comparators yet: fresh worlds wait until plan.json has them")
     if stage == "development" and set(numbers) & set(FRESH) and not trial:
         raise click.UsageError(f"worlds {FRESH[0]} to {FRESH[-1]} are fresh: run them with --stage fresh")
+    if stage != "preregistered" and set(numbers) & set(PREREGISTERED):
+        raise click.UsageError(
+            f"worlds {PREREGISTERED[0]} to {PREREGISTERED[-1]} are the second plan's: give its stage"
+        )
+    if stage == "preregistered":
+        regimes = regimes or tuple(second.rivals)
+        refused = [*(set(regimes) - set(second.rivals)), *(("--steps",) if steps else ())]
+        refused += [each for each in methods for regime in regimes if each not in second.methods(regime)]
+        if refused or seeds or on_verl:
+            raise click.UsageError("the second plan runs as it is: its environments, methods, steps and seeds, locally")
     runs = [
         WorldRun(World(regime, number), method, rate, seed)
         for number in numbers
         for regime in regimes or ENVIRONMENTS
         if worlds or regime != REAL or number in FRESH_REAL
-        for method in methods or plan.methods_in(World(regime, number))
-        for rate in rates or (plan.rate(regime, method),)
+        for method in methods
+        or (second.methods(regime) if stage == "preregistered" else plan.methods_in(World(regime, number)))
+        for rate in rates or (second.rate if stage == "preregistered" else plan.rate(regime, method),)
         for seed in seeds or (None,)
     ]
     if stage == "fresh":  # what the margins need comes first
         runs.sort(key=lambda run: run.method not in plan.needed(run.world.environment))
-    kept = results or (ON_VERL if on_verl else WORLDS)
+    kept = results or (SECOND if stage == "preregistered" else ON_VERL if on_verl else WORLDS)
     queue = Queue(kept, steps, time.monotonic() + 60 * minutes, _say, on_verl)
     queue.work(runs, jobs)
     if queue.failed:
@@ -190,19 +213,30 @@ def keep_starts() -> None:
 
 @main.command("margins")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--results", type=click.Path(path_type=Path), default=WORLDS, help="The folder of results.", show_default="here"
-)
-def show_margins(as_json: bool, results: Path) -> None:
-    """Judge two views + rescue in each environment by the plan's margins, from the fresh worlds."""
-    found = margins(read_lines(results), read_plan())
+@click.option("--first", is_flag=True, help="By the first plan: ten fresh worlds, two models, with rescue.")
+@click.option("--results", type=click.Path(path_type=Path), help="The folder of results.", show_default="here, by plan")
+def show_margins(as_json: bool, first: bool, results: Path | None) -> None:
+    """Judge the default method in each environment by the second plan, and name the runs that are missing."""
+    if first:
+        found = margins(read_lines(results or WORLDS), read_plan())
+    else:
+        found = judged(read_lines(results or SECOND), read_second_plan())
     if as_json:
         click.echo(json.dumps(found, indent=2))
-        return
-    for regime, each in found["by_regime"].items():
-        click.echo(f"{regime} ({each['worlds']} worlds, beside {each['comparator']}): {each['verdict']}")
-        for name, margin in each["margins"].items():
-            click.echo(f"  {name:<18} {margin['mean']:+.3f} ({margin['low']} to {margin['high']}): {margin['verdict']}")
+    elif first:
+        for regime, each in found["by_regime"].items():
+            click.echo(f"{regime} ({each['worlds']} worlds, beside {each['comparator']}): {each['verdict']}")
+            for name, margin in each["margins"].items():
+                ends = f"({margin['low']} to {margin['high']})"
+                click.echo(f"  {name:<18} {margin['mean']:+.3f} {ends}: {margin['verdict']}")
+    else:
+        for environment, each in found["by_environment"].items():
+            missing = sum(map(len, each["missing"].values()))
+            click.echo(f"{environment} ({each['models']} models): {each['verdict']}; {missing} runs are missing")
+            for method, figures in each["methods"].items():
+                apart = figures.get("default_minus_this")
+                told = f"{apart['mean']:+.3f} ({apart['low']} to {apart['high']})" if apart else "the default"
+                click.echo(f"  {method:<18} {figures['accuracy']['mean']:.3f}, {told}")
 
 
 @main.command()

@@ -19,9 +19,10 @@ from benchmarks.lab.local.margins import RATES, REAL_RATE, Interval, Plan, margi
 from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
 from benchmarks.lab.local.on_verl import recipe_on_verl
 from benchmarks.lab.local.page import FIGURE, LONGER_FIGURE, PAGES, SIGNALS, Lines, blocks, write_pages
+from benchmarks.lab.local.preregistered import SecondPlan, judged, read_second_plan
 from benchmarks.lab.local.queue import best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
-from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, World
+from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, PREREGISTERED, World
 from benchmarks.lab.page import DOCS, MARK, filled
 from benchmarks.lab.recipes import RATE
 from benchmarks.lab.recovery import failed_first, question_of
@@ -254,9 +255,97 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     for each in made:
         write(each, tmp_path)
     assert read(tmp_path) == made
-    told = CliRunner().invoke(main, ["margins", "--json", "--results", str(tmp_path)])
+    told = CliRunner().invoke(main, ["margins", "--first", "--json", "--results", str(tmp_path)])
     assert json.loads(told.output)["by_regime"].keys() == read_plan().comparators.keys()
     assert set(TEST) != set(TRAIN)
+
+
+# ---- the second plan
+
+SECOND = SecondPlan(
+    "two-views", "two-views-mass-1", {"drift": [GRPO, "grpo-longer"], "slips": [GRPO]}, 3e-4, 0.03, 1, 0.05
+)
+
+
+def of_plan(gains: dict[str, float], spread: float = 0.0, leave: tuple[str, str, int] | None = None) -> list[Any]:
+    """A line of every run: the default is so much above each other method of an environment."""
+    return [
+        line(environment, world, method, 0.5 + (method == SECOND.default) * (gains[environment] + noise), tokens=90)
+        | {"updates": {"entropy": [0.3, 0.2]}}
+        for environment in SECOND.rivals
+        for method in SECOND.methods(environment)
+        for world in PREREGISTERED
+        for noise in (spread * (-1) ** ((world - PREREGISTERED[0]) // 2),)
+        if leave != (environment, method, world)
+    ]
+
+
+def test_the_second_plan_is_judged_over_models() -> None:
+    found = judged(of_plan({"drift": 0.1, "slips": -0.01}, 0.01), SECOND)
+    assert (found["models"], found["worlds"], found["missing"]) == (8, 16, 0)
+    assert found["holds"]
+    assert found["better_in"] == ["drift"]
+    rival = found["by_environment"]["drift"]["methods"]["grpo-longer"]
+    margin, corrected = rival["default_minus_this"], rival["corrected"]
+    assert margin["mean"] == corrected["mean"] == pytest.approx(0.1)
+    spread = 0.01 * (8 / 7) ** 0.5
+    assert margin["mean"] - margin["low"] == pytest.approx(1.895 * spread / 8**0.5, abs=1e-4)
+    assert corrected["high"] - corrected["mean"] == pytest.approx(2.365 * spread / 8**0.5, abs=1e-4)
+    assert margin["between_worlds"] == 0
+    assert rival["cpu_seconds"] == 50
+    assert found["by_environment"]["drift"]["methods"]["grpo"].keys() >= {"area", "failed_calls", "recovery"}
+
+    assert not judged(of_plan({"drift": 0.0, "slips": 0.0}, 0.01), SECOND)["holds"], "not worse, and better nowhere"
+    for loss, verdict in ((-0.05, "fails"), (-0.03, "undecided"), (-0.02, "holds")):
+        worse = judged(of_plan({"drift": 0.1, "slips": loss}, 0.01), SECOND)
+        assert worse["by_environment"]["slips"]["verdict"] == verdict
+        assert worse["holds"] is (verdict == "holds")
+
+
+def test_a_model_counts_when_all_of_its_runs_are_kept_and_missing_runs_are_named() -> None:
+    lost = of_plan({"drift": 0.1, "slips": 0.0}, leave=("drift", "grpo-longer", 204))
+    found = judged(lost, SECOND)
+    drift = found["by_environment"]["drift"]
+    assert (found["models"], drift["worlds"], found["missing"]) == (7, 14, 1)
+    assert drift["missing"] == {"grpo-longer": [204]}
+    nothing = judged([], read_second_plan())
+    assert (nothing["models"], nothing["holds"]) == (0, False)
+    assert nothing["missing"] == 16 * (2 * 5 + 2 * 4)
+    other = [each | {"rate": 6e-4} for each in of_plan({"drift": 0.1, "slips": 0.0})]
+    assert judged([*of_plan({"drift": 0.1, "slips": 0.0}), *other], SECOND)["holds"]
+    assert judged(other, SECOND)["models"] == 0
+
+
+def test_each_preregistered_model_is_fresh_and_has_two_worlds() -> None:
+    worlds = [World("drift", number) for number in PREREGISTERED]
+    starts = [world.start for world in worlds]
+    assert [world.fresh_model for world in worlds] == [model for model in range(8) for _ in range(2)]
+    assert len({lessons.seed for _, lessons in starts}) == 8
+    known = [World("drift", number).start for number in (*DEVELOPMENT, *FRESH)]
+    assert {lessons.seed for _, lessons in starts}.isdisjoint({lessons.seed for _, lessons in known})
+    assert [World("per-task", number).start for number in PREREGISTERED] == starts
+    plan = read_second_plan()
+    steps = {name: World(name, PREREGISTERED[0]).size.steps for name in plan.rivals}
+    assert steps == {"drift": 60, "starved": 60, "slips": 40, "per-task": 20}
+    assert WorldRun(World("starved", 201), "grpo-longer", 3e-4).recipe().run.steps == 144
+    assert all(method in METHODS for name in plan.rivals for method in plan.methods(name))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--stage", "preregistered", "--method", "mask"],
+        ["--stage", "preregistered", "--rate", "1e-3"],
+        ["--stage", "preregistered", "--world", "2"],
+        ["--stage", "preregistered", "--regime", "one-by-one"],
+        ["--stage", "preregistered", "--steps", "2", "--results", "other"],
+        ["--world", "201"],
+    ],
+)
+def test_the_second_plans_worlds_run_as_it_says(given: list[str]) -> None:
+    told = CliRunner().invoke(main, ["run-worlds", *given])
+    assert told.exit_code == 2
+    assert "plan" in told.output
 
 
 # ---- pages

@@ -27,6 +27,7 @@ from tests.builders import answered, failed, worked
 from tests.train.test_rows import collapsed, graded, group, rescored
 
 WAYS = [(rows, advantage) for rows in RescueRows for advantage in RescueAdvantage]
+UNCAPPED = RowConfig(rescue_advantage=RescueAdvantage.GROUP)
 rewards = st.lists(st.floats(-2.0, -1.0), min_size=2, max_size=12)
 """Of wrong rollouts; some have a penalty on their length."""
 
@@ -48,7 +49,7 @@ def test_a_rescue_that_joins_is_one_more_in_the_groups_mean_and_deviation(
     losses: list[float], gain: float, data: st.DataObject
 ) -> None:
     source = data.draw(st.integers(0, len(losses) - 1))
-    made = group_rows(rescued(losses, source, gain), RowConfig())
+    made = group_rows(rescued(losses, source, gain), UNCAPPED)
     assert by_rollout(made.rows) == dict(enumerate(advantages([*losses, gain])))
 
 
@@ -57,7 +58,7 @@ def test_a_rescue_that_replaces_is_compared_as_if_its_source_had_not_been(
     losses: list[float], gain: float, data: st.DataObject
 ) -> None:
     source = data.draw(st.integers(0, len(losses) - 1))
-    made = group_rows(rescued(losses, source, gain), RowConfig(rescue_rows=RescueRows.REPLACE))
+    made = group_rows(rescued(losses, source, gain), replace(UNCAPPED, rescue_rows=RescueRows.REPLACE))
     others = [number for number in range(len(losses)) if number != source]
     expected = advantages([*[losses[number] for number in others], gain])
     assert by_rollout(made.rows) == dict(zip([*others, len(losses)], expected, strict=True))
@@ -71,7 +72,7 @@ def test_ablations_change_advantages_and_nothing_else(
     losses: list[float], gain: float, rows: RescueRows, data: st.DataObject
 ) -> None:
     rollouts = rescued(losses, data.draw(st.integers(0, len(losses) - 1)), gain)
-    usual = group_rows(rollouts, RowConfig(rescue_rows=rows))
+    usual = group_rows(rollouts, replace(UNCAPPED, rescue_rows=rows))
     capped, only = (
         group_rows(rollouts, RowConfig(rescue_rows=rows, rescue_advantage=advantage))
         for advantage in (RescueAdvantage.CAPPED, RescueAdvantage.RESCUE_ONLY)
@@ -90,9 +91,9 @@ def test_ablations_change_advantages_and_nothing_else(
 
 def test_alone_among_wrong_ones_a_rescue_has_a_large_advantage_that_the_cap_lowers() -> None:
     rollouts = rescued([-1.0] * 8, 0)
-    usual = group_rows(rollouts, RowConfig()).rows[-1].advantage
+    usual = group_rows(rollouts, UNCAPPED).rows[-1].advantage
     assert usual == pytest.approx(8 / 3, rel=1e-5)
-    assert group_rows(rollouts, RowConfig(rescue_advantage=RescueAdvantage.CAPPED)).rows[-1].advantage == 1.0
+    assert group_rows(rollouts, RowConfig()).rows[-1].advantage == 1.0
 
 
 def frozen(rows: tuple[TrainRow, ...]) -> list[tuple[object, ...]]:

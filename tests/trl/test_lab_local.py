@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -91,6 +92,72 @@ def test_settings_beyond_recipes_change_what_they_say_and_nothing_else() -> None
 
     sampled = group_rows(drawn, RowConfig(logprobs=GraftLogprobs.SAMPLED)).rows[0].logprobs.tolist()
     assert changed(importance=1.0) == [(1.0, clean[1], sampled), recovery, wrong]
+
+
+def test_positive_rows_count_at_most_so_much_for_each_token_of_the_others() -> None:
+    from benchmarks.lab.local.trainer import balanced
+
+    drawn = group(rescored(collapsed()), graded(failed(), answered(), reward=-1.0))
+    made = group_rows(drawn, RowConfig(views=Views.FULL))
+    tokens = [int(row.loss_mask.sum()) for row in made.rows]
+    for most in (0.5, 1.0):
+        (found,) = balanced([made], most)
+        share = most * tokens[2] / (tokens[0] + tokens[1])
+        assert share < 1
+        expected = [share * (row.advantage or 0.0) for row in made.rows[:2]] + [made.rows[2].advantage]
+        assert [row.advantage for row in found.rows] == pytest.approx(expected)
+    for most in (100.0, inf):
+        assert [row.advantage for row in balanced([made], most)[0].rows] == [row.advantage for row in made.rows]
+
+
+def test_a_rollout_with_a_void_turn_gives_no_row() -> None:
+    from benchmarks.lab.local.beyond import Beyond
+    from benchmarks.lab.local.trainer import beyond_recipes, is_void
+
+    whole, void = rescored(collapsed()), graded(answered("Hm."), answered(), reward=-1.0)
+    answer = replace(whole.info, answer="2")
+    drawn = group(replace(whole, info=answer), replace(void, info=answer), void)
+    assert [is_void(each) for each in drawn] == [False, True, True]
+    rows = group_rows(drawn, RowConfig(views=Views.FULL)).rows
+    kept = list(beyond_recipes(rows, drawn, Beyond(drops_void=True)))
+    assert [(row.key.rollout, row.advantage) for row in kept] == [
+        (row.key.rollout, row.advantage) for row in rows if row.key.rollout == 0
+    ]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bound", [None, 0.3])
+def test_mass_two_an_open_gate_and_any_share_of_positive_tokens_are_two_views_of_today(bound: float | None) -> None:
+    """From the configuration of kept runs; a gate that no vote opens is the bound."""
+    import torch
+
+    from benchmarks.lab.local.beyond import Beyond, GateConfig
+    from benchmarks.lab.local.runs import WorldRun
+    from benchmarks.lab.local.trainer import LocalTrainer
+    from benchmarks.lab.local.worlds import World
+
+    torch.set_num_threads(1)
+    gate = GateConfig(bound=inf) if bound is None else GateConfig(bound=bound, prior=-inf)
+    world = World("starved", 2)
+    world.make()
+    kept = WorldRun(world, "two-views", 3e-4).recipe(1)
+    small = replace(kept, tasks=replace(kept.tasks, held_out=[]), batch=replace(kept.batch, prompts=8, mini_batch=4))
+
+    def trained(beyond: Beyond, **purify: Any) -> tuple[dict[str, bytes], list[Any]]:
+        with TemporaryDirectory(dir="/var/tmp") as folder:  # runs of the sandbox can't see /tmp
+            run = replace(small.run, folder=folder)
+            trainer = LocalTrainer(replace(small, run=run, purify=replace(small.purify, **purify)), beyond)
+            asyncio.run(trainer.train(lambda _: None))
+            weights = {name: each.detach().numpy().tobytes() for name, each in trainer.model.named_parameters()}
+        return weights, [replace(each, cpu_seconds=0) for each in trainer.costs.values()]
+
+    assert small.purify.max_logprob_gap == 0.3
+    today, (cost,) = trained(Beyond(), max_logprob_gap=bound)
+    now, (gated,) = trained(Beyond(gate=gate, most_positive=inf), max_logprob_gap=None, mass=2.0)
+    assert now == today
+    assert gated.judged > 0
+    assert gated.opened == (gated.judged if bound is None else 0)
+    assert replace(gated, judged=0, opened=0) == cost
 
 
 def test_mini_batches_hold_whole_groups() -> None:

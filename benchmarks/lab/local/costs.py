@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cleaner_rl.train.rows import Graded, RowGroup, TrainRow, View
 from cleaner_rl.trajectory import Floats, without_hindsight
@@ -29,11 +31,11 @@ class CostedRow(TrainRow):
     advantages: Floats | None = None
 
 
-def token_advantages(row: TrainRow) -> Floats:
+def token_advantages(row: TrainRow) -> npt.NDArray[np.floating[Any]]:
     """Return the advantage of each token in the loss."""
     if isinstance(row, CostedRow) and row.advantages is not None:
         return row.advantages[row.loss_mask]
-    return np.full(int(row.loss_mask.sum()), row.advantage, np.float32)
+    return np.full(int(row.loss_mask.sum()), row.advantage)
 
 
 class Values:

@@ -38,7 +38,7 @@ TWO_VIEWS, OURS = "two-views", "two-views-rescue"
 ONE_VIEW, ANY_GAP = {"views": "one"}, {"views": "full"}
 BOTH_VIEWS = {**ANY_GAP, "max_logprob_gap": 0.3}
 """Both views of repairs that the model would not be surprised by, chosen in development worlds."""
-RESCUE, WITH_RESCUE = {"share": 0.2}, "two views + rescue"
+RESCUE, WITH_RESCUE = {"share": 0.2, "advantage": "group"}, "two views + rescue"
 
 
 def _rescue(what: str, beyond: Beyond = Beyond(), purify: Mapping[str, Any] = BOTH_VIEWS, **rescue: Any) -> Method:  # noqa: B008 - frozen

@@ -30,6 +30,10 @@ LONGER = RESULTS / "longer"
 """Of runs with more steps, in development worlds."""
 SEEDS = RESULTS / "seeds"
 """Of runs with other seeds in a fresh world, to see how much chance does there; no margin counts them."""
+EQUAL = RESULTS / "equal"
+"""Of methods at equal compute, in development worlds."""
+SECOND = RESULTS / "preregistered"
+"""Of the second plan."""
 Finish: TypeAlias = Callable[[WorldRun, Callable[[str], None], int], dict[str, Any]]
 """Runs to the end, and returns what is kept."""
 AHEAD = 8

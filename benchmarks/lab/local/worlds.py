@@ -4,7 +4,8 @@ Test tasks combine operations as no training task of the world does. Cold starts
 environment, and worlds take them in turn. They are kept with the results, because a cold start that another processor
 makes is not bitwise the same.
 
-*Development* worlds are for everything that is chosen. *Fresh* worlds are run once, after the plan is committed.
+*Development* worlds are for everything that is chosen. *Fresh* worlds are run once, after the plan is committed, and so
+are *preregistered* ones, after the second plan: these have fresh models, too.
 """
 
 from __future__ import annotations
@@ -37,11 +38,19 @@ FRESH_OTHERS = FRESH[:3]
 """The worlds that more methods run in."""
 FRESH_REAL = FRESH[:2]
 """The worlds of a real language model, whose steps take a hundred times as long."""
+PREREGISTERED = tuple(range(201, 217))
+"""Worlds of the second plan (`preregistered`), run once: of fresh models too, each of two worlds."""
+WORLDS_OF_A_MODEL = 2
 COLD_STARTS = 2
 SEEDS = {"drift-guess": (0, 2)}
 """Of cold starts that aren't made with 0 and 1. Here the one with seed 1 answers 2 % of its tasks, and never learns."""
 LESSONS = Lessons(demonstrations=4_000, epochs=4, batch=8, lr=2e-3, width=64, layers=3, heads=4, apart=True)
 """A smaller model than that of the lab on verl: 0.2M parameters."""
+FRESH_MODELS = tuple(
+    replace(LESSONS, width=width, layers=layers, seed=seed)
+    for seed, (width, layers) in enumerate([(64, 3), (48, 3), (96, 3), (64, 2)] * 2, 11)
+)
+"""Eight models of four sizes. Every one counts, also one that learns little."""
 TAUGHT_BY = {"per-task": "drift"}
 """Environments whose cold start is another's."""
 FORMAT = 1
@@ -72,6 +81,8 @@ class Size:
 
 
 TOY = Size()
+PREREGISTERED_STEPS = {"drift": 60, "starved": 60, "slips": 40, "per-task": 20}
+"""So many that the end is flat, as far as development runs show it."""
 PER_TASK = Size(steps=10)
 """Where names differ from task to task: most is learnt early, and a step takes twice as long."""
 SMOLLM = Size(
@@ -104,7 +115,14 @@ class World:
         """How much is run in it."""
         if self.environment == REAL:
             return SMOLLM
+        if self.number in PREREGISTERED:
+            return replace(TOY, steps=PREREGISTERED_STEPS.get(self.environment, TOY.steps))
         return PER_TASK if self.regime.per_task else TOY
+
+    @property
+    def fresh_model(self) -> int | None:
+        """The number of its fresh model, from 0 on; None for a world of one of the first cold starts."""
+        return (self.number - PREREGISTERED[0]) // WORLDS_OF_A_MODEL if self.number in PREREGISTERED else None
 
     @property
     def regime(self) -> Regime:
@@ -122,6 +140,8 @@ class World:
         if self.environment == REAL:
             return REGIMES[DRIFT], SMOLLM2
         taught = REGIMES[TAUGHT_BY.get(self.environment, self.environment)]
+        if self.fresh_model is not None:
+            return taught, FRESH_MODELS[self.fresh_model]
         seed = SEEDS.get(self.environment, range(COLD_STARTS))[self.number % COLD_STARTS]
         return taught, replace(LESSONS, seed=seed)
 

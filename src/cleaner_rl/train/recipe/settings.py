@@ -164,9 +164,9 @@ class RescueSettings:
     rows: RescueRows = RescueRows.JOIN
     """`join`: the rescued rollout is one more row of its group. `replace`: it takes the place of the wrong rollout that
     it began with. With RoC it is one more rollout to select from in either case."""
-    advantage: RescueAdvantage = RescueAdvantage.GROUP
-    """Advantages of a rescued group. `group`: as in any group. `capped`: the rescue's is at most 1. `rescue_only`:
-    those of wrong rollouts are 0."""
+    advantage: RescueAdvantage = RescueAdvantage.CAPPED
+    """Advantages of a rescued group. `capped`: as in any group, but the rescue's is at most 1. `group`: without that
+    cap. `rescue_only`: those of wrong rollouts are 0."""
 
 
 @dataclass(frozen=True, slots=True)

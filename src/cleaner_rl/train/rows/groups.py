@@ -36,7 +36,7 @@ class RowConfig:
     """How much a repaired rollout counts, if its advantage is positive; see `PurifyConfig.mass`."""
     rescue_rows: RescueRows = RescueRows.JOIN
     """Whose place the row of a rescued rollout takes."""
-    rescue_advantage: RescueAdvantage = RescueAdvantage.GROUP
+    rescue_advantage: RescueAdvantage = RescueAdvantage.CAPPED
     """Which advantages the rollouts of a rescued group have."""
     dynamic_sampling: bool = False
     """Return zero-variance groups, which have no gradient."""
