@@ -35,7 +35,7 @@ CHROMIUM = os.environ.get("CLEANER_CHROMIUM") or shutil.which("chromium")
 
 
 def repaired(picture: Path) -> None:
-    """The first edit of the demo's page."""
+    """What the first edit of the demo's page changed."""
     with tempfile.TemporaryDirectory() as made:
         page_file = Path(made, "demo.html")
         ran = CliRunner().invoke(cleaner, ["demo", "--no-open", "--out", str(page_file)])
@@ -44,7 +44,7 @@ def repaired(picture: Path) -> None:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1180, "height": 900}, device_scale_factor=1.5)
             page.goto(page_file.as_uri())
-            page.locator("section.turn.edit").first.screenshot(path=str(picture))
+            page.locator("section.turn.edit .diff").first.screenshot(path=str(picture))
             browser.close()
 
 
@@ -86,7 +86,7 @@ def main() -> None:
     chosen = parser.parse_args()
     folder: Path = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
-    repaired(folder / "repaired.png")
+    repaired(folder / "repair-diff.png")
     if chosen.repaired:
         return
     log(folder)

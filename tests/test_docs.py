@@ -9,6 +9,10 @@ A block of shell or Python has one of these comments above it, which readers don
     not run: WHY
     output: NAME       what the program, or some commands of that name, print: all of it, or lines of it in their order
 
+A line `#> …` in a block is what it prints there. A figure of a page is the kept one if it is written so:
+
+    <!-- kept: FILE PATH -->508<!-- /kept -->     `PATH.to.a.value`, its length (`#` behind it), or formatted (`:.1f`)
+
 The options of every `cleaner` in them are checked against the command itself, whether it is run or not.
 """
 
@@ -36,7 +40,7 @@ import pytest
 from benchmarks.lab.methods import BASELINE
 from cleaner_rl.cli import main
 from cleaner_rl.trajectory.store import ParquetWriter
-from tests import frozen
+from tests import docs_size, frozen
 from tests.builders import failed, trajectory, worked
 
 ROOT = Path(__file__).parents[1]
@@ -47,8 +51,10 @@ MARK = re.compile(r"(example|run|start|tested|not run|output): (.+)")
 KNOWN_FAULT = re.compile(r"^\| ([SRGX]\d+) \| .* \| ([^|]*) \|$", re.MULTILINE)
 SECONDS = 100
 SITE_SECONDS = 300
-README_WORDS = 700
-RESULTS = ROOT / "benchmarks" / "results" / "lab"
+PRINTED = re.compile(r"^#> (.*)$", re.MULTILINE)
+KEPT = re.compile(r"<!-- kept: (\S+) ([\w.]+)(#?)(?::(\S+))? -->(.*?)<!-- /kept -->", re.DOTALL)
+KEPT_RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = KEPT_RESULTS / "lab"
 REGIMES = {"drift": "drift", "slips": "slips", "starved": "starved", "unhinted": "drift-unhinted"}
 METHODS = (BASELINE, "saar", "hindsight-successes")
 """How the kept runs are named: the regimes and methods of the tables of results, in the order of rows and columns."""
@@ -98,6 +104,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
+    assert not missing(PRINTED.findall(EXAMPLES[name]), ran.stdout.splitlines())
     if shown := [block.text for block in ALL if block.mark == "output" and block.about == name]:
         assert ran.stdout == shown[0]
 
@@ -126,11 +133,27 @@ def test_a_tutorials_lines_run_one_after_the_other(name: str, tmp_path: Path) ->
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+    for block in STORIES[name]:
+        absent = missing(PRINTED.findall(block.text), printed)
+        assert not absent, f"{block.page} says {absent!r}, and the commands print\n" + "\n".join(printed)
+    shown = [
+        line for block in ALL if (block.mark, block.about) == ("output", name) for line in normal(block.text, place)
+    ]
+    absent = missing(shown, printed)
+    assert not absent, f"the pages say {absent!r}, and the commands print\n" + "\n".join(printed)
+
+
+def missing(shown: list[str], printed: list[str]) -> str | None:
+    """The first line of what a page shows that isn't printed, in this order."""
     rest = iter(printed)
-    for block in ALL:
-        if block.mark == "output" and block.about == name:
-            missing = [line for line in normal(block.text, place) if line not in rest]
-            assert not missing, f"{block.page} says {missing[0]!r}, and the commands print\n" + "\n".join(printed)
+    return next((line for line in shown if line not in rest), None)
+
+
+def test_a_seeded_wrong_line_of_output_is_noticed() -> None:
+    printed = ["turns        8 → 7", "repairs      1 graft", "SFT rows     3"]
+    assert missing(["turns        8 → 7", "SFT rows     3"], printed) is None
+    assert missing(["turns        8 → 6"], printed) == "turns        8 → 6"
+    assert missing(["SFT rows     3", "repairs      1 graft"], printed) == "repairs      1 graft"
 
 
 def normal(text: str, place: Path) -> list[str]:
@@ -161,12 +184,55 @@ def test_a_documented_command_has_these_options(line: str, words: list[str]) -> 
 
 
 def test_the_readme_is_short_and_installs_from_a_checkout() -> None:
-    text = (ROOT / "README.md").read_text()
-    for left_out in (r"^(```+).*?^\1$", r"<!--.*?-->", r"^\|[^\n]*$", r"!\[.*?\]\(.*?\)", r"(?<=\])\([^)]*\)"):
-        text = re.sub(left_out, "", text, flags=re.DOTALL | re.MULTILINE)
-    assert len(text.split()) <= README_WORDS
+    assert docs_size.measure()["pages"]["README.md"] <= docs_size.budget()["README.md"] <= 600
     for block in ALL:  # the name may belong to somebody else on an index
         assert not re.search(r"pip install '?cleaner-rl", block.text), block.page
+
+
+def wrong_figures(text: str) -> list[str]:
+    """The figures of a page that aren't those that are kept."""
+    found = []
+    for file, path, length, form, said in KEPT.findall(text):
+        value = json.loads((KEPT_RESULTS / file).read_text())
+        for part in path.split("."):
+            value = value[int(part) if isinstance(value, list) else part]
+        right = format(len(value) if length else value, form)
+        found += [f"{file} {path}: {said}, not {right}"] if said.strip() != right else []
+    return found
+
+
+def wrong_counts(text: str) -> list[str]:
+    """The counts of attacks of a page that aren't that of the kept run."""
+    tried = {str(len(json.loads((KEPT_RESULTS / "sandbox_check.json").read_text())["figures"]["details"]))}
+    named = re.findall(r"\b(\d+)(?: harmless)? attacks\b", re.sub(r"<!--.*?-->", "", text))
+    return [f"{count} attacks, not {sorted(tried)}" for count in named if count not in tried]
+
+
+def test_figures_and_counts_of_the_pages_are_the_kept_ones() -> None:
+    for page in (*PAGES, *ROOT.glob("packages/*/*.md"), *ROOT.glob("docs/*.txt")):
+        text = page.read_text()
+        assert text.count("<!-- kept:") == len(KEPT.findall(text)), page
+        assert not wrong_figures(text), page
+        assert not wrong_counts(text), page
+
+
+def test_a_seeded_wrong_figure_and_count_are_noticed() -> None:
+    figure = "<!-- kept: trl.json figures.failed_calls_first:.2f -->{}<!-- /kept -->"
+    assert not wrong_figures(figure.format("1.41"))
+    assert wrong_figures(figure.format("1.42")) == ["trl.json figures.failed_calls_first: 1.42, not 1.41"]
+    length = "<!-- kept: sandbox_check.json figures.details# -->{}<!-- /kept -->"
+    assert not wrong_figures(length.format("508"))
+    assert wrong_figures(length.format("509"))
+    assert not wrong_counts("It stopped all 508 attacks.")
+    assert wrong_counts("It stopped all 430 attacks.")
+
+
+def test_every_kept_file_that_the_page_on_verification_names_is_there() -> None:
+    named = re.findall(r"`([\w/]+(?:\.json|/))`", (DOCS / "verification.md").read_text())
+    assert len(named) > 30
+    lab = KEPT_RESULTS / "lab" / "worlds"
+    gone = [name for name in named if not any((folder / name).exists() for folder in (ROOT, KEPT_RESULTS, lab))]
+    assert not gone
 
 
 def test_the_table_of_results_on_verl_is_that_of_the_kept_runs() -> None:
