@@ -47,7 +47,7 @@ from benchmarks.toy.questions import TEST, TRAIN
 from benchmarks.toy.sandboxes import offered
 from cleaner_rl.evaluate.student import t_quantile
 from cleaner_rl.logs import LogSettings, Reading, Record, SftKind, purify, read_record
-from cleaner_rl.logs.sft import sft_row
+from cleaner_rl.logs.sft import sft_rows
 from cleaner_rl.purify import RepairConfig, hindsight
 from cleaner_rl.replay import ReplayCheck, ReplaySettings, checker
 from cleaner_rl.rollout import ChatRenderer, RolloutBudget, RolloutRunner, TokenModel
@@ -215,13 +215,13 @@ def prepared(logs: Path, folder: Path) -> tuple[dict[str, list[Record]], dict[st
         purified, summary = _rows(logs, folder / "purified", repairing, check)
     raw = [{**each, "loss_mask": [int(one["role"] == "assistant") for one in each["messages"]]} for each in masked]
     read = [read_record(json.loads(line), "openai", 0, reading) for line in logs.read_text().splitlines()]
-    every = [sft_row(hindsight(each, RepairConfig()).trajectory) for each in read]
+    every = [row for each in read for row in sft_rows(hindsight(each, RepairConfig()).trajectory)]
     return {
         "raw": raw,
         "masked": masked,
         "dropped": dropped,
         "purified": purified,
-        "every_correction": [each for each in every if each is not None],
+        "every_correction": every,
     }, summary
 
 

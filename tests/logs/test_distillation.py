@@ -15,7 +15,7 @@ from cleaner_rl.cli import main
 from cleaner_rl.logs import LogSettings, distillation_rows, preview, purify, read_record
 from cleaner_rl.logs.formats import Reading, detect
 from cleaner_rl.logs.purified import purify_log
-from cleaner_rl.logs.sft import sft_row
+from cleaner_rl.logs.sft import sft_rows
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, RolloutInfo, Trajectory, undo
 from cleaner_rl.trajectory.store import ParquetWriter, read
@@ -27,8 +27,7 @@ ASKED = RolloutInfo(messages=[{"role": "user", "content": "What is 1+1?"}])
 
 
 def chat(found: Trajectory[Any]) -> list[Any]:
-    row = sft_row(found)
-    assert row is not None
+    (row,) = sft_rows(found)
     messages: list[Any] = row["messages"]
     return messages
 
@@ -97,7 +96,7 @@ def test_the_command_writes_rows_of_logs_in_both_kinds_of_files(tmp_path: Path) 
     rows = [json.loads(line) for line in (tmp_path / "lines/distill/part-000000.jsonl").read_text().splitlines()]
     assert json.loads(told.stdout)["distill_rows"] == len(rows) == 9
     (part,) = (tmp_path / "columns/distill").rglob("*.parquet")
-    assert [narrow(row) for row in pq.read_table(part).to_pylist()] == [narrow(row) for row in rows]
+    assert [opened(narrow(row)) for row in pq.read_table(part).to_pylist()] == [narrow(row) for row in rows]
     stored = list(read(tmp_path / "lines/store"))
     assert [json.loads(json.dumps(row)) for each in stored for row in distillation_rows(each)] == rows
     assert preview(source, LogSettings(distill="jsonl")).summary.distill_rows == 9  # type: ignore[arg-type]
@@ -124,3 +123,11 @@ def narrow(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: narrow(each) for name, each in value.items() if each is not None}
     return [narrow(each) for each in value] if isinstance(value, list) else value
+
+
+def opened(row: dict[str, Any]) -> dict[str, Any]:
+    """With what is text of JSON in a column as objects again."""
+    for message in (*row["messages"], row["failed"], *row["feedback"], *row.get("further", ()), row["correction"]):
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return {**row, "tools": json.loads(row["tools"])} if "tools" in row else row

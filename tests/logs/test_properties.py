@@ -8,7 +8,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from cleaner_rl.logs import PurifiedLog, Reading, detect, purify_log, read_record, write_record
-from cleaner_rl.logs.sft import sft_row
+from cleaner_rl.logs.sft import sft_rows
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.trajectory import without_hindsight
 
@@ -100,10 +100,11 @@ def test_undoing_the_edits_gives_back_the_record(made: tuple[dict[str, Any], dic
 @given(logs())
 def test_no_row_teaches_a_turn_that_failed_was_denied_or_is_unsure(made: tuple[dict[str, Any], dict[str, str]]) -> None:
     log, truth = made
-    row = sft_row(purified(log).trajectory)
-    if row is None:
+    rows = sft_rows(purified(log).trajectory)
+    if not rows:
         event("teaches nothing")
         return
+    (row,) = rows
     assert any(row["loss_mask"])
     taught = [message for message, mask in zip(row["messages"], row["loss_mask"], strict=True) if mask]
     assert {message["role"] for message in taught} <= {"assistant"}

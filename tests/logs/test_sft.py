@@ -14,12 +14,20 @@ from hypothesis import strategies as st
 from cleaner_rl.logs.formats import Reading
 from cleaner_rl.logs.messages import Unreadable
 from cleaner_rl.logs.records import read_record
-from cleaner_rl.logs.sft import UnsureTurns, sft_row
+from cleaner_rl.logs.sft import UnsureTurns, sft_rows
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
 from cleaner_rl.trajectory import RolloutInfo, StopReason, TextSpan, TokenSpan, Trajectory, Turn
 from tests.builders import answered, drafted, failed, trajectory, worked, written
 from tests.logs.cases import CASES, Case
 from tests.logs.rendering import QUESTION, RENDERED, inspect, openai, verl
+
+
+def sft_row(*arguments: Any, **options: Any) -> dict[str, Any] | None:
+    """The row of a trajectory with one context; None if it has none."""
+    rows = sft_rows(*arguments, **options)
+    assert len(rows) < 2
+    return rows[0] if rows else None
+
 
 ASKED = RolloutInfo(messages=[{"role": "user", "content": "What is 1+1?"}], tools=[])
 CUT_OFF = drafted(written("print(2"))
@@ -64,7 +72,7 @@ def comparable(messages: list[Any]) -> list[Any]:
         message.pop("tool_call_id", None)
         for call in message.get("tool_calls", ()):
             del call["id"]
-            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+            assert isinstance(call["function"]["arguments"], dict)
     return bare
 
 

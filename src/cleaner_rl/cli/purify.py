@@ -19,6 +19,7 @@ from cleaner_rl.logs import (
     Reading,
     SftKind,
     Stage,
+    Trainer,
     UnsureTurns,
     WorkerKilledError,
     log_format_names,
@@ -83,6 +84,18 @@ FORMATS = click.Choice(log_format_names())
     type=click.Choice([each.value for each in SftKind]),
     help="Also write rows for supervised fine-tuning, as files of this kind.",
 )
+@click.option(
+    "--sft-for",
+    type=click.Choice([each.value for each in Trainer]),
+    help="Write these rows in the keys of a trainer, and without --sft as the kind of file that it reads best.",
+)
+@click.option(
+    "--tokenizer",
+    metavar="MODEL",
+    help="For --sft-for trl and --max-tokens: the model's folder or name on the Hub, for its tokenizer and template.",
+)
+@click.option("--max-tokens", type=shared.COUNT, help="Split SFT rows that have more tokens of --tokenizer.")
+@click.option("--solved-only", is_flag=True, help="For --sft: only trajectories whose task was solved.")
 @click.option(
     "--distill",
     type=click.Choice([each.value for each in SftKind]),
@@ -161,13 +174,17 @@ def purify(
     Examples:
       cleaner purify logs/ --dry-run
       cleaner purify logs/ --out clean --sft jsonl
+      cleaner purify logs/ --out clean --sft-for axolotl --solved-only
       cleaner purify runs/saar/trajectories --out repairs --distill jsonl
       cleaner purify ~/.claude/projects --out clean --same
       cleaner purify logs/ --out clean --sft jsonl --redact
       cleaner purify run.eval --out clean --same --only-proven --fresh
       cleaner purify s3://bucket/dumps --out s3://bucket/clean --ray
     """
-    settings = _settings(options)
+    try:
+        settings = _settings(options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     try:
         with _Bars() as bars:
             if dry_run:
@@ -202,6 +219,10 @@ def _settings(options: dict[str, Any]) -> LogSettings:
         repair=None if options["method"] == "mask" else repair,
         scope=PurifyScope(options["scope"]),
         sft=None if options["sft"] is None else SftKind(options["sft"]),
+        sft_for=None if options["sft_for"] is None else Trainer(options["sft_for"]),
+        tokenizer=options["tokenizer"],
+        max_tokens=options["max_tokens"],
+        solved_only=options["solved_only"],
         distill=None if options["distill"] is None else SftKind(options["distill"]),
         clean_only=options["clean_only"],
         unsure=UnsureTurns(options["unsure"]),

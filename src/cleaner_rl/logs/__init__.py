@@ -16,7 +16,8 @@ Begin with `purify`, which is what `cleaner purify` calls, or with `preview`, wh
 - `secrets`: keys and tokens in the records, found before anything else sees them, and taken out if that is wanted.
 - `purified`: hindsight on a logged trajectory. `warrant`: whether a repair is warranted: the same purpose, nothing
   lost, a mistake of form, no bypass, no later words that refer to it.
-- `sft` and `distillation`: rows for supervised fine-tuning and for self-distillation, which `row_files` writes.
+- `sft`: rows for supervised fine-tuning; `trainers` writes them in the keys of a trainer, `rendering` with a tokenizer.
+  `distillation`: rows for self-distillation. `row_files` writes both, `duplicates` takes out what is there twice.
 
 Limits: text trajectories only, since logs have no tokens. What a format can't read is passed through as it is, and
 counted. `cleaner_rl.purify` doesn't import this package: only programs that have logs need it.
@@ -37,6 +38,7 @@ from cleaner_rl.logs.records import OPAQUE, read_record, write_record
 from cleaner_rl.logs.row_files import SftKind
 from cleaner_rl.logs.sft import UnsureTurns
 from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.logs.trainers import Trainer
 from cleaner_rl.logs.work import LogSettings
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "ResultPlaces",
     "SftKind",
     "Stage",
+    "Trainer",
     "Unreadable",
     "UnsureTurns",
     "WorkerKilledError",

@@ -1,15 +1,15 @@
 """Writes messages of any source in OpenAI's form, which chat templates and trainers read.
 
-Arguments are JSON text, as on OpenAI's wire; reasoning is in `reasoning_content`, as the templates of reasoning
-models expect it. Everything that only describes a message (ids, times, usage) is left behind.
+Arguments are objects, as chat templates want them: text is quoted twice by some and crashes others. Plain text, and
+JSON that is broken, stand under `RAW`. Reasoning is in `reasoning_content`, as the templates
+of reasoning models expect it. Everything that only describes a message (ids, times, usage) is left behind.
 
 Limits: what isn't text, a call or a result has no place in it. A trajectory with such a thing has no chat: one with a
 hole in it would teach to answer what nobody asked."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cleaner_rl.logs.formats.base import Conversation, Record, inside
@@ -29,6 +29,10 @@ from cleaner_rl.trajectory import TextSpan, Trajectory
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "</s>")
 UNREAD_FIELDS = ("refusal", "audio", "images", "videos")
 """Fields of a message that are content no less than its content."""
+RAW = "input"
+"""The only argument of a call that was made with plain text, as of Codex's freeform tools, or with broken JSON."""
+COMPACTIONS = {"compact_boundary", "compacted", "compaction", "context_compacted"}
+"""What entries are called that say that the model goes on with a summary."""
 TOOL_FIELDS = {"input_schema": "parameters"}
 """Anthropic's names of what a tool is, in OpenAI's."""
 
@@ -83,6 +87,8 @@ class _Writer:
             raise Unreadable(reason)
         role = str(message.get(dialect.role, "user"))
         if role in dialect.notes:
+            for summary in _compactions(message):
+                self._chat.restart(summary)
             return
         content = message.get(dialect.content)
         results = [(each.call_id, _joined(each.texts), None) for each in dialect.parts.results(content, ())]
@@ -154,16 +160,31 @@ def _message(message: Record, role: str, dialect: Dialect) -> Record:
         {
             "id": call_id if isinstance(call_id, str) else f"call_{index}",
             "type": "function",
-            "function": {
-                "name": name,
-                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
-            },
+            "function": {"name": name, "arguments": arguments_of(arguments)},
         }
         for index, (_, call_id, name, arguments) in enumerate(called(message, dialect))
     ]
     if calls:
         made["tool_calls"] = calls
     return made
+
+
+def arguments_of(written: object) -> Record:
+    """Return a call's arguments as an object."""
+    found = _opened(written)
+    return found if isinstance(found, dict) else {RAW: written}
+
+
+def _compactions(note: Record) -> Iterator[str | None]:
+    """Yield of each compaction that a note holds the summary that it has; None if the summary is a message."""
+    for entry in (each for value in note.values() for each in (value if isinstance(value, list) else [value])):
+        payload = inside(entry, "payload")
+        if isinstance(entry, dict) and COMPACTIONS & {
+            *map(str, map(entry.get, ("type", "subtype"))),
+            str(payload.get("type")),
+        }:
+            found = entry.get("summary") or payload.get("message")
+            yield found if isinstance(found, str) else None
 
 
 def _joined(texts: Iterable[tuple[Path, str]]) -> str:

@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from cleaner_rl.logs.formats.base import Conversation, Record
 from cleaner_rl.logs.records import chat_of_record
-from cleaner_rl.logs.row_files import MESSAGE, SOURCE_COLUMNS, Column
+from cleaner_rl.logs.row_files import MESSAGE, SOURCE_COLUMNS, TOOLS, Column
 from cleaner_rl.logs.sft import source_of_row
 from cleaner_rl.trajectory import Edit, RepairMode, Trajectory, undo
 
 COLUMNS: tuple[Column, ...] = (
     ("messages", pa.list_(MESSAGE)),
+    TOOLS,
     ("failed", MESSAGE),
     ("feedback", pa.list_(MESSAGE)),
     ("further", pa.list_(MESSAGE)),
@@ -36,7 +37,7 @@ COLUMNS: tuple[Column, ...] = (
     ("success", pa.bool_()),
     *SOURCE_COLUMNS,
 )
-"""Columns of a row in Parquet, beside its tools."""
+"""Columns of a row."""
 
 
 def distillation_rows(trajectory: Trajectory[Any]) -> list[Record]:

@@ -26,6 +26,7 @@ from typing import Any
 from cleaner_rl.logs.containers import PurifyError
 from cleaner_rl.logs.places import below, find, is_remote, open_file, put
 from cleaner_rl.logs.plans import PLAN, UNITS, LogPlan, differences
+from cleaner_rl.logs.row_files import CARD
 from cleaner_rl.logs.summary import PurifySummary
 from cleaner_rl.logs.work import Check, LogSettings, Unit, run_unit
 from cleaner_rl.trajectory.store import BusyError, only_writer
@@ -199,7 +200,9 @@ def _parts(folder: Path, unit: int) -> Iterator[tuple[Path, str]]:
         yield file, f"{file.parent.relative_to(folder)}/part-{unit:06}-{index:03}.parquet"
     for rows in ("sft", "distill"):
         for file in sorted((folder / rows).rglob("part.*")):
-            yield file, f"{file.parent.relative_to(folder)}/part-{unit:06}{file.suffix}"
+            yield file, f"{rows}/part-{unit:06}{file.suffix}"
+        if (folder / rows / CARD).exists():
+            yield folder / rows / CARD, f"{rows}/{CARD}"  # the same of each unit
     for file in sorted((folder / "same").rglob("*")):
         if file.is_file():
             yield file, str(file.relative_to(folder))

@@ -118,6 +118,12 @@ def put(file: Path, uri: str) -> None:
     file.unlink()
 
 
+def remove(uri: str) -> None:
+    """Delete a file."""
+    system, path = _system(uri)
+    system.delete_file(path)
+
+
 def _system(uri: str) -> tuple[fs.FileSystem, str]:
     if is_remote(uri):
         system, path = fs.FileSystem.from_uri(uri)

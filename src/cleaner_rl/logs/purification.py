@@ -10,8 +10,10 @@ from os import PathLike, fspath
 from typing import Any, NamedTuple, TypeAlias
 
 from cleaner_rl.logs.containers import Kind, LogError
+from cleaner_rl.logs.duplicates import leave_out_duplicates
 from cleaner_rl.logs.jobs import UnitTask, alone, begin, run
 from cleaner_rl.logs.plans import PATHS, LogFile, LogPlan, options_of, plan
+from cleaner_rl.logs.rendering import template_of
 from cleaner_rl.logs.report import as_text
 from cleaner_rl.logs.secrets import needed_scanner, secret_scanner
 from cleaner_rl.logs.summary import PurifySummary, total
@@ -136,6 +138,10 @@ def purify(
         tasks = [UnitTask(unit, job.settings, folder, check) for unit in made.units if unit.number not in known]
         run_tasks = _on_ray() if on_ray else _in_processes(jobs)
         summary = job.run(made, tasks, known.values(), jobs, run_tasks)
+        if job.settings.sft is not None:
+            left = leave_out_duplicates(folder)
+            summary.duplicate_rows += summary.sft_rows - left
+            summary.sft_rows = left
     return job.result(summary, made, folder)
 
 
@@ -197,6 +203,8 @@ class _Job:
             needed_parsers()
         if settings.redact:
             needed_scanner()
+        if settings.tokenizer is not None:
+            template_of(settings.tokenizer)
         made = plan(self.places, settings.log_format, settings.piece_bytes, self._counted(Stage.FINDING), out)
         stores = [each.path for each in made.files if each.format == Kind.STORE]
         if settings.redact and stores:

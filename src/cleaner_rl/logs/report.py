@@ -71,7 +71,8 @@ def _lines(made: PurifySummary, files: Sequence[LogFile], skipped: Sequence[str]
     if made.roc:
         yield f"RoC          {_counts(made.roc)}"
     if made.sft_rows:
-        yield f"SFT rows     {made.sft_rows:,}"
+        left_out = f"; {_many(made.duplicate_rows, 'duplicate')} left out" if made.duplicate_rows else ""
+        yield f"SFT rows     {made.sft_rows:,}{left_out}"
     if made.distill_rows:
         yield f"repair rows  {made.distill_rows:,}, for self-distillation"
     for reason, count in made.no_row.most_common():

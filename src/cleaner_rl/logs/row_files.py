@@ -1,16 +1,15 @@
-"""Writes rows of training data to JSON lines or Parquet.
+"""Writes rows of training data to JSON lines or Parquet, all files of an output with one schema.
 
-In Parquet, tools of one set share a type, so files are apart by tool set, in a folder each. A set that Arrow can't hold
-(a tool without parameters), or not without inventing empty fields (two tools with different parameters), is JSON text
-there; JSONL has it as it is."""
+In Parquet, a value without a schema of its own (a call's arguments, the tools) is a column of JSON: Hugging Face
+datasets gives back the object, other readers see its text. JSON lines have it as it is, and a dataset card beside them
+with the same schema, so that `load_dataset` of the folder need not guess one from the first file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeAlias
@@ -21,29 +20,30 @@ import pyarrow.parquet as pq
 from cleaner_rl.logs.formats.base import Record
 
 ROWS_IN_GROUP = 1024
-Column: TypeAlias = tuple[str, pa.DataType]
-MESSAGE = pa.struct(
-    [
-        ("role", pa.string()),
-        ("content", pa.string()),
-        ("reasoning_content", pa.string()),
-        (
-            "tool_calls",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("id", pa.string()),
-                        ("type", pa.string()),
-                        ("function", pa.struct([("name", pa.string()), ("arguments", pa.string())])),
-                    ]
-                )
-            ),
-        ),
-        ("tool_call_id", pa.string()),
-        ("name", pa.string()),
-    ]
-)
-"""A message of a chat."""
+Column: TypeAlias = tuple[str, pa.DataType] | pa.Field
+CARD = "README.md"
+IS_JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
+"""Marks text as JSON, in Arrow's own way."""
+NAMES = {pa.float64(): "float64"}
+"""What Hugging Face datasets calls types that Arrow calls otherwise."""
+
+
+def json_field(name: str) -> pa.Field:
+    """Return a column of JSON."""
+    return pa.field(name, pa.string(), metadata=IS_JSON)
+
+
+def message_type(arguments: pa.Field, more: Sequence[pa.Field] = ()) -> pa.DataType:
+    """Return the type of a message of a chat whose calls have such arguments, with more fields at its end."""
+    function = pa.struct([pa.field("name", pa.string()), arguments])
+    call = pa.struct([("id", pa.string()), ("type", pa.string()), ("function", function)])
+    texts = [pa.field(name, pa.string()) for name in ("role", "content", "reasoning_content")]
+    named = [pa.field(name, pa.string()) for name in ("tool_call_id", "name")]
+    return pa.struct([*texts, pa.field("tool_calls", pa.list_(call)), *named, *more])
+
+
+MESSAGE = message_type(json_field("arguments"))
+TOOLS = json_field("tools")
 SOURCE_COLUMNS: tuple[Column, ...] = (
     ("source_file", pa.string()),
     ("source_line", pa.int64()),
@@ -60,84 +60,51 @@ class SftKind(StrEnum):
 
 
 class RowWriter:
-    """Writes rows with these columns and `tools` below a folder; a context manager. Without a folder it only counts."""
+    """Writes rows with these columns to a folder; a context manager. Without a folder it only counts."""
 
     def __init__(self, folder: Path | None, kind: SftKind, columns: Sequence[Column]) -> None:
-        self._folder, self._kind, self._shape = folder, kind, columns
+        self._folder, self._kind, self._schema = folder, kind, pa.schema(columns)
         self._stack = ExitStack()
         self._lines: BinaryIO | None = None
-        self._line_count = 0
-        self._columns: dict[str, _Columns] = {}
-
-    @property
-    def rows(self) -> int:
-        """Return how many rows are written. At the end all of them are."""
-        return self._line_count + sum(columns.row_count for columns in self._columns.values())
+        self._table: pq.ParquetWriter | None = None
+        self._waiting: list[Record] = []
+        self.rows = 0
+        """How many rows are written. At the end all of them are."""
 
     def write(self, row: Record) -> None:
         """Add one row, unless it holds text that is no Unicode: no trainer could read it."""
         if self._folder is None:
-            self._line_count += 1
-            return
-        if self._kind is SftKind.JSONL:
-            if self._lines is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._lines = self._stack.enter_context((self._folder / "part.jsonl").open("wb"))
+            self.rows += 1
+        elif self._kind is SftKind.JSONL:
             if (line := _line(row)) is not None:
-                self._lines.write(line)
-                self._line_count += 1
-            return
-        tools = row["tools"]
-        name = "none" if tools is None else blake2b(json.dumps(tools).encode(), digest_size=8).hexdigest()
-        if name not in self._columns:
-            path = self._folder / f"tools-{name}" / "part.parquet"
-            self._columns[name] = self._stack.enter_context(_Columns(path, tools, self._shape))
-        self._columns[name].write(row)
+                self._opened(self._folder).write(line)
+                self.rows += 1
+        else:
+            self._waiting.append(row)
+            if len(self._waiting) == ROWS_IN_GROUP:
+                self._flush(self._folder)
 
-    def __enter__(self) -> Self:
-        return self
+    def _opened(self, folder: Path) -> BinaryIO:
+        if self._lines is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / CARD).write_text(card(self._schema))
+            self._lines = self._stack.enter_context((folder / "part.jsonl").open("wb"))
+        return self._lines
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, traceback)
-
-
-class _Columns:
-    """One Parquet file, of rows with one tool set.
-
-    It is opened when its first group of rows is full, or at the end: logs can have hundreds of tool sets, and a process
-    may not have so many open files.
-    """
-
-    def __init__(self, path: Path, tools: list[Record] | None, columns: Sequence[Column]) -> None:
-        self._path = path
-        self._tools: Any = tools
-        kind = None if tools is None else _type_of(tools)
-        if tools is not None and kind is None:
-            kind, self._tools = pa.string(), json.dumps(tools, ensure_ascii=False)
-        self._schema = pa.schema([columns[0], *([] if tools is None else [("tools", kind)]), *columns[1:]])
-        self._writer: pq.ParquetWriter | None = None
-        self._rows: list[Record] = []
-        self.row_count = 0
-
-    def write(self, row: Record) -> None:
-        self._rows.append({**row, "tools": self._tools})
-        if len(self._rows) == ROWS_IN_GROUP:
-            self._flush()
-
-    def _flush(self) -> None:
-        rows, self._rows = self._rows, []
+    def _flush(self, folder: Path) -> None:
+        rows, self._waiting = self._waiting, []
         try:
-            table = pa.Table.from_pylist(rows, schema=self._schema)
+            table = _table(rows, self._schema)
         except UnicodeEncodeError:
-            table = pa.Table.from_pylist([row for row in rows if _line(row) is not None], schema=self._schema)
+            table = _table([row for row in rows if _line(row) is not None], self._schema)
         if len(table):
-            if self._writer is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
-            self._writer.write_table(table)
-            self.row_count += len(table)
+            if self._table is None:
+                folder.mkdir(parents=True, exist_ok=True)
+                # It is opened late: a unit without rows has no file.
+                self._table = pq.ParquetWriter(folder / "part.parquet", self._schema, compression="zstd")
+                self._stack.enter_context(self._table)
+            self._table.write_table(table)
+            self.rows += len(table)
 
     def __enter__(self) -> Self:
         return self
@@ -146,11 +113,60 @@ class _Columns:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
-                self._flush()
+            if kind is None and self._folder is not None:
+                self._flush(self._folder)
         finally:
-            if self._writer is not None:
-                self._writer.close()
+            self._stack.__exit__(kind, error, traceback)
+
+
+def card(schema: pa.Schema) -> str:
+    """Return a dataset card with the types of the columns, which Hugging Face datasets reads."""
+    lines = ["---", "dataset_info:", "  features:", *(f"  {line}" for line in _features(schema)), "---"]
+    return "\n".join([*lines, "Rows of `cleaner purify --sft`.", ""])
+
+
+def _features(fields: Sequence[pa.Field]) -> Iterator[str]:
+    for field in fields:
+        yield f"- name: {field.name}"
+        yield from (f"  {line}" for line in _feature(field))
+
+
+def _feature(field: pa.Field) -> Iterator[str]:
+    kind = field.type
+    if pa.types.is_list(kind):
+        (inner, *rest) = _feature(kind.value_field)
+        if pa.types.is_struct(kind.value_type):
+            yield "list:"
+            yield from rest
+        else:
+            yield inner.replace("dtype", "list", 1)
+    elif pa.types.is_struct(kind):
+        yield "struct:"
+        yield from _features([kind.field(index) for index in range(kind.num_fields)])
+    else:
+        yield f"dtype: {'json' if _is_json(field) else NAMES.get(kind, str(kind))}"
+
+
+def _is_json(field: pa.Field) -> bool:
+    return bool((field.metadata or {}).get(b"ARROW:extension:name") == b"arrow.json")
+
+
+def _table(rows: Sequence[Record], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{each.name: _stored(row.get(each.name), each) for each in schema} for row in rows], schema
+    )
+
+
+def _stored(value: Any, field: pa.Field) -> Any:
+    """Return a value as Arrow takes it, with JSON as text."""
+    if _is_json(field):
+        return None if value is None else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return [_stored(each, field.type.value_field) for each in value]
+    if isinstance(value, dict):
+        fields = [field.type.field(index) for index in range(field.type.num_fields)]
+        return {each.name: _stored(value.get(each.name), each) for each in fields}
+    return value
 
 
 def _line(row: Record) -> bytes | None:
@@ -159,19 +175,3 @@ def _line(row: Record) -> bytes | None:
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
         return None
-
-
-def _type_of(tools: list[Record]) -> pa.DataType | None:
-    """Return the type of a set of tools; None if it doesn't come back from Parquet as it went in.
-
-    Schemas of tools have objects without fields, booleans beside objects, a text beside a list: any of it is JSON, and
-    none of it is Arrow's.
-    """
-    try:
-        kind = pa.infer_type([tools])
-        written = pa.BufferOutputStream()
-        pq.write_table(pa.table([pa.array([tools], kind)], ["tools"]), written)
-        read = pq.read_table(pa.BufferReader(written.getvalue()))
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        return None
-    return kind if read["tools"].to_pylist() == [tools] else None

@@ -143,6 +143,8 @@ class PurifySummary:
     roc: Counter[str] = field(default_factory=Counter)
     """Trajectories that GRPO-RoC kept and dropped."""
     sft_rows: int = 0
+    duplicate_rows: int = 0
+    """Rows for supervised fine-tuning that were left out, because the same conversation is there already."""
     distill_rows: int = 0
     """Rows for self-distillation: one for each repair."""
     no_row: Counter[str] = field(default_factory=Counter)

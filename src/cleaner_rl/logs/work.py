@@ -23,11 +23,13 @@ from cleaner_rl.logs.places import is_remote
 from cleaner_rl.logs.purified import PurifiedLog, purify_log, purify_to_replay
 from cleaner_rl.logs.reasons import with_reasons
 from cleaner_rl.logs.records import OPAQUE, read_record, with_source, write_record
+from cleaner_rl.logs.rendering import Template, template_of
 from cleaner_rl.logs.row_files import RowWriter, SftKind
 from cleaner_rl.logs.secrets import SecretScanner, needed_scanner, secret_scanner
-from cleaner_rl.logs.sft import COLUMNS, UnsureTurns, sft_row
+from cleaner_rl.logs.sft import UnsureTurns, sft_rows
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.logs.trainers import ID, Trainer, form_of, written_for
 from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_alone
 from cleaner_rl.trajectory import RolloutInfo, Trajectory, sampled_turns
 from cleaner_rl.trajectory.store import ParquetWriter, StoreError, read
@@ -64,8 +66,16 @@ class LogSettings:
     scope: PurifyScope = PurifyScope.ALL
     sft: SftKind | None = None
     """Also write rows for supervised fine-tuning, as this kind of file."""
+    sft_for: Trainer | None = None
+    """Write SFT rows in the keys of this trainer, and if `sft` is None as the kind of file that it reads best."""
+    tokenizer: str | None = None
+    """The tokenizer of the model that SFT rows are for: a folder, or a name on the Hub. Rows for TRL need it."""
+    max_tokens: int | None = None
+    """Split SFT rows that have more of the tokenizer's tokens."""
     clean_only: bool = False
     """Write SFT rows only for trajectories whose calls all worked."""
+    solved_only: bool = False
+    """Write SFT rows only for trajectories whose task was solved."""
     unsure: UnsureTurns = UnsureTurns.MASK
     """Whether SFT rows have turns in the loss of which nobody can tell how their calls ended."""
     distill: SftKind | None = None
@@ -83,11 +93,17 @@ class LogSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", PurifyScope(self.scope))
-        object.__setattr__(self, "sft", None if self.sft is None else SftKind(self.sft))
+        object.__setattr__(self, "sft_for", None if self.sft_for is None else Trainer(self.sft_for))
+        if self.sft is not None or self.sft_for is not None:
+            object.__setattr__(self, "sft", SftKind(self.sft or form_of(self.sft_for).kind))
         object.__setattr__(self, "distill", None if self.distill is None else SftKind(self.distill))
         object.__setattr__(self, "unsure", UnsureTurns(self.unsure))
         if self.roc is not None and self.roc < 2:
             raise ValueError(f"roc is {self.roc}; GRPO-RoC keeps at least 2 attempts of each task")
+        if self.max_tokens is not None and self.tokenizer is None:
+            raise ValueError("max_tokens needs a tokenizer, whose tokens are counted")
+        if form_of(self.sft_for).tokens and self.tokenizer is None:
+            raise ValueError(f"rows for {self.sft_for} are tokens, so they need a tokenizer")
         if self.piece_bytes < 1:
             raise ValueError(f"piece_bytes is {self.piece_bytes}; a unit of work has at least 1 byte")
 
@@ -120,11 +136,13 @@ def run_unit(
         store = None if folder is None else stack.enter_context(ParquetWriter(folder / "store"))
         sft = distill = None
         if settings.sft is not None:
-            sft = stack.enter_context(RowWriter(folder and folder / "sft", settings.sft, COLUMNS))
+            columns = form_of(settings.sft_for).columns
+            sft = stack.enter_context(RowWriter(folder and folder / "sft", settings.sft, columns))
         if settings.distill is not None:
             below = folder and folder / "distill"
             distill = stack.enter_context(RowWriter(below, settings.distill, DISTILLATION_COLUMNS))
-        outputs = _Outputs(settings, store, sft, distill, chosen or {}, summary)
+        template = None if settings.tokenizer is None else template_of(settings.tokenizer)
+        outputs = _Outputs(settings, store, sft, distill, chosen or {}, summary, template)
         for piece, form in unit.pieces:
             try:
                 with _sink(piece, folder if settings.same else None, redactor) as sink:
@@ -167,6 +185,9 @@ class _Outputs:
     distill: RowWriter | None
     chosen: Mapping[int, Mapping[str, Any]]
     summary: PurifySummary
+    template: Template | None
+    seen: set[str] = field(default_factory=set)
+    """Ids of the SFT rows that are written: the same conversation is written once."""
 
     def write(self, chunk: Chunk, purified: Sequence[PurifiedLog[Any]], number: int, sink: Sink | None) -> None:
         """Write what became of a chunk, whose first trajectory has this number."""
@@ -190,9 +211,14 @@ class _Outputs:
     def _write_rows(self, trajectory: Trajectory[Any]) -> None:
         settings = self.settings
         try:
-            if self.sft is not None:
-                row = sft_row(trajectory, clean_only=settings.clean_only, unsure=settings.unsure)
-                if row is not None:
+            if self.sft is not None and not (settings.solved_only and not _solved(trajectory)):
+                rows = sft_rows(trajectory, clean_only=settings.clean_only, unsure=settings.unsure)
+                made = written_for(rows, form_of(settings.sft_for), self.template, settings.max_tokens)
+                for row in list(made):
+                    if row[ID] in self.seen:
+                        self.summary.duplicate_rows += 1
+                        continue
+                    self.seen.add(row[ID])
                     self.sft.write(row)
             if self.distill is not None:
                 for row in distillation_rows(trajectory):

@@ -30,13 +30,13 @@ def test_only_the_models_own_words_are_learnt(tmp_path: Path, tools: Any) -> Non
     from omegaconf import OmegaConf
     from transformers import AutoTokenizer
 
-    from cleaner_rl.train.launch.sft_data import Demonstrations
+    from cleaner_rl.train.launch.sft_data import MaskedSFTDataset
 
     tokenizer: Any = AutoTokenizer.from_pretrained(write_tiny_qwen3(tmp_path / "model"))
     pq.write_table(pa.Table.from_pylist([{"messages": MESSAGES, "tools": tools}]), tmp_path / "rows.parquet")
     settings = OmegaConf.create({"pad_mode": "no_padding", "max_length": 512, "truncation": "error"})
 
-    row = Demonstrations([str(tmp_path / "rows.parquet")], tokenizer, settings)[0]
+    row = MaskedSFTDataset([str(tmp_path / "rows.parquet")], tokenizer, settings)[0]
 
     ids, mask = row["input_ids"].tolist(), row["loss_mask"].tolist()
     assert tokenizer.decode(ids) == tokenizer.apply_chat_template(MESSAGES, tools=TOOLS, tokenize=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from math import isfinite
@@ -46,11 +46,19 @@ class Conversation:
     turns: list[int | None]
     """For each message the turn that it belongs to; None if the model didn't write it."""
     tools: list[Record] | None = None
+    restarts: list[int] = field(default_factory=list)
+    """Messages with which the model's context began anew, because the harness put a summary in place of the rest."""
 
     def add(self, message: Record, turn: int | None = None) -> None:
         """Add a message."""
         self.messages.append(message)
         self.turns.append(turn)
+
+    def restart(self, summary: str | None) -> None:
+        """Begin a new context here, with this summary unless it is a message of its own."""
+        self.restarts.append(len(self.messages))
+        if summary is not None:
+            self.add({"role": "user", "content": summary})
 
 
 @cache

@@ -48,7 +48,7 @@ def cold_start_overrides(recipe: Recipe, folder: Path) -> dict[str, object]:
     devices = devices_of(recipe)
     values: dict[str, object] = {
         "data.custom_cls.path": "pkg://cleaner_rl.train.launch.sft_data",
-        "data.custom_cls.name": "Demonstrations",
+        "data.custom_cls.name": "MaskedSFTDataset",
         "data.train_batch_size": 32,
         "data.micro_batch_size_per_gpu": 1,
         "data.use_dynamic_bsz": False,

@@ -1,8 +1,8 @@
-"""The data sets that verl's SFT trainer reads demonstrations with.
+"""The data set that verl's SFT trainer reads demonstrations with.
 
-verl loads them by name, in its own processes:
+verl loads it by name, in its own processes:
 
-    data.custom_cls.path=pkg://cleaner_rl.train.launch.sft_data data.custom_cls.name=Demonstrations
+    data.custom_cls.path=pkg://cleaner_rl.train.launch.sft_data data.custom_cls.name=MaskedSFTDataset
 
 Limits: rows without the column `loss_mask` are trained on as verl does, on every assistant message.
 """
@@ -18,12 +18,22 @@ COLUMN = "loss_mask"
 
 
 class MaskedSFTDataset(MultiTurnSFTDataset):  # type: ignore[misc]
-    """verl's multi-turn data set that obeys a loss mask per message, as `cleaner purify --sft parquet` writes it.
+    """verl's multi-turn data set that obeys a loss mask per message, as `cleaner purify --sft-for verl` writes it.
 
-    verl trains on every assistant message. The mask excludes a failed call that stayed in the conversation.
+    verl trains on every assistant message. The mask excludes a failed call that stayed in the conversation. Tools and
+    arguments may be JSON text: as such each row keeps its own keys, and verl's own data set reads only lists.
     """
 
+    tools: list[Any] | None
     _mask: list[int] | None = None
+
+    def _read_files_and_process(self) -> None:
+        super()._read_files_and_process()
+        if self.tools is not None:
+            self.tools = [json.loads(tools) if isinstance(tools, str) else tools for tools in self.tools]
+
+    def _build_messages(self, example: dict[str, Any]) -> list[dict[str, Any]]:
+        return [_opened(message) for message in super()._build_messages(example)]
 
     def __getitem__(self, item: int) -> Any:
         row = self.dataframe.iloc[item]
@@ -37,16 +47,13 @@ class MaskedSFTDataset(MultiTurnSFTDataset):  # type: ignore[misc]
         return input_ids, loss_mask, *rest
 
 
-class Demonstrations(MaskedSFTDataset):
-    """A masked data set whose tools are a list or JSON text.
+def _opened(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the fields that it lacks, and with the arguments of its calls as objects.
 
-    Parquet gives every row of a list of tools the keys of all others, filled with nulls that the template would print.
-    As text each row keeps its own keys; verl's data set reads only lists.
+    Parquet gives each message the fields of all others, as nulls that a template would print, and JSON as text.
     """
-
-    tools: list[Any] | None
-
-    def _read_files_and_process(self) -> None:
-        super()._read_files_and_process()
-        if self.tools is not None:
-            self.tools = [json.loads(tools) if isinstance(tools, str) else tools for tools in self.tools]
+    there = {name: value for name, value in message.items() if value is not None}
+    for call in there.get("tool_calls", ()):
+        if isinstance(call["function"]["arguments"], str):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return there
