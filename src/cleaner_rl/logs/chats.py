@@ -1,7 +1,7 @@
 """Writes messages of any source in OpenAI's form, which chat templates and trainers read.
 
 Arguments are objects, as chat templates want them: text is quoted twice by some and crashes others. Plain text, and
-JSON that is broken, stand under `RAW`. Reasoning is in `reasoning_content`, as the templates
+JSON that is broken, are the value of `RAW`. Reasoning is in `reasoning_content`, as the templates
 of reasoning models expect it. Everything that only describes a message (ids, times, usage) is left behind.
 
 Limits: what isn't text, a call or a result has no place in it. A trajectory with such a thing has no chat: one with a

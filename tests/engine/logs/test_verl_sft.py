@@ -1,4 +1,4 @@
-"""Rows of `cleaner purify --sft parquet` in verl's own SFT data set, with its tokenizer and template."""
+"""Rows of `cleaner purify --sft-for verl` in verl's SFT data set, with its tokenizer and template."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ def learnt(dataset: Any, index: int) -> str:
 def rows_of(variant: str, tmp_path: Path, *options: str) -> list[str]:
     logs = tmp_path / "logs.jsonl"
     logs.write_text("".join(json.dumps(RENDERED[variant](case)) + "\n" for case in CASES))
-    arguments = ["purify", str(logs), "--out", str(tmp_path / "out"), "--sft", "parquet", *options]
+    arguments = ["purify", str(logs), "--out", str(tmp_path / "out"), "--sft-for", "verl", *options]
     ran = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
     return sorted(map(str, (tmp_path / "out/sft").rglob("*.parquet")))
 
 
 @pytest.mark.parametrize("variant", ["openai", "openai, hermes", "verl", "inspect", "atif"])
-def test_verl_s_own_data_set_learns_what_the_agent_said(variant: str, tmp_path: Path, tokenizer: Any) -> None:
+def test_verl_s_data_set_learns_what_the_agent_said(variant: str, tmp_path: Path, tokenizer: Any) -> None:
     from omegaconf import OmegaConf
-    from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
+
+    from cleaner_rl.train.launch.sft_data import MaskedSFTDataset
 
     files = rows_of(variant, tmp_path, "--clean-only")
     config = OmegaConf.create({"max_length": 4096, "truncation": "error", "ignore_input_ids_mismatch": True})
-    dataset = MultiTurnSFTDataset(files, tokenizer, config)
+    dataset = MaskedSFTDataset(files, tokenizer, config)
     first = learnt(dataset, 0)
     assert "I add." in first, "the graft's reasoning"
     assert "print(1 + 1)" in first
@@ -58,18 +59,13 @@ def test_verl_s_own_data_set_learns_what_the_agent_said(variant: str, tmp_path: 
 
 def test_a_call_that_failed_and_stayed_is_context_and_no_example(tmp_path: Path, tokenizer: Any) -> None:
     from omegaconf import OmegaConf
-    from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
     from cleaner_rl.train.launch.sft_data import MaskedSFTDataset
 
     files = rows_of("openai", tmp_path)
     config = OmegaConf.create({"max_length": 4096, "truncation": "error", "ignore_input_ids_mismatch": True})
     number = next(index for index, case in enumerate(CASES) if case.name == "a failure that nobody mended")
-    masked, plain = (
-        MaskedSFTDataset(list(files), tokenizer, config),
-        MultiTurnSFTDataset(list(files), tokenizer, config),
-    )
-    assert "print(1 + y)" in learnt(plain, number)
+    masked = MaskedSFTDataset(list(files), tokenizer, config)
     assert "print(1 + y)" not in learnt(masked, number)
     assert "The answer is 2." in learnt(masked, number)
     assert "print(1 + y)" in tokenizer.decode(masked[number]["input_ids"])

@@ -30,7 +30,8 @@ class MaskedSFTDataset(MultiTurnSFTDataset):  # type: ignore[misc]
     def _read_files_and_process(self) -> None:
         super()._read_files_and_process()
         if self.tools is not None:
-            self.tools = [json.loads(tools) if isinstance(tools, str) else tools for tools in self.tools]
+            opened = (json.loads(tools) if isinstance(tools, str) else tools for tools in self.tools)
+            self.tools = [tools if isinstance(tools, list) else None for tools in opened]  # pandas has NA for none
 
     def _build_messages(self, example: dict[str, Any]) -> list[dict[str, Any]]:
         return [_opened(message) for message in super()._build_messages(example)]
