@@ -218,7 +218,8 @@ def main() -> None:
     if chosen.command == "train":
         from benchmarks.toy.smallest import make
 
-        sys.stdout.write(f"{train(chosen.folder, make(chosen.folder / 'world'))}\n")
+        world = chosen.folder / "world"
+        sys.stdout.write(f"{train(chosen.folder, world if (world / 'model').is_dir() else make(world))}\n")
         return
     with tempfile.TemporaryDirectory() as made:
         figures = {**verl_and_loop(chosen.folder), **trl(chosen.folder, Path(made)), **loop_trained()}

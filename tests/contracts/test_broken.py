@@ -24,6 +24,7 @@ from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs.formats.codex import CodexFormat
 from cleaner_rl.logs.formats.openai import OpenAIFormat
 from cleaner_rl.logs.warrant import FailedCall, ToolRules, Unwarranted
+from cleaner_rl.resample import advantages
 from cleaner_rl.rollout import Completion, EngineFaultError, Finish
 from cleaner_rl.tasks import Grade, Outcome, Task
 from cleaner_rl.tools import ParsedText, Status, ToolCall, ToolResult, ToolSet, ToolSpec, call_format, derive_seed
@@ -598,6 +599,12 @@ def _wrong_at_faults(group: Group, rows: list[Trained]) -> list[Trained]:
     return [replace(row, advantage=row.advantage - mean) for row in rows]
 
 
+def _rewarded_as_solved(group: Group, rows: list[Trained]) -> list[Trained]:
+    """Advantages of the answers alone."""
+    found = advantages([1.0 if each.success else -1.0 for each in group])
+    return [replace(row, advantage=each) for row, each in zip(rows, found, strict=True)]
+
+
 TRAINERS: dict[str, tuple[Callable[[Group, list[Trained]], list[Trained]], str]] = {
     "mask shifted by one": (lambda _, rows: [_shifted(row) for row in rows], "ids_and_masks"),
     "no log-probs": (
@@ -606,6 +613,7 @@ TRAINERS: dict[str, tuple[Callable[[Group, list[Trained]], list[Trained]], str]]
     ),
     "not re-scored": (_as_sampled, "moved_tokens"),
     "not divided": (lambda _, rows: [replace(row, advantage=2 * row.advantage) for row in rows], "advantages_compare"),
+    "rewarded as solved": (_rewarded_as_solved, "survives_their_repair"),
     "fault as a wrong answer": (_wrong_at_faults, "a_fault_is"),
     "one row short": (lambda _, rows: rows[1:], "every_usable_rollout"),
 }

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cleaner_rl.contracts.trainers import ROLLOUTS, Rollout, Trained, TrainerContract
@@ -45,11 +46,16 @@ def _trained(group: Sequence[Rollout]) -> list[Trained]:
 
 def _row(trace: Any) -> Trained:
     (branch,) = trace.branches
-    start = branch.sampled_mask.index(True)
-    mask = branch.sampled_mask[start:]
-    advantages = {each for each, there in zip(branch.advantages[start:], mask, strict=True) if there}
+    # Lists, and arrays from verifiers 0.4.1 on.
+    sampled, logprobs, given = (
+        np.asarray(each).tolist() for each in (branch.sampled_mask, branch.logprobs, branch.advantages)
+    )
+    start = sampled.index(True)
+    mask = sampled[start:]
+    advantages = {each for each, there in zip(given[start:], mask, strict=True) if there}
     assert len(advantages) == 1
-    return Trained(branch.token_ids, [int(each) for each in mask], branch.logprobs[start:], advantages.pop())
+    ids = np.asarray(branch.token_ids).tolist()
+    return Trained(ids, [int(each) for each in mask], logprobs[start:], advantages.pop())
 
 
 def _nodes(rollout: Rollout) -> list[Any]:

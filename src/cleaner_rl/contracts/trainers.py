@@ -10,7 +10,17 @@ import numpy as np
 from cleaner_rl.purify import PurifyConfig, PurifyScope, purify
 from cleaner_rl.resample import advantages
 from cleaner_rl.tools import CallKind, Status, ToolCall, ToolResult
-from cleaner_rl.trajectory import Key, RepairMode, Scores, StopReason, TokenSpan, Trajectory, Turn, token_span
+from cleaner_rl.trajectory import (
+    Key,
+    RepairMode,
+    Scores,
+    StopReason,
+    TokenSpan,
+    Trajectory,
+    Turn,
+    first_attempt_tally,
+    token_span,
+)
 
 Rollout = Trajectory[TokenSpan]
 ROLLOUTS = 4
@@ -70,6 +80,17 @@ class TrainerContract:
         for rollouts, rows in self._trained(*groups):
             self._check_advantages(rollouts, rows)
 
+    def test_a_penalty_on_failed_calls_survives_their_repair(self) -> None:
+        """Rewards of several weighted graders are those of the raw rollout; its repaired tokens get the advantage."""
+        rights = (True, True, False, False), (True, True, True, True)
+        groups = [
+            [_penalised(task, number, right[number]) for number in range(ROLLOUTS)]
+            for task, right in zip("ab", rights, strict=True)
+        ]
+        for rollouts, rows in self._trained(*groups):
+            self._check_advantages(rollouts, rows)
+            self._check_logprobs(rollouts, rows)
+
     def test_a_fault_is_in_no_row_and_no_statistic(self) -> None:
         """Infrastructure that broke teaches the model nothing."""
         faults = [
@@ -127,6 +148,14 @@ def _mixed(task: str) -> list[Rollout]:
 
 def _rewarded(task: str, rewards: Sequence[float]) -> list[Rollout]:
     return [_rollout(task, number, reward) for number, reward in enumerate(rewards)]
+
+
+def _penalised(task: str, number: int, right: bool) -> Rollout:
+    """A rollout rewarded for its answer, and 0.25 less for each failed call; odd ones have one, which is repaired."""
+    failing = number % 2 == 1
+    sampled = _rollout(task, number, 1.0 if right else -1.0, failing=failing)
+    rewarded = replace(sampled, reward=(1.0 if right else -1.0) - 0.25 * first_attempt_tally(sampled).failed)
+    return _rescored(_purified(rewarded)) if failing else rewarded
 
 
 def _rollout(task: str, number: int, reward: float, *, failing: bool = False) -> Rollout:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cleaner_rl.logs import Reading, Unreadable, log_format
 from cleaner_rl.tools import CallFormat
@@ -174,14 +175,14 @@ def write_row(trace: Any, trajectory: Graded, row: TrainRow) -> Any:
         start += length
         fields: dict[str, Any] = {"advantages": None}
         if row.advantage is not None and mask[part].any():
-            fields["advantages"] = [row.advantage] * int(mask[part].sum())
-        if edited or mask[part].tolist() != old.mask:
+            fields["advantages"] = _stream(old, np.full(mask[part].sum(), row.advantage))
+        if edited or mask[part].tolist() != list(old.mask):
             masked = True
             fields |= {
-                "token_ids": ids[part].tolist(),
-                "mask": mask[part].tolist(),
-                "logprobs": logprobs[part][mask[part]].tolist(),
-                "is_content": _content(old, length, opening),
+                "token_ids": _stream(old, ids[part]),
+                "mask": _stream(old, mask[part]),
+                "logprobs": _stream(old, logprobs[part][mask[part]]),
+                "is_content": _stream(old, np.array(_content(old, length, opening), np.bool_)),
                 "renderer_token_ids": None,
                 "sampling_mask": None,
             }
@@ -262,13 +263,19 @@ def _groups(nodes: Sequence[Any]) -> list[_Group]:
 
 def _scaffold(node: Any) -> list[int]:
     """Return the tokens of the generation prompt, with which a sampled node begins."""
-    ids: list[int] = node.token_ids[: node.mask.index(True)]
-    return ids
+    return [int(id_) for id_ in node.token_ids[: list(node.mask).index(True)]]
+
+
+def _stream(node: Any, values: npt.NDArray[Any]) -> Any:
+    """Return values of tokens as a node has them: as lists, or from verifiers 0.4.1 on as arrays."""
+    if not isinstance(node.mask, np.ndarray):
+        return values.tolist()
+    return values.astype(np.float32) if values.dtype.kind == "f" else values
 
 
 def _content(node: Any, length: int, opening: int) -> list[bool]:
     """Return which tokens of a node are its message's own; empty if the renderer doesn't say."""
-    if not node.is_content or not node.sampled:
+    if not len(node.is_content) or not node.sampled:
         return list(node.is_content)
     return [False] * opening + [True] * (length - opening)
 
