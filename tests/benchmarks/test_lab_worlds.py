@@ -375,6 +375,9 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
         "worlds-partly",
         "worlds-signals",
         "worlds-smollm2",
+        "worlds-rescue",
+        "worlds-equal",
+        "worlds-second",
     )
     page.write_text("".join(f"<!-- lab:{mark} -->\n<!-- /lab:{mark} -->\n" for mark in marks), encoding="utf-8")
     tried = [line("drift", world, GRPO, 0.6 + 0.1 * world) for world in DEVELOPMENT[:2]]
@@ -386,9 +389,11 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     longer = [line("drift", world, each, end, steps=60) for world in (1, 2) for each, end in ((GRPO, 0.7), (OURS, 0.9))]
 
     here = [*lines(0.8, 0.79, HINDSIGHT, "drift"), *tried, real, line("drift", FRESH[0], SAAR, 0.7, tokens=200)]
+    here += [line("drift", world, TWO_VIEWS, 0.79) for world in FRESH[:2]]
+    equal = [line("starved", 3, "gate-or-bound", 0.41), line("drift", 3, GRPO, 0.5)]
     seeds = [line("drift", FRESH[0], OURS, 0.3, seed=2), line("drift", FRESH[0], GRPO, 0.45, seed=1)]
 
-    write_pages([page], Lines(here, on_verl, longer, seeds), PLAN, tmp_path)
+    write_pages([page], Lines(here, on_verl, longer, seeds, equal), PLAN, tmp_path)
 
     text = page.read_text(encoding="utf-8")
     assert "| *drift* | 50.0 | 80.0 | 80.5 | +30.5 (" in text
@@ -404,6 +409,10 @@ def test_a_page_has_every_environment_with_its_interval_and_its_verdict(tmp_path
     assert "| *drift* | two views + rescue | +31.0 (+31.0 to +31.0) | +30.0 (+30.0 to +30.0) |" in text
     assert "| *drift* | SAAR | 70.0 | +20.0 | -10.0 | 0.10 | 2.00 | 1 |" in text
     assert "| *drift* | 0.25 | 0.25 | 0.25 | 0.25 | 0.25 | +30.5" in text
+    assert "| *drift* | +1.5 (-1.7 to +4.7) | 2 |\n| all | +1.5 (-1.7 to +4.7) | 2 |" in text
+    assert "| method | *drift* 3 | *starved* 3 |" in text
+    assert "| two views, gate or bound |  | 41.0 / 50.0; 0 |" in text
+    assert "0 of its 288 runs are kept." in text
     assert "| 101 | GRPO | 0.0 | 40.0 | 2.00 → 1.50 | 10.0 → 90.0 | 50.0 | 90 | 2 |" in text
     for figure in (FIGURE, LONGER_FIGURE):
         assert b"two views + rescue" in (tmp_path / figure).read_bytes()

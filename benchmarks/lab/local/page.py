@@ -30,11 +30,14 @@ from benchmarks.lab.local.methods import (
     HINDSIGHT,
     METHODS,
     OURS,
+    TWO_VIEWS,
     VARIANTS,
     WITH_OTHERS,
 )
-from benchmarks.lab.local.queue import LONGER, ON_VERL, SEEDS, read
-from benchmarks.lab.local.worlds import COLD_STARTS, DEVELOPMENT, ENVIRONMENTS, TUNING
+from benchmarks.lab.local.preregistered import SecondPlan, judged, read_second_plan
+from benchmarks.lab.local.queue import EQUAL as EQUAL_RESULTS
+from benchmarks.lab.local.queue import LONGER, ON_VERL, SECOND, SEEDS, read
+from benchmarks.lab.local.worlds import COLD_STARTS, DEVELOPMENT, ENVIRONMENTS, PREREGISTERED, TUNING
 from benchmarks.lab.page import DOCS, filled
 from benchmarks.lab.plots import STYLE, save_svg
 from benchmarks.lab.tables import table
@@ -48,6 +51,7 @@ PAGES = (
     TABLES,
     DOCS / "results" / "worlds.md",
     DOCS / "results" / "index.md",
+    DOCS / "methods" / "two-views.md",
     DOCS.parent / "README.md",
 )
 FIGURE = "lab-worlds.svg"
@@ -83,11 +87,15 @@ class Lines:
     """With more steps."""
     seeds: Sequence[Line] = ()
     """With other seeds."""
+    equal: Sequence[Line] = ()
+    """At equal compute, in development worlds."""
+    second: Sequence[Line] = ()
+    """Of the second plan."""
 
     @classmethod
     def kept(cls) -> Lines:
         """Read the lines that are kept."""
-        return cls(read(), read(ON_VERL), read(LONGER), read(SEEDS))
+        return cls(read(), read(ON_VERL), read(LONGER), read(SEEDS), read(EQUAL_RESULTS), read(SECOND))
 
 
 def write_pages(pages: Iterable[Path], lines: Lines, plan: Plan, images: Path) -> None:
@@ -120,6 +128,9 @@ def blocks(ran: Lines, plan: Plan) -> dict[str, str]:
         "worlds-seeds": _seeds(lines, ran.seeds),
         "worlds-smollm2": _real(lines),
         "worlds-rates": _rates(lines),
+        "worlds-rescue": _rescue(in_fresh),
+        "worlds-equal": _equal(ran.equal),
+        "worlds-second": _second(ran.second, read_second_plan()),
         "worlds-comparators": _chosen(lines, plan, COMPARATORS, DEVELOPMENT),
         "worlds-forms": _chosen(lines, plan, COMPARED | VARIANTS, (TUNING,)),
     }
@@ -338,6 +349,58 @@ def _partly(lines: Sequence[Line]) -> str:
                 )
     head = ["environment", "method", "accuracy, %", "minus GRPO's", f"minus {METHODS[OURS].label}'s", "failed calls"]
     return table([*head, "tokens relative to GRPO's", "worlds"], rows) if rows else NOTHING
+
+
+def _rescue(lines: Sequence[Line]) -> str:
+    """Return what a rescue adds to two views, over all worlds in which both have run."""
+    rows, every = [], []
+    for environment in ENVIRONMENTS:
+        without = by_world(lines, environment, TWO_VIEWS)
+        ours = {world: line for world, line in by_world(lines, environment, OURS).items() if world in without}
+        apart = [line["test"]["accuracy"] - without[world]["test"]["accuracy"] for world, line in sorted(ours.items())]
+        if apart:
+            rows.append([f"*{environment}*", _apart(Interval.of(apart).to_json()), str(len(apart))])
+            every += apart
+    if not rows:
+        return NOTHING
+    rows.append(["all", _apart(Interval.of(every).to_json()), str(len(every))])
+    return table(["environment", "points, with 90 % interval", "worlds"], rows)
+
+
+def _equal(lines: Sequence[Line]) -> str:
+    """Return the development runs at equal compute."""
+    places = sorted(
+        {(line["environment"], line["world"]) for line in lines}, key=lambda each: ENVIRONMENTS.index(each[0])
+    )
+    rows = []
+    for method, each in METHODS.items():
+        found = {(line["environment"], line["world"]): line for line in lines if line["method"] == method}
+        if found:
+            cells = [_at_compute(found[place]) if place in found else "" for place in places]
+            rows.append([each.label, *cells])
+    head = ["method", *(f"*{environment}* {world}" for environment, world in places)]
+    return table(head, rows) if rows else NOTHING
+
+
+def _at_compute(line: Line) -> str:
+    accuracy, trained = line["test"]["accuracy"], line["trained_tokens"]
+    return f"{100 * accuracy:.1f} / {100 * area(line):.1f}; {trained / 1000:.0f}"
+
+
+def _second(lines: Sequence[Line], plan: SecondPlan) -> str:
+    """Return the verdicts of the second plan, and how many of its runs are missing."""
+    found = judged(lines, plan)
+    planned = sum(len(PREREGISTERED) * len(plan.methods(environment)) for environment in plan.rivals)
+    told = f"{planned - found['missing']} of its {planned} runs are kept."
+    rows = [
+        [f"*{environment}*", METHODS[method].label, _interval(each["accuracy"]), apart, str(part["models"])]
+        for environment, part in found["by_environment"].items()
+        for method, each in part["methods"].items()
+        for margin in (each.get("default_minus_this"),)
+        for apart in (f"{_apart(margin)}: {each['verdict']}" if margin else f"**{part['verdict']}**",)
+    ]
+    head = ["environment", "method", "accuracy, %", f"{METHODS[plan.default].label} minus this", "models"]
+    return f"{told}\n\n{table(head, rows)}" if rows else told
 
 
 def _starts(lines: Sequence[Line]) -> str:

@@ -112,16 +112,15 @@ def _environment(lines: Sequence[Line], environment: str, plan: SecondPlan) -> d
         margin = interval(apart, plan.level)
         corrected = interval(apart, plan.level / len(plan.rivals))
         low, high = margin["low"], margin["high"]
-        decided = low is not None and high is not None
         verdict = "undecided"
-        if decided and low > -plan.least_accuracy:
+        if low is not None and low > -plan.least_accuracy:
             verdict = "holds"
-        elif decided and high < -plan.least_accuracy:
+        elif high is not None and high < -plan.least_accuracy:
             verdict = "fails"
         figures[method] |= {"default_minus_this": margin, "corrected": corrected, "verdict": verdict}
         if method in plan.rivals[environment]:
             verdicts.append(verdict)
-            better = better and corrected["low"] is not None and corrected["low"] > 0
+            better = better and (corrected["low"] or 0.0) > 0
     verdict = "fails" if "fails" in verdicts else "undecided" if "undecided" in verdicts else "holds"
     figures[plan.default]["verdict"] = verdict
     return {**head, "methods": figures, "verdict": verdict, "better": better}
