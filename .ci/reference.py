@@ -21,9 +21,10 @@ from cleaner_rl.cli import COMMANDS, main
 from cleaner_rl.train.recipe.settings import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
-PACKAGES = ("tools", "trajectory", "trajectory.store", "purify", "resample", "logs", "replay", "sandbox",
-            "sandbox.client", "tasks", "rollout", "rollout.engines", "rollout.balance", "train", "train.rows",
-            "train.trl", "evaluate", "view")  # fmt: skip
+PACKAGES = ("purify", "logs", "train.trl", "train", "sandbox", "sandbox.client", "rollout", "tasks",
+            "evaluate", "resample", "trajectory", "tools", "replay", "view", "trajectory.store", "train.rows",
+            "rollout.engines", "rollout.balance")  # fmt: skip
+"""What has a page, most asked for first."""
 WRITTEN = "Written by `python .ci/reference.py` from {}; change that, not this page.\n"
 
 
