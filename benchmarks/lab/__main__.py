@@ -17,12 +17,13 @@ import click
 from benchmarks.lab.environments import REAL, REGIME_NAMES
 from benchmarks.lab.larger_budget import measure
 from benchmarks.lab.local.margins import margins, read_plan
+from benchmarks.lab.local.methods import AT_EQUAL_COMPUTE
 from benchmarks.lab.local.methods import METHODS as LOCAL
 from benchmarks.lab.local.page import PAGES as WORLD_PAGES
 from benchmarks.lab.local.page import Lines
 from benchmarks.lab.local.page import write_pages as write_world_pages
 from benchmarks.lab.local.preregistered import judged, read_second_plan
-from benchmarks.lab.local.queue import ON_VERL, SECOND, Queue
+from benchmarks.lab.local.queue import EQUAL, ON_VERL, SECOND, Queue
 from benchmarks.lab.local.queue import RESULTS as WORLDS
 from benchmarks.lab.local.queue import read as read_lines
 from benchmarks.lab.local.runs import WorldRun
@@ -30,6 +31,7 @@ from benchmarks.lab.local.worlds import (
     COLD_STARTS,
     DEVELOPMENT,
     ENVIRONMENTS,
+    EQUAL_COMPUTE,
     FRESH,
     FRESH_REAL,
     PREREGISTERED,
@@ -102,10 +104,11 @@ def run(
 @main.command()
 @click.option(
     "--stage",
-    type=click.Choice(["development", "fresh", "preregistered"]),
+    type=click.Choice(["development", "equal", "fresh", "preregistered"]),
     default="development",
     show_default=True,
-    help="Development worlds are for what is chosen; the others are run once, as the first or the second plan says.",
+    help="Development worlds are for choosing, `equal` is what is compared there at equal compute; the others are "
+    "run once, as the first or the second plan says.",
 )
 @click.option(
     "--backend",
@@ -158,6 +161,7 @@ def run_worlds(
     Examples:
       python -m benchmarks.lab run-worlds --jobs 2 --minutes 120
       python -m benchmarks.lab run-worlds --stage fresh --jobs 2
+      python -m benchmarks.lab run-worlds --stage equal --minutes 120
       python -m benchmarks.lab run-worlds --stage preregistered --minutes 600
       python -m benchmarks.lab run-worlds --stage fresh --backend verl --regime drift --world 101 --method grpo
       python -m benchmarks.lab run-worlds --regime drift --world 1 --method grpo --steps 3 --results trial
@@ -166,9 +170,13 @@ def run_worlds(
     if (steps or seeds) and not trial:
         raise click.UsageError("with --steps or --seed, give --results another folder")
     plan, second = read_plan(), read_second_plan()
-    of_stage = {"development": DEVELOPMENT, "fresh": FRESH, "preregistered": PREREGISTERED}[stage]
+    of_stage = {"development": DEVELOPMENT, "equal": EQUAL_COMPUTE, "fresh": FRESH, "preregistered": PREREGISTERED}[
+        stage
+    ]
     numbers = worlds or of_stage
-    if stage != "development" and (rates or set(numbers) - set(of_stage)):
+    if stage == "equal":
+        methods, regimes = methods or AT_EQUAL_COMPUTE, regimes or ENVIRONMENTS[:-1]
+    elif stage != "development" and (rates or set(numbers) - set(of_stage)):
         raise click.UsageError(f"{stage} worlds are run as the plan says: without --rate, and with their own numbers")
     if stage == "fresh" and not plan.comparators:
         raise click.UsageError("the plan names no comparators yet: fresh worlds wait until plan.json has them")
@@ -194,9 +202,11 @@ def run_worlds(
         for rate in rates or (second.rate if stage == "preregistered" else plan.rate(regime, method),)
         for seed in seeds or (None,)
     ]
+    if stage == "equal":
+        runs.sort(key=lambda run: AT_EQUAL_COMPUTE.index(run.method) // 4 if run.method in AT_EQUAL_COMPUTE else 0)
     if stage == "fresh":  # what the margins need comes first
         runs.sort(key=lambda run: run.method not in plan.needed(run.world.environment))
-    kept = results or (SECOND if stage == "preregistered" else ON_VERL if on_verl else WORLDS)
+    kept = results or {"preregistered": SECOND, "equal": EQUAL}.get(stage, ON_VERL if on_verl else WORLDS)
     queue = Queue(kept, steps, time.monotonic() + 60 * minutes, _say, on_verl)
     queue.work(runs, jobs)
     if queue.failed:

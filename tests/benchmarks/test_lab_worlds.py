@@ -16,13 +16,23 @@ from click.testing import CliRunner
 from benchmarks.lab.__main__ import main
 from benchmarks.lab.environments import REAL
 from benchmarks.lab.local.margins import RATES, REAL_RATE, Interval, Plan, margins, read_plan
-from benchmarks.lab.local.methods import COMPARED, GRPO, HINDSIGHT, METHODS, OTHERS, OURS, SAAR, TWO_VIEWS
+from benchmarks.lab.local.methods import (
+    AT_EQUAL_COMPUTE,
+    COMPARED,
+    GRPO,
+    HINDSIGHT,
+    METHODS,
+    OTHERS,
+    OURS,
+    SAAR,
+    TWO_VIEWS,
+)
 from benchmarks.lab.local.on_verl import recipe_on_verl
 from benchmarks.lab.local.page import FIGURE, LONGER_FIGURE, PAGES, SIGNALS, Lines, blocks, write_pages
 from benchmarks.lab.local.preregistered import SecondPlan, judged, read_second_plan
-from benchmarks.lab.local.queue import best_for, read, write
+from benchmarks.lab.local.queue import EQUAL, Queue, best_for, read, write
 from benchmarks.lab.local.runs import WorldRun, clear_of_others
-from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, FRESH, PREREGISTERED, World
+from benchmarks.lab.local.worlds import DEVELOPMENT, ENVIRONMENTS, EQUAL_COMPUTE, FRESH, PREREGISTERED, World
 from benchmarks.lab.page import DOCS, MARK, filled
 from benchmarks.lab.recipes import RATE
 from benchmarks.lab.recovery import failed_first, question_of
@@ -329,6 +339,19 @@ def test_each_preregistered_model_is_fresh_and_has_two_worlds() -> None:
     assert steps == {"drift": 60, "starved": 60, "slips": 40, "per-task": 20}
     assert WorldRun(World("starved", 201), "grpo-longer", 3e-4).recipe().run.steps == 144
     assert all(method in METHODS for name in plan.rivals for method in plan.methods(name))
+
+
+def test_at_equal_compute_four_methods_run_everywhere_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[list[WorldRun], Path]] = []
+    monkeypatch.setattr(Queue, "work", lambda queue, runs, _: asked.append((list(runs), queue.results)))
+    assert CliRunner().invoke(main, ["run-worlds", "--stage", "equal"]).exit_code == 0
+    ((runs, folder),) = asked
+    assert folder == EQUAL
+    assert len(runs) == 2 * 5 * len(AT_EQUAL_COMPUTE) == len(set(runs))
+    assert {run.method for run in runs[:40]} == set(AT_EQUAL_COMPUTE[:4])
+    assert [run.world for run in runs[::4]][:10] == [
+        World(environment, number) for number in EQUAL_COMPUTE for environment in ENVIRONMENTS[:-1]
+    ]
 
 
 @pytest.mark.parametrize(

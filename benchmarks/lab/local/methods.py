@@ -127,3 +127,11 @@ EQUAL = {
 }
 """At equal compute, in development worlds."""
 METHODS = COMPARED | OTHERS | VARIANTS | EQUAL
+AT_EQUAL_COMPUTE = (
+    *(GRPO, TWO_VIEWS, "gate-or-bound", "two-views-mass-1"),
+    *("grpo-own-cost", "gate-or-bound-mass-1", "two-views-mass-1.5", "gate-or-bound-own-cost"),
+    *("grpo-longer", "grpo-larger", HINDSIGHT, "mask"),
+    *("gate", "two-views-balanced", "grpo-dynamic-sampling", "roc"),
+    *("grpo-penalty-0.1", "grpo-penalty-0.25", "grpo-penalty-0.5", "grpo-no-void"),
+)
+"""What runs at equal compute, in this order: four methods everywhere, then the next four."""

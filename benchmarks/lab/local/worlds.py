@@ -29,6 +29,8 @@ from cleaner_rl.tasks import Task, write_verl
 
 ENVIRONMENTS = ("drift", "drift-guess", "starved", "slips", "per-task", "one-by-one")
 DEVELOPMENT = (1, 2, 3, 4)
+EQUAL_COMPUTE = (3, 2)
+"""The two of them in which methods are compared at equal compute: nothing was tuned in the first."""
 TUNING = 2
 """The one of them in which learning rates and the form of the two views are chosen."""
 FRESH = tuple(range(101, 111))
