@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from cleaner_sandbox import BARE, Environment, Layer, Limits, Node, NodeConfig, RunRequest, Tier
+from cleaner_sandbox import BARE, Environment, Layer, Limits, Node, NodeConfig, RunRequest, SessionLostError, Tier
 from cleaner_sandbox.isolation import layout
+from cleaner_sandbox.node import pool
 from cleaner_sandbox.node.node import sweep
+from cleaner_sandbox.node.zygotes import SlotDiedError
 from cleaner_sandbox.protocol.results import RunStatus
 from tests.conftest import Driver, needs
 
@@ -183,6 +185,31 @@ def test_cancelling_kills_the_run() -> None:
         await until(lambda: not Path(f"/proc/{supervisor}").exists())
         assert (await node.run(RunRequest("print(1)"))).result.output == "1\n"
         assert node.status.busy == 0
+
+    with_node(check)
+
+
+@pytest.mark.parametrize("meets_it", ["a slot that died", "a session", "files of an environment"])
+def test_a_zygote_that_hangs_is_replaced(meets_it: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def check(node: Node) -> None:
+        zygote, (supervisor,) = node.pids["bare"]
+        monkeypatch.setattr(pool, "START_SECONDS", 3.0)
+        os.kill(zygote, signal.SIGSTOP)
+        if meets_it == "a session":
+            with pytest.raises(SessionLostError):
+                await node.open_session()
+        elif meets_it == "a slot that died":
+            os.kill(supervisor, signal.SIGKILL)
+        else:
+            with pytest.raises(SlotDiedError):
+                await node._pools["bare"].take_with(str(tmp_path))
+        await until(lambda: node.status.zygote_deaths == 1 and node.pids["bare"][0] not in (zygote, -1), 60)
+        assert (await node.run(RunRequest("print(2)"))).result.output == "2\n"
+        with pytest.raises(ProcessLookupError):
+            os.kill(zygote, 0)
+        if meets_it == "a session":
+            session = await node.open_session()
+            assert (await session.run("print(3)")).result.output == "3\n"
 
     with_node(check)
 

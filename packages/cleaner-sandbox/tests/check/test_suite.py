@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +67,26 @@ def test_plants_leave_nothing() -> None:
         assert honeypots.damage("nonce") == []
     assert not any(place.exists() for place in places)
     assert "CLEANER_CHECK_TOKEN" not in os.environ
+
+
+def test_the_planted_process_ends_with_a_check_that_is_killed() -> None:
+    program = (
+        "import signal\nfrom cleaner_sandbox.check.honeypots import Honeypots\n"
+        "plants = Honeypots().__enter__()\n"
+        "print(plants.home, plants.temporary, plants.name, plants.values['VICTIM'], flush=True)\nsignal.pause()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as check:
+        assert check.stdout is not None
+        home, temporary, name, victim = check.stdout.readline().split()
+        pidfd = os.pidfd_open(int(victim))
+        check.kill()
+    try:
+        assert select.select([pidfd], [], [], 60)[0] == [pidfd]
+    finally:
+        os.close(pidfd)
+        for folder in (home, temporary):
+            shutil.rmtree(folder)
+        (Path("/dev/shm") / name).unlink()
 
 
 class Imitation:

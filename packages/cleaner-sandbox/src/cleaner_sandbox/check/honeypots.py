@@ -45,7 +45,8 @@ OPEN_TEXT = "open to everybody"
 ADD_KEY, SESSION_KEYRING = 248, -3
 IPC_CREATE, IPC_REMOVE = 0o1000, 0
 
-_VICTIM = "import os, time\nsecret = os.environ['CLEANER_CHECK_VICTIM']\ntime.sleep(3600)"
+_VICTIM = "import os\nsecret = os.environ['CLEANER_CHECK_VICTIM']\nos.read(0, 1)"
+"""It ends with whoever holds the other end of its stdin, even one that is killed."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.shmat.restype = ctypes.c_void_p
 
@@ -193,13 +194,13 @@ class Honeypots:
             [sys.executable, "-S", "-c", _VICTIM, self.secrets["argument"]],
             env={"CLEANER_CHECK_VICTIM": self.secrets["victim"]},
             cwd=self.home,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             start_new_session=True,  # it has nothing to say when somebody interrupts the check
         )
 
         def end() -> None:
             victim.kill()
-            victim.wait()
+            victim.communicate()
 
         stack.callback(end)
         return victim

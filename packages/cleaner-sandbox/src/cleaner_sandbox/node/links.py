@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -32,16 +33,21 @@ class SessionStatus(NamedTuple):
 class SessionLink(Slot):
     """One session's supervisor, seen from the node."""
 
-    _status: asyncio.Future[SessionStatus] | None = None
     given_up = False
     """Whether its supervisor ended because its program could not be ended."""
     grew: Callable[[int], None] = staticmethod(lambda _: None)
     """Called with the bytes that the session holds if they have become many more between cells."""
 
+    def __init__(
+        self, index: int, control: socket.socket, requests: socket.socket, died: Callable[[Slot], None]
+    ) -> None:
+        super().__init__(index, control, requests, died)
+        self._status: asyncio.Future[SessionStatus] = self._loop.create_future()
+        """The next one."""
+
     async def first(self) -> SessionStatus:
         """Wait for the first state."""
-        self._status = status = self._loop.create_future()
-        return await self._in_time(status)
+        return await self._in_time(self._status)
 
     async def cell(
         self, start: bytes, request: bytes, seconds: float, printing: Callable[[list[int]], None] | None = None
@@ -90,13 +96,13 @@ class SessionLink(Slot):
     def kill(self) -> None:
         """End the session and all its states."""
         super().kill()
-        if self._status is not None and not self._status.done():
+        if not self._status.done():
             self._status.set_exception(SlotDiedError())
             self._status.exception()  # whoever asked may have been cancelled; nobody else needs to hear of it
 
     def _heard(self, message: bytes) -> None:
         # A cell may end just when its caller leaves: then its end comes here, too, and is nobody's.
-        if message[0] == wire.KIND_STATUS and self._status is not None and not self._status.done():
+        if message[0] == wire.KIND_STATUS and not self._status.done():
             self._status.set_result(SessionStatus._make(wire.STATUS.unpack(message)))
         elif message[0] == wire.KIND_GIVEN_UP:
             self.given_up = True

@@ -57,8 +57,8 @@ class Pool:
         slots = [self._fork() for _ in range(self._size)]
         for slot in slots:
             try:
-                await slot.started
-            except asyncio.CancelledError:
+                await self.begun(slot)
+            except SlotDiedError:
                 raise ZygoteError("a slot ended while it set up its isolation") from None
         self._idle.extend(slots)
 
@@ -85,13 +85,25 @@ class Pool:
         slot = self._forked(died, Slot, {"files": files})
         self._used_once.add(slot)
         try:
-            await asyncio.wait([slot.started], timeout=START_SECONDS)
-            if not slot.started.done() or slot.started.cancelled():
-                raise SlotDiedError
+            await self.begun(slot)
         except BaseException:
             slot.kill()
             raise
         return slot
+
+    async def begun(self, slot: Slot) -> None:
+        """Wait until a slot has started, right after it was forked. Raises `SlotDiedError` if it doesn't.
+
+        A zygote that lives and forks nothing is replaced, too.
+        """
+        zygote = self._zygote
+        if not (await asyncio.wait([slot.started], timeout=START_SECONDS))[0]:
+            slot.kill()
+            if zygote.alive and not self._closing:
+                zygote.kill()
+                self._zygote_died()
+        if slot.started.cancelled():
+            raise SlotDiedError
 
     def give(self, slot: Slot) -> None:
         """Bring a slot back. A dead one has been replaced already."""
@@ -199,7 +211,7 @@ class Pool:
         while len(self._slots) < self._size:
             try:
                 slot = self._fork()
-                await slot.started
+                await self.begun(slot)
             except (Exception, asyncio.CancelledError):  # whatever it was: without this task there is no slot any more
                 if self._closing:
                     raise

@@ -120,6 +120,7 @@ class SessionStore:
 
         link = pool.fork_session(died, {**self._settings(request, limits), "files": files})
         try:
+            await pool.begun(link)
             status = await link.first()
             session = Session(link, request, terms, status, self._keep_to_memory, self._closed, owner)
             self._sessions[session.id] = session

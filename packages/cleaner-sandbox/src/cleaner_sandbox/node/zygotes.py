@@ -243,6 +243,11 @@ class Zygote:
         """Of its process."""
         return self._process.pid if self._process is not None else -1
 
+    @property
+    def alive(self) -> bool:
+        """Whether slots can be asked for."""
+        return self._channel is not None
+
     async def start(self) -> None:
         """Start the interpreter and wait until it has loaded its modules."""
         ours, theirs = socket.socketpair()
