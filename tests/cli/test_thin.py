@@ -20,6 +20,7 @@ WORK = {
     "cleaner plugins": "cleaner_rl.doctor.check_plugins",
     "cleaner purify": "cleaner_rl.logs.purify",  # with --dry-run, `cleaner_rl.logs.preview`
     "cleaner regrade": "cleaner_rl.evaluate.regrade",
+    "cleaner review": "cleaner_rl.view.serve_review",
     "cleaner rollout": "cleaner_rl.rollout.collect",
     "cleaner train": "cleaner_rl.train.train",  # with --dry-run, `train.check`; with --preflight, `train.run_preflight`
     "cleaner verify": "cleaner_rl.replay.verify",
@@ -53,9 +54,12 @@ BESIDE = {
     "cleaner_rl.train.read_recipe",
     "cleaner_rl.train.run_folder",
     "cleaner_rl.train.run_preflight",
+    "cleaner_rl.trajectory.read_reviews",
     "cleaner_rl.trajectory.residual_tally",
+    "cleaner_rl.trajectory.store.read",
     "cleaner_rl.view.export",
     "cleaner_rl.view.page_from",
+    "cleaner_rl.view.sample",
 }
 """Public functions that read or open what that function takes, or put its result into words or files."""
 MOST_LINES = 150

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Later] = {
     ),
     "purify": Later("cleaner_rl.cli.purify", "Repair agent logs, and write training data."),
     "regrade": Later("cleaner_rl.cli.regrade", "Grade the stored rollouts of a run again.", "eval,rollout,sandbox"),
+    "review": Later("cleaner_rl.cli.review", "Judge a sample of verdicts and edits, and get your own error rates."),
     "rollout": Later(
         "cleaner_rl.cli.rollout",
         "Run a model on tasks, with repair, and store its trajectories.",

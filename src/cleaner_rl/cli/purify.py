@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,6 +30,7 @@ from cleaner_rl.logs import purify as purify_logs
 from cleaner_rl.purify import SIMILARITY_MEASURES, PurifyScope, RepairConfig, ReplayFaultError
 from cleaner_rl.replay import ReplayCheck, ReplaySettings, SandboxMissingError, TextMatch, checker, replay_problem
 from cleaner_rl.tools import call_format_names
+from cleaner_rl.trajectory import Said, read_reviews
 
 DEFAULTS = LogSettings()
 GO_ON = "Finished work is kept: run the same command to resume"
@@ -109,6 +111,11 @@ FORMATS = click.Choice(log_format_names())
     default=DEFAULTS.unsure.value,
     show_default=True,
     help="For --sft: turns with a call of which nobody can tell how it ended.",
+)
+@click.option(
+    "--reviews",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Answers of `cleaner review`: undo edits that were found wrong, and leave such turns out of the loss.",
 )
 @click.option("--same", is_flag=True, help="Also write the purified logs in the format that they came in.")
 @click.option(
@@ -223,6 +230,11 @@ def _settings(options: dict[str, Any]) -> LogSettings:
         tokenizer=options["tokenizer"],
         max_tokens=options["max_tokens"],
         solved_only=options["solved_only"],
+        found_wrong=frozenset(
+            name
+            for name, answer in (read_reviews(options["reviews"]).items() if options["reviews"] else ())
+            if answer is Said.WRONG
+        ),
         distill=None if options["distill"] is None else SftKind(options["distill"]),
         clean_only=options["clean_only"],
         unsure=UnsureTurns(options["unsure"]),

@@ -150,6 +150,7 @@ def options_of(settings: LogSettings, check: Check | None = None) -> dict[str, A
         "max_tokens": settings.max_tokens,
         "clean_only": settings.clean_only,
         "solved_only": settings.solved_only,
+        "reviews": sorted(settings.found_wrong),
         "unsure": settings.unsure.value,
         "same": settings.same,
         "redact": settings.redact,

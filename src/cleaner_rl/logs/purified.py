@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, takewhile
@@ -24,7 +24,16 @@ from cleaner_rl.logs.warrant import Leftovers, Warrant
 from cleaner_rl.logs.warrant.parsers import needed_parsers
 from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight
 from cleaner_rl.tools import CallKind
-from cleaner_rl.trajectory import RepairMode, S, Trajectory, Turn, without_hindsight, without_rescoring
+from cleaner_rl.trajectory import (
+    RepairMode,
+    S,
+    Trajectory,
+    Turn,
+    is_undone,
+    reviewed,
+    without_hindsight,
+    without_rescoring,
+)
 
 _canonical = json.JSONEncoder(default=repr, sort_keys=True).encode
 
@@ -50,6 +59,22 @@ class PurifiedLog(Generic[S]):
             by_hindsight = turn.edit is not None and turn.edit.mode is RepairMode.HINDSIGHT
             position += len(turn.edit.original) if turn.edit is not None and by_hindsight else 1
         return PurifiedLog(raw, tuple(LeftAlone(index, why) for index, why in sorted(reasons.items())))
+
+    def without(self, wrong: Collection[str]) -> PurifiedLog[S]:
+        """Return the trajectory without what a review found wrong (see `trajectory.reviewed`)."""
+        after = reviewed(self.trajectory, wrong)
+        if after is self.trajectory:
+            return self
+        left = {each.turn: each.reason for each in self.left_alone}
+        reasons: dict[int, StrEnum] = {}
+        position = 0
+        for index, turn in enumerate(self.trajectory.turns):
+            original = turn.edit.original if turn.edit is not None and is_undone(turn, wrong) else ()
+            if index in left:
+                reasons[position] = left[index]
+            reasons |= {position + at: Reason.REVIEWED for at, each in enumerate(original) if each.failed}
+            position += len(original) or 1
+        return PurifiedLog(after, tuple(LeftAlone(index, why) for index, why in sorted(reasons.items())))
 
 
 def purify_log(

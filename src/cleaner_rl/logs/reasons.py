@@ -19,6 +19,7 @@ REASONS: Mapping[str, str] = {
     Reason.STALE: "the correction's reasoning mentions the error (--refuse-stale)",
     Reason.UNSUCCESSFUL: "the task was not solved (--scope successful)",
     Reason.UNDONE: "with the repair, a replay gives other results",
+    Reason.REVIEWED: "a review found the repair wrong (--reviews)",
     Reason.UNPROVEN: "no replay could prove the repair (--only-proven)",
     Reason.UNUSABLE: "the trajectory ended in a fault of the infrastructure",
     **{each: each.words for each in Unwarranted},

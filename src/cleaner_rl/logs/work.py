@@ -84,6 +84,8 @@ class LogSettings:
     """Also write the purified logs in the format that they came in."""
     redact: bool = False
     """Replace secrets by `<redacted:KIND>` before anything else sees the records. Needs the extra `secrets`."""
+    found_wrong: frozenset[str] = frozenset()
+    """Decisions that a review found wrong, by their ids: such edits are undone, and such successes are not trained."""
     roc: int | None = None
     """Keep this many attempts of each task, chosen by GRPO-RoC, in rows and in `same`. None: keep all."""
     seed: int = 0
@@ -155,6 +157,8 @@ def run_unit(
                         ]
                         if check is not None:
                             purified = check(purified, summary)
+                        if settings.found_wrong:
+                            purified = [each.without(settings.found_wrong) for each in purified]
                         for before, after in zip(trajectories, purified, strict=True):
                             summary.add(before, after)
                         outputs.write(chunk, purified, number, sink)

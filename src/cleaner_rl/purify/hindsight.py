@@ -44,6 +44,8 @@ class Reason(StrEnum):
     """The task was not solved, and the config leaves such trajectories as they are."""
     UNDONE = "undone"
     """A replay of the repaired trajectory gave something else, so the repair was undone."""
+    REVIEWED = "reviewed"
+    """A person found the repair wrong, so it was undone."""
     UNPROVEN = "unproven"
     """No replay could prove the repair, and only proven ones were wanted."""
     UNUSABLE = "unusable"

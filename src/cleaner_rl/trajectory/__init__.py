@@ -9,6 +9,7 @@
 - `reading`: sampled ids, or text, to a turn.
 - `tallies`: counts of failed calls, before and after repairs.
 - `gaps`: the log-prob that an edit's tokens lost by moving.
+- `reviews`: what a person said of edits and verdicts, and the trajectory that follows.
 - `seeds`: the seed of every random choice, from (run seed, task, rollout, turn, attempt).
 - `store`: Parquet and JSONL, streaming both ways.
 
@@ -21,6 +22,7 @@ from cleaner_rl.trajectory.encoding import encode
 from cleaner_rl.trajectory.gaps import logprob_gap
 from cleaner_rl.trajectory.info import RolloutInfo
 from cleaner_rl.trajectory.reading import read_text, read_tokens
+from cleaner_rl.trajectory.reviews import Said, edit_id, is_undone, read_reviews, result_id, reviewed
 from cleaner_rl.trajectory.seeds import Seeds
 from cleaner_rl.trajectory.spans import Floats, Ids, S, Scores, TextSpan, TokenSpan, token_span
 from cleaner_rl.trajectory.tallies import Tally, before_repairs, failures_repaired, first_attempt_tally, residual_tally
@@ -41,6 +43,7 @@ __all__ = [
     "RepairMode",
     "RolloutInfo",
     "S",
+    "Said",
     "Scores",
     "Seeds",
     "StopReason",
@@ -52,13 +55,18 @@ __all__ = [
     "Vocabulary",
     "before_repairs",
     "cut_before_repairs",
+    "edit_id",
     "encode",
     "failures_repaired",
     "first_attempt_tally",
+    "is_undone",
     "logprob_gap",
+    "read_reviews",
     "read_text",
     "read_tokens",
     "residual_tally",
+    "result_id",
+    "reviewed",
     "sampled_turns",
     "token_span",
     "undo",

@@ -7,6 +7,7 @@
 - `library` is one interface to all of these.
 - `app` and `server` serve it · `page` puts some of it into one file · `assets` is the page, built from `viewer/`.
 - `document`: the frame of every page that is written to a file, also of reports and preflights.
+- `review` and `review_page`: a sample of what was decided about calls, for a person to judge.
 - `commands`: `export` and `serve`, the two ways to look at a path.
 - `demo/` is a small sample; `benchmarks/view_demo.py` made it.
 
@@ -22,6 +23,9 @@ from cleaner_rl.view.commands import export, serve
 from cleaner_rl.view.document import html_page
 from cleaner_rl.view.page import page_from
 from cleaner_rl.view.query import LARGEST_PAGE, BadQueryError
+from cleaner_rl.view.review import SIZE as REVIEW_SIZE
+from cleaner_rl.view.review import Review, sample
+from cleaner_rl.view.review_page import serve_review
 from cleaner_rl.view.sources import NothingToShowError
 
 DEMO = Path(__file__).parent / "demo"
@@ -30,10 +34,14 @@ DEMO = Path(__file__).parent / "demo"
 __all__ = [
     "DEMO",
     "LARGEST_PAGE",
+    "REVIEW_SIZE",
     "BadQueryError",
     "NothingToShowError",
+    "Review",
     "export",
     "html_page",
     "page_from",
+    "sample",
     "serve",
+    "serve_review",
 ]

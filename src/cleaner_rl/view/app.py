@@ -80,7 +80,7 @@ class Application:
 
     async def _answer(self, scope: Scope) -> tuple[HTTPStatus, str, bytes, Mapping[str, str]]:
         path = scope["path"]
-        if not _is_local(scope):
+        if not is_local(scope):
             return _problem(HTTPStatus.FORBIDDEN, "this server answers to 127.0.0.1 and localhost alone")
         if scope["method"] not in ("GET", "HEAD"):
             return _problem(HTTPStatus.METHOD_NOT_ALLOWED, "there is nothing to change here: everything is read-only")
@@ -125,7 +125,8 @@ class Application:
         return None
 
 
-def _is_local(scope: Scope) -> bool:
+def is_local(scope: Scope) -> bool:
+    """Return whether a request names a loopback host."""
     host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
     try:
         return urlsplit(f"//{host}").hostname in LOOPBACK

@@ -97,7 +97,7 @@ def page_from(trajectories: Sequence[AnyTrajectory], name: str) -> bytes:
 def _page(data: Mapping[str, Any]) -> bytes:
     script, style = asset("app.js").decode(), asset("app.css").decode()
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        f"default-src 'none'; script-src '{script_hash(script)}'; style-src '{script_hash(style)}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     body = BODY.format(data=_harmless(data), script=script)
@@ -113,5 +113,6 @@ def _json(data: object) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _hash(text: str) -> str:
+def script_hash(text: str) -> str:
+    """Return the name of a script or style in a policy."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
